@@ -1,1 +1,54 @@
-"""."""
+"""The registry: one line per algorithm, plus what other packages bring.
+
+An outside package adds an algorithm through the entry point group ``dpadmm.algorithms``; what it
+proves has not been reviewed here, and statements say so.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Final
+
+from dpadmm.algorithms.admm import ADMM
+from dpadmm.algorithms.base import Algorithm
+from dpadmm.algorithms.consensus_admm import ConsensusADMM
+from dpadmm.errors import ParameterError, unknown_name
+
+__all__ = ["REGISTRY", "algorithm_names", "get_algorithm", "reviewed"]
+
+ENTRY_POINT_GROUP: Final = "dpadmm.algorithms"
+
+REGISTRY: Final[dict[str, type[Algorithm]]] = {
+    algorithm.name: algorithm
+    for algorithm in (
+        ADMM,
+        ConsensusADMM,
+    )
+}
+
+
+def algorithm_names() -> list[str]:
+    """All names: ours first, then those of other packages."""
+    outside = {entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    return [*REGISTRY, *sorted(outside - set(REGISTRY))]
+
+
+def get_algorithm(name: str) -> type[Algorithm]:
+    """The algorithm of that name; ours cannot be replaced from outside."""
+    if name in REGISTRY:
+        return REGISTRY[name]
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        if entry.name == name:
+            loaded = entry.load()
+            if not (isinstance(loaded, type) and issubclass(loaded, Algorithm)):
+                raise ParameterError(
+                    f"the entry point {entry.value!r} must name a subclass of "
+                    f"dpadmm.algorithms.base.Algorithm; got {loaded!r}."
+                )
+            return loaded
+    raise unknown_name("algorithm", name, algorithm_names())
+
+
+def reviewed(name: str) -> bool:
+    """Whether the algorithm's theorems are this package's own."""
+    return name in REGISTRY

@@ -1,1 +1,1 @@
-"""."""
+"""How messages travel; the only part of a round that differs between runtimes."""

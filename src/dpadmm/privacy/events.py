@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Final
 
-__all__ = ["EVENT_KINDS", "Event", "NonPrivate", "PostProcessing", "event_from_dict"]
+__all__ = ["EVENT_KINDS", "NON_PRIVATE", "Event", "NonPrivate", "PostProcessing", "event_from_dict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,9 @@ class NonPrivate(Event):
 
     kind: ClassVar[str] = "non-private"
 
+
+#: The one instance that is ever needed.
+NON_PRIVATE: Final = NonPrivate()
 
 EVENT_KINDS: Final[dict[str, type[Event]]] = {
     event.kind: event for event in (PostProcessing, NonPrivate)

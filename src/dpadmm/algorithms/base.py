@@ -1,0 +1,141 @@
+"""The seam: what an algorithm is, for a simulation and for a hospital alike.
+
+An algorithm is a frozen dataclass of its parameters with pure methods. Its state is a NamedTuple
+of arrays with the axes ``(nodes, runs, outputs, features)`` and is a function of messages alone,
+hence public: after a crash it is rebuilt from the stored messages. Whatever a party keeps about
+its rows between rounds lives in the :class:`~dpadmm.solvers.newton.Workspace`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError, unknown_name
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.mechanisms import Released
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.solvers.newton import Workspace
+
+__all__ = ["Algorithm", "GraphState", "Options", "Settings", "graph_absorb", "graph_linear"]
+
+
+class Options(BaseModel):
+    """What ``algorithm_options`` may hold; an algorithm without options takes none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every algorithm is configured from; all of it public.
+
+    Attributes
+    ----------
+    rounds
+        Number of messages.
+    penalty
+        eta, the weight of agreement.
+    tolerance
+        Largest gradient norm of a local solve.
+    options
+        The algorithm's own options.
+    """
+
+    rounds: int
+    penalty: float
+    tolerance: float = 1e-8
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Algorithm(ABC):
+    """One way to train together. Subclasses are frozen dataclasses and final."""
+
+    #: The name in the registry, the estimator and the command line.
+    name: ClassVar[str]
+    #: Where it comes from.
+    paper: ClassVar[str]
+    #: Runs around a data-less server rather than on a graph of parties.
+    needs_server: ClassVar[bool] = False
+    #: Releases under a privacy budget.
+    private: ClassVar[bool] = False
+    #: What ``algorithm_options`` may hold.
+    options: ClassVar[type[Options]] = Options
+
+    @classmethod
+    @abstractmethod
+    def configure(cls, site: Site, settings: Settings) -> Self:
+        """Fix every parameter for these parties, before any row is read; or refuse."""
+
+    @abstractmethod
+    def init(self, site: Site) -> Any:
+        """The state before the first round; public and the same everywhere."""
+
+    @abstractmethod
+    def announce(self, state: Any, site: Site, t: int) -> tuple[Event, ...]:
+        """What round ``t`` will cost each party; sees no rows."""
+
+    @abstractmethod
+    def local_step(
+        self, state: Any, workspace: Workspace, site: Site, noise: NoiseSource, t: int
+    ) -> Released:
+        """Compute and release the message of round ``t``: the only method that meets rows."""
+
+    @abstractmethod
+    def absorb(self, state: Any, message: Array, inbox: Array, site: Site, t: int) -> Any:
+        """The next state from this site's messages and those it heard: no rows, no noise."""
+
+    @classmethod
+    def parse_options(cls, given: Mapping[str, Any]) -> Any:
+        """Check ``algorithm_options``; what the algorithm does not have is refused by name."""
+        known = cls.options.model_fields
+        for name in given:
+            if name not in known:
+                raise unknown_name(f"algorithm_options of {cls.name!r}", name, known)
+        try:
+            return cls.options(**given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ParameterError(
+                f"algorithm_options[{where!r}] of {cls.name!r}: {first['msg']}; "
+                f"got {first['input']!r}."
+            ) from None
+
+
+class GraphState(NamedTuple):
+    """The state of the algorithms on a graph.
+
+    Attributes
+    ----------
+    message
+        y_i, each party's own last message.
+    heard
+        ``sum_j y_j`` over its neighbours.
+    dual
+        alpha_i, a function of messages.
+    """
+
+    message: Array
+    heard: Array
+    dual: Array
+
+
+def graph_linear(state: GraphState, site: Site, penalty: float) -> Array:
+    """``lin = alpha_i - eta (V_i y_i + sum_j y_j)``, the public linear term of a local problem."""
+    degree = site.per_node(site.degree)
+    return state.dual - penalty * (degree * state.message + state.heard)
+
+
+def graph_absorb(
+    state: GraphState, message: Array, inbox: Array, site: Site, penalty: float
+) -> GraphState:
+    """``alpha_i <- alpha_i + eta (V_i y_i - sum_j y_j)`` with the new messages."""
+    heard = site.neighbour_sum(inbox)
+    dual = state.dual + penalty * (site.per_node(site.degree) * message - heard)
+    return GraphState(message, heard, dual)

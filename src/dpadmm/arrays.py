@@ -1,0 +1,211 @@
+"""Rows and public facts: what a party holds, and what everybody may know about it.
+
+Arrays of parameters have the axes ``(nodes, runs, outputs, features)``: the parties computed in
+this process, repeated runs with noise of their own, the columns of a one-vs-rest classifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpadmm.errors import ParameterError
+from dpadmm.losses import Loss
+from dpadmm.topologies import Topology
+
+__all__ = ["Array", "Block", "Rows", "Shard", "Site", "prepare_rows"]
+
+Array = NDArray[np.float64]
+#: A dense float64 array, or a ``scipy.sparse.csr_array`` (scipy is untyped).
+Rows = Any
+
+# Parties with fewer numbers than this are stacked with others of nearly their size: one batched
+# call then serves many of them. Larger ones are worth a call of their own.
+_STACK_BELOW: Final = 1 << 15
+# How much longer than the shortest the longest party of a stack may be (rows of zeros fill up).
+_STACK_SLACK: Final = 1.125
+
+
+def prepare_rows(rows: Rows, *, data_norm: float, fit_intercept: bool) -> Rows:
+    """Divide by ``data_norm``, append 1 if asked, then scale a row down to norm 1 where longer.
+
+    Row by row: no row's result depends on another row. The result is a new array.
+    """
+    if sparse.issparse(rows):
+        scaled = sparse.csr_array(rows, dtype=np.float64, copy=True)
+        scaled.data /= data_norm
+        if fit_intercept:
+            ones = sparse.csr_array(np.ones((scaled.shape[0], 1)))
+            scaled = sparse.hstack([scaled, ones], format="csr")
+        norms = np.sqrt(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel())
+        scaled.data /= np.repeat(np.maximum(norms, 1.0), np.diff(scaled.indptr))
+        return scaled
+    dense: Array = np.empty((rows.shape[0], rows.shape[1] + fit_intercept))
+    np.divide(rows, data_norm, out=dense[:, : rows.shape[1]])
+    if fit_intercept:
+        dense[:, -1] = 1.0
+    norms = np.sqrt(np.einsum("ij,ij->i", dense, dense))
+    dense /= np.maximum(norms, 1.0)[:, None]
+    return dense
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows of one large party, or of a stack of small ones.
+
+    Attributes
+    ----------
+    nodes
+        Positions of its parties in the shard.
+    rows
+        ``(nodes, rows, features)``, filled up with rows of zeros, which add nothing to any
+        gradient; or one party's sparse ``(rows, features)``.
+    labels
+        ``(nodes, rows, outputs)``, each -1 or +1, and 0 where rows were filled up.
+    """
+
+    nodes: NDArray[np.intp]
+    rows: Rows
+    labels: Array
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The private rows of the parties in this process. Only a workspace may read them."""
+
+    blocks: tuple[Block, ...]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def from_parties(cls, parties: Sequence[tuple[Rows, Array]]) -> Shard:
+        """Lay out ``(rows, labels)`` of each party; labels are ``(rows, outputs)`` in {-1, +1}."""
+        counts = np.array([rows.shape[0] for rows, _ in parties], dtype=np.int64)
+        if counts.min(initial=1) < 1:
+            empty = int(np.argmin(counts))
+            raise ParameterError(f"parties must each have at least one row; party {empty} has 0.")
+        blocks: list[Block] = []
+        stacked: list[int] = []
+        for node in np.argsort(counts, kind="stable"):
+            rows, labels = parties[node]
+            if sparse.issparse(rows) or rows.size > _STACK_BELOW:
+                place = np.array([node])
+                blocks.append(
+                    Block(place, rows if sparse.issparse(rows) else rows[None], labels[None])
+                )
+                continue
+            if stacked and counts[node] > _STACK_SLACK * counts[stacked[0]]:
+                blocks.append(_stack(parties, stacked))
+                stacked = []
+            stacked.append(int(node))
+        if stacked:
+            blocks.append(_stack(parties, stacked))
+        return cls(tuple(blocks), counts)
+
+
+def _stack(parties: Sequence[tuple[Rows, Array]], nodes: list[int]) -> Block:
+    height = max(parties[node][0].shape[0] for node in nodes)
+    features, outputs = parties[nodes[0]][0].shape[1], parties[nodes[0]][1].shape[1]
+    rows = np.zeros((len(nodes), height, features))
+    labels = np.zeros((len(nodes), height, outputs))
+    for place, node in enumerate(nodes):
+        party_rows, party_labels = parties[node]
+        rows[place, : len(party_rows)] = party_rows
+        labels[place, : len(party_labels)] = party_labels
+    return Block(np.array(nodes), rows, labels)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Public facts about the parties computed in this process, and about the whole problem.
+
+    The problem is ``min_w sum_i (c_i / n_i) sum_k l(w.u_k) + regularization / 2 ||w||^2`` over
+    all parties, ``u = y x``.
+
+    Attributes
+    ----------
+    names, index
+        The parties computed here: their names, and their numbers among all parties.
+    rows, degree, weight
+        n_i, V_i and c_i of each.
+    adjacency
+        ``(nodes, sources)``: which message in the inbox comes from a neighbour of whom. With a
+        server there is one source, the mean of all parties' messages.
+    parties, features, outputs, runs
+        N, the dimension, columns of the classifier, repeated runs.
+    """
+
+    names: tuple[str, ...]
+    index: NDArray[np.intp]
+    rows: NDArray[np.int64]
+    degree: Array
+    weight: Array
+    adjacency: sparse.csr_array
+    topology: Topology
+    features: int
+    outputs: int
+    runs: int
+    loss: Loss
+    regularization: float
+
+    @property
+    def parties(self) -> int:
+        """N, the number of parties in the whole federation."""
+        return self.topology.parties
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Shape of every array of parameters here."""
+        return (len(self.index), self.runs, self.outputs, self.features)
+
+    def neighbour_sum(self, inbox: Array) -> Array:
+        """``sum_{j in neighbours(i)} y_j`` for each party here."""
+        flat = inbox.reshape(inbox.shape[0], -1)
+        return np.asarray(self.adjacency @ flat).reshape(-1, *inbox.shape[1:])
+
+    @staticmethod
+    def per_node(values: Array) -> Array:
+        """Broadcast one number per party over runs, outputs and features."""
+        return values[:, None, None, None]
+
+    @classmethod
+    def of_all(
+        cls,
+        rows: NDArray[np.int64],
+        topology: Topology,
+        loss: Loss,
+        *,
+        features: int,
+        regularization: float,
+        outputs: int = 1,
+        runs: int = 1,
+        party_weight: str = "rows",
+        names: tuple[str, ...] | None = None,
+    ) -> Site:
+        """The site that computes every party: an in-process run."""
+        parties = topology.parties
+        if len(rows) != parties:
+            raise ParameterError(
+                f"topology must have one node per party; got {parties} nodes for {len(rows)}."
+            )
+        counts = np.asarray(rows, dtype=np.int64)
+        weight = np.ones(parties) if party_weight == "equal" else parties * counts / counts.sum()
+        mean_only = sparse.csr_array(np.ones((parties, 1)))
+        return cls(
+            names=names or tuple(str(party) for party in range(parties)),
+            index=np.arange(parties),
+            rows=counts,
+            degree=topology.degrees,
+            weight=weight,
+            adjacency=mean_only if topology.server else topology.adjacency,
+            topology=topology,
+            features=features,
+            outputs=outputs,
+            runs=runs,
+            loss=loss,
+            regularization=regularization,
+        )

@@ -1,0 +1,262 @@
+"""The round loop: one function, the same in a simulation and at a hospital."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.algorithms.base import Algorithm
+from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError
+from dpadmm.exchange.base import Exchange
+from dpadmm.privacy.events import Event, event_from_dict
+from dpadmm.privacy.ledger import Ledger
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.solvers.newton import Workspace
+
+__all__ = ["Checkpoint", "History", "Outcome", "run"]
+
+_CHECKPOINT_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class History:
+    """How a run went, from messages alone; arrays are ``(rounds, runs)``.
+
+    Attributes
+    ----------
+    disagreement
+        Largest distance of a message of this site from the mean of what it heard.
+    change
+        How far the mean of what was heard moved since the round before.
+    """
+
+    disagreement: Array
+    change: Array
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind; ``last`` and ``tail`` are functions of messages.
+
+    Attributes
+    ----------
+    last
+        The last message of each party, ``(nodes, runs, outputs, features)``.
+    tail
+        The mean of each party's messages over the last third of the rounds.
+    events
+        What each party was charged, round by round.
+    """
+
+    last: Array
+    tail: Array
+    history: History
+    events: tuple[tuple[Event, ...], ...]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often a long run saves itself.
+
+    The file holds what the local solver keeps between rounds, which depends on the private rows:
+    it is as private as they are. It belongs next to them and is never sent.
+    """
+
+    path: Path
+    every: int = 10
+
+
+def run(
+    algorithm: Algorithm,
+    site: Site,
+    workspace: Workspace,
+    *,
+    rounds: int,
+    exchange: Exchange,
+    ledgers: Sequence[Ledger],
+    noise: NoiseSource,
+    checkpoint: Checkpoint | None = None,
+    on_round: Callable[[int, Array], None] | None = None,
+) -> Outcome:
+    """Train: announce, reserve, compute, commit, exchange, absorb, ``rounds`` times.
+
+    Parameters
+    ----------
+    algorithm, site, workspace
+        What to run, the public facts and the private rows of the parties computed here.
+    rounds
+        Number of messages.
+    exchange
+        How messages travel.
+    ledgers
+        One per party computed here. A round is reserved there before a row is read.
+    noise
+        Where randomness comes from.
+    checkpoint
+        Save the run there every so often, and continue from there if it exists.
+    on_round
+        Called with the number of rounds done and the messages of the last one.
+    """
+    progress = _Progress.start(algorithm, site, rounds, workspace, checkpoint, ledgers)
+    for t in range(progress.done, rounds):
+        events = algorithm.announce(progress.state, site, t)
+        for ledger, event in zip(ledgers, events, strict=True):
+            ledger.reserve(t, event)
+        message = algorithm.local_step(progress.state, workspace, site, noise, t)
+        if message.events != events:
+            raise RuntimeError(
+                f"{algorithm.name} announced {events[0]} for round {t} but released "
+                f"{message.events[0]}; nothing was sent."
+            )
+        for ledger, values in zip(ledgers, message.values, strict=True):
+            ledger.commit(t, values)
+        inbox = exchange(message, t)
+        progress.state = algorithm.absorb(progress.state, message.values, inbox, site, t)
+        progress.record(t, message.values, inbox)
+        if checkpoint is not None and progress.done % checkpoint.every == 0:
+            progress.save(checkpoint, workspace, ledgers)
+        if on_round is not None:
+            on_round(progress.done, message.values)
+    return progress.outcome(ledgers)
+
+
+@dataclass
+class _Progress:
+    """What the loop carries from round to round."""
+
+    fingerprint: str
+    rounds: int
+    done: int
+    state: Any
+    last: Array
+    tail: Array
+    heard: Array
+    disagreement: Array
+    change: Array
+
+    @classmethod
+    def start(
+        cls,
+        algorithm: Algorithm,
+        site: Site,
+        rounds: int,
+        workspace: Workspace,
+        checkpoint: Checkpoint | None,
+        ledgers: Sequence[Ledger],
+    ) -> _Progress:
+        """Begin, or continue from a checkpoint of the same run."""
+        fresh = cls(
+            fingerprint=_fingerprint(algorithm, site, rounds),
+            rounds=rounds,
+            done=0,
+            state=algorithm.init(site),
+            last=np.zeros(site.shape),
+            tail=np.zeros(site.shape),
+            heard=np.zeros(site.shape[1:]),
+            disagreement=np.zeros((rounds, site.runs)),
+            change=np.zeros((rounds, site.runs)),
+        )
+        if checkpoint is not None and checkpoint.path.exists():
+            fresh.load(checkpoint, workspace, ledgers)
+        return fresh
+
+    @property
+    def tail_start(self) -> int:
+        """The first round of the last third."""
+        return self.rounds - max(1, self.rounds // 3)
+
+    def record(self, t: int, message: Array, inbox: Array) -> None:
+        """Take note of a round; functions of messages only."""
+        mean = inbox.mean(axis=0)
+        self.disagreement[t] = _norm(message - mean).max(axis=(0, 2))
+        self.change[t] = _norm(mean - self.heard).max(axis=1)
+        self.last, self.heard, self.done = message, mean, t + 1
+        if t >= self.tail_start:
+            self.tail = self.tail + message
+
+    def outcome(self, ledgers: Sequence[Ledger]) -> Outcome:
+        """Close the run."""
+        return Outcome(
+            last=self.last,
+            tail=self.tail / (self.rounds - self.tail_start),
+            history=History(self.disagreement, self.change),
+            events=tuple(ledger.events for ledger in ledgers),
+        )
+
+    def save(self, checkpoint: Checkpoint, workspace: Workspace, ledgers: Sequence[Ledger]) -> None:
+        """Write a checkpoint in place of the last one, in one step."""
+        events = [[event.to_dict() for event in ledger.events] for ledger in ledgers]
+        header = {
+            "version": _CHECKPOINT_VERSION,
+            "fingerprint": self.fingerprint,
+            "done": self.done,
+            "events": events,
+        }
+        arrays: dict[str, Any] = {"header": np.array(json.dumps(header))}
+        arrays |= {f"state.{name}": value for name, value in self.state._asdict().items()}
+        for name in ("last", "tail", "heard", "disagreement", "change"):
+            arrays[name] = getattr(self, name)
+        arrays |= {f"workspace.{name}": value for name, value in workspace.snapshot().items()}
+        handle, temporary = tempfile.mkstemp(dir=checkpoint.path.parent, prefix=".checkpoint-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, checkpoint.path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    def load(self, checkpoint: Checkpoint, workspace: Workspace, ledgers: Sequence[Ledger]) -> None:
+        """Continue a saved run, if it is the same one."""
+        with np.load(checkpoint.path, allow_pickle=False) as saved:
+            header = json.loads(str(saved["header"]))
+            same = (header["version"], header["fingerprint"]) == (
+                _CHECKPOINT_VERSION,
+                self.fingerprint,
+            )
+            if not same:
+                raise ParameterError(
+                    f"checkpoint {checkpoint.path} must belong to this run; it is another's "
+                    "(other parties, parameters or version). Remove it or name another file."
+                )
+            self.done = header["done"]
+            restored = {name: saved[f"state.{name}"] for name in self.state._fields}
+            self.state = type(self.state)(**restored)
+            for name in ("last", "tail", "heard", "disagreement", "change"):
+                setattr(self, name, saved[name])
+            prefix = "workspace."
+            workspace.restore(
+                {name.removeprefix(prefix): saved[name] for name in saved if prefix in name}
+            )
+        for ledger, events in zip(ledgers, header["events"], strict=True):
+            for t, event in enumerate(events):
+                ledger.reserve(t, event_from_dict(event))
+
+
+def _norm(vectors: Array) -> NDArray[np.float64]:
+    return np.sqrt(np.einsum("...f,...f->...", vectors, vectors))
+
+
+def _fingerprint(algorithm: Algorithm, site: Site, rounds: int) -> str:
+    """A hash of everything public that decides what a run computes."""
+    digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape}".encode())
+    for part in (algorithm, site):
+        for item in fields(part):  # type: ignore[arg-type]
+            value = getattr(part, item.name)
+            digest.update(item.name.encode())
+            digest.update(
+                value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+            )
+    return digest.hexdigest()

@@ -1,0 +1,48 @@
+"""The sentences in which this package refuses: parameter, constraint, value, what to do."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any, SupportsFloat
+
+__all__ = [
+    "ConvergenceError",
+    "ParameterError",
+    "positive_integer",
+    "positive_number",
+    "unknown_name",
+]
+
+
+class ParameterError(ValueError):
+    """A parameter that breaks its constraint; raised before any row is read."""
+
+
+class ConvergenceError(RuntimeError):
+    """A local solve that missed its tolerance: nothing was released."""
+
+
+def unknown_name(parameter: str, value: Any, known: Iterable[str]) -> ParameterError:
+    """An error that lists the known names, the nearest first."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(value), names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    listed = ", ".join(names) if names else "none"
+    return ParameterError(f"{parameter} must be one of: {listed}; got {value!r}.{hint}")
+
+
+def positive_number(parameter: str, value: Any, *, alternative: str = "") -> float:
+    """The value as a finite float above zero, or a refusal."""
+    number = value if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
+    if not math.isfinite(number) or float(number) <= 0:
+        raise ParameterError(f"{parameter} must be a positive number{alternative}; got {value!r}.")
+    return float(number)
+
+
+def positive_integer(parameter: str, value: Any) -> int:
+    """The value as an int of at least 1, or a refusal."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
+        raise ParameterError(f"{parameter} must be a whole number of at least 1; got {value!r}.")
+    return int(value.__index__())

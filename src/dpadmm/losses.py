@@ -1,0 +1,143 @@
+"""Margin losses ``l(m)``, ``m = y w.x``, with the constants that the privacy proofs need.
+
+A loss is a frozen record of three vectorised functions and its constants; a new one is a new
+record and a line in :data:`LOSSES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from dpadmm.errors import unknown_name
+
+__all__ = ["LOSSES", "Loss", "get_loss"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A convex margin loss and what is known about it.
+
+    Attributes
+    ----------
+    slope_bound
+        ``L = sup |l'|``; infinite where there is none, and then no private algorithm takes it.
+    curvature_bound
+        ``c1 = sup l''``.
+    slope_range
+        ``sup l' - inf l'``: at most ``2 L``, and ``L`` when the slope keeps one sign.
+    one_sided
+        The slope never changes its sign.
+    symmetric_curvature
+        ``l''(m) = l''(-m)``, which a loss corrected for randomised labels needs to stay convex.
+    probabilistic
+        ``expit(score)`` estimates a probability.
+    """
+
+    name: str
+    value: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
+    curvature: Callable[[Array], Array]
+    slope_bound: float
+    curvature_bound: float
+    slope_range: float
+    one_sided: bool
+    symmetric_curvature: bool
+    probabilistic: bool = False
+
+    def __repr__(self) -> str:
+        return f"Loss({self.name!r}, L={self.slope_bound:g}, c1={self.curvature_bound:g})"
+
+
+def _logistic_value(margin: Array) -> Array:
+    return np.logaddexp(0.0, -margin)
+
+
+def _logistic_slope(margin: Array) -> Array:
+    return -expit(-margin)
+
+
+def _logistic_curvature(margin: Array) -> Array:
+    probability = expit(margin)
+    return probability * (1.0 - probability)
+
+
+# Half-width of the parabola that replaces the hinge's corner; the curvature bound is 1 / (2 h).
+_HUBER_WIDTH: Final = 0.5
+
+
+def _huber_value(margin: Array) -> Array:
+    gap = 1.0 - margin
+    rounded = np.square(gap + _HUBER_WIDTH) / (4.0 * _HUBER_WIDTH)
+    return np.where(gap > _HUBER_WIDTH, gap, np.where(gap < -_HUBER_WIDTH, 0.0, rounded))
+
+
+def _huber_slope(margin: Array) -> Array:
+    return -np.clip((1.0 - margin + _HUBER_WIDTH) / (2.0 * _HUBER_WIDTH), 0.0, 1.0)
+
+
+def _huber_curvature(margin: Array) -> Array:
+    return np.where(np.abs(1.0 - margin) <= _HUBER_WIDTH, 1.0 / (2.0 * _HUBER_WIDTH), 0.0)
+
+
+def _squared_value(margin: Array) -> Array:
+    return 0.5 * np.square(1.0 - margin)
+
+
+def _squared_slope(margin: Array) -> Array:
+    return margin - 1.0
+
+
+LOSSES: Final[dict[str, Loss]] = {
+    loss.name: loss
+    for loss in (
+        Loss(
+            name="logistic",
+            value=_logistic_value,
+            slope=_logistic_slope,
+            curvature=_logistic_curvature,
+            slope_bound=1.0,
+            curvature_bound=0.25,
+            slope_range=1.0,
+            one_sided=True,
+            symmetric_curvature=True,
+            probabilistic=True,
+        ),
+        Loss(
+            name="huber-hinge",
+            value=_huber_value,
+            slope=_huber_slope,
+            curvature=_huber_curvature,
+            slope_bound=1.0,
+            curvature_bound=1.0 / (2.0 * _HUBER_WIDTH),
+            slope_range=1.0,
+            one_sided=True,
+            symmetric_curvature=False,
+        ),
+        Loss(
+            name="squared",
+            value=_squared_value,
+            slope=_squared_slope,
+            curvature=np.ones_like,
+            slope_bound=np.inf,
+            curvature_bound=1.0,
+            slope_range=np.inf,
+            one_sided=False,
+            symmetric_curvature=True,
+        ),
+    )
+}
+
+
+def get_loss(name: str) -> Loss:
+    """The loss of that name; an unknown name lists the known ones."""
+    if name not in LOSSES:
+        raise unknown_name("loss", name, LOSSES)
+    return LOSSES[name]

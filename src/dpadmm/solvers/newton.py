@@ -1,0 +1,362 @@
+r"""The local problem of every graph algorithm, solved for all parties and runs at once.
+
+.. math:: x_i = \arg\min_w \frac{c_i}{n_i}\sum_k l(w \cdot u_k) + \frac{m_i}{2}\|w\|^2
+          + \langle \mathrm{lin}_i, w\rangle
+
+**Method.** A chord (simplified Newton) iteration :math:`x \leftarrow x - t P g` with a cached
+inverse :math:`P` of a Hessian seen earlier. Because the loss gradient at the last solution is
+kept, a new linear term changes the gradient by a known amount, and the first step of every solve
+needs no pass over the rows. All runs of a party share one inverse, that of their mean Hessian.
+
+**Global convergence.** The objective is m-strongly convex and M-smooth, ``M = m + c c1``, since
+rows have norm at most 1. A trial is accepted only if the gradient's norm falls by the factor
+``1 - t/2``; otherwise P is rebuilt at the current point, then t is halved, and at last the plain
+step ``x - g/M`` is taken, which always multiplies the norm of the gradient by at most
+``1 - m/M``. So the norm falls by a fixed factor on every data set, and a solve cannot fail
+because of what a row holds.
+
+**Certificate.** The residual returned is the norm of the gradient evaluated at the point
+returned. It is at most the tolerance, or :class:`~dpadmm.errors.ConvergenceError` is raised.
+
+**Wide problems.** Above :data:`FACTOR_LIMIT` features (or for sparse rows) no matrix is formed:
+the Newton direction comes from conjugate gradients on Hessian-vector products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpadmm.arrays import Array, Block, Rows, Shard, Site
+from dpadmm.errors import ConvergenceError, ParameterError
+from dpadmm.losses import Loss
+
+__all__ = ["FACTOR_LIMIT", "Solution", "Workspace"]
+
+#: Features above which the factor-free form is used (``make bench`` prints both around it).
+FACTOR_LIMIT: Final = 1500
+# A pass works on pieces of about this many bytes, so that a piece read for X w is still in the
+# cache for X' r.
+_PIECE_BYTES: Final = 1 << 22
+_MAX_PASSES: Final = 2000
+_SHORTEST_STEP: Final = 1.0 / 64.0
+
+
+class Solution(NamedTuple):
+    """Minimisers and their certificate."""
+
+    point: Array
+    residual: Array
+
+
+@dataclass
+class _BlockState:
+    """What is kept of a block between solves; private to the party, never sent."""
+
+    point: Array
+    loss_gradient: Array
+    inverse: Array | None = None
+    stale: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, dtype=bool))
+
+
+class Workspace:
+    """A shard, its objective and what earlier solves left behind to make the next one cheap.
+
+    Parameters
+    ----------
+    shard
+        The private rows.
+    site
+        Public facts: loss, weights c_i, row counts n_i.
+    factor_limit
+        Features above which the factor-free form is used.
+    """
+
+    def __init__(self, shard: Shard, site: Site, *, factor_limit: int = FACTOR_LIMIT) -> None:
+        if not np.array_equal(shard.counts, site.rows):
+            raise ParameterError("site.rows must be the row counts of the shard.")
+        self._site = site
+        self._objectives = [
+            _Objective(block, site, use_factor=site.features <= factor_limit)
+            for block in shard.blocks
+        ]
+        #: Gradient passes made so far, summed over blocks (a measure of work, not of rows).
+        self.passes = 0
+
+    def argmin(self, linear: Array, strong_convexity: Array, tolerance: float | Array) -> Solution:
+        """Minimise every party's local problem to a gradient norm of at most ``tolerance``.
+
+        Parameters
+        ----------
+        linear
+            ``lin``, shaped as ``site.shape``.
+        strong_convexity
+            ``m_i > 0`` of each party.
+        tolerance
+            Largest norm of the gradient at the solution, for all or for each party.
+        """
+        site = self._site
+        tolerances = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), len(site.index))
+        _check_reachable(site, linear, strong_convexity, tolerances)
+        point = np.empty(site.shape)
+        residual = np.empty(site.shape[:-1])
+        for objective in self._objectives:
+            nodes = objective.nodes
+            solved = objective.solve(
+                linear[nodes].reshape(len(nodes), -1, site.features),
+                strong_convexity[nodes, None, None],
+                tolerances[nodes, None],
+            )
+            point[nodes] = solved.point.reshape(-1, *site.shape[1:])
+            residual[nodes] = solved.residual.reshape(-1, *site.shape[1:-1])
+        self.passes = sum(objective.passes for objective in self._objectives)
+        return Solution(point, residual)
+
+    def snapshot(self) -> dict[str, Array]:
+        """Everything kept between solves, as arrays: restoring it repeats the same bits."""
+        saved: dict[str, Array] = {}
+        for number, objective in enumerate(self._objectives):
+            state = objective.state
+            if state is None:
+                continue
+            saved[f"{number}.point"] = state.point
+            saved[f"{number}.loss_gradient"] = state.loss_gradient
+            if state.inverse is not None:
+                saved[f"{number}.inverse"] = state.inverse
+        return saved
+
+    def restore(self, saved: dict[str, Array]) -> None:
+        """Take up a :meth:`snapshot`."""
+        for number, objective in enumerate(self._objectives):
+            if f"{number}.point" in saved:
+                objective.state = _BlockState(
+                    saved[f"{number}.point"],
+                    saved[f"{number}.loss_gradient"],
+                    saved.get(f"{number}.inverse"),
+                )
+
+
+def _check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> None:
+    """Refuse a tolerance below the rounding error of the gradient; public values only."""
+    if not np.isfinite(linear).all():
+        raise ParameterError("linear must be finite: a message or a noise draw is not.")
+    if not (convexity > 0).all():
+        raise ParameterError(f"strong_convexity must be positive; got {convexity.min()}.")
+    size = np.sqrt(np.einsum("nrof,nrof->nro", linear, linear)).max(axis=(1, 2))
+    slope = site.loss.slope_bound
+    # A loss without a slope bound has |l'(m)| <= 1 + |m|, and no norm exceeds |lin| / m + 1 / m.
+    slopes = np.where(np.isfinite(slope), slope, 1.0 + (size + site.weight) / convexity)
+    floor = 16 * np.finfo(np.float64).eps * (size + site.weight * slopes)
+    if (tolerance < floor).any():
+        node = int(np.argmax(floor / tolerance))
+        raise ParameterError(
+            f"tolerance must be at least {floor[node]:.3g}, the rounding error of a gradient for "
+            f"party {site.names[node]}; got {tolerance[node]:.3g}. Raise it, or lower the bound "
+            "on messages."
+        )
+
+
+# Which parties of a block a pass is for: all of them as a view, or some by number.
+Chosen = slice | NDArray[np.intp]
+_ALL: Final = slice(None)
+
+
+class _Objective:
+    """The local problems of one block, with lanes = runs x outputs."""
+
+    def __init__(self, block: Block, site: Site, *, use_factor: bool) -> None:
+        self.nodes = block.nodes
+        self.state: _BlockState | None = None
+        self.passes = 0
+        self._rows, self._labels = block.rows, block.labels
+        self._sparse = sparse.issparse(block.rows)
+        self._loss: Loss = site.loss
+        self._lanes = (site.runs, site.outputs)
+        self._features = site.features
+        self._scale = (site.weight / site.rows)[block.nodes, None, None]
+        self._smooth = (site.weight * site.loss.curvature_bound)[block.nodes, None, None]
+        self._use_factor = use_factor and not self._sparse
+        # A Hessian and its inverse cost about this many gradient passes.
+        self._rebuild_cost = 4.0 + site.features / 20.0
+
+    # -- passes over the rows ---------------------------------------------------------------
+
+    def _pieces(self, chosen: Chosen) -> Iterator[tuple[Rows, Array]]:
+        """Rows and labels, a cacheful at a time."""
+        height = self._labels.shape[1]
+        if self._sparse:
+            yield self._rows, self._labels
+        elif len(self.nodes) > 1:
+            yield self._rows[chosen], self._labels[chosen]
+        else:
+            step = max(64, _PIECE_BYTES // (8 * self._features))
+            for start in range(0, height, step):
+                yield self._rows[:, start : start + step], self._labels[:, start : start + step]
+
+    def _margins(self, rows: Rows, labels: Array, points: Array) -> Array:
+        """``y x.w`` as ``(nodes, rows, runs, outputs)``."""
+        if self._sparse:
+            scores = np.asarray(rows @ points[0].T)[None]
+        else:
+            scores = np.matmul(rows, points.swapaxes(1, 2))
+        margins = scores.reshape(*labels.shape[:2], -1, labels.shape[2])
+        margins *= labels[:, :, None, :]
+        return margins
+
+    def _back(self, rows: Rows, weights: Array) -> Array:
+        """``sum_k weights_k x_k`` as ``(nodes, lanes, features)``."""
+        flat = weights.reshape(*weights.shape[:2], -1)
+        if self._sparse:
+            return np.asarray(rows.T @ flat[0]).T[None]
+        return np.matmul(flat.swapaxes(1, 2), rows)
+
+    def loss_gradient(self, points: Array, chosen: Chosen = _ALL) -> Array:
+        """Gradient of ``(c/n) sum l`` at one point per node and lane: one pass."""
+        self.passes += 1
+        total = np.zeros_like(points)
+        for rows, labels in self._pieces(chosen):
+            slopes = self._loss.slope(self._margins(rows, labels, points))
+            slopes *= labels[:, :, None, :]
+            total += self._back(rows, slopes)
+        total *= self._scale[chosen]
+        return total
+
+    def _mean_hessian(self, points: Array, chosen: Chosen) -> Array:
+        """Mean over runs of the loss Hessian, ``(nodes, outputs, features, features)``."""
+        outputs = self._lanes[1]
+        total = np.zeros((len(points), outputs, self._features, self._features))
+        for rows, labels in self._pieces(chosen):
+            curvature = self._loss.curvature(self._margins(rows, labels, points)).mean(axis=2)
+            for output in range(outputs):
+                weighted = rows * np.sqrt(curvature[:, :, output, None])
+                total[:, output] += np.matmul(weighted.swapaxes(1, 2), weighted)
+        total *= self._scale[chosen][..., None]
+        return total
+
+    def _curvatures(self, points: Array, chosen: Chosen) -> list[Array]:
+        return [
+            self._loss.curvature(self._margins(rows, labels, points))
+            for rows, labels in self._pieces(chosen)
+        ]
+
+    def _hessian_product(self, curvatures: list[Array], vectors: Array, chosen: Chosen) -> Array:
+        self.passes += 1
+        total = np.zeros_like(vectors)
+        for (rows, labels), curvature in zip(self._pieces(chosen), curvatures, strict=True):
+            # A label enters twice and cancels: its square is 1, and 0 where rows were filled up.
+            scores = self._margins(rows, np.square(labels), vectors)
+            total += self._back(rows, curvature * scores)
+        total *= self._scale[chosen]
+        return total
+
+    # -- directions -------------------------------------------------------------------------
+
+    def _rebuild(self, state: _BlockState, convexity: Array, chosen: Chosen) -> None:
+        """Invert the mean Hessian of the chosen parties at their current points."""
+        hessian = self._mean_hessian(state.point[chosen], chosen)
+        diagonal = np.arange(self._features)
+        hessian[..., diagonal, diagonal] += convexity[chosen]
+        if state.inverse is None:
+            state.inverse = np.empty_like(hessian)
+        state.inverse[chosen] = np.linalg.inv(hessian)
+        state.stale[chosen] = False
+
+    def _chord_direction(self, inverse: Array, gradient: Array) -> Array:
+        nodes, lanes, features = gradient.shape
+        by_output = gradient.reshape(nodes, *self._lanes, features).swapaxes(1, 2)
+        # The inverse is symmetric, so that vectors may stand on its left.
+        direction = np.matmul(by_output, inverse).swapaxes(1, 2)
+        return -direction.reshape(nodes, lanes, features)
+
+    def _newton_direction(
+        self, point: Array, gradient: Array, convexity: Array, chosen: Chosen
+    ) -> Array:
+        """Conjugate gradients on ``H d = -g`` until ``||H d + g|| <= theta ||g||`` in all lanes."""
+        curvatures = self._curvatures(point, chosen)
+        start = _norms(gradient)
+        target = np.minimum(0.1, np.sqrt(start)) * start
+        direction = np.zeros_like(gradient)
+        remainder, search = -gradient, -gradient
+        squared = np.square(start)[..., None]
+        for _ in range(self._features):
+            if (np.sqrt(squared[..., 0]) <= target).all():
+                break
+            product = self._hessian_product(curvatures, search, chosen) + convexity * search
+            bend = np.einsum("nlf,nlf->nl", search, product)[..., None]
+            # Lanes that are solved have a zero search direction; they stay where they are.
+            step = np.divide(squared, bend, out=np.zeros_like(squared), where=bend > 0)
+            direction += step * search
+            remainder = remainder - step * product
+            fresh = np.einsum("nlf,nlf->nl", remainder, remainder)[..., None]
+            ratio = np.divide(fresh, squared, out=np.zeros_like(fresh), where=squared > 0)
+            search = remainder + ratio * search
+            squared = fresh
+        return direction
+
+    # -- the iteration ----------------------------------------------------------------------
+
+    def solve(self, linear: Array, convexity: Array, tolerance: Array) -> Solution:
+        """Minimise for every node and lane; ``convexity`` and ``tolerance`` per node."""
+        if self.state is None:
+            zero = np.zeros_like(linear)
+            self.state = _BlockState(zero, self.loss_gradient(zero))
+        state = self.state
+        state.stale = np.ones(len(self.nodes), dtype=bool)
+        if self._use_factor and state.inverse is None:
+            self._rebuild(state, convexity, _ALL)
+        gradient = state.loss_gradient + convexity * state.point + linear
+        norms = _norms(gradient)
+        steps = np.ones_like(norms)
+        limit = self.passes + _MAX_PASSES
+        while (busy := norms > tolerance).any():
+            if self.passes >= limit:
+                raise ConvergenceError(
+                    f"a local solve stopped at a gradient norm of {norms.max():.3g} after "
+                    f"{_MAX_PASSES} passes; nothing was released. Raise the penalty or the "
+                    "regularization."
+                )
+            # Parties that are done drop out of the pass where that spares more than it copies.
+            some = np.flatnonzero(busy.any(axis=1))
+            chosen: Chosen = some if 2 * len(some) < len(self.nodes) else _ALL
+            active, step, norm = busy[chosen], steps[chosen], norms[chosen]
+            point, slope, bowl = state.point[chosen], gradient[chosen], convexity[chosen]
+            if state.inverse is not None:
+                direction = self._chord_direction(state.inverse[chosen], slope)
+            else:
+                direction = self._newton_direction(point, slope, bowl, chosen)
+            plain = active & (step < _SHORTEST_STEP)
+            move = np.where(plain[..., None], -slope / (bowl + self._smooth[chosen]), direction)
+            move *= np.where(active, np.where(plain, 1.0, step), 0.0)[..., None]
+            trial = point + move
+            trial_loss = self.loss_gradient(trial, chosen)
+            trial_slope = trial_loss + bowl * trial + linear[chosen]
+            trial_norm = _norms(trial_slope)
+            accepted = active & ((trial_norm <= (1 - step / 2) * norm) | plain)
+            rate = np.where(active, trial_norm / norm, 0.0).max(axis=1)
+            take = accepted[..., None]
+            state.point[chosen] = np.where(take, trial, point)
+            state.loss_gradient[chosen] = np.where(take, trial_loss, state.loss_gradient[chosen])
+            gradient[chosen] = np.where(take, trial_slope, slope)
+            norms[chosen] = np.where(accepted, trial_norm, norm)
+            steps[chosen] = np.where(
+                accepted, np.where(plain, 1.0, np.minimum(1, 2 * step)), step / 2
+            )
+            # A rebuild pays where the passes still to come at this rate outweigh it; half of its
+            # price is set against later solves, which profit too.
+            to_come = np.log(np.maximum(norms[chosen] / tolerance[chosen], 1.0)).max(axis=1)
+            slow = to_come > -np.log(np.clip(rate, 1e-9, 0.999)) * self._rebuild_cost / 2
+            outdated = slow & state.stale[chosen]
+            if state.inverse is not None and outdated.any():
+                rebuilt = np.arange(len(self.nodes))[chosen][outdated]
+                self._rebuild(state, convexity, _ALL if len(self.nodes) == 1 else rebuilt)
+                steps[rebuilt] = 1.0
+        return Solution(state.point, norms)
+
+
+def _norms(vectors: Array) -> NDArray[np.float64]:
+    return np.sqrt(np.einsum("nlf,nlf->nl", vectors, vectors))
