@@ -343,6 +343,7 @@ class _Objective:
             state.loss_gradient[chosen] = np.where(take, trial_loss, state.loss_gradient[chosen])
             gradient[chosen] = np.where(take, trial_slope, slope)
             norms[chosen] = np.where(accepted, trial_norm, norm)
+            state.stale[chosen] |= accepted.any(axis=1)
             steps[chosen] = np.where(
                 accepted, np.where(plain, 1.0, np.minimum(1, 2 * step)), step / 2
             )

@@ -1,0 +1,294 @@
+"""The scikit-learn face of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpadmm.arrays import Array, Rows, Shard, prepare_rows
+from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
+from dpadmm.losses import get_loss
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.training import TrainingParameters, plan, train
+
+__all__ = ["ADMMClassifier"]
+
+_OUTPUTS: Final = ("auto", "last", "tail")
+
+
+class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""A linear classifier that parties train together without sharing rows.
+
+    .. math:: \min_w \sum_i \frac{c_i}{n_i}\sum_k l(y_k\, w\cdot x_k)
+              + \frac{\mathrm{regularization}}{2}\|w\|^2
+
+    over parties i with :math:`n_i` rows. With ``party_weight="rows"``, :math:`c_i = N n_i/\sum n`
+    and the optimum is that of the pooled rows: scikit-learn's ``LogisticRegression`` with
+    ``C = N / (n_total * regularization)`` on the prepared rows. A row is divided by
+    ``data_norm``, gets a 1 appended if ``fit_intercept`` (the intercept is regularised like the
+    rest), and is scaled down to norm 1 where it is longer; prediction does the same.
+
+    Parameters
+    ----------
+    algorithm : str, default="pr-admm"
+        A name from ``dpadmm.algorithms``; ``"admm"`` and ``"consensus-admm"`` are not private.
+    epsilon, delta : float or mapping of party to float
+        The total budget of one party over the whole run. Not used by algorithms without privacy.
+    calibration : {"proven", "published"}
+        Whether noise follows from the theorems of this package or from the paper's formulas.
+    n_parties : int
+        How many parties to split the rows among when ``fit`` is not told whose they are.
+    topology : str or edge list
+        ``"auto"``, ``"ring"``, ``"path"``, ``"star"``, ``"complete"``, ``"grid"``, ``"random"``,
+        ``"server"``, or pairs of party numbers.
+    rounds : int
+        Number of messages of each party.
+    penalty : float or "auto"
+        The weight of agreement, eta; ``"auto"`` decides from public facts alone.
+    regularization : float
+        The weight of the squared norm in the objective above.
+    party_weight : {"rows", "equal"}
+        Whether a party counts by its rows or as one.
+    loss : {"logistic", "huber-hinge", "squared"}
+        ``predict_proba`` exists for the logistic loss only.
+    fit_intercept : bool
+        Append a 1 to each row.
+    data_norm : float
+        A public bound on the norm of a row; longer rows are scaled down.
+    rows_per_person : int
+        How many rows of a party one person may have.
+    output : {"auto", "last", "tail"}
+        ``coef_`` is the mean over parties of their last messages, or of their messages in the
+        last third of the rounds. ``"auto"`` takes the last for algorithms without noise and the
+        tail for those with noise.
+    algorithm_options : mapping or None
+        The algorithm's own options; what it does not have is refused.
+    random_state : int, RandomState or None
+        None draws noise from a cryptographic generator; a seed makes a simulation, and
+        ``privacy_`` says so.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        The classifier, as in scikit-learn.
+    node_coef_, node_intercept_
+        Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``.
+    classes_
+        The class labels.
+    parties_
+        Names of the parties, in the order of ``node_coef_``.
+    history_
+        Disagreement and change per round, functions of the messages.
+    penalty_
+        The penalty used.
+    """
+
+    def __init__(
+        self,
+        algorithm: str = "pr-admm",
+        epsilon: float | Mapping[Any, float] = 1.0,
+        delta: float | Mapping[Any, float] = 1e-5,
+        calibration: str = "proven",
+        n_parties: int = 5,
+        topology: str | Iterable[tuple[int, int]] = "auto",
+        rounds: int = 50,
+        penalty: float | str = "auto",
+        regularization: float = 1e-4,
+        party_weight: str = "rows",
+        loss: str = "logistic",
+        fit_intercept: bool = True,
+        data_norm: float = 1.0,
+        rows_per_person: int = 1,
+        output: str = "auto",
+        algorithm_options: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.epsilon = epsilon
+        self.delta = delta
+        self.calibration = calibration
+        self.n_parties = n_parties
+        self.topology = topology
+        self.rounds = rounds
+        self.penalty = penalty
+        self.regularization = regularization
+        self.party_weight = party_weight
+        self.loss = loss
+        self.fit_intercept = fit_intercept
+        self.data_norm = data_norm
+        self.rows_per_person = rows_per_person
+        self.output = output
+        self.algorithm_options = algorithm_options
+        self.random_state = random_state
+
+    # -- training ---------------------------------------------------------------------------
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, parties: ArrayLike | None = None, **refused: Any
+    ) -> ADMMClassifier:
+        """Train on rows ``X`` with labels ``y``.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (rows, features)
+            Finite numbers.
+        y : array of shape (rows,)
+            At least two classes overall; a party may have one.
+        parties : array of shape (rows,), optional
+            Whose row it is; None splits the rows evenly at random among ``n_parties``.
+        **refused
+            ``sample_weight`` and ``class_weight`` are refused: a row that counts more moves the
+            model more, and no theorem here covers that.
+        """
+        for name in refused:
+            raise ParameterError(
+                f"{name} must not be given: a weighted row would move the messages further than "
+                "the guarantee assumes, and the public row counts would no longer describe a "
+                "party. Repeat no rows; use party_weight for whole parties."
+            )
+        if self.output not in _OUTPUTS:
+            raise unknown_name("output", self.output, _OUTPUTS)
+        data_norm = positive_number("data_norm", self.data_norm)
+        rows, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ParameterError(
+                f"y must have at least two classes; got one class, {self.classes_[0]!r}."
+            )
+        random = check_random_state(self.random_state)
+        self.parties_, members = self._members(rows.shape[0], parties, random)
+        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        planned = plan(
+            self._training_parameters(),
+            [len(member) for member in members],
+            features=rows.shape[1] + bool(self.fit_intercept),
+            outputs=outputs,
+            names=tuple(str(name) for name in self.parties_),
+        )
+        signs = _signs(codes, outputs)
+        shard = Shard.from_parties(
+            [
+                (
+                    prepare_rows(
+                        rows[member], data_norm=data_norm, fit_intercept=self.fit_intercept
+                    ),
+                    signs[member],
+                )
+                for member in members
+            ]
+        )
+        noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
+        outcome = train(planned, shard, noise=noise)
+        self.penalty_ = planned.penalty
+        self.history_ = {
+            "disagreement": outcome.history.disagreement[:, 0],
+            "change": outcome.history.change[:, 0],
+        }
+        self.node_coef_, self.node_intercept_ = self._split(outcome.last[:, 0])
+        tail = self.output == "tail" or (self.output == "auto" and planned.algorithm.private)
+        chosen = outcome.tail if tail else outcome.last
+        self.coef_, self.intercept_ = self._split(chosen[:, 0].mean(axis=0))
+        return self
+
+    def _training_parameters(self) -> TrainingParameters:
+        return TrainingParameters(
+            algorithm=self.algorithm,
+            topology=self.topology,
+            rounds=self.rounds,
+            penalty=self.penalty,
+            regularization=self.regularization,
+            party_weight=self.party_weight,
+            loss=self.loss,
+            algorithm_options=self.algorithm_options or {},
+        )
+
+    def _members(
+        self, count: int, parties: ArrayLike | None, random: np.random.RandomState
+    ) -> tuple[NDArray[Any], list[NDArray[np.intp]]]:
+        """Names of the parties, and the rows of each."""
+        if parties is None:
+            n_parties = positive_integer("n_parties", self.n_parties)
+            if n_parties > count:
+                raise ParameterError(
+                    f"n_parties must be at most the number of rows; got n_parties={n_parties} "
+                    f"for n_samples={count}."
+                )
+            shuffled = np.asarray(random.permutation(count))
+            return np.arange(n_parties), np.array_split(shuffled, n_parties)
+        owners = np.asarray(parties)
+        if owners.shape != (count,):
+            raise ParameterError(
+                f"parties must name the owner of each of the {count} rows; "
+                f"got an array of shape {owners.shape}."
+            )
+        names, codes = np.unique(owners, return_inverse=True)
+        return names, [np.flatnonzero(codes == code) for code in range(len(names))]
+
+    def _split(self, parameters: Array) -> tuple[Array, Array]:
+        """Weights of the features, and of the appended 1."""
+        if self.fit_intercept:
+            return parameters[..., :-1].copy(), parameters[..., -1].copy()
+        return parameters.copy(), np.zeros(parameters.shape[:-1])
+
+    # -- prediction -------------------------------------------------------------------------
+
+    def _scores(self, X: ArrayLike) -> Array:
+        check_is_fitted(self)
+        given = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        rows: Rows = prepare_rows(
+            given, data_norm=float(self.data_norm), fit_intercept=self.fit_intercept
+        )
+        weights = self.coef_
+        if self.fit_intercept:
+            weights = np.concatenate([self.coef_, self.intercept_[:, None]], axis=1)
+        return np.asarray(rows @ weights.T)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Scores: above zero for the second class, or one column per class."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class labels."""
+        scores = self._scores(X)
+        if scores.shape[1] == 1:
+            return self.classes_[(scores[:, 0] > 0).astype(int)]
+        return self.classes_[scores.argmax(axis=1)]
+
+    def _offers_probabilities(self) -> bool:
+        if not get_loss(self.loss).probabilistic:
+            raise AttributeError(f"predict_proba needs loss='logistic'; this is {self.loss!r}.")
+        return True
+
+    @available_if(_offers_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Class probabilities of the logistic loss; they are not calibrated for noise."""
+        scores = expit(self._scores(X))
+        if scores.shape[1] == 1:
+            return np.hstack([1.0 - scores, scores])
+        total = scores.sum(axis=1, keepdims=True)
+        # Where every class is refused outright the scores vanish: no class is preferred then.
+        uniform = np.full_like(scores, 1.0 / scores.shape[1])
+        return np.divide(scores, total, out=uniform, where=total > 0)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _signs(codes: NDArray[np.intp], outputs: int) -> Array:
+    """One column of -1 and +1 per output: the second class, or each class against the rest."""
+    if outputs == 1:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return np.where(codes[:, None] == np.arange(outputs), 1.0, -1.0)
