@@ -89,12 +89,12 @@ def _all_positive(ratios: FloatArray, decay: float) -> FloatArray:
 
 
 def inverse_variance_sum(ratios: FloatArray) -> float:
-    """sum_t 1 / g_t: the total squared mu in units of the first round's."""  # noqa: D403
+    """sum_t 1 / g_t: the total squared mu in units of the first round's."""
     return float(np.sum(1.0 / np.asarray(ratios, dtype=np.float64)))
 
 
 def largest_share(ratios: FloatArray) -> float:
-    """max_t (1/g_t) / sum_t 1/g_t: the part of the budget that a single round takes."""  # noqa: D403
+    """max_t (1/g_t) / sum_t 1/g_t: the part of the budget that a single round takes."""
     inverse = 1.0 / np.asarray(ratios, dtype=np.float64)
     return float(inverse.max() / inverse.sum())
 

@@ -56,8 +56,8 @@ def _set_real(event: Event, names: tuple[str, ...], *, strictly: bool) -> None:
     constraint = "a positive finite number" if strictly else "a non-negative finite number"
     for name in names:
         value = getattr(event, name)
-        valid = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-        if not valid or value < 0 or (strictly and value == 0):
+        is_number = not isinstance(value, bool) and isinstance(value, Real)
+        if not (is_number and 0 <= value < math.inf) or (strictly and value == 0):
             raise ValueError(f"{event.kind}: {name} must be {constraint}; got {value!r}")
         # Plain floats keep the record serialisable and its equality independent of numpy types.
         object.__setattr__(event, name, float(value))
@@ -66,7 +66,7 @@ def _set_real(event: Event, names: tuple[str, ...], *, strictly: bool) -> None:
 def _set_positive_integer(event: Event, *names: str) -> None:
     for name in names:
         value = getattr(event, name)
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise ValueError(f"{event.kind}: {name} must be a positive integer; got {value!r}")
         object.__setattr__(event, name, int(value))
 
@@ -131,23 +131,23 @@ class PureRelease(Event):
 
 @dataclass(frozen=True, slots=True)
 class GaussianObjectivePerturbation(Event):
-    r"""The exact argmin of an objective with Gaussian gradient noise satisfies, for 1 < a < 1 + 1/kappa,
+    r"""The exact argmin under Gaussian gradient noise has Renyi divergence at most R(a).
 
     .. math::
         R(a) = a\mu^2/2 + \psi_a(\kappa) + \psi_a(-\kappa/(1+\kappa)),\qquad
         \psi_a(t) = -\ln(1+t) - \frac{\ln(1-(a-1)t)}{a-1}
 
-    (Renyi divergence of order a). ``mu`` = 2 L c / (n sigma), ``kappa`` = c c_1 / (n m) with m the
-    strong convexity, L and c_1 bounds on the slope and curvature of the loss. Needs a convex loss
-    with Lipschitz gradient, no constraint or projection, rows of norm at most 1, and the exact
-    minimiser: what a solver returns needs an :class:`InexactSolve` beside it.
+    for every order 1 < a < 1 + 1/kappa. ``mu`` = 2 L c / (n sigma) and ``kappa`` = c c_1 / (n m)
+    with m the strong convexity, L and c_1 bounds on the slope and curvature of the loss. Needs a
+    convex loss with Lipschitz gradient, no constraint or projection, rows of norm at most 1, and
+    the exact minimiser: what a solver returns needs an :class:`InexactSolve` beside it.
 
     Replacing k rows: the gradient moves by at most k times as much, and the Jacobian J of the
     difference has at most k eigenvalues of each sign. Those of one sign sum to at most k kappa
     relative to the Hessian, hence, psi_a being convex with psi_a(0) = 0, the statement holds with
     k mu and k kappa and 1 < a < 1 + 1/(k kappa), the second psi being replaced by the larger
     a (k kappa)^2 / 2 where k kappa sqrt(a) > 1 and k > 1.
-    """  # noqa: E501
+    """
 
     kind: ClassVar[str] = "gaussian-objective"
     mu: float
@@ -159,11 +159,11 @@ class GaussianObjectivePerturbation(Event):
 
 @dataclass(frozen=True, slots=True)
 class InexactSolve(Event):
-    r"""Adding N(0, output_sigma^2 I) to an inexact minimiser costs one more mu-GDP release,
+    r"""Adding N(0, output_sigma^2 I) to an inexact minimiser costs one more mu-GDP release.
 
     .. math:: \mu = 2\,\mathrm{tolerance}/(\mathrm{strong\_convexity}\cdot\mathrm{output\_sigma})
 
-    beside the event of the exact minimiser: the pair (exact minimiser, difference to it plus
+    comes on top of the event of the exact minimiser: the pair (exact minimiser, difference to it plus
     noise) determines what is sent, and the difference has norm at most tolerance / m whatever the
     rows, however many of them are replaced. The solver must meet the residual ``tolerance``
     (rounding of the gradient included) on every data set.
@@ -181,18 +181,18 @@ class InexactSolve(Event):
 
 @dataclass(frozen=True, slots=True)
 class SubsampledGaussian(Event):
-    r"""A Gaussian release of a secret batch drawn without replacement has, with q = batch/population,
+    r"""A Gaussian release of a secret batch, drawn without replacement, is amplified.
 
     .. math:: \delta(\epsilon) \le q\,\delta_\mu(\ln(1 + (e^\epsilon - 1)/q)),\quad\epsilon\ge 0
 
-    where delta_mu is the curve of :class:`GaussianRelease` and mu = sensitivity / sigma;
+    where q = batch / population, delta_mu is the curve of :class:`GaussianRelease` and mu = sensitivity / sigma;
     ``sensitivity`` is that of the batch's value when one row of the batch is replaced. The batch is
     fresh, independent and secret at every step: no shuffled epochs, no reused batch.
 
     Replacing k rows: with q the probability that the batch holds any of them, the same bound
     holds with min(k, batch) mu, since a batch that does can be coupled, row for row, with one
     that does not.
-    """  # noqa: E501
+    """
 
     kind: ClassVar[str] = "subsampled-gaussian"
     batch: int
