@@ -163,9 +163,9 @@ class InexactSolve(Event):
 
     .. math:: \mu = 2\,\mathrm{tolerance}/(\mathrm{strong\_convexity}\cdot\mathrm{output\_sigma})
 
-    comes on top of the event of the exact minimiser: the pair (exact minimiser, difference to it plus
-    noise) determines what is sent, and the difference has norm at most tolerance / m whatever the
-    rows, however many of them are replaced. The solver must meet the residual ``tolerance``
+    comes on top of the event of the exact minimiser: the pair (exact minimiser, difference to it
+    plus noise) determines what is sent, and the difference has norm at most tolerance / m whatever
+    the rows, however many of them are replaced. The solver must meet the residual ``tolerance``
     (rounding of the gradient included) on every data set.
     """
 
@@ -185,9 +185,10 @@ class SubsampledGaussian(Event):
 
     .. math:: \delta(\epsilon) \le q\,\delta_\mu(\ln(1 + (e^\epsilon - 1)/q)),\quad\epsilon\ge 0
 
-    where q = batch / population, delta_mu is the curve of :class:`GaussianRelease` and mu = sensitivity / sigma;
-    ``sensitivity`` is that of the batch's value when one row of the batch is replaced. The batch is
-    fresh, independent and secret at every step: no shuffled epochs, no reused batch.
+    where q = batch / population, delta_mu is the curve of :class:`GaussianRelease` and
+    mu = sensitivity / sigma; ``sensitivity`` is that of the batch's value when one row of the
+    batch is replaced. The batch is fresh, independent and secret at every step: no shuffled
+    epochs, no reused batch.
 
     Replacing k rows: with q the probability that the batch holds any of them, the same bound
     holds with min(k, batch) mu, since a batch that does can be coupled, row for row, with one
