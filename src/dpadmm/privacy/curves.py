@@ -31,8 +31,9 @@ from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_log_delta
 __all__ = [
     "gaussian_mu_squared",
     "group_sampling_rate",
-    "largest_order",
     "loss_masses",
+    "loss_reach",
+    "objective_jacobian_rdp",
     "rdp",
 ]
 
@@ -202,16 +203,16 @@ def rdp(event: Event, orders: ArrayLike, rows: int = 1) -> FloatArray:
     return find(event, orders_, rows)
 
 
-def largest_order(event: Event, rows: int = 1) -> float:
-    """Return the supremum of the orders at which the event has a finite Renyi curve."""
-    if isinstance(event, GaussianObjectivePerturbation) and event.kappa > 0:
-        return 1 + 1 / (rows * event.kappa)
-    if isinstance(event, Composed):
-        return min(largest_order(part, rows) for part in event.events)
-    return math.inf
-
-
 # Privacy-loss distributions --------------------------------------------------------------------
+
+
+def _rate_and_mu(event: Event, rows: int) -> tuple[float, float]:
+    if isinstance(event, SubsampledGaussian):
+        return _subsampled(event, rows)
+    mu_squared = gaussian_mu_squared(event, rows)
+    if mu_squared is None:
+        raise TypeError(f"no privacy-loss distribution is known for rows under {event!r}")
+    return 1.0, math.sqrt(mu_squared)
 
 
 def amplified_log_delta(epsilon: FloatArray, rate: float, mu: float) -> FloatArray:
@@ -239,10 +240,15 @@ def pure_log_delta(epsilon: FloatArray, level: float) -> FloatArray:
     return log_delta
 
 
-def loss_masses(
-    event: Event, mu: float, step: float, tail: float, rows: int = 1
-) -> tuple[FloatArray, float]:
-    """Dominating privacy-loss masses on the grid step * (-n..n), and the mass at infinity.
+def loss_reach(event: Event, tail: float, rows: int = 1) -> float:
+    """Return a privacy loss that the event exceeds with a curve of at most ``tail``."""
+    if isinstance(event, PureRelease):
+        return rows * event.epsilon
+    return amplified_reach(*_rate_and_mu(event, rows), tail)
+
+
+def loss_masses(event: Event, step: float, tail: float, rows: int = 1) -> tuple[FloatArray, float]:
+    """Return dominating privacy-loss masses on the grid step * (-n..n), and that at infinity.
 
     Connect-the-dots: the curve is replaced by its chords in e^epsilon, which lie above it. All
     curves here are symmetric under exchange of the two data sets, so that the mass at -x is
@@ -251,22 +257,19 @@ def loss_masses(
     Parameters
     ----------
     event : Event
-        ``PureRelease``, ``SubsampledGaussian``, or any Gaussian event, for which ``mu`` is used.
-    mu : float
-        Total mu of the Gaussian part; ignored for the other two.
+        A pure, a subsampled, or any Gaussian event; no such curve is known for the others.
     step, tail : float
         Grid step, and the largest mass that may be moved to infinity.
     rows : int
         Rows of one person.
     """
+    curve: Callable[[FloatArray], FloatArray]
     if isinstance(event, PureRelease):
-        level = rows * event.epsilon
-        reach, curve = level, partial(pure_log_delta, level=level)
+        curve = partial(pure_log_delta, level=rows * event.epsilon)
     else:
-        rate, mu = _subsampled(event, rows) if isinstance(event, SubsampledGaussian) else (1.0, mu)
-        reach = amplified_reach(rate, mu, tail)
+        rate, mu = _rate_and_mu(event, rows)
         curve = partial(amplified_log_delta, rate=rate, mu=mu)
-    count = max(math.ceil(reach / step), 1)
+    count = max(math.ceil(loss_reach(event, tail, rows) / step), 1)
     grid: FloatArray = step * np.arange(count + 1, dtype=np.float64)
     deltas = np.minimum.accumulate(np.exp(curve(grid)))
     drops = -np.diff(deltas)

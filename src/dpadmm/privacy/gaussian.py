@@ -13,7 +13,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, log_ndtr
+from scipy.special import (  # type: ignore[import-untyped,unused-ignore]
+    erfcx,
+    log_ndtr,
+)
 
 __all__ = [
     "gaussian_delta",
