@@ -1,0 +1,263 @@
+"""Bounds for a composed history: each knows epsilon(delta) and delta(epsilon).
+
+These are the accountant's numerical tools; which of them is valid for a history, and how often
+every event occurs, is decided in :mod:`dpadmm.privacy.accountant`. All round towards a larger
+cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln  # type: ignore[import-untyped,unused-ignore]
+
+from dpadmm.privacy.curves import loss_masses, loss_reach, rdp
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
+
+__all__ = [
+    "Bound",
+    "ExactGaussian",
+    "OptimalPure",
+    "PrivacyLoss",
+    "Renyi",
+    "renyi_to_delta",
+    "renyi_to_epsilon",
+]
+
+FloatArray = NDArray[np.float64]
+
+
+class Bound(Protocol):
+    """A valid privacy curve of a whole history."""
+
+    name: ClassVar[str]
+    theorem: ClassVar[str]
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon for which (epsilon, delta)-DP holds; infinite if none is known."""
+        ...
+
+    def delta(self, epsilon: float) -> float:
+        """Return a delta for which (epsilon, delta)-DP holds."""
+        ...
+
+
+@dataclass(frozen=True)
+class ExactGaussian:
+    """mu^2 = sum_t mu_t^2; the bound is attained."""
+
+    name: ClassVar[str] = "exact-gaussian"
+    theorem: ClassVar[str] = "Gaussian releases compose exactly (Dong, Roth, Su 2022)"
+    mu: float
+
+    def epsilon(self, delta: float) -> float:
+        """Invert the Gaussian curve."""
+        if delta == 0:
+            return math.inf if self.mu else 0.0
+        return float(gaussian_epsilon(self.mu, delta))
+
+    def delta(self, epsilon: float) -> float:
+        """Evaluate the Gaussian curve."""
+        return float(gaussian_delta(epsilon, self.mu)) if self.mu else 0.0
+
+
+@dataclass(frozen=True)
+class OptimalPure:
+    r"""``count`` pure releases of one ``level``; the bound is attained by randomised response.
+
+    .. math:: \delta(\epsilon) = \sum_j \binom{n}{j} p^{n-j}(1-p)^j
+              \left(1 - e^{\epsilon-(n-2j)\,\mathrm{level}}\right)_+,\quad
+              p = e^{\mathrm{level}}/(1+e^{\mathrm{level}})
+    """
+
+    name: ClassVar[str] = "optimal-pure"
+    theorem: ClassVar[str] = "optimal composition of pure releases (Kairouz, Oh, Viswanath 2015)"
+    level: float
+    count: int
+
+    @cached_property
+    def _masses(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Losses in descending order and the logarithms of the cumulated masses of P and Q."""
+        flips = np.arange(self.count + 1, dtype=np.float64)
+        losses = (self.count - 2 * flips) * self.level
+        log_binomial = (
+            gammaln(self.count + 1) - gammaln(flips + 1) - gammaln(self.count - flips + 1)
+        )
+        log_mass = (
+            log_binomial
+            - (self.count - flips) * np.logaddexp(0, -self.level)
+            - flips * np.logaddexp(0, self.level)
+        )
+        upper: FloatArray = np.logaddexp.accumulate(log_mass)
+        lower: FloatArray = np.logaddexp.accumulate(log_mass - losses)
+        return losses, upper, lower
+
+    @cached_property
+    def _rounding(self) -> float:
+        return 1e-9 + 1e-15 * self.count * math.log(self.count + 2)
+
+    def delta(self, epsilon: float) -> float:
+        """Sum the masses whose loss exceeds epsilon."""
+        losses, upper, lower = self._masses
+        above = int(np.searchsorted(-losses, -epsilon, side="left"))
+        if above == 0:
+            return 0.0
+        top, bottom = upper[above - 1], epsilon + lower[above - 1]
+        # Where the two nearly cancel, no more than the rounding of the first is left.
+        excess = -math.expm1(min(bottom - top, 0.0)) + self._rounding
+        return float(min(math.exp(top) * excess, 1.0))
+
+    def epsilon(self, delta: float) -> float:
+        """Invert: between two losses the curve is linear in e^epsilon."""
+        losses, upper, lower = self._masses
+        total = max(float(losses[0]), 0.0)
+        if delta == 0:
+            return total
+        target = delta * (1 - self._rounding)
+        # The curve at each loss, from the masses above it.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at_losses = np.exp(upper[:-1]) * -np.expm1(losses[1:] + lower[:-1] - upper[:-1])
+            index = int(np.searchsorted(np.maximum.accumulate(at_losses), target))
+            room = -np.expm1(math.log(target) - upper[index])
+        if not room > 0:
+            return total if index == 0 else max(float(losses[index]), 0.0)
+        epsilon = float(upper[index] + np.log(room) - lower[index])
+        return min(max(epsilon + 1e-12 * (1 + abs(epsilon)), 0.0), total)
+
+
+def renyi_to_epsilon(
+    orders: ArrayLike, divergences: ArrayLike, delta: float
+) -> tuple[float, float]:
+    r"""Return (epsilon, best order) of a Renyi curve given at some orders.
+
+    .. math:: \epsilon = \min_a R(a) + \ln(1 - 1/a) - (\ln\delta + \ln a)/(a-1),
+
+    clipped at 0. Every order gives a valid epsilon, so that a coarse set costs only tightness.
+    """
+    a, r = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
+    if delta <= 0:
+        return math.inf, float(a[-1])
+    epsilons = r + np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1)
+    best = int(np.argmin(epsilons))
+    return max(float(epsilons[best]), 0.0), float(a[best])
+
+
+def renyi_to_delta(
+    orders: ArrayLike, divergences: ArrayLike, epsilon: float
+) -> tuple[float, float]:
+    r"""Return (delta, best order): :math:`\delta = \min_a e^{(a-1)(R-\epsilon)}(1-1/a)^{a-1}/a`."""
+    a, r = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
+    logs = (a - 1) * (r - epsilon + np.log1p(-1 / a)) - np.log(a)
+    best = int(np.argmin(logs))
+    return math.exp(min(float(logs[best]), 0.0)), float(a[best])
+
+
+@dataclass(frozen=True)
+class Renyi:
+    """The sum of the events' Renyi curves at the best order below ``largest_order``."""
+
+    name: ClassVar[str] = "renyi"
+    theorem: ClassVar[str] = (
+        "Renyi composition (Mironov 2017; conversion of Canonne, Kamath, Steinke 2020)"
+    )
+    curve: Callable[[FloatArray], FloatArray]
+    largest_order: float = math.inf
+
+    def search(
+        self, convert: Callable[[ArrayLike, ArrayLike, float], tuple[float, float]], at: float
+    ) -> tuple[float, float]:
+        """Minimise over the order: a coarse grid in ln(a - 1), refined around its minimum."""
+        top = min((self.largest_order - 1) * (1 - 1e-9), 1e12)
+        low, high = math.log(min(1e-4, top / 2)), math.log(top)
+        best = (math.inf, 1 + top)
+        for points in (96, 24, 24, 24):
+            grid = np.linspace(low, high, points)
+            orders = 1 + np.exp(grid)
+            best = min(best, convert(orders, self.curve(orders), at))
+            center, width = math.log(best[1] - 1), (high - low) / (points - 1)
+            low, high = max(low, center - width), min(high, center + width)
+        return best
+
+    def epsilon(self, delta: float) -> float:
+        """Convert at the best order."""
+        return self.search(renyi_to_epsilon, delta)[0]
+
+    def delta(self, epsilon: float) -> float:
+        """Convert at the best order."""
+        return self.search(renyi_to_delta, epsilon)[0]
+
+
+# The grid's step in standard deviations of one release's loss, and the most cells of one release.
+_RELATIVE_STEP: Final = 0.01
+_MOST_CELLS: Final = 2**18
+
+
+@dataclass(frozen=True)
+class PrivacyLoss:
+    """Numerical composition of pure, subsampled and Gaussian events, rounded up.
+
+    ``tail`` is the mass that truncation may move to infinity, in all.
+    """
+
+    name: ClassVar[str] = "privacy-loss"
+    theorem: ClassVar[str] = (
+        "composition of dominating privacy-loss distributions"
+        " (Koskela et al. 2020; Zhu, Dong, Wang 2022)"
+    )
+    events: Sequence[tuple[Event, int]]
+    rows: int
+    tail: float
+
+    @cached_property
+    def _step_tail(self) -> float:
+        """The tail mass of one release: half the total goes here, half to the compositions."""
+        return self.tail / (2 * sum(count for _, count in self.events))
+
+    @cached_property
+    def step(self) -> float:
+        """The grid's step: chords add about step^2 / 6 to the variance of each release's loss."""
+        order = np.array([1.01])
+        total = sum(
+            2 * count * float(rdp(event, order, self.rows)[0]) for event, count in self.events
+        )
+        number = sum(count for _, count in self.events)
+        reach = max(loss_reach(event, self._step_tail, self.rows) for event, _ in self.events)
+        return max(_RELATIVE_STEP * math.sqrt(total / number), reach / _MOST_CELLS)
+
+    @cached_property
+    def _composed(self) -> tuple[Any, float]:
+        """The composed distribution, and a bound on the error of the Fourier transforms."""
+        from dp_accounting.pld import pld_pmf
+
+        share = self.tail / (4 * len(self.events))
+        composed, rounding = None, 0.0
+        for event, count in self.events:
+            masses, infinite = loss_masses(event, self.step, self._step_tail, self.rows)
+            part = pld_pmf.DensePLDPmf(
+                self.step, -(len(masses) // 2), masses, infinite, pessimistic_estimate=True
+            )
+            if count > 1:
+                part = part.self_compose(count, share)
+            composed = part if composed is None else composed.compose(part, share)
+            # A transform of length n errs by eps log2(n) in 2-norm, a power by count times that.
+            rounding += 4 * np.finfo(float).eps * (count + 1) * math.log2(composed.size + 2)
+        return composed, rounding
+
+    def epsilon(self, delta: float) -> float:
+        """Invert the composed curve, the transforms' error taken off delta first."""
+        composed, rounding = self._composed
+        if delta <= 2 * rounding:
+            return math.inf
+        return float(composed.get_epsilon_for_delta(delta - rounding))
+
+    def delta(self, epsilon: float) -> float:
+        """Evaluate the composed curve."""
+        composed, rounding = self._composed
+        return float(min(max(composed.get_delta_for_epsilon(float(epsilon)), 0.0) + rounding, 1.0))
