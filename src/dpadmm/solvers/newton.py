@@ -3,17 +3,21 @@ r"""The local problem of every graph algorithm, solved for all parties and runs 
 .. math:: x_i = \arg\min_w \frac{c_i}{n_i}\sum_k l(w \cdot u_k) + \frac{m_i}{2}\|w\|^2
           + \langle \mathrm{lin}_i, w\rangle
 
-**Method.** A chord (simplified Newton) iteration :math:`x \leftarrow x - t P g` with a cached
+**Method.** A chord (simplified Newton) iteration :math:`x \leftarrow x - P g` with a cached
 inverse :math:`P` of a Hessian seen earlier. Because the loss gradient at the last solution is
 kept, a new linear term changes the gradient by a known amount, and the first step of every solve
-needs no pass over the rows. All runs of a party share one inverse, that of their mean Hessian.
+needs no pass over the rows. All runs of a party share one inverse, that of their mean Hessian. A
+chord step counts only if it halves the norm of the gradient. Where that fails, or the runs have
+been driven too far apart by noise, each run takes Newton directions of its own, by conjugate
+gradients with P as preconditioner, and a line search.
 
-**Global convergence.** The objective is m-strongly convex and M-smooth, ``M = m + c c1``, since
-rows have norm at most 1. A trial is accepted only if the gradient's norm falls by the factor
-``1 - t/2``; otherwise P is rebuilt at the current point, then t is halved, and at last the plain
-step ``x - g/M`` is taken, which always multiplies the norm of the gradient by at most
-``1 - m/M``. So the norm falls by a fixed factor on every data set, and a solve cannot fail
-because of what a row holds.
+**Global convergence.** The objective F is m-strongly convex and M-smooth, ``M = m + c c1``, since
+rows have norm at most 1. Chord steps halve the gradient each time, so there are finitely many.
+A Newton direction d from conjugate gradients has ``g.d = -d.H d < 0`` with ``m <= H <= M``, so
+that halving the step until ``F(x + t d) <= F(x) + 1e-4 t g.d`` ends at a t of order m/M, and F
+falls by a fixed factor on every data set, whatever the second derivative does in between (Huber's
+jumps). A step is also taken where it halves the smallest norm of the gradient so far, which can
+happen finitely often. So a solve does not fail because of what a row holds.
 
 **Certificate.** The residual returned is the norm of the gradient evaluated at the point
 returned. It is at most the tolerance, or :class:`~dpadmm.errors.ConvergenceError` is raised.
@@ -25,7 +29,7 @@ the Newton direction comes from conjugate gradients on Hessian-vector products.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -36,15 +40,19 @@ from dpadmm.arrays import Array, Block, Rows, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.losses import Loss
 
-__all__ = ["FACTOR_LIMIT", "Solution", "Workspace"]
+__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
 
 #: Features above which the factor-free form is used (``make bench`` prints both around it).
 FACTOR_LIMIT: Final = 1500
 # A pass works on pieces of about this many bytes, so that a piece read for X w is still in the
 # cache for X' r.
 _PIECE_BYTES: Final = 1 << 22
-_MAX_PASSES: Final = 2000
-_SHORTEST_STEP: Final = 1.0 / 64.0
+# Far beyond what any solve needs; the argument below bounds them in terms of M / m.
+_MAX_PASSES: Final = 20_000
+# The share of the promised decrease that a Newton step must bring.
+_ARMIJO: Final = 1e-4
+# theta: how exactly conjugate gradients solve for a Newton direction.
+_NEWTON_ACCURACY: Final = 0.05
 
 
 class Solution(NamedTuple):
@@ -61,7 +69,6 @@ class _BlockState:
     point: Array
     loss_gradient: Array
     inverse: Array | None = None
-    stale: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, dtype=bool))
 
 
 class Workspace:
@@ -102,7 +109,7 @@ class Workspace:
         """
         site = self._site
         tolerances = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), len(site.index))
-        _check_reachable(site, linear, strong_convexity, tolerances)
+        check_reachable(site, linear, strong_convexity, tolerances)
         point = np.empty(site.shape)
         residual = np.empty(site.shape[:-1])
         for objective in self._objectives:
@@ -141,7 +148,7 @@ class Workspace:
                 )
 
 
-def _check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> None:
+def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> None:
     """Refuse a tolerance below the rounding error of the gradient; public values only."""
     if not np.isfinite(linear).all():
         raise ParameterError("linear must be finite: a message or a noise draw is not.")
@@ -179,7 +186,6 @@ class _Objective:
         self._lanes = (site.runs, site.outputs)
         self._features = site.features
         self._scale = (site.weight / site.rows)[block.nodes, None, None]
-        self._smooth = (site.weight * site.loss.curvature_bound)[block.nodes, None, None]
         self._use_factor = use_factor and not self._sparse
         # A Hessian and its inverse cost about this many gradient passes.
         self._rebuild_cost = 4.0 + site.features / 20.0
@@ -226,6 +232,16 @@ class _Objective:
         total *= self._scale[chosen]
         return total
 
+    def _value(self, points: Array, convexity: Array, linear: Array, chosen: Chosen) -> Array:
+        """The objective in every lane."""
+        total = np.zeros(points.shape[:2])
+        for rows, labels in self._pieces(chosen):
+            losses = self._loss.value(self._margins(rows, labels, points))
+            losses *= np.square(labels)[:, :, None, :]
+            total += losses.sum(axis=1).reshape(total.shape)
+        bowl = convexity / 2 * points + linear
+        return self._scale[chosen, :, 0] * total + np.einsum("nlf,nlf->nl", bowl, points)
+
     def _mean_hessian(self, points: Array, chosen: Chosen) -> Array:
         """Mean over runs of the loss Hessian, ``(nodes, outputs, features, features)``."""
         outputs = self._lanes[1]
@@ -264,38 +280,46 @@ class _Objective:
         if state.inverse is None:
             state.inverse = np.empty_like(hessian)
         state.inverse[chosen] = np.linalg.inv(hessian)
-        state.stale[chosen] = False
 
-    def _chord_direction(self, inverse: Array, gradient: Array) -> Array:
-        nodes, lanes, features = gradient.shape
-        by_output = gradient.reshape(nodes, *self._lanes, features).swapaxes(1, 2)
+    def _precondition(self, state: _BlockState, vectors: Array, chosen: Chosen) -> Array:
+        """``P v``: the cached inverse applied to every lane, or nothing where none is kept."""
+        if state.inverse is None:
+            return vectors
+        nodes, lanes, features = vectors.shape
+        by_output = vectors.reshape(nodes, *self._lanes, features).swapaxes(1, 2)
         # The inverse is symmetric, so that vectors may stand on its left.
-        direction = np.matmul(by_output, inverse).swapaxes(1, 2)
-        return -direction.reshape(nodes, lanes, features)
+        applied = np.matmul(by_output, state.inverse[chosen]).swapaxes(1, 2)
+        return applied.reshape(nodes, lanes, features)
 
     def _newton_direction(
-        self, point: Array, gradient: Array, convexity: Array, chosen: Chosen
+        self, state: _BlockState, gradient: Array, convexity: Array, chosen: Chosen
     ) -> Array:
-        """Conjugate gradients on ``H d = -g`` until ``||H d + g|| <= theta ||g||`` in all lanes."""
-        curvatures = self._curvatures(point, chosen)
-        start = _norms(gradient)
-        target = np.minimum(0.1, np.sqrt(start)) * start
+        """Solve ``H d = -g`` in every lane by conjugate gradients, P being the preconditioner.
+
+        It stops where ``||H d + g|| <= theta ||g||``: a Newton direction up to theta.
+        """
+        curvatures = self._curvatures(state.point[chosen], chosen)
+        target = _NEWTON_ACCURACY * _norms(gradient)
         direction = np.zeros_like(gradient)
-        remainder, search = -gradient, -gradient
-        squared = np.square(start)[..., None]
+        remainder = -gradient
+        towards = self._precondition(state, remainder, chosen)
+        search = towards
+        size = np.einsum("nlf,nlf->nl", remainder, towards)[..., None]
         for _ in range(self._features):
-            if (np.sqrt(squared[..., 0]) <= target).all():
+            if (_norms(remainder) <= target).all():
                 break
             product = self._hessian_product(curvatures, search, chosen) + convexity * search
             bend = np.einsum("nlf,nlf->nl", search, product)[..., None]
             # Lanes that are solved have a zero search direction; they stay where they are.
-            step = np.divide(squared, bend, out=np.zeros_like(squared), where=bend > 0)
+            step = np.divide(size, bend, out=np.zeros_like(size), where=bend > 0)
             direction += step * search
             remainder = remainder - step * product
-            fresh = np.einsum("nlf,nlf->nl", remainder, remainder)[..., None]
-            ratio = np.divide(fresh, squared, out=np.zeros_like(fresh), where=squared > 0)
-            search = remainder + ratio * search
-            squared = fresh
+            towards = self._precondition(state, remainder, chosen)
+            fresh = np.einsum("nlf,nlf->nl", remainder, towards)[..., None]
+            search = towards + search * np.divide(
+                fresh, size, out=np.zeros_like(fresh), where=size > 0
+            )
+            size = fresh
         return direction
 
     # -- the iteration ----------------------------------------------------------------------
@@ -306,57 +330,81 @@ class _Objective:
             zero = np.zeros_like(linear)
             self.state = _BlockState(zero, self.loss_gradient(zero))
         state = self.state
-        state.stale = np.ones(len(self.nodes), dtype=bool)
         if self._use_factor and state.inverse is None:
             self._rebuild(state, convexity, _ALL)
         gradient = state.loss_gradient + convexity * state.point + linear
         norms = _norms(gradient)
-        steps = np.ones_like(norms)
         limit = self.passes + _MAX_PASSES
+        chord = _Chord(len(self.nodes), self._rebuild_cost, self._lanes[0])
+        # Newton's phase: steps, and the smallest gradient norm so far, which it may go by.
+        steps, best = np.ones_like(norms), norms.copy()
         while (busy := norms > tolerance).any():
             if self.passes >= limit:
                 raise ConvergenceError(
-                    f"a local solve stopped at a gradient norm of {norms.max():.3g} after "
-                    f"{_MAX_PASSES} passes; nothing was released. Raise the penalty or the "
+                    f"a local solve missed its tolerance after {_MAX_PASSES} passes; nothing was "
+                    "released, and the round stays charged. Raise the penalty or the "
                     "regularization."
                 )
             # Parties that are done drop out of the pass where that spares more than it copies.
             some = np.flatnonzero(busy.any(axis=1))
             chosen: Chosen = some if 2 * len(some) < len(self.nodes) else _ALL
-            active, step, norm = busy[chosen], steps[chosen], norms[chosen]
-            point, slope, bowl = state.point[chosen], gradient[chosen], convexity[chosen]
-            if state.inverse is not None:
-                direction = self._chord_direction(state.inverse[chosen], slope)
+            active, norm, slope = busy[chosen], norms[chosen], gradient[chosen]
+            point, bowl, tilt = state.point[chosen], convexity[chosen], linear[chosen]
+            newton = chord.given_up or not self._use_factor
+            if newton:
+                direction = self._newton_direction(state, slope, bowl, chosen)
+                step = steps[chosen]
             else:
-                direction = self._newton_direction(point, slope, bowl, chosen)
-            plain = active & (step < _SHORTEST_STEP)
-            move = np.where(plain[..., None], -slope / (bowl + self._smooth[chosen]), direction)
-            move *= np.where(active, np.where(plain, 1.0, step), 0.0)[..., None]
-            trial = point + move
+                direction = -self._precondition(state, slope, chosen)
+                step = np.ones_like(norm)
+            trial = point + np.where(active, step, 0.0)[..., None] * direction
             trial_loss = self.loss_gradient(trial, chosen)
-            trial_slope = trial_loss + bowl * trial + linear[chosen]
+            trial_slope = trial_loss + bowl * trial + tilt
             trial_norm = _norms(trial_slope)
-            accepted = active & ((trial_norm <= (1 - step / 2) * norm) | plain)
+            accepted = active & (trial_norm <= 0.5 * best[chosen])
+            if newton:
+                before = self._value(point, bowl, tilt, chosen)
+                promised = _ARMIJO * step * np.einsum("nlf,nlf->nl", slope, direction)
+                accepted |= active & (self._value(trial, bowl, tilt, chosen) <= before + promised)
+                steps[chosen] = np.where(accepted, 1.0, step / 2)
+            # Before anything is overwritten: ``norm`` and the like may be views.
             rate = np.where(active, trial_norm / norm, 0.0).max(axis=1)
             take = accepted[..., None]
             state.point[chosen] = np.where(take, trial, point)
             state.loss_gradient[chosen] = np.where(take, trial_loss, state.loss_gradient[chosen])
             gradient[chosen] = np.where(take, trial_slope, slope)
             norms[chosen] = np.where(accepted, trial_norm, norm)
-            state.stale[chosen] |= accepted.any(axis=1)
-            steps[chosen] = np.where(
-                accepted, np.where(plain, 1.0, np.minimum(1, 2 * step)), step / 2
-            )
-            # A rebuild pays where the passes still to come at this rate outweigh it; half of its
-            # price is set against later solves, which profit too.
-            to_come = np.log(np.maximum(norms[chosen] / tolerance[chosen], 1.0)).max(axis=1)
-            slow = to_come > -np.log(np.clip(rate, 1e-9, 0.999)) * self._rebuild_cost / 2
-            outdated = slow & state.stale[chosen]
-            if state.inverse is not None and outdated.any():
-                rebuilt = np.arange(len(self.nodes))[chosen][outdated]
-                self._rebuild(state, convexity, _ALL if len(self.nodes) == 1 else rebuilt)
-                steps[rebuilt] = 1.0
+            best = np.minimum(best, norms)
+            if not newton:
+                to_come = np.log(np.maximum(norms[chosen] / tolerance[chosen], 1.0)).max(axis=1)
+                outdated = chord.judge(rate, to_come, chosen)
+                if len(outdated):
+                    self._rebuild(state, convexity, _ALL if len(self.nodes) == 1 else outdated)
         return Solution(state.point, norms)
+
+
+class _Chord:
+    """Watches a chord iteration: when to renew the inverse, and when to give the chord up."""
+
+    def __init__(self, nodes: int, rebuild_cost: float, runs: int) -> None:
+        self.given_up = False
+        self._numbers = np.arange(nodes)
+        self._rebuilds = np.zeros(nodes, dtype=np.intp)
+        # Half of a rebuild's price is set against later solves, which profit too.
+        self._price = rebuild_cost / 2
+        # One inverse fits one run near its point; several runs only where they are close.
+        self._allowed = 8 if runs == 1 else 1
+
+    def judge(self, rate: Array, to_come: Array, chosen: Chosen) -> NDArray[np.intp]:
+        """Which parties' inverses to renew, from the rate of the last step and what is left.
+
+        A renewal pays where the passes still to come at this rate outweigh it.
+        """
+        slow = to_come > -np.log(np.clip(rate, 1e-9, 0.999)) * self._price
+        outdated = self._numbers[chosen][slow]
+        self._rebuilds[outdated] += 1
+        self.given_up = bool((self._rebuilds > self._allowed).any())
+        return outdated[:0] if self.given_up else outdated
 
 
 def _norms(vectors: Array) -> NDArray[np.float64]:
