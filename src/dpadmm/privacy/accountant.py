@@ -63,7 +63,8 @@ History: TypeAlias = Iterable[Event | tuple[Event, int]]
 _TAIL_SHARE: Final = 1e-4
 _TAIL: Final = 1e-13
 # More different sizes than this are rounded up to a geometric ladder before they are composed.
-_MOST_SIZES: Final = 256
+_MOST_PURE_SIZES: Final = 2048
+_MOST_SAMPLED_SIZES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,23 +183,22 @@ def _split(events: History, rows: int) -> _Parts:
     )
 
 
-def _ladder(sizes: Counter[float]) -> Counter[float]:
-    """Round many different sizes up to a geometric ladder; a larger size never costs less."""
-    if len(sizes) <= _MOST_SIZES:
-        return sizes
+def _ladder(sizes: Counter[float], most: int) -> list[tuple[float, int]]:
+    """Round too many different sizes up to a geometric ladder; a larger size never costs less."""
+    if len(sizes) <= most:
+        return sorted(sizes.items())
     values = np.array(sorted(sizes))
-    rungs = np.geomspace(values[0], values[-1], _MOST_SIZES)
-    rungs[-1] = values[-1]
-    rounded = np.maximum(rungs[np.searchsorted(rungs, values).clip(max=_MOST_SIZES - 1)], values)
+    rungs = np.geomspace(values[0], values[-1], most)
+    rounded = np.maximum(rungs[np.searchsorted(rungs, values).clip(max=most - 1)], values)
     merged: Counter[float] = Counter()
     for value, size in zip(values.tolist(), rounded.tolist(), strict=True):
         merged[size] += sizes[value]
-    return merged
+    return sorted(merged.items())
 
 
 def _privacy_loss(parts: _Parts, tail: float) -> PrivacyLoss:
     events: list[tuple[Event, int]] = [(parts.gaussian(), 1)] if parts.mu_squared else []
-    events += [(PureRelease(size), count) for size, count in sorted(_ladder(parts.pure).items())]
+    events += [(PureRelease(size), n) for size, n in _ladder(parts.pure, _MOST_PURE_SIZES)]
     batches: dict[tuple[int, int], Counter[float]] = {}
     for event, count in parts.sampled.items():
         ratios = batches.setdefault((event.batch, event.population), Counter())
@@ -206,7 +206,7 @@ def _privacy_loss(parts: _Parts, tail: float) -> PrivacyLoss:
     for (batch, population), ratios in sorted(batches.items()):
         events += [
             (SubsampledGaussian(batch, population, ratio, 1.0), count)
-            for ratio, count in sorted(_ladder(ratios).items())
+            for ratio, count in _ladder(ratios, _MOST_SAMPLED_SIZES)
         ]
     return PrivacyLoss(events, parts.rows, tail)
 

@@ -37,16 +37,19 @@ FloatArray = NDArray[np.float64]
 class Bound(Protocol):
     """A valid privacy curve of a whole history."""
 
-    name: ClassVar[str]
-    theorem: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """What the accountant calls it."""
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon for which (epsilon, delta)-DP holds; infinite if none is known."""
-        ...
 
     def delta(self, epsilon: float) -> float:
         """Return a delta for which (epsilon, delta)-DP holds."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,8 @@ class Renyi:
 # The grid's step in standard deviations of one release's loss, and the most cells of one release.
 _RELATIVE_STEP: Final = 0.01
 _MOST_CELLS: Final = 2**18
+# From this count on a power of one transform is cheaper than repeated composition.
+_FEW: Final = 8
 
 
 @dataclass(frozen=True)
@@ -224,31 +229,34 @@ class PrivacyLoss:
     def step(self) -> float:
         """The grid's step: chords add about step^2 / 6 to the variance of each release's loss."""
         order = np.array([1.01])
-        total = sum(
-            2 * count * float(rdp(event, order, self.rows)[0]) for event, count in self.events
-        )
-        number = sum(count for _, count in self.events)
-        reach = max(loss_reach(event, self._step_tail, self.rows) for event, _ in self.events)
-        return max(_RELATIVE_STEP * math.sqrt(total / number), reach / _MOST_CELLS)
+        number, variance, reach = 0, 0.0, 0.0
+        for event, count in self.events:
+            number += count
+            variance += 2 * count * float(rdp(event, order, self.rows)[0])
+            reach = max(reach, loss_reach(event, self._step_tail, self.rows))
+        return max(_RELATIVE_STEP * math.sqrt(variance / number), reach / _MOST_CELLS)
 
     @cached_property
     def _composed(self) -> tuple[Any, float]:
         """The composed distribution, and a bound on the error of the Fourier transforms."""
         from dp_accounting.pld import pld_pmf
 
-        share = self.tail / (4 * len(self.events))
-        composed, rounding = None, 0.0
+        leaves: list[Any] = []
+        share = self.tail / (4 * sum(min(count, _FEW) for _, count in self.events))
         for event, count in self.events:
             masses, infinite = loss_masses(event, self.step, self._step_tail, self.rows)
-            part = pld_pmf.DensePLDPmf(
-                self.step, -(len(masses) // 2), masses, infinite, pessimistic_estimate=True
-            )
-            if count > 1:
-                part = part.self_compose(count, share)
-            composed = part if composed is None else composed.compose(part, share)
-            # A transform of length n errs by eps log2(n) in 2-norm, a power by count times that.
-            rounding += 4 * np.finfo(float).eps * (count + 1) * math.log2(composed.size + 2)
-        return composed, rounding
+            middle = len(masses) // 2
+            leaf = pld_pmf.DensePLDPmf(self.step, -middle, masses, infinite, True)
+            leaves += [leaf] * count if count < _FEW else [leaf.self_compose(count, share)]
+        # Pairs of similar size keep the transforms short.
+        while len(leaves) > 1:
+            odd = leaves[len(leaves) // 2 * 2 :]
+            pairs = zip(leaves[::2], leaves[1::2], strict=False)
+            leaves = [first.compose(second, share) for first, second in pairs] + odd
+        # A transform of length n errs by eps log2(n) in 2-norm, a power by count times that.
+        number = sum(count for _, count in self.events)
+        rounding = 4 * np.finfo(float).eps * (number + 1) * math.log2(leaves[0].size + 2)
+        return leaves[0], float(rounding)
 
     def epsilon(self, delta: float) -> float:
         """Invert the composed curve, the transforms' error taken off delta first."""
