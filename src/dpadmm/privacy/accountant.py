@@ -41,7 +41,7 @@ from dpadmm.privacy.events import (
     PureRelease,
     SubsampledGaussian,
 )
-from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpadmm.privacy.gaussian import gaussian_epsilon
 
 __all__ = [
     "Guarantee",
@@ -49,11 +49,9 @@ __all__ = [
     "delta_spent",
     "epsilon_curve",
     "epsilon_spent",
-    "joint_label_delta",
-    "joint_label_guarantee",
-    "joint_label_pure",
     "network_guarantee",
     "spend_over_rounds",
+    "total_mu",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -168,7 +166,7 @@ def _split(events: History, rows: int) -> _Parts:
         elif kind is LabelRandomizedResponse:
             raise ValueError(
                 "label-randomized-response protects labels only and is never added to a guarantee"
-                " for rows: leave it out here and use joint_label_guarantee for the label"
+                " for rows: leave it out here and use dpadmm.privacy.labels"
             )
         else:
             raise TypeError(f"no theorem is known for the event {event!r}; it cannot be accounted")
@@ -301,6 +299,14 @@ def delta_spent(events: History, epsilon: float, *, rows_per_person: int = 1) ->
     return Guarantee(epsilon, delta, bounds[index].name, bounds[index].theorem, parts.rows)
 
 
+def total_mu(events: History, *, rows_per_person: int = 1) -> float:
+    """Return mu = sqrt(sum mu_t^2) of a history of Gaussian events; others are refused."""
+    parts = _split(events, rows_per_person)
+    if parts.pure or parts.sampled or parts.objective:
+        raise ValueError("mu is defined for Gaussian events only; this history holds others")
+    return math.sqrt(parts.mu_squared) if parts.private else math.inf
+
+
 def epsilon_curve(events: History, deltas: ArrayLike, *, rows_per_person: int = 1) -> FloatArray:
     """Return epsilon at every delta; the history is composed once."""
     grid = np.atleast_1d(np.asarray(deltas, dtype=np.float64))
@@ -346,67 +352,3 @@ def network_guarantee(guarantees: Iterable[Guarantee]) -> Guarantee:
         )
     worst = max(every, key=lambda guarantee: guarantee.epsilon)
     return replace(worst, delta=max(guarantee.delta for guarantee in every))
-
-
-# Labels ----------------------------------------------------------------------------------------
-
-
-def joint_label_delta(label_epsilon: float, mu_label: float, epsilon: float) -> float:
-    r"""Return delta for one row's label, randomised once, then seen through Gaussian releases.
-
-    .. math:: \delta(\epsilon') = (1-p-pe^{\epsilon'})\,\delta_\mu\Big(
-              \ln\frac{(1-p)e^{\epsilon'}-p}{1-p-pe^{\epsilon'}}\Big),\quad p = 1/(1+e^\epsilon)
-
-    and 0 from the label's own epsilon on. ``mu_label`` is the total over all rounds for a flip of
-    the label in the *reported* data. Against the other parties only: the party that holds the
-    reported labels has ``label_epsilon``.
-    """
-    if not (label_epsilon > 0 and mu_label >= 0 and epsilon >= 0):
-        raise ValueError(
-            "label_epsilon must be positive, mu_label and epsilon non-negative;"
-            f" got {label_epsilon!r}, {mu_label!r}, {epsilon!r}"
-        )
-    if epsilon >= label_epsilon or mu_label == 0:
-        return 0.0
-    # 1 - p - p e^x = p (e^label - e^x), written without cancellation near the end.
-    share = -math.expm1(epsilon - label_epsilon) / (1 + math.exp(-label_epsilon))
-    inner = math.log1p(math.expm1(epsilon) / share)
-    return share * float(gaussian_delta(inner, mu_label))
-
-
-def joint_label_pure(label_epsilon: float, epsilon: float) -> float:
-    """Return ln((1 + e^(a + b)) / (e^a + e^b)): a randomised label seen through a pure release."""
-    product = math.expm1(-label_epsilon) * math.expm1(-epsilon)
-    return math.log1p(product / (math.exp(-label_epsilon) + math.exp(-epsilon)))
-
-
-def joint_label_guarantee(
-    randomization: LabelRandomizedResponse, releases: History, delta: float
-) -> Guarantee:
-    """Return epsilon for one row's label against the other parties.
-
-    Parameters
-    ----------
-    randomization : LabelRandomizedResponse
-        The labels' one randomisation.
-    releases : history
-        Gaussian events whose sensitivity is that of flipping one reported label.
-    delta : float
-        In [0, 1); with 0 the randomisation alone counts.
-    """
-    _check_delta(delta)
-    parts = _split(releases, 1)
-    if parts.pure or parts.sampled or parts.objective:
-        raise ValueError("the joint label guarantee is proven for Gaussian releases only")
-    mu = math.sqrt(parts.mu_squared) if parts.private else math.inf
-    low, high = 0.0, randomization.epsilon
-    if joint_label_delta(high, mu, 0.0) <= delta:
-        high = 0.0
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        if joint_label_delta(randomization.epsilon, mu, middle) <= delta:
-            high = middle
-        else:
-            low = middle
-    theorem = "randomised response followed by Gaussian releases, label of one row"
-    return Guarantee(high, delta, "joint-label", theorem, scope="label")

@@ -244,9 +244,8 @@ class PrivacyLoss:
         leaves: list[Any] = []
         share = self.tail / (4 * sum(min(count, _FEW) for _, count in self.events))
         for event, count in self.events:
-            masses, infinite = loss_masses(event, self.step, self._step_tail, self.rows)
-            middle = len(masses) // 2
-            leaf = pld_pmf.DensePLDPmf(self.step, -middle, masses, infinite, True)
+            first, masses, infinite = loss_masses(event, self.step, self._step_tail, self.rows)
+            leaf = pld_pmf.DensePLDPmf(self.step, first, masses, infinite, True)
             leaves += [leaf] * count if count < _FEW else [leaf.self_compose(count, share)]
         # Pairs of similar size keep the transforms short.
         while len(leaves) > 1:

@@ -247,8 +247,10 @@ def loss_reach(event: Event, tail: float, rows: int = 1) -> float:
     return amplified_reach(*_rate_and_mu(event, rows), tail)
 
 
-def loss_masses(event: Event, step: float, tail: float, rows: int = 1) -> tuple[FloatArray, float]:
-    """Return dominating privacy-loss masses on the grid step * (-n..n), and that at infinity.
+def loss_masses(
+    event: Event, step: float, tail: float, rows: int = 1
+) -> tuple[int, FloatArray, float]:
+    """Return dominating privacy-loss masses on the grid: first index, masses, mass at infinity.
 
     Connect-the-dots: the curve is replaced by its chords in e^epsilon, which lie above it. All
     curves here are symmetric under exchange of the two data sets, so that the mass at -x is
@@ -279,4 +281,8 @@ def loss_masses(event: Event, step: float, tail: float, rows: int = 1) -> tuple[
     positive[0] = 1 - deltas[0] - 2 * drops[0] / math.expm1(step)
     positive = np.maximum(positive, 0)
     mirrored = positive[:0:-1] * np.exp(-grid[:0:-1])
-    return np.concatenate([mirrored, positive]), float(deltas[-1])
+    masses = np.concatenate([mirrored, positive])
+    # Masses too small to matter make the composition's bounds overflow: move them up.
+    skipped = min(int(np.searchsorted(np.cumsum(masses), 1e-3 * tail)), count)
+    masses[skipped] += masses[:skipped].sum()
+    return skipped - count, masses[skipped:], float(deltas[-1])
