@@ -19,7 +19,7 @@ from scipy.special import gammaln  # type: ignore[import-untyped,unused-ignore]
 
 from dpadmm.privacy.curves import loss_masses, loss_reach, rdp
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpadmm.privacy.gaussian import SMALLEST, gaussian_delta, gaussian_epsilon
 
 __all__ = [
     "Bound",
@@ -115,7 +115,7 @@ class OptimalPure:
         top, bottom = upper[above - 1], epsilon + lower[above - 1]
         # Where the two nearly cancel, no more than the rounding of the first is left.
         excess = -math.expm1(min(bottom - top, 0.0)) + self._rounding
-        return float(min(math.exp(top) * excess, 1.0))
+        return float(min(max(math.exp(top) * excess, SMALLEST), 1.0))
 
     def epsilon(self, delta: float) -> float:
         """Invert: between two losses the curve is linear in e^epsilon."""
@@ -159,7 +159,7 @@ def renyi_to_delta(
     a, r = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
     logs = (a - 1) * (r - epsilon + np.log1p(-1 / a)) - np.log(a)
     best = int(np.argmin(logs))
-    return math.exp(min(float(logs[best]), 0.0)), float(a[best])
+    return max(math.exp(min(float(logs[best]), 0.0)), SMALLEST), float(a[best])
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ FloatArray = NDArray[np.float64]
 
 # Relative rounding error of delta_mu is below 1e-12; a shift of the logarithm covers it.
 _LOG_DELTA_ERROR: Final = 1e-11
+# What a positive delta too small for a double is rounded up to.
+SMALLEST: Final = 5e-324
 _LOG_ROOT_TWO_PI: Final = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -80,8 +82,10 @@ def gaussian_log_delta(epsilon: ArrayLike, mu: ArrayLike) -> FloatArray:
 
 
 def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> FloatArray:
-    r"""Return :math:`\delta_\mu(\epsilon)`, rounded up."""
-    return np.exp(gaussian_log_delta(epsilon, mu))
+    r"""Return :math:`\delta_\mu(\epsilon)`, rounded up: positive whenever mu is."""
+    delta = np.exp(gaussian_log_delta(epsilon, mu))
+    rounded: FloatArray = np.where(_real(mu) > 0, np.maximum(delta, SMALLEST), delta)
+    return rounded
 
 
 def _check_delta(delta: FloatArray) -> None:

@@ -65,7 +65,7 @@ def joint_label_guarantee(
     low, high = 0.0, randomization.epsilon
     if joint_label_delta(high, mu, 0.0) <= delta:
         high = 0.0
-    while high - low > 1e-12 * high:
+    while high - low > 1e-12 * high and delta > 0:
         middle = (low + high) / 2
         if joint_label_delta(randomization.epsilon, mu, middle) <= delta:
             high = middle
