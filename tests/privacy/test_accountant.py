@@ -91,16 +91,16 @@ def test_an_inexact_solve_adds_its_mu():
 def test_optimal_pure_composition_agrees_with_another_library(level, count):
     from dp_accounting.pld import common, privacy_loss_distribution
 
-    step = level / 50
+    # A power of two keeps the grid exact, so that the other library rounds nothing.
     other = privacy_loss_distribution.from_privacy_parameters(
-        common.DifferentialPrivacyParameters(level * (1 - 1e-12)), step
+        common.DifferentialPrivacyParameters(level), level / 64
     ).self_compose(count)
     for delta in (1e-8, 1e-5, 0.01, 0.3):
         ours = spent([(PureRelease(level), count)], delta)
         assert ours == pytest.approx(other.get_epsilon_for_delta(delta), rel=1e-5, abs=1e-6)
         if ours > 0:
             back = delta_spent([(PureRelease(level), count)], ours).delta
-            assert back == pytest.approx(delta, rel=1e-6)
+            assert back == pytest.approx(delta, rel=1e-3)
 
 
 def test_optimal_pure_composition_matches_a_direct_sum():
@@ -151,9 +151,7 @@ def test_subsampling_agrees_with_another_accountant():
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     accountant = rdp.RdpAccountant(neighboring_relation=relation)
     accountant.compose(
-        dp_accounting.SampledWithoutReplacementDpEvent(
-            1000, 1, dp_accounting.GaussianDpEvent(0.8)
-        ),
+        dp_accounting.SampledWithoutReplacementDpEvent(1000, 1, dp_accounting.GaussianDpEvent(0.8)),
         5000,
     )
     looser = accountant.get_epsilon(1e-5)
@@ -163,13 +161,14 @@ def test_subsampling_agrees_with_another_accountant():
 
 
 def test_objective_perturbation_without_curvature_is_the_renyi_gaussian():
-    from autodp import mechanism_zoo
+    import dp_accounting
+    from dp_accounting import rdp
 
     mu = 0.05 * math.sqrt(50)
-    other = mechanism_zoo.GaussianMechanism(1 / mu, phi_off=True, RDP_off=False, approxDP_off=True)
-    flat = GaussianObjectivePerturbation(0.05, 0.0)
-    ours = spent([(flat, 50)])
-    assert ours == pytest.approx(other.get_approxDP(1e-5), rel=2e-2)
+    accountant = rdp.RdpAccountant(np.linspace(5, 25, 2001))
+    accountant.compose(dp_accounting.GaussianDpEvent(20.0), 50)
+    ours = spent([(GaussianObjectivePerturbation(0.05, 0.0), 50)])
+    assert ours == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
     assert ours >= float(gaussian_epsilon(mu, 1e-5))
 
 
@@ -271,10 +270,10 @@ def test_a_mixture_costs_at_least_its_parts_and_at_most_their_sum():
 
 
 def test_a_delta_below_the_numerical_accuracy_falls_back_to_renyi():
-    guarantee = epsilon_spent([(SAMPLED, 5000)], 1e-13)
+    history = [(SubsampledGaussian(1, 100, 1.0, 2.0), 1000)]
+    guarantee = epsilon_spent(history, 1e-13)
     assert guarantee.accountant == "renyi"
-    assert math.isfinite(guarantee.epsilon)
-    assert guarantee.epsilon > spent([(SAMPLED, 5000)], 1e-8)
+    assert spent(history, 1e-9) < guarantee.epsilon < math.inf
 
 
 def test_many_different_sizes_are_rounded_up_only_slightly():
@@ -301,7 +300,7 @@ def test_rows_per_person():
     assert spent(solve, rows_per_person=3) == spent(solve)
     one = spent([(SubsampledGaussian(5, 500, 1.0, 2.0), 100)])
     two = spent([(SubsampledGaussian(5, 500, 1.0, 2.0), 100)], rows_per_person=2)
-    assert one < two < 4 * one
+    assert 2 * one < two < 4 * one
     mixed = [GaussianRelease(0.1, 1.0), PureRelease(0.05), SubsampledGaussian(5, 500, 1.0, 2.0)]
     assert spent(mixed, rows_per_person=2) > spent(mixed)
     for wrong in (0, 1.5, True):

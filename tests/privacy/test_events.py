@@ -49,7 +49,10 @@ def test_every_kind_has_an_example_and_a_statement():
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: GaussianRelease(-1, 1), "sensitivity must be a non-negative finite number; got -1"),
+        (
+            lambda: GaussianRelease(-1, 1),
+            "sensitivity must be a non-negative finite number; got -1",
+        ),
         (lambda: GaussianRelease(1, 0), "sigma must be a positive finite number; got 0"),
         (lambda: GaussianRelease(1, float("nan")), "sigma .* got nan"),
         (lambda: GaussianRelease(True, 1), "sensitivity .* got True"),

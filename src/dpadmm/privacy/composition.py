@@ -104,7 +104,7 @@ class OptimalPure:
 
     @cached_property
     def _rounding(self) -> float:
-        return 1e-9 + 1e-15 * self.count * math.log(self.count + 2)
+        return 1e-12 + 1e-15 * self.count * math.log(self.count + 2)
 
     def delta(self, epsilon: float) -> float:
         """Sum the masses whose loss exceeds epsilon."""
