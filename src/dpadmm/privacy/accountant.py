@@ -30,7 +30,7 @@ from dpadmm.privacy.composition import (
     Renyi,
     renyi_to_epsilon,
 )
-from dpadmm.privacy.curves import gaussian_mu_squared, objective_jacobian_rdp, rdp
+from dpadmm.privacy.curves import GAUSSIAN_MU, gaussian_mu_squared, objective_jacobian_rdp, rdp
 from dpadmm.privacy.events import (
     Composed,
     Event,
@@ -131,15 +131,11 @@ class _Parts:
         return self.rows * math.fsum(count * epsilon for epsilon, count in self.pure.items())
 
 
-def _flatten(events: History) -> Iterator[tuple[Event, int]]:
-    for item in events:
-        event, count = item if isinstance(item, tuple) else (item, 1)
-        if isinstance(event, Composed):
-            yield from _flatten((part, count) for part in event.events)
-        elif isinstance(count, int | np.integer) and count >= 0:
-            yield event, int(count)
-        else:
-            raise ValueError(f"count must be a non-negative integer; got {count!r}")
+def _counted(item: Event | tuple[Event, int]) -> tuple[Event, int]:
+    event, count = item if isinstance(item, tuple) else (item, 1)
+    if not isinstance(count, int | np.integer) or count < 0:
+        raise ValueError(f"count must be a non-negative integer; got {count!r}")
+    return event, int(count)
 
 
 def _split(events: History, rows: int) -> _Parts:
@@ -150,11 +146,22 @@ def _split(events: History, rows: int) -> _Parts:
     sampled: Counter[SubsampledGaussian] = Counter()
     objective: Counter[GaussianObjectivePerturbation] = Counter()
     private = True
-    for event, count in _flatten(events):
+    pending: list[tuple[Event, int]] = []
+    for item in events:
+        find = GAUSSIAN_MU.get(type(item))  # type: ignore[arg-type]
+        if find is not None:  # the common case, and the one with very many rounds
+            mu = find(item, rows)
+            squares.append(mu * mu)
+        else:
+            pending.append(_counted(item))
+    while pending:
+        event, count = pending.pop()
         mu_squared = gaussian_mu_squared(event, rows)
         kind = type(event)
         if mu_squared is not None:
             squares.append(count * mu_squared)
+        elif kind is Composed:
+            pending.extend((part, count) for part in event.events)  # type: ignore[attr-defined]
         elif kind is PureRelease:
             pure[event.epsilon] += count  # type: ignore[attr-defined]
         elif kind is SubsampledGaussian:
@@ -257,12 +264,15 @@ def _bounds(parts: _Parts, tail: float) -> Iterator[Bound]:
 
 def _best(parts: _Parts, delta: float, bounds: Sequence[Bound]) -> Guarantee:
     """Return the smallest epsilon; the Renyi bound steps in where the others are infinite."""
-    candidates = [(bound.epsilon(delta), index) for index, bound in enumerate(bounds)]
-    epsilon, index = min(candidates)
-    bound, order = bounds[index], None
+    found: list[tuple[float, float | None, Bound]] = [
+        (*bound.search(renyi_to_epsilon, delta), bound)
+        if isinstance(bound, Renyi)
+        else (bound.epsilon(delta), None, bound)
+        for bound in bounds
+    ]
+    epsilon, order, bound = min(found, key=lambda candidate: candidate[0])
     if math.isinf(epsilon) and delta > 0 and parts.private and math.isfinite(parts.mu_squared):
         bound = _renyi(parts)
-    if isinstance(bound, Renyi):
         epsilon, order = bound.search(renyi_to_epsilon, delta)
     return Guarantee(epsilon, delta, bound.name, bound.theorem, parts.rows, order=order)
 

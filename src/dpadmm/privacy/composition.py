@@ -202,6 +202,7 @@ _RELATIVE_STEP: Final = 0.01
 _MOST_CELLS: Final = 2**18
 # From this count on a power of one transform is cheaper than repeated composition.
 _FEW: Final = 8
+_SHORT: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -243,10 +244,22 @@ class PrivacyLoss:
 
         leaves: list[Any] = []
         share = self.tail / (4 * sum(min(count, _FEW) for _, count in self.events))
+        # Short distributions are convolved directly, up to a length that pays for a transform.
+        first, masses, infinite = 0, np.ones(1), 0.0
         for event, count in self.events:
-            first, masses, infinite = loss_masses(event, self.step, self._step_tail, self.rows)
-            leaf = pld_pmf.DensePLDPmf(self.step, first, masses, infinite, True)
-            leaves += [leaf] * count if count < _FEW else [leaf.self_compose(count, share)]
+            start, values, beyond = loss_masses(event, self.step, self._step_tail, self.rows)
+            if count >= _FEW:
+                leaf = pld_pmf.DensePLDPmf(self.step, start, values, beyond, True)
+                leaves.append(leaf.self_compose(count, share))
+                continue
+            for _ in range(count):
+                if masses.size + values.size > _SHORT:
+                    leaves.append(pld_pmf.DensePLDPmf(self.step, first, masses, infinite, True))
+                    first, masses, infinite = start, values, beyond
+                else:
+                    first, infinite = first + start, infinite + beyond
+                    masses = np.convolve(masses, values)
+        leaves.append(pld_pmf.DensePLDPmf(self.step, first, masses, infinite, True))
         # Pairs of similar size keep the transforms short.
         while len(leaves) > 1:
             odd = leaves[len(leaves) // 2 * 2 :]

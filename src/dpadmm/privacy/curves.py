@@ -30,6 +30,7 @@ from dpadmm.privacy.events import (
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_log_delta
 
 __all__ = [
+    "GAUSSIAN_MU",
     "Amplified",
     "amplified",
     "gaussian_mu_squared",
@@ -59,7 +60,8 @@ def _mu_post_processing(event: PostProcessing, rows: int) -> float:
     return 0.0
 
 
-_GAUSSIAN: Final[dict[type[Event], Callable[[Any, int], float]]] = {
+# mu of the events that are exactly Gaussian, by class: a subclass may mean something else.
+GAUSSIAN_MU: Final[dict[type[Event], Callable[[Any, int], float]]] = {
     GaussianRelease: _mu_release,
     InexactSolve: _mu_inexact,
     PostProcessing: _mu_post_processing,
@@ -68,7 +70,7 @@ _GAUSSIAN: Final[dict[type[Event], Callable[[Any, int], float]]] = {
 
 def gaussian_mu_squared(event: Event, rows: int = 1) -> float | None:
     """Return mu^2 of an exactly Gaussian event (they add up); None for every other event."""
-    find = _GAUSSIAN.get(type(event))
+    find = GAUSSIAN_MU.get(type(event))
     if find is None:
         return None
     mu = find(event, rows)
