@@ -266,6 +266,7 @@ def test_a_mixture_costs_at_least_its_parts_and_at_most_their_sum():
     assert max(alone) <= together.epsilon <= sum(alone)
     with_objective = epsilon_spent([(PureRelease(0.05), 20), (OBJECTIVE, 10)], 1e-5)
     assert with_objective.accountant in ("renyi", "basic")
+    assert with_objective.events == ("gaussian-objective", "pure")
     assert with_objective.epsilon <= 1.0 + spent([(OBJECTIVE, 10)])
 
 
@@ -274,6 +275,13 @@ def test_a_delta_below_the_numerical_accuracy_falls_back_to_renyi():
     guarantee = epsilon_spent(history, 1e-13)
     assert guarantee.accountant == "renyi"
     assert spent(history, 1e-9) < guarantee.epsilon < math.inf
+
+
+def test_a_tiny_delta_is_not_stuck_at_the_numerical_floor():
+    history = [(SubsampledGaussian(1, 100, 1.0, 2.0), 100)]
+    assert 0 < delta_spent(history, 4.0).delta < 1e-20
+    gaussian = delta_spent([GaussianRelease(1.0, 1.0)], 1e4)
+    assert 0 < gaussian.delta < 1e-300
 
 
 def test_many_different_sizes_are_rounded_up_only_slightly():
@@ -368,6 +376,8 @@ def test_nothing_costs_nothing_and_a_bare_release_everything():
     assert spent([(PureRelease(0.1), 3), GaussianRelease(1.0, 1.0)], 0.0) == math.inf
     assert spent([OBJECTIVE], 0.0) == math.inf
     assert spent([GaussianRelease(1e300, 1e-300)]) == math.inf
+    assert spent([(GaussianRelease(1e154, 1.0), 5)] * 2) == math.inf
+    assert spent([GaussianObjectivePerturbation(1e200, 0.1)]) == math.inf
 
 
 def test_an_unknown_event_is_refused_never_ignored():

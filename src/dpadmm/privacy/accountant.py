@@ -70,7 +70,8 @@ class Guarantee:
     """(epsilon, delta)-DP of one party, and what it rests on.
 
     ``scope`` is "row" (features and label of every row of one person) or "label" (the label
-    alone, the features being known). ``order`` is the Renyi order, where one was used.
+    alone, the features being known). ``events`` are the kinds of event covered; the statement
+    each rests on is the docstring of its class. ``order`` is the Renyi order, where one was used.
     """
 
     epsilon: float
@@ -80,6 +81,7 @@ class Guarantee:
     rows_per_person: int = 1
     scope: str = "row"
     order: float | None = None
+    events: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class _Parts:
     objective: Counter[GaussianObjectivePerturbation]
     private: bool
     rows: int
+    kinds: tuple[str, ...]
 
     def gaussian(self) -> GaussianRelease:
         """All Gaussian events as one, whose group cost is theirs."""
@@ -138,26 +141,41 @@ def _counted(item: Event | tuple[Event, int]) -> tuple[Event, int]:
     return event, int(count)
 
 
-def _split(events: History, rows: int) -> _Parts:
+def _check_rows(rows: int) -> None:
     if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
         raise ValueError(f"rows_per_person must be a positive integer; got {rows!r}")
+
+
+def _sum(squares: Iterable[float]) -> float:
+    """Add exactly, so that the order of the rounds cannot matter."""
+    try:
+        return math.fsum(squares)
+    except OverflowError:
+        return math.inf
+
+
+def _split(events: History, rows: int) -> _Parts:
+    _check_rows(rows)
     squares: list[float] = []
     pure: Counter[float] = Counter()
     sampled: Counter[SubsampledGaussian] = Counter()
     objective: Counter[GaussianObjectivePerturbation] = Counter()
     private = True
     pending: list[tuple[Event, int]] = []
+    classes: set[type] = set()
     for item in events:
         find = GAUSSIAN_MU.get(type(item))  # type: ignore[arg-type]
         if find is not None:  # the common case, and the one with very many rounds
             mu = find(item, rows)
             squares.append(mu * mu)
+            classes.add(type(item))
         else:
             pending.append(_counted(item))
     while pending:
         event, count = pending.pop()
         mu_squared = gaussian_mu_squared(event, rows)
         kind = type(event)
+        classes.add(kind)
         if mu_squared is not None:
             squares.append(count * mu_squared)
         elif kind is Composed:
@@ -178,13 +196,13 @@ def _split(events: History, rows: int) -> _Parts:
         else:
             raise TypeError(f"no theorem is known for the event {event!r}; it cannot be accounted")
     return _Parts(
-        # Exactly rounded, so that the order of the rounds cannot matter.
-        math.fsum(squares),
+        _sum(squares),
         Counter({epsilon: count for epsilon, count in pure.items() if count and epsilon}),
         Counter({event: count for event, count in sampled.items() if count and event.sensitivity}),
         Counter({event: count for event, count in objective.items() if count}),
         private,
         int(rows),
+        tuple(sorted(kind.kind for kind in classes - {Composed})),
     )
 
 
@@ -219,8 +237,9 @@ def _privacy_loss(parts: _Parts, tail: float) -> PrivacyLoss:
 def _renyi(parts: _Parts) -> Renyi:
     others: list[tuple[Event, int]] = [(PureRelease(e), n) for e, n in parts.pure.items()]
     others += list(parts.sampled.items())
-    mu_squared = parts.mu_squared + math.fsum(
-        count * (parts.rows * event.mu) ** 2 for event, count in parts.objective.items()
+    scale = float(parts.rows * parts.rows)
+    mu_squared = parts.mu_squared + _sum(
+        count * scale * event.mu * event.mu for event, count in parts.objective.items()
     )
     jacobians: Counter[float] = Counter()
     for event, count in parts.objective.items():
@@ -274,7 +293,15 @@ def _best(parts: _Parts, delta: float, bounds: Sequence[Bound]) -> Guarantee:
     if math.isinf(epsilon) and delta > 0 and parts.private and math.isfinite(parts.mu_squared):
         bound = _renyi(parts)
         epsilon, order = bound.search(renyi_to_epsilon, delta)
-    return Guarantee(epsilon, delta, bound.name, bound.theorem, parts.rows, order=order)
+    return Guarantee(
+        epsilon,
+        delta,
+        bound.name,
+        bound.theorem,
+        parts.rows,
+        order=order,
+        events=parts.kinds,
+    )
 
 
 def _check_delta(delta: float) -> None:
@@ -304,9 +331,13 @@ def delta_spent(events: History, epsilon: float, *, rows_per_person: int = 1) ->
     if not 0 <= epsilon < math.inf:
         raise ValueError(f"epsilon must be a non-negative finite number; got {epsilon!r}")
     parts = _split(events, rows_per_person)
-    bounds = list(_bounds(parts, _TAIL))
-    delta, index = min((bound.delta(epsilon), index) for index, bound in enumerate(bounds))
-    return Guarantee(epsilon, delta, bounds[index].name, bounds[index].theorem, parts.rows)
+    found = [(bound.delta(epsilon), bound) for bound in _bounds(parts, _TAIL)]
+    if isinstance(found[0][1], PrivacyLoss) and found[0][0] < 1e-8:
+        # The numerical composition has a floor; far below it the Renyi bound is the better one.
+        bound: Bound = _renyi(parts)
+        found.append((bound.delta(epsilon), bound))
+    delta, bound = min(found, key=lambda candidate: candidate[0])
+    return Guarantee(epsilon, delta, bound.name, bound.theorem, parts.rows, events=parts.kinds)
 
 
 def total_mu(events: History, *, rows_per_person: int = 1) -> float:
@@ -333,6 +364,7 @@ def spend_over_rounds(
 ) -> FloatArray:
     """Return epsilon after each round, one event a round (:class:`Composed` for several parts)."""
     _check_delta(delta)
+    _check_rows(rows_per_person)
     rounds = list(events)
     squares = [gaussian_mu_squared(event, rows_per_person) for event in rounds]
     if delta > 0 and all(square is not None for square in squares):

@@ -195,7 +195,7 @@ def _largest_mu_squared(
     center = np.log(np.sqrt(-2 * np.log(delta)) / gaussian_mu(epsilon, delta))
     center, every = np.minimum(center, top), np.arange(parties)
     best, width = np.full(parties, -np.inf), 6.0
-    for points in (33, 9, 9, 9):
+    for points in (17, 9, 9, 9):
         offsets = np.linspace(-width, width, points)
         values = room(center[:, None] + offsets)
         index = np.argmax(values, axis=1)
@@ -207,7 +207,8 @@ def _largest_mu_squared(
         safe = np.where(np.isfinite(bend) & (bend > 0), bend, 1.0)
         vertex = np.where(bend > 0, 0.5 * (right - left) / safe, 0.0).clip(-1, 1) * width
         center = np.minimum(center + offsets[index], top)
-    return np.maximum(best, room((center + vertex)[:, None])[:, 0])
+    largest: FloatArray = np.maximum(best, room((center + vertex)[:, None])[:, 0])
+    return largest
 
 
 def objective_sigma(

@@ -198,11 +198,10 @@ class Renyi:
 
 
 # The grid's step in standard deviations of one release's loss, and the most cells of one release.
-_RELATIVE_STEP: Final = 0.01
+_RELATIVE_STEP: Final = 0.02
 _MOST_CELLS: Final = 2**18
-# From this count on a power of one transform is cheaper than repeated composition.
-_FEW: Final = 8
-_SHORT: Final = 4096
+# Up to this length direct convolution is cheaper than transforms.
+_SHORT: Final = 2048
 
 
 @dataclass(frozen=True)
@@ -243,12 +242,12 @@ class PrivacyLoss:
         from dp_accounting.pld import pld_pmf
 
         leaves: list[Any] = []
-        share = self.tail / (4 * sum(min(count, _FEW) for _, count in self.events))
+        share = self.tail / (4 * sum(count for _, count in self.events))
         # Short distributions are convolved directly, up to a length that pays for a transform.
         first, masses, infinite = 0, np.ones(1), 0.0
         for event, count in self.events:
             start, values, beyond = loss_masses(event, self.step, self._step_tail, self.rows)
-            if count >= _FEW:
+            if count > 1 and count * values.size > _SHORT:
                 leaf = pld_pmf.DensePLDPmf(self.step, start, values, beyond, True)
                 leaves.append(leaf.self_compose(count, share))
                 continue

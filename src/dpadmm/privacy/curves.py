@@ -107,7 +107,7 @@ def psi(orders: FloatArray, t: FloatArray | float) -> FloatArray:
     slack = 1 - (orders - 1) * t
     safe = np.where(slack > 0, -(orders - 1) * t, 0.0)
     value = -np.log1p(t) - np.log1p(safe) / (orders - 1)
-    rounding = 1e-15 * np.abs(t)
+    rounding = 1e-14 * np.abs(t)
     result: FloatArray = np.where(slack > 0, np.maximum(value, 0) + rounding, np.inf)
     return result
 
