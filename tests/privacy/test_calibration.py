@@ -9,13 +9,10 @@ from dpadmm import schedules
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.calibration import (
     InfeasibleBudgetError,
-    best_split,
     exponential_rate,
     gaussian_sigma,
     objective_sigma,
-    one_release_history,
     pure_level,
-    split_history,
     subsampled_sigma,
 )
 from dpadmm.privacy.events import (
@@ -26,6 +23,7 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_mu
+from dpadmm.privacy.histories import best_split, one_release_history, split_history
 from dpadmm.privacy.sensitivity import (
     argmin_sensitivity,
     gradient_sensitivity,
@@ -146,10 +144,24 @@ def test_gaussian_calibration_refuses_bad_input(arguments, words):
 @settings(max_examples=30, deadline=None)
 @given(budgets, st.one_of(st.just(0.0), deltas), st.integers(1, 200), st.integers(1, 3))
 def test_pure_calibration_meets_the_budget(epsilon, delta, rounds, rows):
-    level = pure_level(epsilon, delta, rounds, rows_per_person=rows)
+    level = float(pure_level(epsilon, delta, rounds, rows_per_person=rows))
     assert level >= epsilon / rounds / rows * (1 - 1e-9)
     cost = spent([(PureRelease(level), rounds)], delta, rows_per_person=rows)
     assert_calibrated(cost, epsilon)
+
+
+def test_discretised_calibrations_over_parties():
+    epsilon, delta = np.array([1.0, 2.0, 1.0]), np.array([1e-5, 1e-6, 1e-5])
+    level = pure_level(epsilon, delta, 20)
+    assert level.shape == (3,)
+    assert level[0] == level[2]
+    sigma = subsampled_sigma(epsilon, delta, 50, 10, [500, 500, 1000], [1.0, 2.0, 1.0])
+    for party in range(3):
+        assert_calibrated(spent([(PureRelease(level[party]), 20)], delta[party]), epsilon[party])
+        event = SubsampledGaussian(
+            10, [500, 500, 1000][party], [1.0, 2.0, 1.0][party], sigma[party]
+        )
+        assert_calibrated(spent([(event, 50)], delta[party]), epsilon[party], 1e-3)
 
 
 def test_pure_calibration_with_inexact_solves():

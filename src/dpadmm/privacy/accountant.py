@@ -23,8 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpadmm.privacy.composition import (
+    Basic,
     Bound,
     ExactGaussian,
+    NoGuarantee,
     OptimalPure,
     PrivacyLoss,
     Renyi,
@@ -85,36 +87,6 @@ class Guarantee:
 
 
 @dataclass(frozen=True, slots=True)
-class _NoGuarantee:
-    """Something was released without noise."""
-
-    name: str = "none"
-    theorem: str = "no guarantee: a release was not private"
-
-    def epsilon(self, delta: float) -> float:
-        return math.inf
-
-    def delta(self, epsilon: float) -> float:
-        return 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Basic:
-    """Epsilons and deltas add up: the pure releases' sum beside a bound for the rest."""
-
-    pure: float
-    rest: Bound
-    name: str = "basic"
-    theorem: str = "basic composition: the epsilons and the deltas add up"
-
-    def epsilon(self, delta: float) -> float:
-        return self.pure + self.rest.epsilon(delta)
-
-    def delta(self, epsilon: float) -> float:
-        return self.rest.delta(epsilon - self.pure) if epsilon >= self.pure else 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class _Parts:
     """A history sorted by kind, with counts."""
 
@@ -162,13 +134,13 @@ def _split(events: History, rows: int) -> _Parts:
     objective: Counter[GaussianObjectivePerturbation] = Counter()
     private = True
     pending: list[tuple[Event, int]] = []
-    classes: set[type] = set()
+    classes: set[type[Event]] = set()
     for item in events:
         find = GAUSSIAN_MU.get(type(item))  # type: ignore[arg-type]
         if find is not None:  # the common case, and the one with very many rounds
             mu = find(item, rows)
             squares.append(mu * mu)
-            classes.add(type(item))
+            classes.add(type(item))  # type: ignore[arg-type]
         else:
             pending.append(_counted(item))
     while pending:
@@ -263,7 +235,7 @@ def _bounds(parts: _Parts, tail: float) -> Iterator[Bound]:
     """Yield the valid bounds, the tightest kind first."""
     exact = ExactGaussian(math.sqrt(parts.mu_squared))
     if not parts.private or not math.isfinite(parts.mu_squared):
-        yield _NoGuarantee()
+        yield NoGuarantee()
         return
     if not (parts.pure or parts.sampled or parts.objective):
         yield exact
@@ -278,7 +250,7 @@ def _bounds(parts: _Parts, tail: float) -> Iterator[Bound]:
         return
     if parts.pure:
         rest = replace(parts, pure=Counter())
-        yield from (_Basic(parts.basic_pure(), bound) for bound in _bounds(rest, tail))
+        yield from (Basic(parts.basic_pure(), bound) for bound in _bounds(rest, tail))
 
 
 def _best(parts: _Parts, delta: float, bounds: Sequence[Bound]) -> Guarantee:

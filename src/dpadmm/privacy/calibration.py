@@ -11,13 +11,13 @@ are broadcast; ``ratios`` holds one variance ratio g_t a round. Noise is never r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpadmm.privacy.accountant import Guarantee, History, epsilon_spent
+from dpadmm.privacy.accountant import History, epsilon_spent
 from dpadmm.privacy.curves import objective_jacobian_rdp
 from dpadmm.privacy.events import (
     Event,
@@ -31,13 +31,10 @@ from dpadmm.privacy.sensitivity import gradient_sensitivity
 
 __all__ = [
     "InfeasibleBudgetError",
-    "best_split",
     "exponential_rate",
     "gaussian_sigma",
     "objective_sigma",
-    "one_release_history",
     "pure_level",
-    "split_history",
     "subsampled_sigma",
 ]
 
@@ -71,6 +68,16 @@ def _inverse_sum(ratios: ArrayLike) -> tuple[int, float]:
     values = np.atleast_1d(_real(ratios))
     _check("ratios", values)
     return values.size, float(np.sum(1 / values))
+
+
+def _over_parties(solve: Callable[..., float], *arguments: ArrayLike) -> FloatArray:
+    """Apply a scalar search to broadcast arguments, once for every different combination."""
+    arrays = np.broadcast_arrays(*map(_real, arguments))
+    table = np.stack([array.ravel() for array in arrays], axis=-1)
+    different, index = np.unique(table, axis=0, return_inverse=True)
+    results = np.array([solve(*row) for row in different.tolist()])
+    noise: FloatArray = results[index.ravel()].reshape(arrays[0].shape)[()]
+    return noise
 
 
 # Gaussian output noise -------------------------------------------------------------------------
@@ -108,39 +115,42 @@ def _largest(cost: Callable[[float], float], target: float, low: float, accuracy
 
 
 def pure_level(
-    epsilon: float,
-    delta: float,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
     rounds: int,
     *,
     rows_per_person: int = 1,
-    extra: Iterable[Event | tuple[Event, int]] = (),
-) -> float:
+    extra: History = (),
+) -> FloatArray:
     """Return the largest epsilon per round whose ``rounds`` releases stay within the budget.
 
     epsilon / rounds when delta is 0, more under optimal composition when it is not. ``extra`` are
     events of the same party that the budget must cover too (such as the inexact solves).
     """
     others = list(extra)
-
-    def cost(level: float) -> float:
-        history: History = [(PureRelease(level), rounds), *others]
-        return epsilon_spent(history, delta, rows_per_person=rows_per_person).epsilon
-
     _check("epsilon", _real(epsilon))
     if rounds < 1:
         raise ValueError(f"rounds must be a positive integer; got {rounds!r}")
-    if delta == 0 and not others:
-        return epsilon / (rounds * rows_per_person) * (1 - 1e-15)
-    low = epsilon / (rounds * rows_per_person)
-    spent = cost(0.0)
-    if spent >= epsilon:
-        raise InfeasibleBudgetError(
-            f"epsilon must exceed what the other releases cost, {spent:.6g}; got {epsilon!r}",
-            spent,
-        )
-    while cost(low) > epsilon:
-        low /= 2
-    return _largest(cost, epsilon, low, 1e-4 if others else 1e-9)
+
+    def solve(target: float, at: float) -> float:
+        def cost(level: float) -> float:
+            history: History = [(PureRelease(level), rounds), *others]
+            return epsilon_spent(history, at, rows_per_person=rows_per_person).epsilon
+
+        low = target / (rounds * rows_per_person) * (1 - 1e-15)
+        if at == 0 and not others:
+            return low
+        spent = cost(0.0)
+        if spent >= target:
+            raise InfeasibleBudgetError(
+                f"epsilon must exceed what the other releases cost, {spent:.6g}; got {target!r}",
+                spent,
+            )
+        while cost(low) > target:
+            low /= 2
+        return _largest(cost, target, low, 1e-4 if others else 1e-9)
+
+    return _over_parties(solve, epsilon, delta)
 
 
 def exponential_rate(
@@ -275,33 +285,39 @@ def objective_sigma(
 
 
 def subsampled_sigma(
-    epsilon: float,
-    delta: float,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
     steps: int,
-    batch: int,
-    population: int,
-    sensitivity: float,
+    batch: ArrayLike,
+    population: ArrayLike,
+    sensitivity: ArrayLike,
     *,
     rows_per_person: int = 1,
     extra: History = (),
-) -> float:
+) -> FloatArray:
     """Return the standard deviation of every step of a subsampled Gaussian, to 1e-3 in epsilon.
 
     ``extra`` are events of the same party that the budget must cover too.
     """
     others = list(extra)
 
-    def cost(noise: float) -> float:
-        step = SubsampledGaussian(batch, population, sensitivity, noise * sensitivity)
-        history: History = [(step, steps), *others]
-        return epsilon_spent(history, delta, rows_per_person=rows_per_person).epsilon
+    def solve(target: float, at: float, size: float, rows: float) -> float:
+        def cost(noise: float) -> float:
+            step = SubsampledGaussian(round(size), round(rows), 1.0, noise)
+            history: History = [(step, steps), *others]
+            return epsilon_spent(history, at, rows_per_person=rows_per_person).epsilon
 
-    least = epsilon_spent(others, delta, rows_per_person=rows_per_person).epsilon
-    if least >= epsilon:
-        raise InfeasibleBudgetError(
-            f"epsilon must exceed what the other releases cost, {least:.6g}; got {epsilon!r}", least
-        )
-    return sensitivity * least_noise(cost, epsilon, start=1.0)
+        least = epsilon_spent(others, at, rows_per_person=rows_per_person).epsilon
+        if least >= target:
+            raise InfeasibleBudgetError(
+                f"epsilon must exceed what the other releases cost, {least:.6g}; got {target!r}",
+                least,
+            )
+        return least_noise(cost, target, start=1.0)
+
+    _check("epsilon", _real(epsilon))
+    noise: FloatArray = _real(sensitivity) * _over_parties(solve, epsilon, delta, batch, population)
+    return noise
 
 
 def least_noise(cost: Callable[[float], float], target: float, start: float) -> float:
@@ -331,66 +347,3 @@ def least_noise(cost: Callable[[float], float], target: float, start: float) -> 
         else:
             noise = math.sqrt(low * high)
     return bracket[1]
-
-
-def split_history(
-    outer: int,
-    inner: int,
-    batch: int,
-    population: int,
-    sigma: float,
-    difference_sensitivity: float,
-    gradient_sensitivity: float,
-    share: float,
-) -> list[tuple[Event, int]]:
-    """Return what PS-ADMM releases when one noise covers batch difference and full gradient.
-
-    N(0, sigma^2) is the sum of N(0, share sigma^2) on the difference of batch gradients (of which
-    the first of each outer iteration is zero) and N(0, (1 - share) sigma^2) on the full gradient;
-    every share in (0, 1) gives a valid history.
-    """
-    difference = SubsampledGaussian(
-        batch, population, difference_sensitivity, sigma * math.sqrt(share)
-    )
-    full = GaussianRelease(gradient_sensitivity, sigma * math.sqrt(1 - share))
-    return [(difference, outer * (inner - 1)), (full, outer * inner)]
-
-
-def best_split(
-    history: Callable[[float], History], delta: float, *, rows_per_person: int = 1
-) -> tuple[float, Guarantee]:
-    """Return the share with the smallest epsilon among a few, and that guarantee.
-
-    ``history(share)`` is usually :func:`split_history` with everything else fixed. The share is a
-    public number chosen without looking at rows, and every share is valid.
-    """
-    tried: dict[float, Guarantee] = {}
-    low, high = -6.0, 6.0
-    for points in (7, 5):
-        for logit in np.linspace(low, high, points).tolist():
-            share = 1 / (1 + math.exp(-logit))
-            tried[logit] = epsilon_spent(history(share), delta, rows_per_person=rows_per_person)
-        best = min(tried, key=lambda logit: tried[logit].epsilon)
-        width = (high - low) / (points - 1)
-        low, high = best - 0.8 * width, best + 0.8 * width
-    return 1 / (1 + math.exp(-best)), tried[best]
-
-
-def one_release_history(
-    outer: int,
-    inner: int,
-    batch: int,
-    population: int,
-    noise_multiplier: float,
-    gradient_sensitivity: float,
-    gradient_sigma: float,
-) -> list[tuple[Event, int]]:
-    """Return what PS-ADMM releases when each full gradient is released once.
-
-    The batch differences have noise of ``noise_multiplier`` times their current sensitivity.
-    """
-    difference = SubsampledGaussian(batch, population, 1.0, noise_multiplier)
-    return [
-        (difference, outer * (inner - 1)),
-        (GaussianRelease(gradient_sensitivity, gradient_sigma), outer),
-    ]

@@ -22,8 +22,10 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.gaussian import SMALLEST, gaussian_delta, gaussian_epsilon
 
 __all__ = [
+    "Basic",
     "Bound",
     "ExactGaussian",
+    "NoGuarantee",
     "OptimalPure",
     "PrivacyLoss",
     "Renyi",
@@ -50,6 +52,40 @@ class Bound(Protocol):
 
     def delta(self, epsilon: float) -> float:
         """Return a delta for which (epsilon, delta)-DP holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoGuarantee:
+    """Something was released without noise."""
+
+    name: str = "none"
+    theorem: str = "no guarantee: a release was not private"
+
+    def epsilon(self, delta: float) -> float:
+        """Return infinity."""
+        return math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """Return one."""
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Basic:
+    """Epsilons and deltas add up: the pure releases' sum beside a bound for the rest."""
+
+    pure: float
+    rest: Bound
+    name: str = "basic"
+    theorem: str = "basic composition: the epsilons and the deltas add up"
+
+    def epsilon(self, delta: float) -> float:
+        """Add the two."""
+        return self.pure + self.rest.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Ask the rest for what the pure releases leave."""
+        return self.rest.delta(epsilon - self.pure) if epsilon >= self.pure else 1.0
 
 
 @dataclass(frozen=True)
