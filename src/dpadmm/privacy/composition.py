@@ -270,7 +270,9 @@ class PrivacyLoss:
             number += count
             variance += 2 * count * float(rdp(event, order, self.rows)[0])
             reach = max(reach, loss_reach(event, self._step_tail, self.rows))
-        return max(_RELATIVE_STEP * math.sqrt(variance / number), reach / _MOST_CELLS)
+        # A short history can afford a finer grid, and has less of an average to rely on.
+        relative = _RELATIVE_STEP * min(max(number / 200, 0.1), 1.0)
+        return max(relative * math.sqrt(variance / number), reach / _MOST_CELLS)
 
     @cached_property
     def _composed(self) -> tuple[Any, float]:
