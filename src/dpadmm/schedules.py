@@ -74,14 +74,15 @@ def penalty_growth(initial: float, growth: float, rounds: int) -> FloatArray:
         raise ValueError(f"initial must be a positive finite number; got {initial!r}")
     if not 1 <= growth < np.inf:
         raise ValueError(f"growth must be a finite number of at least 1; got {growth!r}")
-    penalties: FloatArray = initial * np.power(float(growth), np.arange(rounds))
+    with np.errstate(over="ignore"):
+        penalties: FloatArray = initial * np.power(float(growth), np.arange(rounds))
     if not np.isfinite(penalties[-1]):
         raise ValueError(f"growth must keep the penalty finite for {rounds} rounds; got {growth!r}")
     return penalties
 
 
 def _all_positive(ratios: FloatArray, decay: float) -> FloatArray:
-    if ratios[-1] <= 0 or not np.isfinite(1 / ratios[-1]):
+    if ratios[-1] < np.finfo(np.float64).tiny:
         raise ValueError(
             f"decay must keep the noise above zero for {ratios.size} rounds; got {decay!r}"
         )

@@ -23,14 +23,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpadmm.privacy.composition import (
+    Basic,
     Bound,
     ExactGaussian,
+    NoGuarantee,
     OptimalPure,
     PrivacyLoss,
     Renyi,
     renyi_to_epsilon,
 )
-from dpadmm.privacy.curves import gaussian_mu_squared, objective_jacobian_rdp, rdp
+from dpadmm.privacy.curves import GAUSSIAN_MU, gaussian_mu_squared, objective_jacobian_rdp, rdp
 from dpadmm.privacy.events import (
     Composed,
     Event,
@@ -41,7 +43,7 @@ from dpadmm.privacy.events import (
     PureRelease,
     SubsampledGaussian,
 )
-from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpadmm.privacy.gaussian import gaussian_epsilon
 
 __all__ = [
     "Guarantee",
@@ -49,11 +51,9 @@ __all__ = [
     "delta_spent",
     "epsilon_curve",
     "epsilon_spent",
-    "joint_label_delta",
-    "joint_label_guarantee",
-    "joint_label_pure",
     "network_guarantee",
     "spend_over_rounds",
+    "total_mu",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -63,7 +63,8 @@ History: TypeAlias = Iterable[Event | tuple[Event, int]]
 _TAIL_SHARE: Final = 1e-4
 _TAIL: Final = 1e-13
 # More different sizes than this are rounded up to a geometric ladder before they are composed.
-_MOST_SIZES: Final = 256
+_MOST_PURE_SIZES: Final = 2048
+_MOST_SAMPLED_SIZES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class Guarantee:
     """(epsilon, delta)-DP of one party, and what it rests on.
 
     ``scope`` is "row" (features and label of every row of one person) or "label" (the label
-    alone, the features being known). ``order`` is the Renyi order, where one was used.
+    alone, the features being known). ``events`` are the kinds of event covered; the statement
+    each rests on is the docstring of its class. ``order`` is the Renyi order, where one was used.
     """
 
     epsilon: float
@@ -81,36 +83,7 @@ class Guarantee:
     rows_per_person: int = 1
     scope: str = "row"
     order: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _NoGuarantee:
-    """Something was released without noise."""
-
-    name: str = "none"
-    theorem: str = "no guarantee: a release was not private"
-
-    def epsilon(self, delta: float) -> float:
-        return math.inf
-
-    def delta(self, epsilon: float) -> float:
-        return 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Basic:
-    """Epsilons and deltas add up: the pure releases' sum beside a bound for the rest."""
-
-    pure: float
-    rest: Bound
-    name: str = "basic"
-    theorem: str = "basic composition: the epsilons and the deltas add up"
-
-    def epsilon(self, delta: float) -> float:
-        return self.pure + self.rest.epsilon(delta)
-
-    def delta(self, epsilon: float) -> float:
-        return self.rest.delta(epsilon - self.pure) if epsilon >= self.pure else 1.0
+    events: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +96,7 @@ class _Parts:
     objective: Counter[GaussianObjectivePerturbation]
     private: bool
     rows: int
+    kinds: tuple[str, ...]
 
     def gaussian(self) -> GaussianRelease:
         """All Gaussian events as one, whose group cost is theirs."""
@@ -132,30 +106,52 @@ class _Parts:
         return self.rows * math.fsum(count * epsilon for epsilon, count in self.pure.items())
 
 
-def _flatten(events: History) -> Iterator[tuple[Event, int]]:
-    for item in events:
-        event, count = item if isinstance(item, tuple) else (item, 1)
-        if isinstance(event, Composed):
-            yield from _flatten((part, count) for part in event.events)
-        elif isinstance(count, int | np.integer) and count >= 0:
-            yield event, int(count)
-        else:
-            raise ValueError(f"count must be a non-negative integer; got {count!r}")
+def _counted(item: Event | tuple[Event, int]) -> tuple[Event, int]:
+    event, count = item if isinstance(item, tuple) else (item, 1)
+    if not isinstance(count, int | np.integer) or count < 0:
+        raise ValueError(f"count must be a non-negative integer; got {count!r}")
+    return event, int(count)
+
+
+def _check_rows(rows: int) -> None:
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+        raise ValueError(f"rows_per_person must be a positive integer; got {rows!r}")
+
+
+def _sum(squares: Iterable[float]) -> float:
+    """Add exactly, so that the order of the rounds cannot matter."""
+    try:
+        return math.fsum(squares)
+    except OverflowError:
+        return math.inf
 
 
 def _split(events: History, rows: int) -> _Parts:
-    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
-        raise ValueError(f"rows_per_person must be a positive integer; got {rows!r}")
+    _check_rows(rows)
     squares: list[float] = []
     pure: Counter[float] = Counter()
     sampled: Counter[SubsampledGaussian] = Counter()
     objective: Counter[GaussianObjectivePerturbation] = Counter()
     private = True
-    for event, count in _flatten(events):
+    pending: list[tuple[Event, int]] = []
+    classes: set[type[Event]] = set()
+    for item in events:
+        find = GAUSSIAN_MU.get(type(item))  # type: ignore[arg-type]
+        if find is not None:  # the common case, and the one with very many rounds
+            mu = find(item, rows)
+            squares.append(mu * mu)
+            classes.add(type(item))  # type: ignore[arg-type]
+        else:
+            pending.append(_counted(item))
+    while pending:
+        event, count = pending.pop()
         mu_squared = gaussian_mu_squared(event, rows)
         kind = type(event)
+        classes.add(kind)
         if mu_squared is not None:
             squares.append(count * mu_squared)
+        elif kind is Composed:
+            pending.extend((part, count) for part in event.events)  # type: ignore[attr-defined]
         elif kind is PureRelease:
             pure[event.epsilon] += count  # type: ignore[attr-defined]
         elif kind is SubsampledGaussian:
@@ -167,38 +163,37 @@ def _split(events: History, rows: int) -> _Parts:
         elif kind is LabelRandomizedResponse:
             raise ValueError(
                 "label-randomized-response protects labels only and is never added to a guarantee"
-                " for rows: leave it out here and use joint_label_guarantee for the label"
+                " for rows: leave it out here and use dpadmm.privacy.labels"
             )
         else:
             raise TypeError(f"no theorem is known for the event {event!r}; it cannot be accounted")
     return _Parts(
-        # Exactly rounded, so that the order of the rounds cannot matter.
-        math.fsum(squares),
+        _sum(squares),
         Counter({epsilon: count for epsilon, count in pure.items() if count and epsilon}),
         Counter({event: count for event, count in sampled.items() if count and event.sensitivity}),
         Counter({event: count for event, count in objective.items() if count}),
         private,
         int(rows),
+        tuple(sorted(kind.kind for kind in classes - {Composed})),
     )
 
 
-def _ladder(sizes: Counter[float]) -> Counter[float]:
-    """Round many different sizes up to a geometric ladder; a larger size never costs less."""
-    if len(sizes) <= _MOST_SIZES:
-        return sizes
+def _ladder(sizes: Counter[float], most: int) -> list[tuple[float, int]]:
+    """Round too many different sizes up to a geometric ladder; a larger size never costs less."""
+    if len(sizes) <= most:
+        return sorted(sizes.items())
     values = np.array(sorted(sizes))
-    rungs = np.geomspace(values[0], values[-1], _MOST_SIZES)
-    rungs[-1] = values[-1]
-    rounded = np.maximum(rungs[np.searchsorted(rungs, values).clip(max=_MOST_SIZES - 1)], values)
+    rungs = np.geomspace(values[0], values[-1], most)
+    rounded = np.maximum(rungs[np.searchsorted(rungs, values).clip(max=most - 1)], values)
     merged: Counter[float] = Counter()
     for value, size in zip(values.tolist(), rounded.tolist(), strict=True):
         merged[size] += sizes[value]
-    return merged
+    return sorted(merged.items())
 
 
 def _privacy_loss(parts: _Parts, tail: float) -> PrivacyLoss:
     events: list[tuple[Event, int]] = [(parts.gaussian(), 1)] if parts.mu_squared else []
-    events += [(PureRelease(size), count) for size, count in sorted(_ladder(parts.pure).items())]
+    events += [(PureRelease(size), n) for size, n in _ladder(parts.pure, _MOST_PURE_SIZES)]
     batches: dict[tuple[int, int], Counter[float]] = {}
     for event, count in parts.sampled.items():
         ratios = batches.setdefault((event.batch, event.population), Counter())
@@ -206,7 +201,7 @@ def _privacy_loss(parts: _Parts, tail: float) -> PrivacyLoss:
     for (batch, population), ratios in sorted(batches.items()):
         events += [
             (SubsampledGaussian(batch, population, ratio, 1.0), count)
-            for ratio, count in sorted(_ladder(ratios).items())
+            for ratio, count in _ladder(ratios, _MOST_SAMPLED_SIZES)
         ]
     return PrivacyLoss(events, parts.rows, tail)
 
@@ -214,8 +209,9 @@ def _privacy_loss(parts: _Parts, tail: float) -> PrivacyLoss:
 def _renyi(parts: _Parts) -> Renyi:
     others: list[tuple[Event, int]] = [(PureRelease(e), n) for e, n in parts.pure.items()]
     others += list(parts.sampled.items())
-    mu_squared = parts.mu_squared + math.fsum(
-        count * (parts.rows * event.mu) ** 2 for event, count in parts.objective.items()
+    scale = float(parts.rows * parts.rows)
+    mu_squared = parts.mu_squared + _sum(
+        count * scale * event.mu * event.mu for event, count in parts.objective.items()
     )
     jacobians: Counter[float] = Counter()
     for event, count in parts.objective.items():
@@ -239,7 +235,7 @@ def _bounds(parts: _Parts, tail: float) -> Iterator[Bound]:
     """Yield the valid bounds, the tightest kind first."""
     exact = ExactGaussian(math.sqrt(parts.mu_squared))
     if not parts.private or not math.isfinite(parts.mu_squared):
-        yield _NoGuarantee()
+        yield NoGuarantee()
         return
     if not (parts.pure or parts.sampled or parts.objective):
         yield exact
@@ -254,19 +250,30 @@ def _bounds(parts: _Parts, tail: float) -> Iterator[Bound]:
         return
     if parts.pure:
         rest = replace(parts, pure=Counter())
-        yield from (_Basic(parts.basic_pure(), bound) for bound in _bounds(rest, tail))
+        yield from (Basic(parts.basic_pure(), bound) for bound in _bounds(rest, tail))
 
 
 def _best(parts: _Parts, delta: float, bounds: Sequence[Bound]) -> Guarantee:
     """Return the smallest epsilon; the Renyi bound steps in where the others are infinite."""
-    candidates = [(bound.epsilon(delta), index) for index, bound in enumerate(bounds)]
-    epsilon, index = min(candidates)
-    bound, order = bounds[index], None
+    found: list[tuple[float, float | None, Bound]] = [
+        (*bound.search(renyi_to_epsilon, delta), bound)
+        if isinstance(bound, Renyi)
+        else (bound.epsilon(delta), None, bound)
+        for bound in bounds
+    ]
+    epsilon, order, bound = min(found, key=lambda candidate: candidate[0])
     if math.isinf(epsilon) and delta > 0 and parts.private and math.isfinite(parts.mu_squared):
         bound = _renyi(parts)
-    if isinstance(bound, Renyi):
         epsilon, order = bound.search(renyi_to_epsilon, delta)
-    return Guarantee(epsilon, delta, bound.name, bound.theorem, parts.rows, order=order)
+    return Guarantee(
+        epsilon,
+        delta,
+        bound.name,
+        bound.theorem,
+        parts.rows,
+        order=order,
+        events=parts.kinds,
+    )
 
 
 def _check_delta(delta: float) -> None:
@@ -296,9 +303,21 @@ def delta_spent(events: History, epsilon: float, *, rows_per_person: int = 1) ->
     if not 0 <= epsilon < math.inf:
         raise ValueError(f"epsilon must be a non-negative finite number; got {epsilon!r}")
     parts = _split(events, rows_per_person)
-    bounds = list(_bounds(parts, _TAIL))
-    delta, index = min((bound.delta(epsilon), index) for index, bound in enumerate(bounds))
-    return Guarantee(epsilon, delta, bounds[index].name, bounds[index].theorem, parts.rows)
+    found = [(bound.delta(epsilon), bound) for bound in _bounds(parts, _TAIL)]
+    if isinstance(found[0][1], PrivacyLoss) and found[0][0] < 1e-8:
+        # The numerical composition has a floor; far below it the Renyi bound is the better one.
+        bound: Bound = _renyi(parts)
+        found.append((bound.delta(epsilon), bound))
+    delta, bound = min(found, key=lambda candidate: candidate[0])
+    return Guarantee(epsilon, delta, bound.name, bound.theorem, parts.rows, events=parts.kinds)
+
+
+def total_mu(events: History, *, rows_per_person: int = 1) -> float:
+    """Return mu = sqrt(sum mu_t^2) of a history of Gaussian events; others are refused."""
+    parts = _split(events, rows_per_person)
+    if parts.pure or parts.sampled or parts.objective:
+        raise ValueError("mu is defined for Gaussian events only; this history holds others")
+    return math.sqrt(parts.mu_squared) if parts.private else math.inf
 
 
 def epsilon_curve(events: History, deltas: ArrayLike, *, rows_per_person: int = 1) -> FloatArray:
@@ -317,6 +336,7 @@ def spend_over_rounds(
 ) -> FloatArray:
     """Return epsilon after each round, one event a round (:class:`Composed` for several parts)."""
     _check_delta(delta)
+    _check_rows(rows_per_person)
     rounds = list(events)
     squares = [gaussian_mu_squared(event, rows_per_person) for event in rounds]
     if delta > 0 and all(square is not None for square in squares):
@@ -346,67 +366,3 @@ def network_guarantee(guarantees: Iterable[Guarantee]) -> Guarantee:
         )
     worst = max(every, key=lambda guarantee: guarantee.epsilon)
     return replace(worst, delta=max(guarantee.delta for guarantee in every))
-
-
-# Labels ----------------------------------------------------------------------------------------
-
-
-def joint_label_delta(label_epsilon: float, mu_label: float, epsilon: float) -> float:
-    r"""Return delta for one row's label, randomised once, then seen through Gaussian releases.
-
-    .. math:: \delta(\epsilon') = (1-p-pe^{\epsilon'})\,\delta_\mu\Big(
-              \ln\frac{(1-p)e^{\epsilon'}-p}{1-p-pe^{\epsilon'}}\Big),\quad p = 1/(1+e^\epsilon)
-
-    and 0 from the label's own epsilon on. ``mu_label`` is the total over all rounds for a flip of
-    the label in the *reported* data. Against the other parties only: the party that holds the
-    reported labels has ``label_epsilon``.
-    """
-    if not (label_epsilon > 0 and mu_label >= 0 and epsilon >= 0):
-        raise ValueError(
-            "label_epsilon must be positive, mu_label and epsilon non-negative;"
-            f" got {label_epsilon!r}, {mu_label!r}, {epsilon!r}"
-        )
-    if epsilon >= label_epsilon or mu_label == 0:
-        return 0.0
-    # 1 - p - p e^x = p (e^label - e^x), written without cancellation near the end.
-    share = -math.expm1(epsilon - label_epsilon) / (1 + math.exp(-label_epsilon))
-    inner = math.log1p(math.expm1(epsilon) / share)
-    return share * float(gaussian_delta(inner, mu_label))
-
-
-def joint_label_pure(label_epsilon: float, epsilon: float) -> float:
-    """Return ln((1 + e^(a + b)) / (e^a + e^b)): a randomised label seen through a pure release."""
-    product = math.expm1(-label_epsilon) * math.expm1(-epsilon)
-    return math.log1p(product / (math.exp(-label_epsilon) + math.exp(-epsilon)))
-
-
-def joint_label_guarantee(
-    randomization: LabelRandomizedResponse, releases: History, delta: float
-) -> Guarantee:
-    """Return epsilon for one row's label against the other parties.
-
-    Parameters
-    ----------
-    randomization : LabelRandomizedResponse
-        The labels' one randomisation.
-    releases : history
-        Gaussian events whose sensitivity is that of flipping one reported label.
-    delta : float
-        In [0, 1); with 0 the randomisation alone counts.
-    """
-    _check_delta(delta)
-    parts = _split(releases, 1)
-    if parts.pure or parts.sampled or parts.objective:
-        raise ValueError("the joint label guarantee is proven for Gaussian releases only")
-    mu = math.sqrt(parts.mu_squared) if parts.private else math.inf
-    low, high = 0.0, randomization.epsilon
-    if joint_label_delta(high, mu, 0.0) <= delta:
-        high = 0.0
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        if joint_label_delta(randomization.epsilon, mu, middle) <= delta:
-            high = middle
-        else:
-            low = middle
-    theorem = "randomised response followed by Gaussian releases, label of one row"
-    return Guarantee(high, delta, "joint-label", theorem, scope="label")

@@ -19,11 +19,13 @@ from scipy.special import gammaln  # type: ignore[import-untyped,unused-ignore]
 
 from dpadmm.privacy.curves import loss_masses, loss_reach, rdp
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpadmm.privacy.gaussian import SMALLEST, gaussian_delta, gaussian_epsilon
 
 __all__ = [
+    "Basic",
     "Bound",
     "ExactGaussian",
+    "NoGuarantee",
     "OptimalPure",
     "PrivacyLoss",
     "Renyi",
@@ -37,16 +39,53 @@ FloatArray = NDArray[np.float64]
 class Bound(Protocol):
     """A valid privacy curve of a whole history."""
 
-    name: ClassVar[str]
-    theorem: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """What the accountant calls it."""
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon for which (epsilon, delta)-DP holds; infinite if none is known."""
-        ...
 
     def delta(self, epsilon: float) -> float:
         """Return a delta for which (epsilon, delta)-DP holds."""
-        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoGuarantee:
+    """Something was released without noise."""
+
+    name: str = "none"
+    theorem: str = "no guarantee: a release was not private"
+
+    def epsilon(self, delta: float) -> float:
+        """Return infinity."""
+        return math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """Return one."""
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Basic:
+    """Epsilons and deltas add up: the pure releases' sum beside a bound for the rest."""
+
+    pure: float
+    rest: Bound
+    name: str = "basic"
+    theorem: str = "basic composition: the epsilons and the deltas add up"
+
+    def epsilon(self, delta: float) -> float:
+        """Add the two."""
+        return self.pure + self.rest.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Ask the rest for what the pure releases leave."""
+        return self.rest.delta(epsilon - self.pure) if epsilon >= self.pure else 1.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +140,7 @@ class OptimalPure:
 
     @cached_property
     def _rounding(self) -> float:
-        return 1e-9 + 1e-15 * self.count * math.log(self.count + 2)
+        return 1e-12 + 1e-15 * self.count * math.log(self.count + 2)
 
     def delta(self, epsilon: float) -> float:
         """Sum the masses whose loss exceeds epsilon."""
@@ -112,7 +151,7 @@ class OptimalPure:
         top, bottom = upper[above - 1], epsilon + lower[above - 1]
         # Where the two nearly cancel, no more than the rounding of the first is left.
         excess = -math.expm1(min(bottom - top, 0.0)) + self._rounding
-        return float(min(math.exp(top) * excess, 1.0))
+        return float(min(max(math.exp(top) * excess, SMALLEST), 1.0))
 
     def epsilon(self, delta: float) -> float:
         """Invert: between two losses the curve is linear in e^epsilon."""
@@ -156,7 +195,7 @@ def renyi_to_delta(
     a, r = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
     logs = (a - 1) * (r - epsilon + np.log1p(-1 / a)) - np.log(a)
     best = int(np.argmin(logs))
-    return math.exp(min(float(logs[best]), 0.0)), float(a[best])
+    return max(math.exp(min(float(logs[best]), 0.0)), SMALLEST), float(a[best])
 
 
 @dataclass(frozen=True)
@@ -195,8 +234,10 @@ class Renyi:
 
 
 # The grid's step in standard deviations of one release's loss, and the most cells of one release.
-_RELATIVE_STEP: Final = 0.01
+_RELATIVE_STEP: Final = 0.02
 _MOST_CELLS: Final = 2**18
+# Up to this length direct convolution is cheaper than transforms.
+_SHORT: Final = 2048
 
 
 @dataclass(frozen=True)
@@ -224,31 +265,47 @@ class PrivacyLoss:
     def step(self) -> float:
         """The grid's step: chords add about step^2 / 6 to the variance of each release's loss."""
         order = np.array([1.01])
-        total = sum(
-            2 * count * float(rdp(event, order, self.rows)[0]) for event, count in self.events
-        )
-        number = sum(count for _, count in self.events)
-        reach = max(loss_reach(event, self._step_tail, self.rows) for event, _ in self.events)
-        return max(_RELATIVE_STEP * math.sqrt(total / number), reach / _MOST_CELLS)
+        number, variance, reach = 0, 0.0, 0.0
+        for event, count in self.events:
+            number += count
+            variance += 2 * count * float(rdp(event, order, self.rows)[0])
+            reach = max(reach, loss_reach(event, self._step_tail, self.rows))
+        # A short history can afford a finer grid, and has less of an average to rely on.
+        relative = _RELATIVE_STEP * min(max(number / 200, 0.1), 1.0)
+        return max(relative * math.sqrt(variance / number), reach / _MOST_CELLS)
 
     @cached_property
     def _composed(self) -> tuple[Any, float]:
         """The composed distribution, and a bound on the error of the Fourier transforms."""
         from dp_accounting.pld import pld_pmf
 
-        share = self.tail / (4 * len(self.events))
-        composed, rounding = None, 0.0
+        leaves: list[Any] = []
+        share = self.tail / (4 * sum(count for _, count in self.events))
+        # Short distributions are convolved directly, up to a length that pays for a transform.
+        first, masses, infinite = 0, np.ones(1), 0.0
         for event, count in self.events:
-            masses, infinite = loss_masses(event, self.step, self._step_tail, self.rows)
-            part = pld_pmf.DensePLDPmf(
-                self.step, -(len(masses) // 2), masses, infinite, pessimistic_estimate=True
-            )
-            if count > 1:
-                part = part.self_compose(count, share)
-            composed = part if composed is None else composed.compose(part, share)
-            # A transform of length n errs by eps log2(n) in 2-norm, a power by count times that.
-            rounding += 4 * np.finfo(float).eps * (count + 1) * math.log2(composed.size + 2)
-        return composed, rounding
+            start, values, beyond = loss_masses(event, self.step, self._step_tail, self.rows)
+            if count > 1 and count * values.size > _SHORT:
+                leaf = pld_pmf.DensePLDPmf(self.step, start, values, beyond, True)
+                leaves.append(leaf.self_compose(count, share))
+                continue
+            for _ in range(count):
+                if masses.size + values.size > _SHORT:
+                    leaves.append(pld_pmf.DensePLDPmf(self.step, first, masses, infinite, True))
+                    first, masses, infinite = start, values, beyond
+                else:
+                    first, infinite = first + start, infinite + beyond
+                    masses = np.convolve(masses, values)
+        leaves.append(pld_pmf.DensePLDPmf(self.step, first, masses, infinite, True))
+        # Pairs of similar size keep the transforms short.
+        while len(leaves) > 1:
+            odd = leaves[len(leaves) // 2 * 2 :]
+            pairs = zip(leaves[::2], leaves[1::2], strict=False)
+            leaves = [first.compose(second, share) for first, second in pairs] + odd
+        # A transform of length n errs by eps log2(n) in 2-norm, a power by count times that.
+        number = sum(count for _, count in self.events)
+        rounding = 4 * np.finfo(float).eps * (number + 1) * math.log2(leaves[0].size + 2)
+        return leaves[0], float(rounding)
 
     def epsilon(self, delta: float) -> float:
         """Invert the composed curve, the transforms' error taken off delta first."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +30,9 @@ from dpadmm.privacy.events import (
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_log_delta
 
 __all__ = [
+    "GAUSSIAN_MU",
+    "Amplified",
+    "amplified",
     "gaussian_mu_squared",
     "group_sampling_rate",
     "loss_masses",
@@ -56,7 +60,8 @@ def _mu_post_processing(event: PostProcessing, rows: int) -> float:
     return 0.0
 
 
-_GAUSSIAN: Final[dict[type[Event], Callable[[Any, int], float]]] = {
+# mu of the events that are exactly Gaussian, by class: a subclass may mean something else.
+GAUSSIAN_MU: Final[dict[type[Event], Callable[[Any, int], float]]] = {
     GaussianRelease: _mu_release,
     InexactSolve: _mu_inexact,
     PostProcessing: _mu_post_processing,
@@ -65,7 +70,7 @@ _GAUSSIAN: Final[dict[type[Event], Callable[[Any, int], float]]] = {
 
 def gaussian_mu_squared(event: Event, rows: int = 1) -> float | None:
     """Return mu^2 of an exactly Gaussian event (they add up); None for every other event."""
-    find = _GAUSSIAN.get(type(event))
+    find = GAUSSIAN_MU.get(type(event))
     if find is None:
         return None
     mu = find(event, rows)
@@ -102,7 +107,7 @@ def psi(orders: FloatArray, t: FloatArray | float) -> FloatArray:
     slack = 1 - (orders - 1) * t
     safe = np.where(slack > 0, -(orders - 1) * t, 0.0)
     value = -np.log1p(t) - np.log1p(safe) / (orders - 1)
-    rounding = 1e-15 * np.abs(t)
+    rounding = 1e-14 * np.abs(t)
     result: FloatArray = np.where(slack > 0, np.maximum(value, 0) + rounding, np.inf)
     return result
 
@@ -131,9 +136,59 @@ def group_sampling_rate(event: SubsampledGaussian, rows: int) -> float:
     return -math.expm1(missed)
 
 
-def _subsampled(event: SubsampledGaussian, rows: int) -> tuple[float, float]:
-    mu = min(rows, event.batch) * event.sensitivity / event.sigma
-    return group_sampling_rate(event, rows), mu
+@dataclass(frozen=True, slots=True)
+class Amplified:
+    """The curve q sum_j w_j delta_{mu_j}(ln(1 + (e^epsilon - 1)/q)); q = 1 is a plain Gaussian."""
+
+    rate: float
+    weights: tuple[float, ...]
+    mus: tuple[float, ...]
+
+    def log_mixture(self, inner: FloatArray) -> FloatArray:
+        """Return ln sum_j w_j delta_{mu_j}(inner)."""
+        total = np.full(np.shape(inner), -np.inf)
+        for weight, mu in zip(self.weights, self.mus, strict=True):
+            total = np.logaddexp(total, math.log(weight) + gaussian_log_delta(inner, mu))
+        mixture: FloatArray = np.minimum(total, 0.0)
+        return mixture
+
+    def log_delta(self, epsilon: FloatArray) -> FloatArray:
+        """Return the logarithm of the curve at epsilon >= 0."""
+        # ln(1 + (e^x - 1)/q) = x + ln(1 + (1/q - 1)(1 - e^-x)), which cannot overflow.
+        inner = epsilon + np.log1p((1 / self.rate - 1) * -np.expm1(-epsilon))
+        return math.log(self.rate) + self.log_mixture(inner)
+
+    def reach(self, tail: float) -> float:
+        """Return an epsilon at which the curve is at most ``tail``."""
+        if self.mus[-1] == 0 or tail >= self.rate:
+            return 0.0
+        inner = float(gaussian_epsilon(self.mus[-1], tail / self.rate))
+        return inner + math.log(self.rate + (1 - self.rate) * math.exp(-inner)) if inner else 0.0
+
+
+def amplified(event: Event, rows: int = 1) -> Amplified:
+    """Return the curve of a subsampled or Gaussian event."""
+    if not isinstance(event, SubsampledGaussian):
+        mu_squared = gaussian_mu_squared(event, rows)
+        if mu_squared is None:
+            raise TypeError(f"no privacy-loss distribution is known for rows under {event!r}")
+        return Amplified(1.0, (1.0,), (math.sqrt(mu_squared),))
+    mu = event.sensitivity / event.sigma
+    rest = event.population - rows
+    hits = range(1, min(rows, event.batch) + 1)
+    if rows == 1:
+        return Amplified(event.sampling_rate, (1.0,), (mu,))
+    if rest < event.batch:  # every batch holds some of the rows
+        return Amplified(1.0, (1.0,), (len(hits) * mu,))
+    # The hypergeometric distribution, given at least one hit.
+    ways = [math.comb(rows, j) * math.comb(rest, event.batch - j) for j in hits]
+    weights = [(j, number / sum(ways)) for j, number in zip(hits, ways, strict=True)]
+    kept = [(j, weight) for j, weight in weights if weight > 0]
+    return Amplified(
+        group_sampling_rate(event, rows),
+        tuple(weight for _, weight in kept),
+        tuple(j * mu for j, _ in kept),
+    )
 
 
 def _rdp_subsampled(event: SubsampledGaussian, orders: FloatArray, rows: int) -> FloatArray:
@@ -144,22 +199,22 @@ def _rdp_subsampled(event: SubsampledGaussian, orders: FloatArray, rows: int) ->
 
     whose integrand is smooth on the scale min(mu, 1) and negligible 40 mu past its peak.
     """  # noqa: D400
-    rate, mu = _subsampled(event, rows)
-    plain = orders * (mu * mu) / 2
-    result = plain.copy()
+    curve = amplified(event, rows)
+    rate, mu = curve.rate, curve.mus[-1]
+    result: FloatArray = orders * (mu * mu) / 2
     if rate == 1 or mu == 0 or not math.isfinite(mu):
         return result
     for index, order in enumerate(orders):
         reach = (order + 0.5) * mu * mu + 40 * mu
-        panels = math.ceil(reach / min(mu, 1.0)) * 2
-        if panels > 20_000:
+        panels = math.ceil(reach / min(curve.mus[0], 1.0)) * 2
+        if panels > 4000:
             continue  # the curve without amplification is valid, and out there it is as good
         edges = np.linspace(0, reach, panels + 1)
         t = (edges[:-1, None] + np.diff(edges)[:, None] * (0.5 + 0.5 * _NODES)).ravel()
         weights = (np.diff(edges)[:, None] * 0.5 * _WEIGHTS).ravel()
         log_gamma = np.logaddexp(math.log1p(-rate), math.log(rate) + t)
         log_terms = np.logaddexp((order - 2) * log_gamma, -(order + 1) * log_gamma)
-        log_terms += 2 * math.log(rate) + t + gaussian_log_delta(t, mu)
+        log_terms += 2 * math.log(rate) + t + curve.log_mixture(t)
         peak = float(log_terms.max())
         log_integral = peak + math.log(float(np.exp(log_terms - peak) @ weights) * (1 + 1e-9))
         total = np.logaddexp(0, math.log(order * (order - 1)) + log_integral)
@@ -206,32 +261,6 @@ def rdp(event: Event, orders: ArrayLike, rows: int = 1) -> FloatArray:
 # Privacy-loss distributions --------------------------------------------------------------------
 
 
-def _rate_and_mu(event: Event, rows: int) -> tuple[float, float]:
-    if isinstance(event, SubsampledGaussian):
-        return _subsampled(event, rows)
-    mu_squared = gaussian_mu_squared(event, rows)
-    if mu_squared is None:
-        raise TypeError(f"no privacy-loss distribution is known for rows under {event!r}")
-    return 1.0, math.sqrt(mu_squared)
-
-
-def amplified_log_delta(epsilon: FloatArray, rate: float, mu: float) -> FloatArray:
-    """Return ln(q delta_mu(ln(1 + (e^epsilon - 1)/q))); q = 1 is the plain Gaussian."""
-    if rate == 1:
-        return gaussian_log_delta(epsilon, mu)
-    # ln(1 + (e^x - 1)/q) = x + ln(1 + (1/q - 1)(1 - e^-x)), which cannot overflow.
-    inner = epsilon + np.log1p((1 / rate - 1) * -np.expm1(-epsilon))
-    return math.log(rate) + gaussian_log_delta(inner, mu)
-
-
-def amplified_reach(rate: float, mu: float, tail: float) -> float:
-    """Return an epsilon beyond which :func:`amplified_log_delta` is at most ln(tail)."""
-    if mu == 0 or tail >= rate:
-        return 0.0
-    inner = float(gaussian_epsilon(mu, tail / rate))
-    return inner + math.log(rate + (1 - rate) * math.exp(-inner)) if inner else 0.0
-
-
 def pure_log_delta(epsilon: FloatArray, level: float) -> FloatArray:
     """Return ln((e^level - e^epsilon) / (1 + e^level))_+: the curve of randomised response."""
     with np.errstate(divide="ignore"):
@@ -244,11 +273,13 @@ def loss_reach(event: Event, tail: float, rows: int = 1) -> float:
     """Return a privacy loss that the event exceeds with a curve of at most ``tail``."""
     if isinstance(event, PureRelease):
         return rows * event.epsilon
-    return amplified_reach(*_rate_and_mu(event, rows), tail)
+    return amplified(event, rows).reach(tail)
 
 
-def loss_masses(event: Event, step: float, tail: float, rows: int = 1) -> tuple[FloatArray, float]:
-    """Return dominating privacy-loss masses on the grid step * (-n..n), and that at infinity.
+def loss_masses(
+    event: Event, step: float, tail: float, rows: int = 1
+) -> tuple[int, FloatArray, float]:
+    """Return dominating privacy-loss masses on the grid: first index, masses, mass at infinity.
 
     Connect-the-dots: the curve is replaced by its chords in e^epsilon, which lie above it. All
     curves here are symmetric under exchange of the two data sets, so that the mass at -x is
@@ -267,8 +298,7 @@ def loss_masses(event: Event, step: float, tail: float, rows: int = 1) -> tuple[
     if isinstance(event, PureRelease):
         curve = partial(pure_log_delta, level=rows * event.epsilon)
     else:
-        rate, mu = _rate_and_mu(event, rows)
-        curve = partial(amplified_log_delta, rate=rate, mu=mu)
+        curve = amplified(event, rows).log_delta
     count = max(math.ceil(loss_reach(event, tail, rows) / step), 1)
     grid: FloatArray = step * np.arange(count + 1, dtype=np.float64)
     deltas = np.minimum.accumulate(np.exp(curve(grid)))
@@ -279,4 +309,8 @@ def loss_masses(event: Event, step: float, tail: float, rows: int = 1) -> tuple[
     positive[0] = 1 - deltas[0] - 2 * drops[0] / math.expm1(step)
     positive = np.maximum(positive, 0)
     mirrored = positive[:0:-1] * np.exp(-grid[:0:-1])
-    return np.concatenate([mirrored, positive]), float(deltas[-1])
+    masses = np.concatenate([mirrored, positive])
+    # Masses too small to matter make the composition's bounds overflow: move them up.
+    skipped = min(int(np.searchsorted(np.cumsum(masses), 1e-3 * tail)), count)
+    masses[skipped] += masses[:skipped].sum()
+    return skipped - count, masses[skipped:], float(deltas[-1])

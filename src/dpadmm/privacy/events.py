@@ -191,9 +191,9 @@ class SubsampledGaussian(Event):
     batch is replaced. The batch is fresh, independent and secret at every step: no shuffled
     epochs, no reused batch.
 
-    Replacing k rows: with q the probability that the batch holds any of them, the same bound
-    holds with min(k, batch) mu, since a batch that does can be coupled, row for row, with one
-    that does not.
+    Replacing k rows: with q the probability that the batch holds any of them, the same holds with
+    the curve of j mu averaged over the number j of them in such a batch, since a batch that
+    holds j can be coupled, row for row, with one that holds none, and divergences are convex.
     """
 
     kind: ClassVar[str] = "subsampled-gaussian"

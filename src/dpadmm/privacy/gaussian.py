@@ -4,6 +4,7 @@ r"""The Gaussian mechanism's curve and its two inverses.
 
 With m the Mills ratio Phi(-x)/phi(x) and l = epsilon/mu - mu/2 this is phi(l) (m(l) - m(l + mu)),
 which is computed without cancellation, in logarithms, and rounded towards a larger cost.
+Arguments are broadcast; scalars give a scalar.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ FloatArray = NDArray[np.float64]
 
 # Relative rounding error of delta_mu is below 1e-12; a shift of the logarithm covers it.
 _LOG_DELTA_ERROR: Final = 1e-11
+# What a positive delta too small for a double is rounded up to.
+SMALLEST: Final = 5e-324
 _LOG_ROOT_TWO_PI: Final = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -80,8 +83,10 @@ def gaussian_log_delta(epsilon: ArrayLike, mu: ArrayLike) -> FloatArray:
 
 
 def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> FloatArray:
-    r"""Return :math:`\delta_\mu(\epsilon)`, rounded up."""
-    return np.exp(gaussian_log_delta(epsilon, mu))
+    r"""Return :math:`\delta_\mu(\epsilon)`, rounded up: positive whenever mu is."""
+    delta = np.exp(gaussian_log_delta(epsilon, mu))
+    rounded: FloatArray = np.where(_real(mu) > 0, np.maximum(delta, SMALLEST), delta)[()]
+    return rounded
 
 
 def _check_delta(delta: FloatArray) -> None:
@@ -104,7 +109,8 @@ def gaussian_epsilon(mu: ArrayLike, delta: ArrayLike) -> FloatArray:
     fallen = np.zeros(active.shape, dtype=bool)
     for attempt in range(200):
         if not active.size:
-            return epsilon.reshape(shape)
+            found: FloatArray = epsilon.reshape(shape)[()]
+            return found
         root, width = epsilon[active], mu_[active]
         gap = target[active] - gaussian_log_delta(root, width)
         lower = root / width - width / 2
@@ -146,7 +152,7 @@ def gaussian_mu(epsilon: ArrayLike, delta: ArrayLike) -> FloatArray:
         candidate = np.where(inside, newton, middle)
         if np.all((infeasible <= feasible * (1 + 1e-10)) | (candidate <= feasible * (1 + 1e-12))):
             break
-    result: FloatArray = feasible.reshape(shape)
+    result: FloatArray = feasible.reshape(shape)[()]
     return result
 
 
