@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln  # type: ignore[import-untyped,unused-ignore]
+from scipy.special import gammaln
 
 from dpadmm.privacy.curves import loss_masses, loss_reach, rdp
 from dpadmm.privacy.events import Event

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import (  # type: ignore[import-untyped,unused-ignore]
+from scipy.special import (
     erfcx,
     log_ndtr,
 )

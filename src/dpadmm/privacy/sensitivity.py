@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit  # type: ignore[import-untyped,unused-ignore]
+from scipy.special import expit
 
 __all__ = [
     "argmin_sensitivity",
