@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "src"))
 # Pages of modules that no longer exist would break the build.
 shutil.rmtree(HERE / "reference" / "generated", ignore_errors=True)
+
+from pydantic import BaseModel  # noqa: E402
 
 import dpadmm  # noqa: E402
 from dpadmm.algorithms import REGISTRY  # noqa: E402
@@ -46,6 +49,8 @@ autosummary_generate = True
 autosummary_ignore_module_all = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+# Shown by their names rather than spelt out.
+autodoc_type_aliases = {name: name for name in ("Array", "ArrayLike", "FloatArray", "Rows")}
 autodoc_default_options = {"show-inheritance": True}
 # Methods and attributes are listed by autodoc itself.
 numpydoc_show_class_members = False
@@ -75,5 +80,18 @@ def _skip(app, what, name, obj, skip, options):
     return True if by_python or by_pydantic or by_sklearn else None
 
 
+def _plain_signature(app, what, name, obj, options, signature, return_annotation):
+    """Show the fields of a pydantic model without their validators."""
+    if not (what == "class" and issubclass(obj, BaseModel) and signature):
+        return None
+    found = inspect.signature(obj)
+    bare = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in found.parameters.values()
+    ]
+    return str(found.replace(parameters=bare, return_annotation=found.empty)), None
+
+
 def setup(app):
     app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-signature", _plain_signature)
