@@ -44,8 +44,8 @@ __all__ = [
 CALIBRATIONS: Final = ("proven", "published")
 
 PARTY_WEIGHTS: Final = ("rows", "equal")
-# auto_penalty without noise: eta V T. Chosen on Adult, twonorm and a plane of two features, on rings
-# of 5 and 20 parties, complete graphs and servers: within 1% of the pooled optimum after 50 rounds.
+# auto_penalty without noise: eta V T. Chosen on Adult, twonorm and two features, on rings of 5 and
+# 20 parties, complete graphs and servers: within 1% of the pooled optimum after 50 rounds.
 _REACH: Final = 0.05
 # auto_penalty with noise: how far noise alone may carry the mean of the parties in a run, as a
 # norm. Chosen on Adult with 5 and 20 parties, epsilon from 0.1 to 1, and 20 to 50 rounds.
@@ -95,7 +95,8 @@ def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
 
     with T rounds, mean degree :math:`\bar V`, and, for a private algorithm, the noise level a:
     the norm of the noise that a round adds to the mean gradient of N parties with n rows each
-    (the smallest), d features and a budget of :math:`\mu`-GDP (the smallest). Without privacy a = 0.
+    (the smallest), d features and a budget of :math:`\mu`-GDP (the smallest). Without privacy,
+    a = 0.
 
     A round is a noisy gradient step of length :math:`1/(2\eta\bar V)`. The first bound keeps the
     agreement of the parties from falling apart over long runs. The second keeps what noise alone
