@@ -15,49 +15,59 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpadmm.schema import WHITESPACE
+from dpadmm.schema import WHITESPACE, canonical_text
 
-__all__ = ["are_listed", "cells_as_numbers", "cells_as_text", "codes_of"]
+__all__ = ["MISSING", "OTHER", "cells_as_numbers", "cells_as_text", "codes_of"]
 
+MISSING: Final = -1
+OTHER: Final = -2
 DECIMAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
-def _strings(cells: pa.Array) -> pa.StringArray:
-    """Cells as text, untrimmed: numbers and booleans as a schema writes them."""
-    kind = cells.type
-    if pa.types.is_dictionary(kind):
-        return _strings(cells.dictionary_decode())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        try:
-            return cells.cast(pa.string())
-        except pa.ArrowInvalid:
-            return pa.array(map(_decode, cells.to_pylist()), pa.string())
-    if pa.types.is_floating(kind):
-        numbers = cells.cast(pa.float64())
-        values = numbers.fill_null(0.0).to_numpy()
-        whole = (np.trunc(values) == values) & (np.abs(values) < 2.0**53)
-        integers = pa.array(np.where(whole, values, 0.0).astype(np.int64)).cast(pa.string())
-        texts = pc.if_else(pa.array(whole), integers, numbers.cast(pa.string()))
-        return pc.if_else(numbers.is_valid(), texts, pa.scalar(None, pa.string()))
-    return cells.cast(pa.string())
+def codes_of(
+    cells: pa.Array, known: Sequence[str], missing_values: Sequence[str]
+) -> NDArray[np.int64]:
+    """Place of every cell in a list of texts; :data:`MISSING` or :data:`OTHER` if not there.
 
-
-def _decode(cell: bytes | None) -> str | None:
-    if cell is None:
-        return None
-    try:
-        return cell.decode("utf-8")
-    except UnicodeDecodeError:
-        return cell.decode("latin-1")
-
-
-def _trimmed(texts: pa.StringArray) -> pa.StringArray:
-    return pc.utf8_trim(texts, WHITESPACE)
+    A text in both lists is known.
+    """
+    codes: dict[str | None, int] = {None: MISSING, **dict.fromkeys(missing_values, MISSING)}
+    codes.update({text: code for code, text in enumerate(known)})
+    texts, places = _distinct(cells)
+    table = np.array([codes.get(text, OTHER) for text in texts], np.int64)
+    return table.take(places)
 
 
 def cells_as_text(cells: pa.Array) -> pa.StringArray:
     """Cells as they are compared with levels and classes; null stays null."""
-    return _trimmed(_strings(cells))
+    texts, places = _distinct(cells)
+    return pa.array(texts, pa.string()).take(pa.array(places))
+
+
+def _distinct(cells: pa.Array) -> tuple[list[str | None], NDArray[np.int64]]:
+    """Every distinct cell once, as text, and where each cell is in that list."""
+    if pa.types.is_temporal(cells.type):
+        cells = cells.cast(pa.string())
+    if not pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_encode()
+    texts = [_text(cell) for cell in cells.dictionary.to_pylist()]
+    places = cells.indices
+    if places.null_count:
+        places = places.fill_null(len(texts))
+    return [*texts, None], places.to_numpy().astype(np.int64, copy=False)
+
+
+def _text(cell: object) -> str | None:
+    if cell is None or cell != cell:
+        return None
+    return canonical_text(_decoded(cell) if isinstance(cell, bytes) else cell)
+
+
+def _decoded(cell: bytes) -> str:
+    try:
+        return cell.decode("utf-8")
+    except UnicodeDecodeError:
+        return cell.decode("latin-1")
 
 
 def cells_as_numbers(cells: pa.Array) -> NDArray[np.float64]:
@@ -70,42 +80,33 @@ def cells_as_numbers(cells: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_boolean(kind):
         cells = cells.cast(pa.int8())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        return _parsed(_strings(cells))
+        return _parsed(cells)
     return _to_numpy(cells.cast(pa.float64(), safe=False))
 
 
-def _parsed(texts: pa.StringArray) -> NDArray[np.float64]:
+def _parsed(cells: pa.Array) -> NDArray[np.float64]:
     # Arrow's parser stops at the first text that is no number. What it takes without stopping
     # is what the pattern takes, plus spellings of NaN and infinity, which are missing either
-    # way: so the short cut changes no value.
+    # way: so the short cut changes no value. It reads bytes, whether they are UTF-8 or not.
+    texts = cells.view(pa.string()) if pa.types.is_binary(cells.type) else cells.cast(pa.string())
     try:
         return _to_numpy(texts.cast(pa.float64()))
     except pa.ArrowInvalid:
-        texts = _trimmed(texts)
+        texts = pc.utf8_trim(_valid(cells), WHITESPACE)
         decimal = pc.match_substring_regex(texts, DECIMAL)
         numbers = pc.if_else(decimal, texts, pa.scalar(None, pa.string()))
         return _to_numpy(numbers.cast(pa.float64()))
 
 
+def _valid(cells: pa.Array) -> pa.StringArray:
+    """Cells as valid UTF-8."""
+    try:
+        return cells.cast(pa.string())
+    except pa.ArrowInvalid:
+        decoded = [None if cell is None else _decoded(cell) for cell in cells.to_pylist()]
+        return pa.array(decoded, pa.string())
+
+
 def _to_numpy(numbers: pa.DoubleArray) -> NDArray[np.float64]:
     values: NDArray[np.float64] = numbers.to_numpy(zero_copy_only=False)
     return values
-
-
-def codes_of(cells: pa.Array, known: Sequence[str]) -> tuple[NDArray[np.int64], pa.StringArray]:
-    """Place of every cell in a list of texts (-1: not there), and the cells as text."""
-    texts = _strings(cells)
-    values = pa.array(known, pa.string())
-    places = pc.index_in(texts, value_set=values)
-    if places.null_count:
-        # Most files hold no white space around cells: trim only when something did not match.
-        texts = _trimmed(texts)
-        places = pc.index_in(texts, value_set=values)
-    return places.fill_null(-1).to_numpy().astype(np.int64), texts
-
-
-def are_listed(texts: pa.StringArray, known: Sequence[str]) -> NDArray[np.bool_]:
-    """Which texts are null or in a list."""
-    listed = pc.is_in(texts, value_set=pa.array(known, pa.string()))
-    result: NDArray[np.bool_] = pc.or_(listed, texts.is_null()).to_numpy(zero_copy_only=False)
-    return result

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.cells import are_listed, cells_as_numbers, cells_as_text, codes_of
+from dpadmm.cells import MISSING, OTHER, cells_as_numbers, cells_as_text, codes_of
 from dpadmm.schema import CategoricalColumn, DataError, NumericColumn, Schema
 
 __all__ = [
@@ -86,14 +86,16 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedBatch:
-    """Some encoded rows as a list of entries per row.
+    """Some encoded rows, without the zeros.
 
     Attributes
     ----------
-    positions
-        Shape (rows, entries): the encoded column of each entry; -1 where there is none.
-    values
-        Shape (rows, entries): the entries.
+    numbers
+        Shape (numeric columns, rows): the first encoded columns.
+    places
+        Shape (other entries, rows): the encoded column of every other entry; -1 for none.
+    unit
+        Shape (rows,): what these entries are, 1 divided by the norm the row had above 1.
     labels
         Codes into the schema's classes; None if the table has no label column.
     parties
@@ -102,8 +104,9 @@ class EncodedBatch:
         What was found.
     """
 
-    positions: NDArray[np.int32] = field(repr=False)
-    values: NDArray[np.float64] = field(repr=False)
+    numbers: NDArray[np.float64] = field(repr=False)
+    places: NDArray[np.int32] = field(repr=False)
+    unit: NDArray[np.float64] = field(repr=False)
     labels: NDArray[np.int64] | None = field(repr=False)
     parties: pa.StringArray | None = field(repr=False)
     counts: Counts = field(repr=False)
@@ -111,19 +114,28 @@ class EncodedBatch:
     def write_into(self, out: NDArray[np.float64], start: int = 0) -> None:
         """Write the rows from `start` on into zeros of shape (rows, encoded columns)."""
         rows, features = out.shape
-        positions = self.positions[start : start + rows]
-        flat = positions + (np.arange(rows, dtype=np.int64) * features)[:, np.newaxis]
-        present = positions >= 0
-        out.reshape(-1)[flat[present]] = self.values[start : start + rows][present]
+        part = slice(start, start + rows)
+        out[:, : len(self.numbers)] = self.numbers[:, part].T
+        first = np.arange(rows, dtype=np.int64) * features
+        flat, unit = out.reshape(-1), self.unit[part]
+        for places in self.places[:, part]:
+            if places.min(initial=0) < 0:
+                present = places >= 0
+                flat[first[present] + places[present]] = unit[present]
+            else:
+                flat[first + places] = unit
 
     def to_sparse(self, features: int) -> sparse.csr_array:
-        """Return the rows as a sparse array in canonical form."""
-        present = self.positions >= 0
+        """Return the rows as a sparse array; numbers that are 0 are kept as entries."""
+        count, rows = self.numbers.shape
+        numeric = np.broadcast_to(np.arange(count, dtype=np.int32)[:, np.newaxis], (count, rows))
+        columns = np.concatenate([numeric, self.places]).T
+        ones = np.broadcast_to(self.unit, self.places.shape)
+        values = np.concatenate([self.numbers, ones]).T
+        present = columns >= 0
         start = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-        shape = (len(self.positions), features)
-        return sparse.csr_array(
-            (self.values[present], self.positions[present], start.astype(np.int64)), shape=shape
-        )
+        shape = (rows, features)
+        return sparse.csr_array((values[present], columns[present], start), shape=shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,31 +210,28 @@ def _encode_numeric(
 
 
 def _encode_categorical(
-    cells: pa.Array, column: CategoricalColumn, schema: Schema
+    cells: pa.Array, column: CategoricalColumn, schema: Schema, offset: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """Return place within the column's block (-1: zeros), which cells are missing, others."""
-    codes, texts = codes_of(cells, column.levels)
+    """Return the encoded column (-1: zeros), which cells are missing, how many are others."""
+    codes = codes_of(cells, column.levels, schema.missing_values)
     if codes.min(initial=0) >= 0:
-        return codes, np.zeros(len(codes), np.bool_), 0
-    unknown = codes < 0
-    missing = unknown & are_listed(texts, schema.missing_values)
-    other = unknown & ~missing
+        return codes + offset, np.zeros(len(codes), np.bool_), 0
+    missing, other = codes == MISSING, codes == OTHER
     levels = len(column.levels)
-    codes[missing] = levels if column.missing else -1
-    codes[other] = levels + column.missing if column.other else -1
+    codes += offset
+    codes[missing] = offset + levels if column.missing else -1
+    codes[other] = offset + levels + column.missing if column.other else -1
     return codes, missing, int(np.count_nonzero(other))
 
 
 def _encode_labels(cells: pa.Array, schema: Schema) -> tuple[NDArray[np.int64], int]:
     label = schema.label
     if label.classes is not None:
-        codes, _ = codes_of(cells, label.classes)
+        codes = codes_of(cells, label.classes, ())
         bad = codes < 0
-        codes[bad] = 0
-        return codes, int(np.count_nonzero(bad))
-    codes, texts = codes_of(cells, (str(label.positive),))
-    bad = (codes < 0) & are_listed(texts, schema.missing_values)
-    return codes + 1, int(np.count_nonzero(bad))
+        return np.where(bad, 0, codes), int(np.count_nonzero(bad))
+    codes = codes_of(cells, (str(label.positive),), schema.missing_values)
+    return np.where(codes == 0, 1, 0), int(np.count_nonzero(codes == MISSING))
 
 
 def encode_batch(
@@ -247,37 +256,38 @@ def encode_batch(
         left depends on what the rows hold, which no budget covers.
     """
     rows = batch.num_rows
-    positions = np.full((rows, schema.entries_per_row), -1, np.int32)
-    values = np.ones((rows, schema.entries_per_row))
+    numbers = np.empty((len(schema.numeric), rows))
+    places = np.full((schema.entries_per_row - len(numbers), rows), -1, np.int32)
     squares = np.zeros(rows)
     incomplete = np.zeros(rows, np.bool_)
     counts: dict[str, ColumnCounts] = {}
-    sentinels = [float(t) for t in schema.missing_values if _is_finite_number(t)]
+    sentinels = [float(text) for text in schema.missing_values if _is_finite_number(text)]
 
-    slot = len(schema.numeric)
-    indicator = len(schema.numeric)
-    for place, column in enumerate(schema.numeric):
+    slot, offset = 0, len(numbers)
+    for number, column in enumerate(schema.numeric):
         scaled, missing, clipped = _encode_numeric(batch[column.name], column, sentinels)
-        positions[:, place] = place
-        values[:, place] = scaled
+        numbers[number] = scaled
         squares += scaled * scaled
         if column.missing:
-            positions[missing, slot] = indicator
-            slot, indicator = slot + 1, indicator + 1
+            places[slot, missing] = offset
+            slot, offset = slot + 1, offset + 1
         incomplete |= missing
         counts[column.name] = ColumnCounts(int(np.count_nonzero(missing)), 0, clipped)
-    offset = indicator
     for category in schema.categorical:
-        codes, missing, other = _encode_categorical(batch[category.name], category, schema)
-        positions[:, slot] = np.where(codes >= 0, codes + offset, -1)
+        cells = batch[category.name]
+        places[slot], missing, other = _encode_categorical(cells, category, schema, offset)
         slot, offset = slot + 1, offset + len(category.levels) + category.missing + category.other
         incomplete |= missing
         counts[category.name] = ColumnCounts(int(np.count_nonzero(missing)), other, 0)
     if schema.constant:
-        positions[:, slot] = offset
+        places[slot] = offset
 
-    squares += np.count_nonzero(positions[:, len(schema.numeric) :] >= 0, axis=1)
-    values /= np.sqrt(np.maximum(squares, 1.0))[:, np.newaxis]
+    # Entries are added one after the other, so that a row's norm does not depend on the others.
+    for entries in places:
+        squares += entries >= 0
+    norms = np.sqrt(np.maximum(squares, 1.0))
+    numbers /= norms
+    unit = 1.0 / norms
 
     labels, bad_labels = None, 0
     if schema.label.column in batch.schema.names:
@@ -286,12 +296,12 @@ def encode_batch(
     dropped = 0
     if drop_incomplete_public_rows:
         keep = ~incomplete
-        positions, values = positions[keep], values[keep]
+        numbers, places, unit = numbers[:, keep], places[:, keep], unit[keep]
         labels = None if labels is None else labels[keep]
         parties = None if parties is None else parties.filter(pa.array(keep))
         dropped = int(np.count_nonzero(incomplete))
     found = Counts(rows - dropped, bad_labels, ragged_rows, dropped, counts)
-    return EncodedBatch(positions, values, labels, parties, found)
+    return EncodedBatch(numbers, places, unit, labels, parties, found)
 
 
 def _is_finite_number(text: str) -> bool:
@@ -352,8 +362,8 @@ def assemble(
         rows = np.zeros((counts.rows, features))
         start = 0
         for batch in kept:
-            batch.write_into(rows[start : start + len(batch.positions)])
-            start += len(batch.positions)
+            batch.write_into(rows[start : start + batch.counts.rows])
+            start += batch.counts.rows
     codes, names = None, ()
     if schema.party is not None:
         chunks = pa.chunked_array(parties, pa.string()).combine_chunks()

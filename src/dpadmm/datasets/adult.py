@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -145,4 +146,6 @@ def load_adult(folder: str | Path | None = None, *, download: bool = True) -> Da
             f"adult must have {COMPLETE_ROWS} complete rows and known labels; got {found.rows} "
             f"rows and {found.bad_labels} unknown labels: {WHERE}"
         )
-    return Dataset.of("adult", encoded.rows, encoded.signs, encoded.feature_names, source, NOTES)
+    return Dataset.of(
+        "adult", np.asarray(encoded.rows), encoded.signs, encoded.feature_names, source, NOTES
+    )

@@ -85,14 +85,10 @@ def _first_record(data: bytes, is_all: bool) -> tuple[int, int | None]:
     return start, len(data) if is_all else None
 
 
-class _RaggedLineError(Exception):
-    """A line could not be split, and with several threads its place is not known."""
-
-
 def read_csv(
-    path: Path, header: Header, names: Sequence[str], delimiter: str
+    path: Path, header: Header, names: Sequence[str], delimiter: str, texts: Sequence[str] = ()
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Read some columns of a CSV file.
+    """Read some columns of a CSV file; those in `texts` with every distinct cell stored once.
 
     Yields
     ------
@@ -100,22 +96,19 @@ def read_csv(
         Cells as bytes in the order of the file, and how many of these rows stand for lines
         that could not be split into cells.
     """
-    # Arrow tells the place of a line that it cannot split only when it reads with one thread,
-    # and stops at a line longer than a block. Both are rare: read as if they did not occur,
-    # and when they do begin anew, leaving out the rows already given. The rows are the same.
-    given, block, threads = 0, BLOCK_BYTES, True
+    # Arrow stops at a line longer than a block. That is rare: read as if it did not occur, and
+    # when it does begin anew with larger blocks, leaving out the rows already given.
+    given, block = 0, BLOCK_BYTES
     while True:
         passed = 0
         try:
-            for batch, ragged in _scan(path, header, names, delimiter, block, threads):
+            for batch, ragged in _scan(path, header, names, delimiter, texts, block):
                 new = max(given - passed, 0)
                 passed += batch.num_rows
                 if passed > given:
                     given = passed
                     yield batch.slice(new), int(np.count_nonzero(ragged[new:]))
             return
-        except _RaggedLineError:
-            threads = False
         except pa.ArrowInvalid as error:
             if "straddl" not in str(error) or block >= LARGEST_BLOCK_BYTES:
                 raise
@@ -123,14 +116,21 @@ def read_csv(
 
 
 def _scan(
-    path: Path, header: Header, names: Sequence[str], delimiter: str, block: int, threads: bool
+    path: Path,
+    header: Header,
+    names: Sequence[str],
+    delimiter: str,
+    texts: Sequence[str],
+    block: int,
 ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.bool_]]]:
     """Read the rows once; second, which rows stand for ragged lines."""
     # Arrow may parse ahead in a thread of its own: this list only ever grows.
     ragged: list[int] = []
+    distinct = pa.dictionary(pa.int32(), pa.binary())
+    types = {name: distinct if name in texts else pa.binary() for name in header.names}
 
     def note(row: Any) -> str:
-        ragged.append(0 if row.number is None else row.number - 1)
+        ragged.append(row.number - 1)
         return "skip"
 
     with pa.input_stream(path, compression="detect") as stream:
@@ -138,14 +138,15 @@ def _scan(
         try:
             reader = pyarrow.csv.open_csv(
                 stream,
+                # With several threads Arrow does not tell the place of a ragged line.
                 read_options=pyarrow.csv.ReadOptions(
-                    use_threads=threads, block_size=block, column_names=list(header.names)
+                    use_threads=False, block_size=block, column_names=list(header.names)
                 ),
                 parse_options=pyarrow.csv.ParseOptions(
                     delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note
                 ),
                 convert_options=pyarrow.csv.ConvertOptions(
-                    column_types=dict.fromkeys(header.names, pa.binary()),
+                    column_types=types,
                     include_columns=list(names),
                     strings_can_be_null=False,
                 ),
@@ -156,18 +157,14 @@ def _scan(
             raise
         start = placed = 0
         for batch in reader:
-            if ragged and threads:
-                raise _RaggedLineError
             whole, places = _with_ragged(batch, np.array(ragged[placed:], np.int64) - start)
             start += whole.num_rows
             placed += whole.num_rows - batch.num_rows
             yield whole, places
-        if ragged and threads:
-            raise _RaggedLineError
         rest = len(ragged) - placed
         if rest:
-            empty = pa.RecordBatch.from_arrays([pa.nulls(rest, pa.binary())] * len(names), names)
-            yield empty, np.ones(rest, np.bool_)
+            arrays = [pa.nulls(rest, types[name]) for name in names]
+            yield pa.RecordBatch.from_arrays(arrays, list(names)), np.ones(rest, np.bool_)
 
 
 def _with_ragged(

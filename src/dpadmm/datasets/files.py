@@ -123,7 +123,8 @@ def read_batches(
     with _reported(source):
         table = _opened(source, delimiter)
         names = _columns(table, schema, require_label)
-        yield from table.read(names)
+        numeric = {column.name for column in schema.numeric}
+        yield from table.read(names, [name for name in names if name not in numeric])
 
 
 def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
@@ -131,7 +132,7 @@ def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
     with _reported(source):
         table = _opened(source, delimiter)
         _refuse_repeats(table)
-        batches = [batch for batch, _ in table.read(list(table.names))]
+        batches = [batch for batch, _ in table.read(list(table.names), [])]
         if batches:
             return pa.Table.from_batches(batches)
         return pa.table({name: pa.nulls(0, pa.binary()) for name in table.names})
@@ -148,6 +149,10 @@ def _reported(source: Source) -> Iterator[None]:
         raise DataError(f"file must be readable; got {where}: {reason}") from None
 
 
+# Takes the names to read, and which of them hold text: a hint for speed.
+Reader = Callable[[list[str], list[str]], Iterator[tuple[pa.RecordBatch, int]]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Table:
     """A table before its rows are read: what it is called, its columns, how to read some."""
@@ -155,7 +160,7 @@ class _Table:
     where: str
     names: tuple[str, ...]
     types: pa.Schema | None
-    read: Callable[[list[str]], Iterator[tuple[pa.RecordBatch, int]]]
+    read: Reader
 
 
 def _opened(source: Source, delimiter: str | None) -> _Table:
@@ -168,7 +173,7 @@ def _opened(source: Source, delimiter: str | None) -> _Table:
     else:
         table = _from_pandas(source)
 
-    def read(names: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         for batch in table.select(names).to_batches(max_chunksize=BATCH_ROWS):
             yield batch, 0
 
@@ -182,7 +187,9 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
     kind = suffixes[-1] if suffixes else ""
     if kind in PARQUET_SUFFIXES:
 
-        def read_parquet(names: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        def read_parquet(
+            names: list[str], texts: list[str]
+        ) -> Iterator[tuple[pa.RecordBatch, int]]:
             with pyarrow.parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
                     yield batch, 0
@@ -199,9 +206,11 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
     if len(separator) != 1 or separator in '"\r\n\0' or not separator.isascii():
         raise DataError(f"delimiter must be one ASCII character; got {separator!r}")
     header = read_header(path, separator)
-    return _Table(
-        str(path), header.names, None, lambda names: read_csv(path, header, names, separator)
-    )
+
+    def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        return read_csv(path, header, names, separator, texts)
+
+    return _Table(str(path), header.names, None, read)
 
 
 def _refuse_repeats(table: _Table) -> None:

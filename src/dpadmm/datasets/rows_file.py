@@ -64,7 +64,7 @@ class RowsFile:
 
     def write(self, batch: EncodedBatch) -> None:
         """Append the rows of a batch."""
-        rows = len(batch.positions)
+        rows = batch.counts.rows
         step = max(1, WRITE_BYTES // (8 * self._features))
         for start in range(0, rows, step):
             dense = np.zeros((min(step, rows - start), self._features))
