@@ -1,12 +1,13 @@
 """Cells of any kind as text, numbers and codes; what a cell becomes depends on that cell only.
 
 Numbers are written in decimal (``-1.5``, ``.5``, ``2e3``); texts are compared after trimming
-ASCII white space; numbers and booleans are compared with levels and classes as the texts ``1``
-and ``true``; bytes that are not UTF-8 are read as Latin-1.
+ASCII white space, and ``1`` is ``1.0`` unless a list has both; booleans are the texts ``true``
+and ``false``; bytes that are not UTF-8 are read as Latin-1.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +22,7 @@ __all__ = ["MISSING", "OTHER", "cells_as_numbers", "cells_as_text", "codes_of"]
 
 MISSING: Final = -1
 OTHER: Final = -2
+WHOLE: Final = re.compile(r"-?[0-9]+")
 DECIMAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
@@ -29,13 +31,23 @@ def codes_of(
 ) -> NDArray[np.int64]:
     """Place of every cell in a list of texts; :data:`MISSING` or :data:`OTHER` if not there.
 
-    A text in both lists is known.
+    A text in both lists is known. A whole number that is not there as it is written is looked
+    for with or without ``.0``.
     """
     codes: dict[str | None, int] = {None: MISSING, **dict.fromkeys(missing_values, MISSING)}
     codes.update({text: code for code, text in enumerate(known)})
     texts, places = _distinct(cells)
-    table = np.array([codes.get(text, OTHER) for text in texts], np.int64)
-    return table.take(places)
+    table = [codes[t] if t in codes else codes.get(_twin(t), OTHER) for t in texts]
+    return np.array(table, np.int64).take(places)
+
+
+def _twin(text: str | None) -> str:
+    """Return the same whole number with or without ``.0``; programs that write files differ."""
+    text = text or ""
+    whole = text.removesuffix(".0")
+    if not WHOLE.fullmatch(whole):
+        return text
+    return whole if whole != text else f"{text}.0"
 
 
 def cells_as_text(cells: pa.Array) -> pa.StringArray:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
@@ -63,7 +65,9 @@ def read_header(path: Path, delimiter: str) -> Header:
     if not text.strip():
         raise DataError(f"{path} must start with a line of column names; got an empty file")
     try:
-        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+        names = next(
+            csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+        )
     except (csv.Error, StopIteration) as error:
         raise DataError(f"{path} must start with a line of column names; got: {error}") from None
     return Header(tuple(canonical_text(name) for name in names), end)
@@ -99,10 +103,11 @@ def read_csv(
     # Arrow stops at a line longer than a block. That is rare: read as if it did not occur, and
     # when it does begin anew with larger blocks, leaving out the rows already given.
     given, block = 0, BLOCK_BYTES
+    utf8 = _is_utf8(path)
     while True:
         passed = 0
         try:
-            for batch, ragged in _scan(path, header, names, delimiter, texts, block):
+            for batch, ragged in _scan(path, header, names, delimiter, texts, block, utf8):
                 new = max(given - passed, 0)
                 passed += batch.num_rows
                 if passed > given:
@@ -115,6 +120,37 @@ def read_csv(
             block *= 8
 
 
+def _is_utf8(path: Path) -> bool:
+    """Whether a whole file is UTF-8."""
+    # Arrow decodes a ragged line before it asks what to do with it and fails where that is not
+    # UTF-8. Such a file is read as Latin-1, which any bytes are, and that is undone after.
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with pa.input_stream(path, compression="detect") as stream:
+        try:
+            while data := stream.read(BLOCK_BYTES):
+                if not data.isascii() or decoder.getstate()[0]:
+                    decoder.decode(data)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
+
+
+def _undone(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn cells that were read as Latin-1 and are now UTF-8 into the bytes of the file."""
+    return pa.RecordBatch.from_arrays(
+        [_undone_cells(column) for column in batch.columns], names=batch.schema.names
+    )
+
+
+def _undone_cells(cells: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(cells.type):
+        return pa.DictionaryArray.from_arrays(cells.indices, _undone_cells(cells.dictionary))
+    if pc.all(pc.string_is_ascii(cells.cast(pa.string())), min_count=0).as_py():
+        return cells
+    return pa.array([cell.decode("utf-8").encode("latin-1") for cell in cells.to_pylist()])
+
+
 def _scan(
     path: Path,
     header: Header,
@@ -122,6 +158,7 @@ def _scan(
     delimiter: str,
     texts: Sequence[str],
     block: int,
+    utf8: bool,
 ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.bool_]]]:
     """Read the rows once; second, which rows stand for ragged lines."""
     # Arrow may parse ahead in a thread of its own: this list only ever grows.
@@ -140,7 +177,10 @@ def _scan(
                 stream,
                 # With several threads Arrow does not tell the place of a ragged line.
                 read_options=pyarrow.csv.ReadOptions(
-                    use_threads=False, block_size=block, column_names=list(header.names)
+                    use_threads=False,
+                    block_size=block,
+                    column_names=list(header.names),
+                    encoding="utf8" if utf8 else "latin-1",
                 ),
                 parse_options=pyarrow.csv.ParseOptions(
                     delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note
@@ -157,6 +197,8 @@ def _scan(
             raise
         start = placed = 0
         for batch in reader:
+            if not utf8:
+                batch = _undone(batch)
             whole, places = _with_ragged(batch, np.array(ragged[placed:], np.int64) - start)
             start += whole.num_rows
             placed += whole.num_rows - batch.num_rows

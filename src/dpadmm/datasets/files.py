@@ -143,10 +143,16 @@ def _reported(source: Source) -> Iterator[None]:
     """Turn what Arrow and the system raise into one sentence."""
     try:
         yield
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except OSError as error:
+        reason = (error.strerror or str(error)).splitlines()[0]
+        raise DataError(f"file must be readable; got {source}: {reason}") from None
+    except (pa.ArrowException, EOFError) as error:
+        # Arrow's words may quote a row: they are not passed on.
         where = str(source) if isinstance(source, (str, Path)) else "the table"
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"file must be readable; got {where}: {reason}") from None
+        raise DataError(
+            f"file must be whole and of the kind its name says; got {where}, which cannot be "
+            f"read ({type(error).__name__}): write it again"
+        ) from None
 
 
 # Takes the names to read, and which of them hold text: a hint for speed.
