@@ -179,6 +179,7 @@ def test_no_rows_make_an_empty_array():
     for layout in ("dense", "sparse"):
         found = assemble([], SCHEMA, layout=layout)
         assert found.rows.shape == (0, 9)
+        assert found.labels.shape == (0,)
         assert found.counts.rows == 0
 
 
@@ -188,6 +189,7 @@ def test_parties_are_read_from_their_column():
     found = encoded(schema, **part, p=["north", None, " north"])
     assert found.parties == ("north", "missing")
     assert found.party_codes.tolist() == [0, 1, 0]
+    assert assemble([], schema).parties == ()
 
 
 def test_printing_shows_nothing_of_the_rows():

@@ -370,9 +370,10 @@ def assemble(
         coded = pc.fill_null(chunks, "missing").dictionary_encode()
         codes = coded.indices.to_numpy().astype(np.int64)
         names = tuple(coded.dictionary.to_pylist())
+    unlabelled = counts.rows > 0 and not labels
     return EncodedRows(
         rows=rows,
-        labels=np.concatenate(labels) if labels else None,
+        labels=None if unlabelled else np.concatenate([np.zeros(0, np.int64), *labels]),
         classes=schema.classes,
         feature_names=schema.feature_names,
         counts=counts,

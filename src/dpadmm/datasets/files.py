@@ -32,6 +32,7 @@ PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt", ".data", ".dat")
 COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4", ".br")
 BATCH_ROWS: Final = 2**16
+BUFFER_BYTES: Final = 2**20
 
 
 class PublicDataWarning(UserWarning):
@@ -196,7 +197,9 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
         def read_parquet(
             names: list[str], texts: list[str]
         ) -> Iterator[tuple[pa.RecordBatch, int]]:
-            with pyarrow.parquet.ParquetFile(path) as file:
+            # Reading ahead would hold the whole file in memory by the end.
+            file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
+            with file:
                 for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
                     yield batch, 0
 
