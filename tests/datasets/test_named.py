@@ -152,7 +152,6 @@ def test_twonorm_from_keel_and_drawn_are_alike():
         np.testing.assert_allclose(means, 2 / np.sqrt(20), atol=0.1)
 
 
-@needs_data
 def test_a_wrong_keel_file_is_refused(tmp_path):
     (tmp_path / "banana.dat").write_text("@header\n1.0, 2.0, 1.0\n")
     with pytest.raises(DataError, match=r"5300 rows; got 1"):
