@@ -24,6 +24,7 @@ from dpadmm.cli.output import JsonOption, console, emit, show_table
 __all__ = ["demo"]
 
 Array = NDArray[np.float64]
+_Course = dict[str, list[float]]
 
 _PARTIES = 5
 _RUNS = 5
@@ -146,7 +147,7 @@ def _accuracies(data: _Data) -> list[tuple[str, int, float]]:
 
 def _together(
     data: _Data, rounds: int, seed: int, progress: Progress
-) -> tuple[dict[str, Any], dict[str, list[float]]]:
+) -> tuple[dict[str, Any], dict[str, _Course]]:
     """ADMM without noise, then PR-ADMM at several budgets, several runs each."""
     from dpadmm.arrays import Shard
     from dpadmm.privacy.noise import SimulatedNoise
@@ -154,7 +155,9 @@ def _together(
 
     shard = Shard.from_parties([(rows, labels[:, None]) for rows, labels in data.members])
     total = int(shard.counts.sum())
-    rows, histories, statement = [], {}, None
+    rows: list[tuple[str, int, float]] = []
+    histories: dict[str, _Course] = {}
+    statement = None
     for epsilon in (None, *_BUDGETS):
         label = "no noise" if epsilon is None else f"epsilon = {epsilon:g}"
         parameters = TrainingParameters(
@@ -172,24 +175,35 @@ def _together(
         )
         task = progress.add_task(f"together, {label}", total=rounds)
         noise = SimulatedNoise(seed)
-        on_round = partial(_advance, progress, task)
+        accuracy: list[float] = []
+        on_round = partial(_advance, progress, task, data, accuracy)
         outcome = train(planned, shard, noise=noise, on_round=on_round)
-        sent = outcome.last if epsilon is None else outcome.tail
-        scores = [_score(data, weights) for weights in sent.mean(axis=(0, 2))]
+        score = _mean_score(data, outcome.last if epsilon is None else outcome.tail)
         runs = "" if epsilon is None else f", mean of {_RUNS} runs"
-        rows.append((f"together, {label}{runs}", total, float(np.mean(scores))))
-        histories[label] = outcome.history.disagreement.mean(axis=1).tolist()
+        rows.append((f"together, {label}{runs}", total, score))
+        histories[label] = {
+            "accuracy": accuracy,
+            "disagreement": outcome.history.disagreement.mean(axis=1).tolist(),
+        }
         if epsilon == 1.0:
             statement = state_privacy(planned, outcome, noise)
     return {"rows": rows, "statement": statement}, histories
 
 
-def _advance(progress: Progress, task: TaskID, done: int, message: Array) -> None:
+def _mean_score(data: _Data, messages: Array) -> float:
+    """Accuracy of the mean over parties, averaged over runs."""
+    return float(np.mean([_score(data, weights) for weights in messages.mean(axis=(0, 2))]))
+
+
+def _advance(
+    progress: Progress, task: TaskID, data: _Data, accuracy: list[float], done: int, message: Array
+) -> None:
     progress.update(task, completed=done)
+    accuracy.append(_mean_score(data, message))
 
 
-def _draw(path: Path, histories: dict[str, list[float]]) -> bool:
-    """Plot how far the parties disagree; a function of messages."""
+def _draw(path: Path, histories: dict[str, _Course]) -> bool:
+    """Plot accuracy on held-out rows, and how far the parties' messages are apart."""
     try:
         import matplotlib
     except ImportError:
@@ -197,14 +211,17 @@ def _draw(path: Path, histories: dict[str, list[float]]) -> bool:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
-    for label, values in histories.items():
-        axes.semilogy(range(1, len(values) + 1), values, label=label)
-    axes.set_xlabel("round")
-    axes.set_ylabel("largest distance of a message from the mean")
-    axes.set_title("How far five parties on a ring disagree")
-    axes.legend()
-    axes.grid(alpha=0.3)
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for label, course in histories.items():
+        turns = range(1, len(course["accuracy"]) + 1)
+        left.plot(turns, [100 * value for value in course["accuracy"]], label=label)
+        right.semilogy(turns, course["disagreement"], label=label)
+    left.set_title("Accuracy of the mean of the last messages (%)")
+    right.set_title("Largest distance of a message from the mean")
+    for axes in (left, right):
+        axes.set_xlabel("round")
+        axes.grid(alpha=0.3)
+    left.legend()
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
     return True
