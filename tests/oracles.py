@@ -91,6 +91,32 @@ def solve_local(rows, labels, **problem):
     )
 
 
+def augmented_lagrangian_minimum(party, own, others, dual, *, eta, rho, weight, loss):
+    """Zhang and Zhu's (9) and (10) at one node: ``own`` is f_p(t), ``others`` its neighbours'."""
+    rows, labels = party
+    signed = rows * np.asarray(labels)[:, None]
+    scale = weight / len(signed)
+
+    def value(w):
+        total = scale * sum(VALUES[loss](m) for m in signed @ w) + rho / 2.0 * (w @ w)
+        total += 2.0 * dual @ w
+        for other in others:
+            total += eta * np.sum((w - (own + other) / 2.0) ** 2)
+        return total
+
+    def gradient(w):
+        total = scale * (signed.T @ slope(loss, signed @ w)) + rho * w + 2.0 * dual
+        for other in others:
+            total = total + 2.0 * eta * (w - (own + other) / 2.0)
+        return total
+
+    def hessian(w):
+        total = scale * (signed.T * curvature(loss, signed @ w)) @ signed
+        return total + (rho + 2.0 * eta * len(others)) * np.eye(len(w))
+
+    return minimise(value, gradient, hessian, own)
+
+
 def decentralised_admm(parties, neighbours, *, rounds, eta, lam, weights, loss="logistic"):
     """Zhang and Zhu's (9)-(11), node by node; the duals are halved, as they write them.
 
@@ -101,31 +127,19 @@ def decentralised_admm(parties, neighbours, *, rounds, eta, lam, weights, loss="
     dual = [np.zeros(dimension) for _ in range(count)]
     history = []
     for _ in range(rounds):
-        new = []
-        for p, (rows, labels) in enumerate(parties):
-            signed = rows * np.asarray(labels)[:, None]
-
-            def value(w, p=p, signed=signed):
-                losses = sum(VALUES[loss](m) for m in signed @ w)
-                total = weights[p] / len(signed) * losses + lam / count / 2.0 * (w @ w)
-                total += 2.0 * dual[p] @ w
-                for j in neighbours[p]:
-                    total += eta * np.sum((w - (f[p] + f[j]) / 2.0) ** 2)
-                return total
-
-            def gradient(w, p=p, signed=signed):
-                total = weights[p] / len(signed) * (signed.T @ slope(loss, signed @ w))
-                total = total + lam / count * w + 2.0 * dual[p]
-                for j in neighbours[p]:
-                    total = total + 2.0 * eta * (w - (f[p] + f[j]) / 2.0)
-                return total
-
-            def hessian(w, p=p, signed=signed):
-                total = weights[p] / len(signed) * (signed.T * curvature(loss, signed @ w)) @ signed
-                return total + (lam / count + 2.0 * eta * len(neighbours[p])) * np.eye(dimension)
-
-            new.append(minimise(value, gradient, hessian, f[p]))
-        f = new
+        f = [
+            augmented_lagrangian_minimum(
+                parties[p],
+                f[p],
+                [f[j] for j in neighbours[p]],
+                dual[p],
+                eta=eta,
+                rho=lam / count,
+                weight=weights[p],
+                loss=loss,
+            )
+            for p in range(count)
+        ]
         for p in range(count):
             for j in neighbours[p]:
                 dual[p] = dual[p] + eta / 2.0 * (f[p] - f[j])

@@ -1,11 +1,11 @@
 import dataclasses
 
 import numpy as np
-import oracles
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracles
 from dpadmm.errors import ParameterError
 from dpadmm.losses import LOSSES, get_loss
 
