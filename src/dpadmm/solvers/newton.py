@@ -26,6 +26,7 @@ the Newton direction comes from conjugate gradients on Hessian-vector products.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -89,6 +90,7 @@ class Workspace:
         if not np.array_equal(shard.counts, site.rows):
             raise ParameterError("site.rows must be the row counts of the shard.")
         self._site = site
+        self._shard = shard
         self._objectives = [
             _Objective(block, site, use_factor=site.features <= factor_limit)
             for block in shard.blocks
@@ -124,6 +126,16 @@ class Workspace:
             residual[nodes] = solved.residual.reshape(-1, *site.shape[1:-1])
         self.passes = sum(objective.passes for objective in self._objectives)
         return Solution(point, residual)
+
+    def fingerprint(self) -> bytes:
+        """A hash of the rows, as private as they are: what a snapshot holds is about them alone."""
+        digest = hashlib.sha256()
+        for block in self._shard.blocks:
+            rows = block.rows
+            parts = [rows.data, rows.indices, rows.indptr] if sparse.issparse(rows) else [rows]
+            for part in (block.nodes, *parts, block.labels):
+                digest.update(np.ascontiguousarray(part).data)
+        return digest.digest()
 
     def snapshot(self) -> dict[str, Array]:
         """Everything kept between solves, as arrays: restoring it repeats the same bits."""
