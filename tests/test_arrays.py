@@ -88,7 +88,10 @@ def test_sparse_rows_with_repeated_and_stored_zero_entries():
 def parties_of(counts, features=3, outputs=2, seed=0):
     random = np.random.default_rng(seed)
     return [
-        (random.normal(size=(n, features)), random.choice([-1.0, 1.0], size=(n, outputs)))
+        (
+            random.uniform(-0.5, 0.5, size=(n, features)),
+            random.choice([-1.0, 1.0], size=(n, outputs)),
+        )
         for n in counts
     ]
 
@@ -151,6 +154,23 @@ def test_sparse_parties_stay_sparse():
 def test_a_party_without_rows_is_refused():
     with pytest.raises(ParameterError, match="at least one row; party 1 has 0"):
         Shard.from_parties(parties_of([3, 0, 2]))
+
+
+BAD = [[3.0, 4.0, 0.0], [np.nan, 0.1, 0.1], [0.1, -np.inf, 0.1], [1e200, 0.0, 0.0], [0.1, 0.2, 0.3]]
+
+
+@pytest.mark.parametrize("build", [np.array, sparse.csr_array])
+def test_rows_that_break_the_assumption_are_mended_one_by_one(build):
+    rows, labels = build(np.array(BAD)), np.array([[1.0], [np.nan], [0.0], [-3.0], [5.0]])
+    (block,) = Shard.from_parties([(rows, labels)]).blocks
+    held = block.rows.toarray() if sparse.issparse(block.rows) else block.rows[0]
+    assert np.isfinite(held).all()
+    assert (np.linalg.norm(held, axis=1) <= 1 + 1e-12).all()
+    np.testing.assert_allclose(held[0], [0.6, 0.8, 0.0])
+    np.testing.assert_array_equal(held[[1, 2]], 0)
+    np.testing.assert_array_equal(held[4], BAD[4])
+    assert set(block.labels.ravel()) <= {-1.0, 1.0}
+    np.testing.assert_array_equal(rows.toarray() if sparse.issparse(rows) else rows, BAD)
 
 
 # -- sites --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dpadmm.algorithms.base import Algorithm, Settings
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
 from dpadmm.arrays import Shard, Site
 from dpadmm.engine import Checkpoint, run
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.exchange.base import Exchange
 from dpadmm.exchange.in_process import InProcess
 from dpadmm.losses import LOSSES, get_loss
@@ -543,7 +543,7 @@ def test_released_values_are_a_copy_that_cannot_be_written():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_is_not_released(value):
-    with pytest.raises(ParameterError, match="nothing was released"):
+    with pytest.raises(ConvergenceError, match="nothing was released"):
         release_unprotected(np.full((1, 1, 1, 2), value))
 
 
@@ -579,18 +579,19 @@ def test_an_unknown_event_is_refused_never_ignored(record, text):
 
 
 def test_simulated_noise_depends_on_its_coordinates_and_on_nothing_else():
-    noise = SimulatedNoise(5)
-    shape = (3, 2, 1, 4)
-    all_three = noise.normal(np.arange(3), shape, 7, "output")
-    noise.normal(np.arange(3), shape, 8, "output")
-    only_two = noise.normal(np.array([2, 1]), (2, 2, 1, 4), 7, "output")
+    def draw(parties, t, purpose, key=5):
+        zero = np.zeros((len(parties), 2, 1, 4))
+        return SimulatedNoise(key).add_gaussian(zero, np.ones(1), np.array(parties), t, purpose)
+
+    all_three = draw([0, 1, 2], 7, "output")
+    only_two = draw([2, 1], 7, "output")
     np.testing.assert_array_equal(only_two[0], all_three[2])
     np.testing.assert_array_equal(only_two[1], all_three[1])
     draws = [
         all_three,
-        SimulatedNoise(6).normal(np.arange(3), shape, 7, "output"),
-        noise.normal(np.arange(3), shape, 8, "output"),
-        noise.normal(np.arange(3), shape, 7, "objective"),
+        draw([0, 1, 2], 7, "output", key=6),
+        draw([0, 1, 2], 8, "output"),
+        draw([0, 1, 2], 7, "objective"),
     ]
     numbers = np.concatenate([draw.ravel() for draw in draws])
     assert len(np.unique(numbers)) == numbers.size

@@ -18,12 +18,14 @@ from dpadmm.errors import ParameterError
 from dpadmm.losses import Loss
 from dpadmm.topologies import Topology
 
-__all__ = ["Array", "Block", "Rows", "Shard", "Site", "prepare_rows"]
+__all__ = ["Array", "Block", "Rows", "Shard", "Site", "clip_rows", "prepare_rows"]
 
 Array = NDArray[np.float64]
 #: A dense float64 array, or a ``scipy.sparse.csr_array`` (scipy is untyped).
 Rows = Any
 
+# How many rows are clipped at a time.
+_CLIP_ROWS: Final = 1 << 16
 # Parties with fewer numbers than this are stacked with others of nearly their size: one batched
 # call then serves many of them. Larger ones are worth a call of their own.
 _STACK_BELOW: Final = 1 << 15
@@ -67,6 +69,44 @@ def _units(largest: Array, data_norm: float) -> Array:
     return np.maximum(data_norm, largest * 1e-100)
 
 
+def clip_rows(rows: Rows) -> Rows:
+    """Bring every row to norm <= 1, and a row that is not finite to zero, row by row.
+
+    This is what the proofs assume of rows, so it is enforced where rows are laid out and cannot
+    fail. Rows that comply are returned as they are.
+    """
+    if sparse.issparse(rows):
+        norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+        factors = _row_factors(norms)
+        if (factors == 1.0).all():
+            return rows
+        clipped = rows.copy()
+        clipped.data = np.nan_to_num(clipped.data, posinf=0.0, neginf=0.0)
+        clipped.data *= np.repeat(factors, np.diff(clipped.indptr))
+        return clipped
+    for start in range(0, len(rows), _CLIP_ROWS):
+        piece = rows[start : start + _CLIP_ROWS]
+        factors = _row_factors(np.sqrt(np.einsum("ij,ij->i", piece, piece)))
+        wrong = np.flatnonzero(factors != 1.0)
+        if len(wrong):
+            # A file is mapped copy-on-write, so that only the pages concerned are copied; an
+            # array in memory may be the caller's and is copied whole.
+            if not (isinstance(rows, np.memmap) and rows.flags.writeable):
+                rows = np.array(rows)
+            rows[start + wrong] = factors[wrong, None] * np.nan_to_num(
+                rows[start + wrong], posinf=0.0, neginf=0.0
+            )
+    return rows
+
+
+def _row_factors(norms: Array) -> Array:
+    """What each row is multiplied by: 1 where it complies, 0 where it is not finite."""
+    finite = norms < np.inf
+    factors = np.divide(1.0, np.maximum(norms, 1.0), out=np.zeros_like(norms), where=finite)
+    # A norm within rounding of 1 counts as 1: the accounted tolerance exceeds that by far.
+    return np.where(norms <= 1.0 + 1e-12, 1.0, factors)
+
+
 @dataclass(frozen=True)
 class Block:
     """The rows of one large party, or of a stack of small ones.
@@ -96,11 +136,15 @@ class Shard:
 
     @classmethod
     def from_parties(cls, parties: Sequence[tuple[Rows, Array]]) -> Shard:
-        """Lay out ``(rows, labels)`` of each party; labels are ``(rows, outputs)`` in {-1, +1}."""
+        """Lay out ``(rows, labels)`` of each party; labels are ``(rows, outputs)`` in {-1, +1}.
+
+        Rows are clipped to norm 1; a label that is neither -1 nor +1 counts by its sign.
+        """
         counts = np.array([rows.shape[0] for rows, _ in parties], dtype=np.int64)
         if counts.min(initial=1) < 1:
             empty = int(np.argmin(counts))
             raise ParameterError(f"parties must each have at least one row; party {empty} has 0.")
+        parties = [(clip_rows(rows), np.where(labels > 0, 1.0, -1.0)) for rows, labels in parties]
         blocks: list[Block] = []
         stacked: list[int] = []
         for node in np.argsort(counts, kind="stable"):

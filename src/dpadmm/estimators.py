@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadmm.arrays import Array, Rows, Shard, prepare_rows
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.losses import get_loss
-from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.training import TrainingParameters, plan, train
+from dpadmm.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from dpadmm.training import TrainingParameters, plan, state_privacy, train
 
 __all__ = ["ADMMClassifier"]
 
@@ -87,6 +87,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The class labels.
     parties_
         Names of the parties, in the order of ``node_coef_``.
+    privacy_
+        The statement: epsilon really spent, per party and per round, theorem, adversary.
     history_
         Disagreement and change per round, functions of the messages.
     penalty_
@@ -190,8 +192,11 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 for member in members
             ]
         )
-        noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
+        noise: NoiseSource = SecureNoise()
+        if self.random_state is not None:
+            noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
         outcome = train(planned, shard, noise=noise)
+        self.privacy_ = state_privacy(planned, outcome, noise)
         self.penalty_ = planned.penalty
         self.history_ = {
             "disagreement": outcome.history.disagreement[:, 0],
@@ -212,6 +217,10 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             regularization=self.regularization,
             party_weight=self.party_weight,
             loss=self.loss,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            calibration=self.calibration,
+            rows_per_person=self.rows_per_person,
             algorithm_options=self.algorithm_options or {},
         )
 

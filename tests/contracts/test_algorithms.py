@@ -9,12 +9,13 @@ from scipy import sparse
 
 import oracles
 from dpadmm.algorithms import REGISTRY, algorithm_names, get_algorithm, reviewed
-from dpadmm.algorithms.base import Algorithm, Settings
+from dpadmm.algorithms.base import Algorithm, Budget, Settings
 from dpadmm.arrays import Shard, Site
 from dpadmm.engine import run
 from dpadmm.errors import ParameterError
 from dpadmm.exchange.in_process import InProcess
 from dpadmm.losses import get_loss
+from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import Released
@@ -58,7 +59,7 @@ class Outside(Algorithm):
 
     @classmethod
     def configure(cls, site, settings):
-        return cls(cls.parse_options(settings.options).pull, settings.tolerance)
+        return cls(cls.parse_options(settings.options).pull, settings.plain_tolerance())
 
     def init(self, site):
         return State(np.zeros(site.shape))
@@ -68,8 +69,8 @@ class Outside(Algorithm):
 
     def local_step(self, state, workspace, site, noise, t):
         convexity = np.full(len(site.index), self.pull + site.regularization)
-        spread = 0.01 * noise.normal(site.index, site.shape, t, "objective")
-        linear = spread - self.pull * state.centre
+        pulled = -self.pull * state.centre
+        linear = noise.add_gaussian(pulled, np.array(0.01), site.index, t, "objective")
         return release_unprotected(workspace.argmin(linear, convexity, self.tolerance).point)
 
     def absorb(self, state, message, inbox, site, t):
@@ -169,9 +170,15 @@ def bench_of(name, *, runs=1, edges=((0, 1), (1, 2), (2, 3), (0, 2)), counts=COU
     algorithm = get_algorithm(name)
     topology = build_topology("server" if algorithm.needs_server else edges, len(counts))
     site = site_of(topology, counts, runs)
-    settings = Settings(rounds=ROUNDS, penalty=0.1, tolerance=1e-13)
     parties = oracles.random_parties(1, counts, FEATURES)
-    return Bench(algorithm.configure(site, settings), site, parties)
+    return Bench(algorithm.configure(site, settings_for(site)), site, parties)
+
+
+def settings_for(site, **options):
+    """A budget so large that the noise, which private algorithms add, stays small."""
+    count = len(site.index)
+    budget = Budget(np.full(count, 1e3), np.full(count, 1e-5))
+    return Settings(rounds=ROUNDS, penalty=0.1, tolerance=2e-13, options=options, budget=budget)
 
 
 @pytest.fixture
@@ -212,9 +219,8 @@ def test_it_is_named_and_described(name):
 
 def test_unknown_options_are_refused_with_the_known_ones(name, bench):
     algorithm = get_algorithm(name)
-    settings = Settings(rounds=ROUNDS, penalty=0.1, options={"no_such_option": 1})
     with pytest.raises(ParameterError, match="no_such_option") as refusal:
-        algorithm.configure(bench.site, settings)
+        algorithm.configure(bench.site, settings_for(bench.site, no_such_option=1))
     text = str(refusal.value)
     assert f"algorithm_options of {name!r} must be one of" in text
     for known in algorithm.options.model_fields or ["none"]:
@@ -224,9 +230,8 @@ def test_unknown_options_are_refused_with_the_known_ones(name, bench):
 def test_an_option_of_the_wrong_type_is_refused_by_name(name, bench):
     algorithm = get_algorithm(name)
     for option in algorithm.options.model_fields:
-        settings = Settings(rounds=ROUNDS, penalty=0.1, options={option: object()})
         with pytest.raises(ParameterError) as refusal:
-            algorithm.configure(bench.site, settings)
+            algorithm.configure(bench.site, settings_for(bench.site, **{option: object()}))
         assert option in str(refusal.value)
 
 
@@ -237,7 +242,28 @@ def test_it_is_frozen_equal_by_value_and_printable(name, bench):
             setattr(algorithm, field.name, 1.0)
     assert type(algorithm).__name__ in repr(algorithm)
     assert " at 0x" not in repr(algorithm)
-    assert bench_of(name).algorithm == algorithm
+    again = bench_of(name).algorithm
+    for field in dataclasses.fields(algorithm):
+        np.testing.assert_array_equal(getattr(again, field.name), getattr(algorithm, field.name))
+
+
+def test_a_private_algorithm_needs_a_budget(name, bench):
+    algorithm = get_algorithm(name)
+    without = dataclasses.replace(settings_for(bench.site), budget=None)
+    if algorithm.private:
+        with pytest.raises(ParameterError, match="epsilon and delta must be given"):
+            algorithm.configure(bench.site, without)
+    else:
+        algorithm.configure(bench.site, without)
+
+
+def test_what_a_private_algorithm_charges_is_within_its_budget(name, bench):
+    if not bench.algorithm.private:
+        return
+    events = [bench.algorithm.announce(state, bench.site, t) for t, state, _, _ in bench.rounds()]
+    for node in range(len(COUNTS)):
+        spent = epsilon_spent([of_round[node] for of_round in events], 1e-5).epsilon
+        assert 0 < spent <= 1e3 * (1 + 1e-9)
 
 
 # -- what it may see ----------------------------------------------------------------------------
@@ -321,16 +347,17 @@ def test_a_party_s_message_depends_on_others_rows_through_their_messages_only(be
 def test_a_site_of_one_party_sends_what_the_site_of_all_sends(bench):
     for node in range(len(COUNTS)):
         own, sources = one_party(bench.site, node)
+        algorithm = type(bench.algorithm).configure(own, settings_for(own))
         workspace = bench.workspace(own, bench.parties[node : node + 1])
-        state = bench.algorithm.init(own)
+        state = algorithm.init(own)
         for t, _, expected, inbox in bench.rounds():
-            announced = bench.algorithm.announce(state, own, t)
-            message = bench.algorithm.local_step(state, workspace, own, SimulatedNoise(0), t)
+            announced = algorithm.announce(state, own, t)
+            message = algorithm.local_step(state, workspace, own, SimulatedNoise(0), t)
             assert message.events == announced == expected.events[node : node + 1]
             np.testing.assert_allclose(message.values[0], expected.values[node], atol=1e-12)
             heard = inbox if sources is None else inbox[sources]
             sent = expected.values[[node]]
-            state = bench.algorithm.absorb(state, sent, heard, own, t)
+            state = algorithm.absorb(state, sent, heard, own, t)
 
 
 def test_relabelling_the_parties_relabels_the_results(name):

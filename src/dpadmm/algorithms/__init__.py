@@ -13,6 +13,7 @@ from typing import Final
 from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
+from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.errors import ParameterError, unknown_name
 
 __all__ = ["REGISTRY", "algorithm_names", "get_algorithm", "reviewed"]
@@ -24,6 +25,7 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
     for algorithm in (
         ADMM,
         ConsensusADMM,
+        PRADMM,
     )
 }
 

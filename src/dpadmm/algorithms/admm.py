@@ -19,7 +19,14 @@ from typing import ClassVar, Self, final
 
 import numpy as np
 
-from dpadmm.algorithms.base import Algorithm, GraphState, Settings, graph_absorb, graph_linear
+from dpadmm.algorithms.base import (
+    Algorithm,
+    GraphState,
+    Settings,
+    graph_absorb,
+    graph_convexity,
+    graph_linear,
+)
 from dpadmm.arrays import Array, Site
 from dpadmm.privacy.events import NON_PRIVATE, Event
 from dpadmm.privacy.mechanisms import Released, release_unprotected
@@ -52,7 +59,7 @@ class ADMM(Algorithm):
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Take penalty and tolerance as they are."""
         cls.parse_options(settings.options)
-        return cls(settings.penalty, settings.tolerance)
+        return cls(settings.penalty, settings.plain_tolerance())
 
     def init(self, site: Site) -> GraphState:
         """Start from zero everywhere."""
@@ -67,7 +74,7 @@ class ADMM(Algorithm):
         self, state: GraphState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
         """Solve the local problem and send its solution."""
-        convexity = site.regularization / site.parties + 2 * self.penalty * site.degree
+        convexity = graph_convexity(site, self.penalty)
         linear = graph_linear(state, site, self.penalty)
         return release_unprotected(workspace.argmin(linear, convexity, self.tolerance).point)
 

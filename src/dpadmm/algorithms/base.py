@@ -11,8 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dpadmm.arrays import Array, Site
@@ -22,13 +23,45 @@ from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.solvers.newton import Workspace
 
-__all__ = ["Algorithm", "GraphState", "Options", "Settings", "graph_absorb", "graph_linear"]
+__all__ = [
+    "Algorithm",
+    "Budget",
+    "GraphState",
+    "Options",
+    "Settings",
+    "graph_absorb",
+    "graph_convexity",
+    "graph_linear",
+]
 
 
 class Options(BaseModel):
     """What ``algorithm_options`` may hold; an algorithm without options takes none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What each party may spend over the whole run, for one person.
+
+    Attributes
+    ----------
+    epsilon, delta
+        One number per party computed here.
+    rows_per_person
+        How many rows of a party are replaced at once.
+    """
+
+    epsilon: Array
+    delta: Array
+    rows_per_person: int = 1
+
+
+# A private solve stops at this fraction of what one row can change in the gradient: the noise
+# grows by that fraction and the solver saves passes.
+_PRIVATE_RESIDUAL: Final = 1e-3
+_PLAIN_RESIDUAL: Final = 1e-8
 
 
 @dataclass(frozen=True)
@@ -42,15 +75,37 @@ class Settings:
     penalty
         eta, the weight of agreement.
     tolerance
-        Largest gradient norm of a local solve.
+        Largest gradient norm of a local solve; None lets the algorithm decide from public facts.
     options
         The algorithm's own options.
+    budget
+        For private algorithms.
+    calibration
+        "proven" or "published".
     """
 
     rounds: int
     penalty: float
-    tolerance: float = 1e-8
+    tolerance: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    budget: Budget | None = None
+    calibration: str = "proven"
+
+    def require_budget(self, name: str) -> Budget:
+        """The budget, or a refusal."""
+        if self.budget is None:
+            raise ParameterError(f"epsilon and delta must be given for {name!r}; got none.")
+        return self.budget
+
+    def plain_tolerance(self) -> float:
+        """The residual of a solve whose result is sent as it is."""
+        return _PLAIN_RESIDUAL if self.tolerance is None else self.tolerance
+
+    def private_tolerance(self, site: Site) -> Array:
+        """The residual of a solve whose result gets noise: part of its sensitivity."""
+        if self.tolerance is not None:
+            return np.full(len(site.index), self.tolerance)
+        return _PRIVATE_RESIDUAL * site.loss.slope_bound * site.weight / site.rows
 
 
 class Algorithm(ABC):
@@ -124,6 +179,11 @@ class GraphState(NamedTuple):
     message: Array
     heard: Array
     dual: Array
+
+
+def graph_convexity(site: Site, penalty: float) -> Array:
+    """``m_i = lam / N + 2 eta V_i``, the strong convexity of a local problem."""
+    return site.regularization / site.parties + 2 * penalty * site.degree
 
 
 def graph_linear(state: GraphState, site: Site, penalty: float) -> Array:

@@ -81,7 +81,7 @@ class ConsensusADMM(Algorithm):
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Take penalty and tolerance as they are."""
         cls.parse_options(settings.options)
-        return cls(settings.penalty, settings.tolerance)
+        return cls(settings.penalty, settings.plain_tolerance())
 
     def init(self, site: Site) -> ServerState:
         """Start from zero everywhere."""

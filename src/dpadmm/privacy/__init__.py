@@ -1,1 +1,6 @@
-"""."""
+"""What a release costs and how much noise a budget asks for.
+
+:mod:`~dpadmm.privacy.events` states the theorems, :mod:`~dpadmm.privacy.curves` turns one event
+into a mu, a Renyi curve or a privacy-loss distribution, :mod:`~dpadmm.privacy.accountant`
+composes, :mod:`~dpadmm.privacy.calibration` inverts.
+"""

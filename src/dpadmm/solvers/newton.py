@@ -8,13 +8,15 @@ inverse :math:`P` of a Hessian seen earlier. Because the loss gradient at the la
 kept, a new linear term changes the gradient by a known amount, and the first step of every solve
 needs no pass over the rows. All runs of a party share one inverse, that of their mean Hessian.
 
-**Global convergence.** A full step is taken where it shortens the gradient enough. Where it does
-not, P is rebuilt at the current point, and if that does not help either the objective is
-minimised along the direction. That settles every problem met in practice, but a proof would need
-a number of steps proportional to ``M / m``, where the objective is m-strongly convex and
-M-smooth, ``M = m + c c1``, since rows have norm at most 1. So after :data:`_MAX_STEPS` steps
-Nesterov's method finishes the solve; it needs about ``sqrt(M / m)`` steps per digit on every data
-set, and a solve cannot fail because of what a row holds.
+**Global convergence.** A full step is taken where it shortens the gradient enough against the
+shortest so far. Where it does not, P is rebuilt at the current point, and if that does not help
+either the objective is minimised along the direction; runs that noise has driven too far apart
+for one inverse then take Newton directions of their own, by conjugate gradients with P as
+preconditioner. That settles nearly every problem, but a proof would need a number of steps
+proportional to ``M / m``, where the objective is m-strongly convex and M-smooth,
+``M = m + c c1``, since rows have norm at most 1. So after :data:`_MAX_STEPS` steps Nesterov's
+method finishes the solve; it needs about ``sqrt(M / m)`` steps per digit on every data set, and a
+solve cannot fail because of what a row holds.
 
 **Certificate.** The residual returned is the norm of the gradient evaluated at the point
 returned. With the rounding error of that evaluation, for which a public bound is set aside, it is
@@ -39,7 +41,7 @@ from dpadmm.arrays import Array, Block, Rows, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.losses import Loss
 
-__all__ = ["FACTOR_LIMIT", "Solution", "Workspace"]
+__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
 
 #: Features above which the factor-free form is used (``make bench`` prints both around it).
 FACTOR_LIMIT: Final = 1500
@@ -50,6 +52,8 @@ _MAX_STEPS: Final = 200
 # A step must shorten the gradient by these factors: along an old direction, along a fresh one.
 _CHORD_RATE: Final = 0.5
 _NEWTON_RATE: Final = 0.9
+# theta: how exactly conjugate gradients solve for a Newton direction.
+_NEWTON_ACCURACY: Final = 0.05
 # A line search ends where the slope along the direction has fallen to this part of its start.
 _LINE_SLOPE: Final = 0.1
 # Line searches after which a run that shares its inverse with others gets a direction of its own.
@@ -112,7 +116,7 @@ class Workspace:
         """
         site = self._site
         tolerances = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), len(site.index))
-        rounding = _check_reachable(site, linear, strong_convexity, tolerances)
+        rounding = check_reachable(site, linear, strong_convexity, tolerances)
         point = np.empty(site.shape)
         residual = np.empty(site.shape[:-1])
         for objective in self._objectives:
@@ -162,7 +166,7 @@ class Workspace:
                 )
 
 
-def _check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
+def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
     """Bound the rounding error of a gradient near the solution; public values only.
 
     A tolerance below twice that bound is refused. Rounding enters through the linear term, the
@@ -300,36 +304,45 @@ class _Objective:
         state.inverse[chosen] = np.linalg.inv(hessian)
         state.stale[chosen] = False
 
-    def _chord_direction(self, inverse: Array, gradient: Array) -> Array:
-        nodes, lanes, features = gradient.shape
-        by_output = gradient.reshape(nodes, *self._lanes, features).swapaxes(1, 2)
+    def _precondition(self, state: _BlockState, vectors: Array, chosen: Chosen) -> Array:
+        """``P v``: the cached inverse applied to every lane, or nothing where none is kept."""
+        if state.inverse is None:
+            return vectors
+        nodes, lanes, features = vectors.shape
+        by_output = vectors.reshape(nodes, *self._lanes, features).swapaxes(1, 2)
         # The inverse is symmetric, so that vectors may stand on its left.
-        direction = np.matmul(by_output, inverse).swapaxes(1, 2)
-        return -direction.reshape(nodes, lanes, features)
+        applied = np.matmul(by_output, state.inverse[chosen]).swapaxes(1, 2)
+        return applied.reshape(nodes, lanes, features)
 
     def _newton_direction(
-        self, point: Array, gradient: Array, convexity: Array, chosen: Chosen
+        self, state: _BlockState, gradient: Array, convexity: Array, chosen: Chosen
     ) -> Array:
-        """Conjugate gradients on ``H d = -g`` until ``||H d + g|| <= theta ||g||`` in all lanes."""
-        curvatures = self._curvatures(point, chosen)
-        start = _norms(gradient)
-        target = np.minimum(0.1, np.sqrt(start)) * start
+        """Solve ``H d = -g`` in every lane by conjugate gradients, P being the preconditioner.
+
+        It stops where ``||H d + g|| <= theta ||g||``: a Newton direction up to theta.
+        """
+        curvatures = self._curvatures(state.point[chosen], chosen)
+        target = _NEWTON_ACCURACY * _norms(gradient)
         direction = np.zeros_like(gradient)
-        remainder, search = -gradient, -gradient
-        squared = np.square(start)[..., None]
+        remainder = -gradient
+        towards = self._precondition(state, remainder, chosen)
+        search = towards
+        size = np.einsum("nlf,nlf->nl", remainder, towards)[..., None]
         for _ in range(self._features):
-            if (np.sqrt(squared[..., 0]) <= target).all():
+            if (_norms(remainder) <= target).all():
                 break
             product = self._hessian_product(curvatures, search, chosen) + convexity * search
             bend = np.einsum("nlf,nlf->nl", search, product)[..., None]
             # Lanes that are solved have a zero search direction; they stay where they are.
-            step = np.divide(squared, bend, out=np.zeros_like(squared), where=bend > 0)
+            step = np.divide(size, bend, out=np.zeros_like(size), where=bend > 0)
             direction += step * search
             remainder = remainder - step * product
-            fresh = np.einsum("nlf,nlf->nl", remainder, remainder)[..., None]
-            ratio = np.divide(fresh, squared, out=np.zeros_like(fresh), where=squared > 0)
-            search = remainder + ratio * search
-            squared = fresh
+            towards = self._precondition(state, remainder, chosen)
+            fresh = np.einsum("nlf,nlf->nl", remainder, towards)[..., None]
+            search = towards + search * np.divide(
+                fresh, size, out=np.zeros_like(fresh), where=size > 0
+            )
+            size = fresh
         return direction
 
     def _line_search(
@@ -389,6 +402,7 @@ class _Objective:
             self._rebuild(state, convexity, _ALL)
         gradient = state.loss_gradient + convexity * state.point + linear
         norms = _norms(gradient)
+        best = norms.copy()
         searches = np.zeros(norms.shape, dtype=int)
         for _ in range(_MAX_STEPS):
             busy = ~(norms <= tolerance)
@@ -401,20 +415,20 @@ class _Objective:
             point, slope, bowl = state.point[chosen], gradient[chosen], convexity[chosen]
             alone = active & (searches[chosen] > _SHARED_SEARCHES) & (self._lanes[0] > 1)
             if state.inverse is None:
-                direction = self._newton_direction(point, slope, bowl, chosen)
+                direction = self._newton_direction(state, slope, bowl, chosen)
                 fresh = np.ones_like(active)
             else:
-                direction = self._chord_direction(state.inverse[chosen], slope)
+                direction = -self._precondition(state, slope, chosen)
                 fresh = ~state.stale[chosen, None] | alone
                 if alone.any():
-                    own = self._newton_direction(point, slope, bowl, chosen)
+                    own = self._newton_direction(state, slope, bowl, chosen)
                     direction = np.where(alone[..., None], own, direction)
             direction = np.where(active[..., None], direction, 0.0)
             trial = point + direction
             trial_loss = self.loss_gradient(trial, chosen)
             trial_slope = trial_loss + bowl * trial + linear[chosen]
             trial_norm = _norms(trial_slope)
-            rate = np.divide(trial_norm, norm, out=np.zeros_like(norm), where=active)
+            rate = np.divide(trial_norm, best[chosen], out=np.zeros_like(norm), where=active)
             accepted = active & (rate <= np.where(fresh, _NEWTON_RATE, _CHORD_RATE))
             searched = active & fresh & ~accepted
             if searched.any():
@@ -433,6 +447,7 @@ class _Objective:
             state.loss_gradient[chosen] = np.where(take, trial_loss, state.loss_gradient[chosen])
             gradient[chosen] = np.where(take, trial_slope, slope)
             norms[chosen] = np.where(accepted, trial_norm, norm)
+            best = np.minimum(best, norms)
             if state.inverse is None:
                 continue
             state.stale[chosen] |= accepted.any(axis=1)

@@ -1,0 +1,368 @@
+"""Events to (epsilon, delta): composition, and the only place that multiplies by a count.
+
+A history is an iterable of events or of pairs (event, count). The guarantee is one party's, for
+replacing ``rows_per_person`` rows of that party, against an adversary who sees every message and
+may control all other parties; all parameters are fixed in advance. Of the bounds that are valid
+for a history the smallest is reported, with the theorem it rests on:
+
+* ``exact-gaussian`` when every event is Gaussian;
+* ``optimal-pure`` for pure releases of one size, ``privacy-loss`` for every other mixture without
+  objective perturbation, ``renyi`` with it (or where the others give out);
+* ``basic``: the pure epsilons added to whatever the rest costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpadmm.privacy.composition import (
+    Basic,
+    Bound,
+    ExactGaussian,
+    NoGuarantee,
+    OptimalPure,
+    PrivacyLoss,
+    Renyi,
+    renyi_to_epsilon,
+)
+from dpadmm.privacy.curves import GAUSSIAN_MU, gaussian_mu_squared, objective_jacobian_rdp, rdp
+from dpadmm.privacy.events import (
+    Composed,
+    Event,
+    GaussianObjectivePerturbation,
+    GaussianRelease,
+    LabelRandomizedResponse,
+    NonPrivate,
+    PureRelease,
+    SubsampledGaussian,
+)
+from dpadmm.privacy.gaussian import gaussian_epsilon
+
+__all__ = [
+    "Guarantee",
+    "History",
+    "delta_spent",
+    "epsilon_curve",
+    "epsilon_spent",
+    "network_guarantee",
+    "spend_over_rounds",
+    "total_mu",
+]
+
+FloatArray = NDArray[np.float64]
+History: TypeAlias = Iterable[Event | tuple[Event, int]]
+
+# The part of delta that truncated tails may use, and what is used when delta is asked for.
+_TAIL_SHARE: Final = 1e-4
+_TAIL: Final = 1e-13
+# More different sizes than this are rounded up to a geometric ladder before they are composed.
+_MOST_PURE_SIZES: Final = 2048
+_MOST_SAMPLED_SIZES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """(epsilon, delta)-DP of one party, and what it rests on.
+
+    ``scope`` is "row" (features and label of every row of one person) or "label" (the label
+    alone, the features being known). ``events`` are the kinds of event covered; the statement
+    each rests on is the docstring of its class. ``order`` is the Renyi order, where one was used.
+    """
+
+    epsilon: float
+    delta: float
+    accountant: str
+    theorem: str
+    rows_per_person: int = 1
+    scope: str = "row"
+    order: float | None = None
+    events: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A history sorted by kind, with counts."""
+
+    mu_squared: float
+    pure: Counter[float]
+    sampled: Counter[SubsampledGaussian]
+    objective: Counter[GaussianObjectivePerturbation]
+    private: bool
+    rows: int
+    kinds: tuple[str, ...]
+
+    def gaussian(self) -> GaussianRelease:
+        """All Gaussian events as one, whose group cost is theirs."""
+        return GaussianRelease(math.sqrt(self.mu_squared) / self.rows, 1.0)
+
+    def basic_pure(self) -> float:
+        return self.rows * math.fsum(count * epsilon for epsilon, count in self.pure.items())
+
+
+def _counted(item: Event | tuple[Event, int]) -> tuple[Event, int]:
+    event, count = item if isinstance(item, tuple) else (item, 1)
+    if not isinstance(count, int | np.integer) or count < 0:
+        raise ValueError(f"count must be a non-negative integer; got {count!r}")
+    return event, int(count)
+
+
+def _check_rows(rows: int) -> None:
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+        raise ValueError(f"rows_per_person must be a positive integer; got {rows!r}")
+
+
+def _sum(squares: Iterable[float]) -> float:
+    """Add exactly, so that the order of the rounds cannot matter."""
+    try:
+        return math.fsum(squares)
+    except OverflowError:
+        return math.inf
+
+
+def _split(events: History, rows: int) -> _Parts:
+    _check_rows(rows)
+    squares: list[float] = []
+    pure: Counter[float] = Counter()
+    sampled: Counter[SubsampledGaussian] = Counter()
+    objective: Counter[GaussianObjectivePerturbation] = Counter()
+    private = True
+    pending: list[tuple[Event, int]] = []
+    classes: set[type[Event]] = set()
+    for item in events:
+        find = GAUSSIAN_MU.get(type(item))  # type: ignore[arg-type]
+        if find is not None:  # the common case, and the one with very many rounds
+            mu = find(item, rows)
+            squares.append(mu * mu)
+            classes.add(type(item))  # type: ignore[arg-type]
+        else:
+            pending.append(_counted(item))
+    while pending:
+        event, count = pending.pop()
+        mu_squared = gaussian_mu_squared(event, rows)
+        kind = type(event)
+        classes.add(kind)
+        if mu_squared is not None:
+            squares.append(count * mu_squared)
+        elif kind is Composed:
+            pending.extend((part, count) for part in event.events)  # type: ignore[attr-defined]
+        elif kind is PureRelease:
+            pure[event.epsilon] += count  # type: ignore[attr-defined]
+        elif kind is SubsampledGaussian:
+            sampled[event] += count  # type: ignore[index]
+        elif kind is GaussianObjectivePerturbation:
+            objective[event] += count  # type: ignore[index]
+        elif kind is NonPrivate:
+            private = private and count == 0
+        elif kind is LabelRandomizedResponse:
+            raise ValueError(
+                "label-randomized-response protects labels only and is never added to a guarantee"
+                " for rows: leave it out here and use dpadmm.privacy.labels"
+            )
+        else:
+            raise TypeError(f"no theorem is known for the event {event!r}; it cannot be accounted")
+    return _Parts(
+        _sum(squares),
+        Counter({epsilon: count for epsilon, count in pure.items() if count and epsilon}),
+        Counter({event: count for event, count in sampled.items() if count and event.sensitivity}),
+        Counter({event: count for event, count in objective.items() if count}),
+        private,
+        int(rows),
+        tuple(sorted(kind.kind for kind in classes - {Composed})),
+    )
+
+
+def _ladder(sizes: Counter[float], most: int) -> list[tuple[float, int]]:
+    """Round too many different sizes up to a geometric ladder; a larger size never costs less."""
+    if len(sizes) <= most:
+        return sorted(sizes.items())
+    values = np.array(sorted(sizes))
+    rungs = np.geomspace(values[0], values[-1], most)
+    rounded = np.maximum(rungs[np.searchsorted(rungs, values).clip(max=most - 1)], values)
+    merged: Counter[float] = Counter()
+    for value, size in zip(values.tolist(), rounded.tolist(), strict=True):
+        merged[size] += sizes[value]
+    return sorted(merged.items())
+
+
+def _privacy_loss(parts: _Parts, tail: float) -> PrivacyLoss:
+    events: list[tuple[Event, int]] = [(parts.gaussian(), 1)] if parts.mu_squared else []
+    events += [(PureRelease(size), n) for size, n in _ladder(parts.pure, _MOST_PURE_SIZES)]
+    batches: dict[tuple[int, int], Counter[float]] = {}
+    for event, count in parts.sampled.items():
+        ratios = batches.setdefault((event.batch, event.population), Counter())
+        ratios[event.sensitivity / event.sigma] += count
+    for (batch, population), ratios in sorted(batches.items()):
+        events += [
+            (SubsampledGaussian(batch, population, ratio, 1.0), count)
+            for ratio, count in _ladder(ratios, _MOST_SAMPLED_SIZES)
+        ]
+    return PrivacyLoss(events, parts.rows, tail)
+
+
+def _renyi(parts: _Parts) -> Renyi:
+    others: list[tuple[Event, int]] = [(PureRelease(e), n) for e, n in parts.pure.items()]
+    others += list(parts.sampled.items())
+    scale = float(parts.rows * parts.rows)
+    mu_squared = parts.mu_squared + _sum(
+        count * scale * event.mu * event.mu for event, count in parts.objective.items()
+    )
+    jacobians: Counter[float] = Counter()
+    for event, count in parts.objective.items():
+        jacobians[event.kappa] += count
+    kappas = np.array(list(jacobians), dtype=np.float64)
+    counts = np.array(list(jacobians.values()), dtype=np.float64)
+
+    def curve(orders: FloatArray) -> FloatArray:
+        total: FloatArray = orders * mu_squared / 2
+        if kappas.size:
+            total = total + objective_jacobian_rdp(orders[:, None], kappas, parts.rows) @ counts
+        for event, count in others:
+            total = total + count * rdp(event, orders, parts.rows)
+        return total
+
+    largest = float(kappas.max(initial=0.0)) * parts.rows
+    return Renyi(curve, 1 + 1 / largest if largest else math.inf)
+
+
+def _bounds(parts: _Parts, tail: float) -> Iterator[Bound]:
+    """Yield the valid bounds, the tightest kind first."""
+    exact = ExactGaussian(math.sqrt(parts.mu_squared))
+    if not parts.private or not math.isfinite(parts.mu_squared):
+        yield NoGuarantee()
+        return
+    if not (parts.pure or parts.sampled or parts.objective):
+        yield exact
+        return
+    if parts.objective:
+        yield _renyi(parts)
+    elif parts.mu_squared or parts.sampled or len(parts.pure) > 1:
+        yield _privacy_loss(parts, tail)
+    else:
+        ((epsilon, count),) = parts.pure.items()
+        yield OptimalPure(parts.rows * epsilon, count)
+        return
+    if parts.pure:
+        rest = replace(parts, pure=Counter())
+        yield from (Basic(parts.basic_pure(), bound) for bound in _bounds(rest, tail))
+
+
+def _best(parts: _Parts, delta: float, bounds: Sequence[Bound]) -> Guarantee:
+    """Return the smallest epsilon; the Renyi bound steps in where the others are infinite."""
+    found: list[tuple[float, float | None, Bound]] = [
+        (*bound.search(renyi_to_epsilon, delta), bound)
+        if isinstance(bound, Renyi)
+        else (bound.epsilon(delta), None, bound)
+        for bound in bounds
+    ]
+    epsilon, order, bound = min(found, key=lambda candidate: candidate[0])
+    if math.isinf(epsilon) and delta > 0 and parts.private and math.isfinite(parts.mu_squared):
+        bound = _renyi(parts)
+        epsilon, order = bound.search(renyi_to_epsilon, delta)
+    return Guarantee(
+        epsilon,
+        delta,
+        bound.name,
+        bound.theorem,
+        parts.rows,
+        order=order,
+        events=parts.kinds,
+    )
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be in [0, 1); got {delta!r}")
+
+
+def epsilon_spent(events: History, delta: float, *, rows_per_person: int = 1) -> Guarantee:
+    """Return the smallest provable epsilon at ``delta`` of a whole history, with its theorem.
+
+    Parameters
+    ----------
+    events : iterable of Event or (Event, count)
+        What one party released, in any order.
+    delta : float
+        In [0, 1); with 0 only pure releases have a finite epsilon.
+    rows_per_person : int
+        How many of the party's rows may belong to one person.
+    """
+    _check_delta(delta)
+    parts = _split(events, rows_per_person)
+    return _best(parts, float(delta), list(_bounds(parts, _TAIL_SHARE * delta or _TAIL)))
+
+
+def delta_spent(events: History, epsilon: float, *, rows_per_person: int = 1) -> Guarantee:
+    """Return the smallest provable delta at ``epsilon`` of a whole history, with its theorem."""
+    if not 0 <= epsilon < math.inf:
+        raise ValueError(f"epsilon must be a non-negative finite number; got {epsilon!r}")
+    parts = _split(events, rows_per_person)
+    found = [(bound.delta(epsilon), bound) for bound in _bounds(parts, _TAIL)]
+    if isinstance(found[0][1], PrivacyLoss) and found[0][0] < 1e-8:
+        # The numerical composition has a floor; far below it the Renyi bound is the better one.
+        bound: Bound = _renyi(parts)
+        found.append((bound.delta(epsilon), bound))
+    delta, bound = min(found, key=lambda candidate: candidate[0])
+    return Guarantee(epsilon, delta, bound.name, bound.theorem, parts.rows, events=parts.kinds)
+
+
+def total_mu(events: History, *, rows_per_person: int = 1) -> float:
+    """Return mu = sqrt(sum mu_t^2) of a history of Gaussian events; others are refused."""
+    parts = _split(events, rows_per_person)
+    if parts.pure or parts.sampled or parts.objective:
+        raise ValueError("mu is defined for Gaussian events only; this history holds others")
+    return math.sqrt(parts.mu_squared) if parts.private else math.inf
+
+
+def epsilon_curve(events: History, deltas: ArrayLike, *, rows_per_person: int = 1) -> FloatArray:
+    """Return epsilon at every delta; the history is composed once."""
+    grid = np.atleast_1d(np.asarray(deltas, dtype=np.float64))
+    for delta in grid:
+        _check_delta(float(delta))
+    parts = _split(events, rows_per_person)
+    smallest = float(grid[grid > 0].min(initial=1.0))
+    bounds = list(_bounds(parts, _TAIL_SHARE * smallest))
+    return np.array([_best(parts, float(delta), bounds).epsilon for delta in grid])
+
+
+def spend_over_rounds(
+    events: Iterable[Event], delta: float, *, rows_per_person: int = 1
+) -> FloatArray:
+    """Return epsilon after each round, one event a round (:class:`Composed` for several parts)."""
+    _check_delta(delta)
+    _check_rows(rows_per_person)
+    rounds = list(events)
+    squares = [gaussian_mu_squared(event, rows_per_person) for event in rounds]
+    if delta > 0 and all(square is not None for square in squares):
+        return gaussian_epsilon(np.sqrt(np.cumsum(np.array(squares, dtype=np.float64))), delta)
+    spent: list[float] = []
+    for number, square in enumerate(squares, start=1):
+        if square == 0 and spent:
+            spent.append(spent[-1])
+        else:
+            prefix = rounds[:number]
+            spent.append(epsilon_spent(prefix, delta, rows_per_person=rows_per_person).epsilon)
+    # A bound for more releases is one for fewer: grids differ, the truth does not.
+    return np.minimum.accumulate(np.array(spent, dtype=np.float64)[::-1])[::-1]
+
+
+def network_guarantee(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """Return the network's figure, the maximum over its parties (never their sum).
+
+    A party's messages depend on another's rows only through that other's messages, so each
+    party's guarantee is its own; a person with rows at two parties is not covered.
+    """
+    every = list(guarantees)
+    kinds = {(guarantee.scope, guarantee.rows_per_person) for guarantee in every}
+    if len(kinds) != 1:
+        raise ValueError(
+            f"guarantees must be of one scope and one rows_per_person; got {sorted(kinds)}"
+        )
+    worst = max(every, key=lambda guarantee: guarantee.epsilon)
+    return replace(worst, delta=max(guarantee.delta for guarantee in every))

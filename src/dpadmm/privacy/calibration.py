@@ -1,0 +1,349 @@
+r"""Budget to noise: the least noise for which the accountant's epsilon is at most the target.
+
+.. math:: s_1 = \Delta\sqrt{\textstyle\sum_t 1/g_t}\,/\,\mu^*(\epsilon, \delta),\qquad
+          g_t = s_t^2 / s_1^2
+
+for Gaussian releases, and the corresponding inversions for the other events. Arguments that
+belong to a party (budget, rows, strong convexity, sensitivity...) may be arrays over parties and
+are broadcast; ``ratios`` holds one variance ratio g_t a round. Noise is never rounded down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpadmm.privacy.accountant import History, epsilon_spent
+from dpadmm.privacy.curves import objective_jacobian_rdp
+from dpadmm.privacy.events import (
+    Event,
+    GaussianObjectivePerturbation,
+    GaussianRelease,
+    PureRelease,
+    SubsampledGaussian,
+)
+from dpadmm.privacy.gaussian import gaussian_mu
+from dpadmm.privacy.sensitivity import gradient_sensitivity
+
+__all__ = [
+    "InfeasibleBudgetError",
+    "exponential_rate",
+    "gaussian_sigma",
+    "objective_sigma",
+    "pure_level",
+    "subsampled_sigma",
+]
+
+FloatArray = NDArray[np.float64]
+
+# What a returned noise exceeds the closed form's by: far below its stated accuracy of 1e-6, far
+# above the rounding of the accountant that will check it.
+_MARGIN: Final = 1 + 2e-7
+
+
+class InfeasibleBudgetError(ValueError):
+    """No amount of noise meets the budget; ``smallest_epsilon`` is what could be met instead."""
+
+    def __init__(self, message: str, smallest_epsilon: float) -> None:
+        super().__init__(message)
+        self.smallest_epsilon = smallest_epsilon
+
+
+def _real(value: ArrayLike) -> FloatArray:
+    return np.asarray(value, dtype=np.float64)
+
+
+def _check(name: str, values: FloatArray, *, zero: bool = False) -> None:
+    if np.any(~np.isfinite(values)) or np.any(values < 0) or (not zero and np.any(values == 0)):
+        kind = "non-negative" if zero else "positive"
+        raise ValueError(f"{name} must be {kind} and finite; got {values.tolist()!r}")
+
+
+def _inverse_sum(ratios: ArrayLike) -> tuple[int, float]:
+    """Return the number of rounds and sum_t 1 / g_t."""
+    values = np.atleast_1d(_real(ratios))
+    _check("ratios", values)
+    return values.size, float(np.sum(1 / values))
+
+
+def _over_parties(solve: Callable[..., float], *arguments: ArrayLike) -> FloatArray:
+    """Apply a scalar search to broadcast arguments, once for every different combination."""
+    arrays = np.broadcast_arrays(*map(_real, arguments))
+    table = np.stack([array.ravel() for array in arrays], axis=-1)
+    different, index = np.unique(table, axis=0, return_inverse=True)
+    results = np.array([solve(*row) for row in different.tolist()])
+    noise: FloatArray = results[index.ravel()].reshape(arrays[0].shape)[()]
+    return noise
+
+
+# Gaussian output noise -------------------------------------------------------------------------
+
+
+def gaussian_sigma(
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    sensitivity: ArrayLike,
+    ratios: ArrayLike = 1.0,
+    *,
+    rows_per_person: int = 1,
+) -> FloatArray:
+    """Return the first round's standard deviation k Delta sqrt(sum 1/g_t) / mu*."""
+    _, inverse = _inverse_sum(ratios)
+    sensitivity_ = _real(sensitivity)
+    _check("sensitivity", sensitivity_)
+    mu = gaussian_mu(epsilon, delta)
+    sigma: FloatArray = _MARGIN * rows_per_person * sensitivity_ * math.sqrt(inverse) / mu
+    return sigma
+
+
+# Pure releases ---------------------------------------------------------------------------------
+
+
+def _largest(cost: Callable[[float], float], target: float, low: float, accuracy: float) -> float:
+    """Return the largest x with cost(x) <= target, from below; cost grows and cost(low) fits."""
+    high = 2 * low
+    while cost(high) <= target:
+        low, high = high, 2 * high
+    while high > low * (1 + accuracy):
+        middle = (low + high) / 2
+        low, high = (middle, high) if cost(middle) <= target else (low, middle)
+    return low
+
+
+def pure_level(
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    rounds: int,
+    *,
+    rows_per_person: int = 1,
+    extra: History = (),
+) -> FloatArray:
+    """Return the largest epsilon per round whose ``rounds`` releases stay within the budget.
+
+    epsilon / rounds when delta is 0, more under optimal composition when it is not. ``extra`` are
+    events of the same party that the budget must cover too (such as the inexact solves).
+    """
+    others = list(extra)
+    _check("epsilon", _real(epsilon))
+    if rounds < 1:
+        raise ValueError(f"rounds must be a positive integer; got {rounds!r}")
+
+    def solve(target: float, at: float) -> float:
+        def cost(level: float) -> float:
+            history: History = [(PureRelease(level), rounds), *others]
+            return epsilon_spent(history, at, rows_per_person=rows_per_person).epsilon
+
+        low = target / (rounds * rows_per_person) * (1 - 1e-15)
+        if at == 0 and not others:
+            return low
+        spent = cost(0.0)
+        if spent >= target:
+            raise InfeasibleBudgetError(
+                f"epsilon must exceed what the other releases cost, {spent:.6g}; got {target!r}",
+                spent,
+            )
+        while cost(low) > target:
+            low /= 2
+        return _largest(cost, target, low, 1e-4 if others else 1e-9)
+
+    return _over_parties(solve, epsilon, delta)
+
+
+def exponential_rate(
+    level: ArrayLike,
+    rows: ArrayLike,
+    kappa: ArrayLike,
+    *,
+    weight: ArrayLike = 1.0,
+    slope: float = 1.0,
+) -> FloatArray:
+    """Return the rate (level - ln(1 + kappa)) n / (2 L c) of noise exp(-rate ||b||).
+
+    ``level`` is the epsilon of one release; it must exceed ln(1 + kappa), what the Jacobian costs.
+    """
+    level_, kappa_ = np.broadcast_arrays(_real(level), _real(kappa))
+    room = level_ - np.log1p(kappa_)
+    if np.any(~(room > 0)):
+        party = int(np.argmin(room))
+        needed = float(np.log1p(kappa_.flat[party]))
+        raise InfeasibleBudgetError(
+            f"epsilon per release must exceed ln(1 + kappa) = {needed:.6g};"
+            f" got {float(level_.flat[party]):.6g}; fewer rounds, a larger penalty or more rows"
+            " would do",
+            needed,
+        )
+    rate: FloatArray = room * (1 - 1e-12) / gradient_sensitivity(rows, weight=weight, slope=slope)
+    return rate
+
+
+# Gaussian objective perturbation ---------------------------------------------------------------
+
+
+def _largest_mu_squared(
+    epsilon: FloatArray, delta: FloatArray, kappas: FloatArray, weight: int, rows: int
+) -> FloatArray:
+    """Maximise over the order what objective perturbation leaves for the Gaussian parts.
+
+    One row of ``kappas`` a party, each column counted ``weight`` times. Every order is valid, so
+    that the search only has to be close: a window in ln(a - 1) around the plain Gaussian's best
+    order, narrowed three times, then the vertex of a parabola.
+    """
+    parties = epsilon.shape[0]
+    top = np.log((1 - 1e-9) / np.maximum(rows * kappas.max(axis=1), 1e-12))
+
+    def room(grid: FloatArray) -> FloatArray:
+        a = 1 + np.exp(np.minimum(grid, top[:, None]))
+        jacobian = objective_jacobian_rdp(a[..., None], kappas[:, None, :], rows).sum(axis=-1)
+        spare = epsilon[:, None] + (np.log(delta)[:, None] + np.log(a)) / (a - 1)
+        value: FloatArray = 2 / a * (spare - np.log1p(-1 / a) - weight * jacobian)
+        return value
+
+    center = np.log(np.sqrt(-2 * np.log(delta)) / gaussian_mu(epsilon, delta))
+    center, every = np.minimum(center, top), np.arange(parties)
+    best, width = np.full(parties, -np.inf), 6.0
+    for points in (17, 9, 9, 9):
+        offsets = np.linspace(-width, width, points)
+        values = room(center[:, None] + offsets)
+        index = np.argmax(values, axis=1)
+        best = np.maximum(best, values[every, index])
+        width = 2 * width / (points - 1)
+        inner = index.clip(1, points - 2)
+        left, middle, right = (values[every, inner + shift] for shift in (-1, 0, 1))
+        bend = 2 * middle - left - right
+        safe = np.where(np.isfinite(bend) & (bend > 0), bend, 1.0)
+        vertex = np.where(bend > 0, 0.5 * (right - left) / safe, 0.0).clip(-1, 1) * width
+        center = np.minimum(center + offsets[index], top)
+    largest: FloatArray = np.maximum(best, room((center + vertex)[:, None])[:, 0])
+    return largest
+
+
+def objective_sigma(
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    sensitivity: ArrayLike,
+    kappa: ArrayLike,
+    ratios: ArrayLike = 1.0,
+    *,
+    inexact_mu: ArrayLike = 0.0,
+    rows_per_person: int = 1,
+) -> FloatArray:
+    r"""Return the first round's standard deviation of the gradient noise.
+
+    .. math:: \sum_t \mu_t^2 = \max_a \tfrac2a\Big(\epsilon + \frac{\ln\delta+\ln a}{a-1}
+              - \ln(1-1/a) - \sum_t \mathrm{jacobian}_a(\kappa_t)\Big) - \sum_t\mu_{o,t}^2
+
+    Parameters
+    ----------
+    epsilon, delta, sensitivity, inexact_mu : array of shape (parties,) or float
+        Budget, sensitivity of the gradient (2 L c / n), and mu of one inexact solve.
+    kappa : array of shape (parties,) or (parties, rounds), or float
+        Jacobian ratio, the same in every round or one for each.
+    ratios : array of shape (rounds,)
+        Variance ratios.
+    """
+    rounds, inverse = _inverse_sum(ratios)
+    kappas = _real(kappa)
+    kappas = kappas if kappas.ndim == 2 else kappas.reshape(-1, 1)
+    weight = rounds if kappas.shape[1] == 1 else 1
+    if kappas.shape[1] not in (1, rounds):
+        raise ValueError(f"kappa must have 1 or {rounds} columns; got {kappas.shape[1]}")
+    epsilon_, delta_, sensitivity_, inexact, _ = np.broadcast_arrays(
+        _real(epsilon), _real(delta), _real(sensitivity), _real(inexact_mu), kappas[:, 0]
+    )
+    _check("epsilon", epsilon_)
+    _check("sensitivity", sensitivity_)
+    _check("kappa", kappas, zero=True)
+    if np.any(~((delta_ > 0) & (delta_ < 1))):
+        raise ValueError(f"delta must be in (0, 1) for Gaussian noise; got {delta!r}")
+    best = _largest_mu_squared(epsilon_, delta_, kappas, weight, rows_per_person)
+    available = best - rounds * inexact**2
+    if np.any(~(available > 0)):
+        party = int(np.argmin(available))
+        columns = np.broadcast_to(kappas, (*epsilon_.shape, kappas.shape[1]))[party]
+        floor: list[Event | tuple[Event, int]] = [
+            (GaussianObjectivePerturbation(0.0, value), weight) for value in columns.tolist()
+        ]
+        floor.append((GaussianRelease(inexact[party] / rows_per_person, 1.0), rounds))
+        least = epsilon_spent(floor, float(delta_[party]), rows_per_person=rows_per_person).epsilon
+        raise InfeasibleBudgetError(
+            f"epsilon must exceed {least:.6g}, what the Jacobian and the inexact solves of"
+            f" {rounds} rounds cost; got {float(epsilon_[party])!r}",
+            least,
+        )
+    sigma: FloatArray = (
+        _MARGIN * rows_per_person * sensitivity_ * np.sqrt(inverse) / np.sqrt(available)
+    )
+    scalar = not any(map(np.ndim, (epsilon, delta, sensitivity, inexact_mu, kappa)))
+    return sigma[0] if scalar else sigma
+
+
+# Subsampling -----------------------------------------------------------------------------------
+
+
+def subsampled_sigma(
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    steps: int,
+    batch: ArrayLike,
+    population: ArrayLike,
+    sensitivity: ArrayLike,
+    *,
+    rows_per_person: int = 1,
+    extra: History = (),
+) -> FloatArray:
+    """Return the standard deviation of every step of a subsampled Gaussian, to 1e-3 in epsilon.
+
+    ``extra`` are events of the same party that the budget must cover too.
+    """
+    others = list(extra)
+
+    def solve(target: float, at: float, size: float, rows: float) -> float:
+        def cost(noise: float) -> float:
+            step = SubsampledGaussian(round(size), round(rows), 1.0, noise)
+            history: History = [(step, steps), *others]
+            return epsilon_spent(history, at, rows_per_person=rows_per_person).epsilon
+
+        least = epsilon_spent(others, at, rows_per_person=rows_per_person).epsilon
+        if least >= target:
+            raise InfeasibleBudgetError(
+                f"epsilon must exceed what the other releases cost, {least:.6g}; got {target!r}",
+                least,
+            )
+        return least_noise(cost, target, start=1.0)
+
+    _check("epsilon", _real(epsilon))
+    noise: FloatArray = _real(sensitivity) * _over_parties(solve, epsilon, delta, batch, population)
+    return noise
+
+
+def least_noise(cost: Callable[[float], float], target: float, start: float) -> float:
+    """Return noise with 0.999 target <= cost(noise) <= target; the cost falls as noise grows.
+
+    The secant method in logarithms, kept inside a bracket. Noise below 1e-3 is not looked for.
+    """
+    bracket = [0.0, math.inf]
+    values = [math.inf, 0.0]
+    noise = start
+    for _ in range(100):
+        value = cost(noise)
+        side = int(value <= target)
+        bracket[side], values[side] = noise, value
+        if side and (value >= 0.999 * target or noise <= 1e-3):
+            return noise
+        low, high = bracket
+        if low == 0 or high == math.inf:
+            # Epsilon is at most proportional to 1/noise, roughly: overshoot a little.
+            noise = noise * min(max(value / target, 0.1), 10.0) * (1.1 if not side else 0.9)
+        elif values[1] > 0 and values[0] < math.inf:
+            slope = math.log(values[1] / values[0]) / math.log(high / low)
+            share = math.log(0.9995 * target / values[0]) / slope
+            noise = low * math.exp(share)
+            edge = 0.02 * math.log(high / low)
+            noise = min(max(noise, low * math.exp(edge)), high * math.exp(-edge))
+        else:
+            noise = math.sqrt(low * high)
+    return bracket[1]

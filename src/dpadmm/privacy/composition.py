@@ -1,0 +1,320 @@
+"""Bounds for a composed history: each knows epsilon(delta) and delta(epsilon).
+
+These are the accountant's numerical tools; which of them is valid for a history, and how often
+every event occurs, is decided in :mod:`dpadmm.privacy.accountant`. All round towards a larger
+cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+
+from dpadmm.privacy.curves import loss_masses, loss_reach, rdp
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.gaussian import SMALLEST, gaussian_delta, gaussian_epsilon
+
+__all__ = [
+    "Basic",
+    "Bound",
+    "ExactGaussian",
+    "NoGuarantee",
+    "OptimalPure",
+    "PrivacyLoss",
+    "Renyi",
+    "renyi_to_delta",
+    "renyi_to_epsilon",
+]
+
+FloatArray = NDArray[np.float64]
+
+
+class Bound(Protocol):
+    """A valid privacy curve of a whole history."""
+
+    @property
+    def name(self) -> str:
+        """What the accountant calls it."""
+
+    @property
+    def theorem(self) -> str:
+        """What it rests on."""
+
+    def epsilon(self, delta: float) -> float:
+        """Return an epsilon for which (epsilon, delta)-DP holds; infinite if none is known."""
+
+    def delta(self, epsilon: float) -> float:
+        """Return a delta for which (epsilon, delta)-DP holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoGuarantee:
+    """Something was released without noise."""
+
+    name: str = "none"
+    theorem: str = "no guarantee: a release was not private"
+
+    def epsilon(self, delta: float) -> float:
+        """Return infinity."""
+        return math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """Return one."""
+        return 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Basic:
+    """Epsilons and deltas add up: the pure releases' sum beside a bound for the rest."""
+
+    pure: float
+    rest: Bound
+    name: str = "basic"
+    theorem: str = "basic composition: the epsilons and the deltas add up"
+
+    def epsilon(self, delta: float) -> float:
+        """Add the two."""
+        return self.pure + self.rest.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Ask the rest for what the pure releases leave."""
+        return self.rest.delta(epsilon - self.pure) if epsilon >= self.pure else 1.0
+
+
+@dataclass(frozen=True)
+class ExactGaussian:
+    """mu^2 = sum_t mu_t^2; the bound is attained."""
+
+    name: ClassVar[str] = "exact-gaussian"
+    theorem: ClassVar[str] = "Gaussian releases compose exactly (Dong, Roth, Su 2022)"
+    mu: float
+
+    def epsilon(self, delta: float) -> float:
+        """Invert the Gaussian curve."""
+        if delta == 0:
+            return math.inf if self.mu else 0.0
+        return float(gaussian_epsilon(self.mu, delta))
+
+    def delta(self, epsilon: float) -> float:
+        """Evaluate the Gaussian curve."""
+        return float(gaussian_delta(epsilon, self.mu)) if self.mu else 0.0
+
+
+@dataclass(frozen=True)
+class OptimalPure:
+    r"""``count`` pure releases of one ``level``; the bound is attained by randomised response.
+
+    .. math:: \delta(\epsilon) = \sum_j \binom{n}{j} p^{n-j}(1-p)^j
+              \left(1 - e^{\epsilon-(n-2j)\,\mathrm{level}}\right)_+,\quad
+              p = e^{\mathrm{level}}/(1+e^{\mathrm{level}})
+    """
+
+    name: ClassVar[str] = "optimal-pure"
+    theorem: ClassVar[str] = "optimal composition of pure releases (Kairouz, Oh, Viswanath 2015)"
+    level: float
+    count: int
+
+    @cached_property
+    def _masses(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Losses in descending order and the logarithms of the cumulated masses of P and Q."""
+        flips = np.arange(self.count + 1, dtype=np.float64)
+        losses = (self.count - 2 * flips) * self.level
+        log_binomial = (
+            gammaln(self.count + 1) - gammaln(flips + 1) - gammaln(self.count - flips + 1)
+        )
+        log_mass = (
+            log_binomial
+            - (self.count - flips) * np.logaddexp(0, -self.level)
+            - flips * np.logaddexp(0, self.level)
+        )
+        upper: FloatArray = np.logaddexp.accumulate(log_mass)
+        lower: FloatArray = np.logaddexp.accumulate(log_mass - losses)
+        return losses, upper, lower
+
+    @cached_property
+    def _rounding(self) -> float:
+        return 1e-12 + 1e-15 * self.count * math.log(self.count + 2)
+
+    def delta(self, epsilon: float) -> float:
+        """Sum the masses whose loss exceeds epsilon."""
+        losses, upper, lower = self._masses
+        above = int(np.searchsorted(-losses, -epsilon, side="left"))
+        if above == 0:
+            return 0.0
+        top, bottom = upper[above - 1], epsilon + lower[above - 1]
+        # Where the two nearly cancel, no more than the rounding of the first is left.
+        excess = -math.expm1(min(bottom - top, 0.0)) + self._rounding
+        return float(min(max(math.exp(top) * excess, SMALLEST), 1.0))
+
+    def epsilon(self, delta: float) -> float:
+        """Invert: between two losses the curve is linear in e^epsilon."""
+        losses, upper, lower = self._masses
+        total = max(float(losses[0]), 0.0)
+        if delta == 0:
+            return total
+        target = delta * (1 - self._rounding)
+        # The curve at each loss, from the masses above it.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at_losses = np.exp(upper[:-1]) * -np.expm1(losses[1:] + lower[:-1] - upper[:-1])
+            index = int(np.searchsorted(np.maximum.accumulate(at_losses), target))
+            room = -np.expm1(math.log(target) - upper[index])
+        if not room > 0:
+            return total if index == 0 else max(float(losses[index]), 0.0)
+        epsilon = float(upper[index] + np.log(room) - lower[index])
+        return min(max(epsilon + 1e-12 * (1 + abs(epsilon)), 0.0), total)
+
+
+def renyi_to_epsilon(
+    orders: ArrayLike, divergences: ArrayLike, delta: float
+) -> tuple[float, float]:
+    r"""Return (epsilon, best order) of a Renyi curve given at some orders.
+
+    .. math:: \epsilon = \min_a R(a) + \ln(1 - 1/a) - (\ln\delta + \ln a)/(a-1),
+
+    clipped at 0. Every order gives a valid epsilon, so that a coarse set costs only tightness.
+    """
+    a, r = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
+    if delta <= 0:
+        return math.inf, float(a[-1])
+    epsilons = r + np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1)
+    best = int(np.argmin(epsilons))
+    return max(float(epsilons[best]), 0.0), float(a[best])
+
+
+def renyi_to_delta(
+    orders: ArrayLike, divergences: ArrayLike, epsilon: float
+) -> tuple[float, float]:
+    r"""Return (delta, best order): :math:`\delta = \min_a e^{(a-1)(R-\epsilon)}(1-1/a)^{a-1}/a`."""
+    a, r = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
+    logs = (a - 1) * (r - epsilon + np.log1p(-1 / a)) - np.log(a)
+    best = int(np.argmin(logs))
+    return max(math.exp(min(float(logs[best]), 0.0)), SMALLEST), float(a[best])
+
+
+@dataclass(frozen=True)
+class Renyi:
+    """The sum of the events' Renyi curves at the best order below ``largest_order``."""
+
+    name: ClassVar[str] = "renyi"
+    theorem: ClassVar[str] = (
+        "Renyi composition (Mironov 2017; conversion of Canonne, Kamath, Steinke 2020)"
+    )
+    curve: Callable[[FloatArray], FloatArray]
+    largest_order: float = math.inf
+
+    def search(
+        self, convert: Callable[[ArrayLike, ArrayLike, float], tuple[float, float]], at: float
+    ) -> tuple[float, float]:
+        """Minimise over the order: a coarse grid in ln(a - 1), refined around its minimum."""
+        top = min((self.largest_order - 1) * (1 - 1e-9), 1e12)
+        low, high = math.log(min(1e-4, top / 2)), math.log(top)
+        best = (math.inf, 1 + top)
+        for points in (96, 24, 24, 24):
+            grid = np.linspace(low, high, points)
+            orders = 1 + np.exp(grid)
+            best = min(best, convert(orders, self.curve(orders), at))
+            center, width = math.log(best[1] - 1), (high - low) / (points - 1)
+            low, high = max(low, center - width), min(high, center + width)
+        return best
+
+    def epsilon(self, delta: float) -> float:
+        """Convert at the best order."""
+        return self.search(renyi_to_epsilon, delta)[0]
+
+    def delta(self, epsilon: float) -> float:
+        """Convert at the best order."""
+        return self.search(renyi_to_delta, epsilon)[0]
+
+
+# The grid's step in standard deviations of one release's loss, and the most cells of one release.
+_RELATIVE_STEP: Final = 0.02
+_MOST_CELLS: Final = 2**18
+# Up to this length direct convolution is cheaper than transforms.
+_SHORT: Final = 2048
+
+
+@dataclass(frozen=True)
+class PrivacyLoss:
+    """Numerical composition of pure, subsampled and Gaussian events, rounded up.
+
+    ``tail`` is the mass that truncation may move to infinity, in all.
+    """
+
+    name: ClassVar[str] = "privacy-loss"
+    theorem: ClassVar[str] = (
+        "composition of dominating privacy-loss distributions"
+        " (Koskela et al. 2020; Zhu, Dong, Wang 2022)"
+    )
+    events: Sequence[tuple[Event, int]]
+    rows: int
+    tail: float
+
+    @cached_property
+    def _step_tail(self) -> float:
+        """The tail mass of one release: half the total goes here, half to the compositions."""
+        return self.tail / (2 * sum(count for _, count in self.events))
+
+    @cached_property
+    def step(self) -> float:
+        """The grid's step: chords add about step^2 / 6 to the variance of each release's loss."""
+        order = np.array([1.01])
+        number, variance, reach = 0, 0.0, 0.0
+        for event, count in self.events:
+            number += count
+            variance += 2 * count * float(rdp(event, order, self.rows)[0])
+            reach = max(reach, loss_reach(event, self._step_tail, self.rows))
+        # A short history can afford a finer grid, and has less of an average to rely on.
+        relative = _RELATIVE_STEP * min(max(number / 200, 0.1), 1.0)
+        return max(relative * math.sqrt(variance / number), reach / _MOST_CELLS)
+
+    @cached_property
+    def _composed(self) -> tuple[Any, float]:
+        """The composed distribution, and a bound on the error of the Fourier transforms."""
+        from dp_accounting.pld import pld_pmf
+
+        leaves: list[Any] = []
+        share = self.tail / (4 * sum(count for _, count in self.events))
+        # Short distributions are convolved directly, up to a length that pays for a transform.
+        first, masses, infinite = 0, np.ones(1), 0.0
+        for event, count in self.events:
+            start, values, beyond = loss_masses(event, self.step, self._step_tail, self.rows)
+            if count > 1 and count * values.size > _SHORT:
+                leaf = pld_pmf.DensePLDPmf(self.step, start, values, beyond, True)
+                leaves.append(leaf.self_compose(count, share))
+                continue
+            for _ in range(count):
+                if masses.size + values.size > _SHORT:
+                    leaves.append(pld_pmf.DensePLDPmf(self.step, first, masses, infinite, True))
+                    first, masses, infinite = start, values, beyond
+                else:
+                    first, infinite = first + start, infinite + beyond
+                    masses = np.convolve(masses, values)
+        leaves.append(pld_pmf.DensePLDPmf(self.step, first, masses, infinite, True))
+        # Pairs of similar size keep the transforms short.
+        while len(leaves) > 1:
+            odd = leaves[len(leaves) // 2 * 2 :]
+            pairs = zip(leaves[::2], leaves[1::2], strict=False)
+            leaves = [first.compose(second, share) for first, second in pairs] + odd
+        # A transform of length n errs by eps log2(n) in 2-norm, a power by count times that.
+        number = sum(count for _, count in self.events)
+        rounding = 4 * np.finfo(float).eps * (number + 1) * math.log2(leaves[0].size + 2)
+        return leaves[0], float(rounding)
+
+    def epsilon(self, delta: float) -> float:
+        """Invert the composed curve, the transforms' error taken off delta first."""
+        composed, rounding = self._composed
+        if delta <= 2 * rounding:
+            return math.inf
+        return float(composed.get_epsilon_for_delta(delta - rounding))
+
+    def delta(self, epsilon: float) -> float:
+        """Evaluate the composed curve."""
+        composed, rounding = self._composed
+        return float(min(max(composed.get_delta_for_epsilon(float(epsilon)), 0.0) + rounding, 1.0))

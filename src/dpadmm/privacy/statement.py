@@ -1,0 +1,195 @@
+"""What is guaranteed, in words and in numbers: shown wherever an epsilon is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
+from dpadmm.privacy.events import Event
+
+__all__ = ["ADVERSARY", "NOT_COVERED", "PrivacyStatement", "adjacency_words", "make_statement"]
+
+ADVERSARY: Final = (
+    "sees every message of every round and may control all other parties; the guarantee of a "
+    "party rests on its own noise alone"
+)
+NOT_COVERED: Final = (
+    "a person with rows at two parties",
+    "timing",
+    "tuning on private rows",
+    "anything computed from rows outside this run",
+)
+
+
+def adjacency_words(rows_per_person: int) -> str:
+    """Which data sets are neighbours."""
+    if rows_per_person == 1:
+        return "one row of one party is replaced (features and label); row counts are public"
+    return (
+        f"up to {rows_per_person} rows of one party, all of one person, are replaced; "
+        "row counts are public"
+    )
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """The privacy of a whole run.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The network's figure: the largest of the parties', never their sum. Infinite without
+        privacy.
+    parties
+        Each party's guarantee over the whole run.
+    rounds
+        Each party's epsilon after each round, at its delta.
+    noise
+        Where the noise came from.
+    simulated
+        The noise can be drawn again, so nothing is really hidden.
+    calibration
+        "proven", or "published": noise as a paper sets it, while the figures here stay proven.
+    reviewed
+        Whether the algorithm's theorem is this package's own.
+    """
+
+    algorithm: str
+    epsilon: float
+    delta: float
+    parties: dict[str, Guarantee]
+    rounds: dict[str, NDArray[np.float64]]
+    rows_per_person: int
+    noise: str
+    simulated: bool
+    calibration: str = "proven"
+    reviewed: bool = True
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is guaranteed at all."""
+        return math.isfinite(self.epsilon)
+
+    @property
+    def theorem(self) -> str:
+        """What the network's figure rests on."""
+        return max(self.parties.values(), key=lambda guarantee: guarantee.epsilon).theorem
+
+    @property
+    def accountant(self) -> str:
+        """How it was computed."""
+        return max(self.parties.values(), key=lambda guarantee: guarantee.epsilon).accountant
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The statement as pairs of a heading and its words."""
+        if not self.private:
+            return [
+                ("Guarantee", f"none: {self.algorithm} sends messages without noise"),
+                ("Epsilon", "infinite"),
+            ]
+        lines = [
+            (
+                "Guarantee",
+                f"({self.epsilon:.6g}, {self.delta:g})-differential privacy of each party, "
+                "total over the whole run; the largest of the parties' figures",
+            ),
+            ("Adjacency", adjacency_words(self.rows_per_person)),
+            ("Adversary", ADVERSARY),
+            ("Theorem", self.theorem),
+            ("Accountant", self.accountant),
+            ("Noise", self.noise),
+            ("Calibration", self.calibration),
+            ("Not covered", "; ".join(NOT_COVERED)),
+        ]
+        if self.simulated:
+            lines.insert(0, ("SIMULATION", f"{self.noise}: this run protects nobody"))
+        if not self.reviewed:
+            lines.append(("Theorem's status", "not reviewed: the algorithm is from outside"))
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(f"{heading}: {words}" for heading, words in self.lines())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for machines; infinite numbers become the string "infinite"."""
+        return {
+            "algorithm": self.algorithm,
+            "epsilon": _number(self.epsilon),
+            "delta": self.delta,
+            "rows_per_person": self.rows_per_person,
+            "adjacency": adjacency_words(self.rows_per_person),
+            "adversary": ADVERSARY,
+            "theorem": self.theorem,
+            "accountant": self.accountant,
+            "noise": self.noise,
+            "simulated": self.simulated,
+            "calibration": self.calibration,
+            "reviewed": self.reviewed,
+            "not_covered": list(NOT_COVERED),
+            "parties": {
+                name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
+                for name, guarantee in self.parties.items()
+            },
+        }
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else "infinite"
+
+
+def make_statement(
+    algorithm: str,
+    names: Sequence[str],
+    events: Sequence[Sequence[Event]],
+    deltas: Sequence[float] | NDArray[np.float64],
+    *,
+    rows_per_person: int,
+    noise: str,
+    simulated: bool,
+    calibration: str = "proven",
+    reviewed: bool = True,
+) -> PrivacyStatement:
+    """Account what every party was charged.
+
+    Parameters
+    ----------
+    algorithm
+        Its name.
+    names, events, deltas
+        Of each party: its name, what it was charged round by round, the delta to state.
+    rows_per_person
+        How many rows are replaced at once.
+    noise, simulated
+        Where noise came from, and whether it can be drawn again.
+    calibration, reviewed
+        As in :class:`PrivacyStatement`.
+    """
+    # Parties often share a history; each different one is accounted once.
+    known: dict[tuple[tuple[Event, ...], float], tuple[Guarantee, NDArray[np.float64]]] = {}
+    parties, rounds = {}, {}
+    for name, history, delta in zip(names, events, deltas, strict=True):
+        key = (tuple(history), float(delta))
+        if key not in known:
+            spent = epsilon_spent(history, key[1], rows_per_person=rows_per_person)
+            per_round = spend_over_rounds(history, key[1], rows_per_person=rows_per_person)
+            known[key] = (spent, per_round)
+        parties[name], rounds[name] = known[key]
+    network = network_guarantee(parties.values())
+    return PrivacyStatement(
+        algorithm=algorithm,
+        epsilon=network.epsilon,
+        delta=network.delta,
+        parties=parties,
+        rounds=rounds,
+        rows_per_person=rows_per_person,
+        noise=noise,
+        simulated=simulated,
+        calibration=calibration,
+        reviewed=reviewed,
+    )

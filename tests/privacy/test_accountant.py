@@ -1,0 +1,452 @@
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpadmm.privacy.accountant import (
+    Guarantee,
+    delta_spent,
+    epsilon_curve,
+    epsilon_spent,
+    network_guarantee,
+    spend_over_rounds,
+    total_mu,
+)
+from dpadmm.privacy.events import (
+    Composed,
+    Event,
+    GaussianObjectivePerturbation,
+    GaussianRelease,
+    InexactSolve,
+    LabelRandomizedResponse,
+    NonPrivate,
+    PostProcessing,
+    PureRelease,
+    SubsampledGaussian,
+)
+from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpadmm.privacy.labels import joint_label_delta, joint_label_guarantee, joint_label_pure
+
+OBJECTIVE = GaussianObjectivePerturbation(0.05, 0.25 / (8000 * 2.01))
+SAMPLED = SubsampledGaussian(1, 1000, 1.0, 0.8)
+
+
+def spent(events, delta=1e-5, **options):
+    return epsilon_spent(events, delta, **options).epsilon
+
+
+# Known figures -----------------------------------------------------------------------------------
+
+
+def test_gaussian_releases_compose_exactly():
+    events = [GaussianRelease(1.0, sigma) for sigma in np.linspace(5, 50, 40)]
+    mu = math.sqrt(sum((1 / event.sigma) ** 2 for event in events))
+    guarantee = epsilon_spent(events, 1e-5)
+    assert guarantee.accountant == "exact-gaussian"
+    assert guarantee.epsilon == pytest.approx(float(gaussian_epsilon(mu, 1e-5)), rel=1e-12)
+    assert total_mu(events) == pytest.approx(mu)
+    assert spent([(GaussianRelease(1.0, 20.0), 50)]) == pytest.approx(1.356, abs=5e-4)
+
+
+def test_objective_perturbation():
+    guarantee = epsilon_spent([(OBJECTIVE, 50)], 1e-5)
+    assert guarantee.accountant == "renyi"
+    assert 1 < guarantee.order < 1 + 1 / OBJECTIVE.kappa
+    assert guarantee.epsilon == pytest.approx(1.478, abs=5e-4)
+    for strength, figure in [(2.044, 1.900), (2.01, 1.913)]:
+        event = GaussianObjectivePerturbation(0.05, 1750 * 0.25 / (8000 * strength))
+        assert spent([(event, 50)]) == pytest.approx(figure, abs=5e-4)
+
+
+def test_pure_releases_compose_optimally():
+    guarantee = epsilon_spent([(PureRelease(0.1), 50)], 1e-4)
+    assert guarantee.accountant == "optimal-pure"
+    assert guarantee.epsilon == pytest.approx(2.479, abs=5e-4)
+    assert spent([(PureRelease(0.1), 50)], 0.0) == pytest.approx(5.0)
+    assert spent([(PureRelease(0.1), 2)], 1e-9) <= 0.2
+
+
+def test_subsampling_without_replacement():
+    guarantee = epsilon_spent([(SAMPLED, 5000)], 1e-5)
+    assert guarantee.accountant == "privacy-loss"
+    assert guarantee.epsilon == pytest.approx(0.695, abs=5e-4)
+
+
+def test_an_inexact_solve_adds_its_mu():
+    solve = InexactSolve(1e-10, 1.0, 1e-6)
+    one_round = Composed((OBJECTIVE, solve))
+    base, with_solve = spent([(OBJECTIVE, 50)]), spent([(one_round, 50)])
+    assert base < with_solve < base * 1.001
+    assert total_mu([(solve, 4)]) == pytest.approx(4e-4)
+
+
+# Second opinions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("level", "count"), [(0.1, 50), (0.01, 5000), (1.0, 7), (2.5, 1)])
+def test_optimal_pure_composition_agrees_with_another_library(level, count):
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    # A power of two keeps the grid exact, so that the other library rounds nothing.
+    other = privacy_loss_distribution.from_privacy_parameters(
+        common.DifferentialPrivacyParameters(level), level / 64
+    ).self_compose(count)
+    for delta in (1e-8, 1e-5, 0.01, 0.3):
+        ours = spent([(PureRelease(level), count)], delta)
+        assert ours == pytest.approx(other.get_epsilon_for_delta(delta), rel=1e-5, abs=1e-6)
+        if ours > 0:
+            back = delta_spent([(PureRelease(level), count)], ours).delta
+            assert back == pytest.approx(delta, rel=1e-3)
+
+
+def test_optimal_pure_composition_matches_a_direct_sum():
+    level, count = 0.7, 5
+    p = 1 / (1 + math.exp(-level))
+    for epsilon in (0.0, 0.3, 1.0, 2.4, 3.4, 4.0):
+        direct = sum(
+            math.comb(count, j)
+            * p ** (count - j)
+            * (1 - p) ** j
+            * max(0.0, 1 - math.exp(epsilon - (count - 2 * j) * level))
+            for j in range(count + 1)
+        )
+        ours = delta_spent([(PureRelease(level), count)], epsilon).delta
+        assert ours == pytest.approx(direct, rel=1e-7)
+
+
+def test_different_pure_releases_agree_with_exact_enumeration():
+    levels = [0.1, 0.23, 0.5, 0.77, 1.1]
+    losses, masses = np.zeros(1), np.ones(1)
+    for level in levels:
+        p = 1 / (1 + math.exp(-level))
+        losses = np.concatenate([losses + level, losses - level])
+        masses = np.concatenate([masses * p, masses * (1 - p)])
+    for epsilon in (0.2, 1.0, 2.0):
+        true = masses @ np.maximum(0, -np.expm1(np.minimum(epsilon - losses, 0)))
+        ours = delta_spent([PureRelease(level) for level in levels], epsilon).delta
+        assert true <= ours <= true * 1.002
+
+
+def test_the_numerical_composition_of_gaussians_is_close_to_exact_and_above():
+    """A mixture whose pure part is negligible: the privacy-loss path must give the Gaussian's."""
+    from dpadmm.privacy.composition import PrivacyLoss
+
+    for mu in (0.05, 0.3, 2.0):
+        event = GaussianRelease(mu, 1.0)
+        for delta in (1e-8, 1e-5, 1e-2):
+            exact = float(gaussian_epsilon(mu * 3, delta))
+            ours = PrivacyLoss([(event, 9)], 1, delta * 1e-4).epsilon(delta)
+            assert exact <= ours <= exact * (1 + 1e-3)
+
+
+def test_subsampling_agrees_with_another_accountant():
+    """The library's Renyi bound for sampling without replacement is valid, and looser."""
+    import dp_accounting
+    from dp_accounting import rdp
+
+    relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+    accountant = rdp.RdpAccountant(neighboring_relation=relation)
+    accountant.compose(
+        dp_accounting.SampledWithoutReplacementDpEvent(1000, 1, dp_accounting.GaussianDpEvent(0.8)),
+        5000,
+    )
+    looser = accountant.get_epsilon(1e-5)
+    ours = spent([(SAMPLED, 5000)])
+    assert 0.666 < ours < looser
+    assert looser == pytest.approx(1.432, abs=0.01)
+
+
+def test_objective_perturbation_without_curvature_is_the_renyi_gaussian():
+    import dp_accounting
+    from dp_accounting import rdp
+
+    mu = 0.05 * math.sqrt(50)
+    accountant = rdp.RdpAccountant(np.linspace(5, 25, 2001))
+    accountant.compose(dp_accounting.GaussianDpEvent(20.0), 50)
+    ours = spent([(GaussianObjectivePerturbation(0.05, 0.0), 50)])
+    assert ours == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
+    assert ours >= float(gaussian_epsilon(mu, 1e-5))
+
+
+# Properties --------------------------------------------------------------------------------------
+
+rounds_of = st.lists(
+    st.one_of(
+        st.builds(GaussianRelease, st.floats(0, 1), st.floats(0.5, 50)),
+        st.builds(InexactSolve, st.floats(0, 1e-3), st.floats(0.5, 5), st.floats(0.01, 1)),
+        st.builds(GaussianObjectivePerturbation, st.floats(0, 1), st.floats(0, 0.3)),
+        st.just(PostProcessing()),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(rounds_of, st.randoms(use_true_random=False))
+def test_order_does_not_matter(events, random):
+    shuffled = list(events)
+    random.shuffle(shuffled)
+    assert spent(shuffled) == pytest.approx(spent(events), rel=1e-9, abs=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(rounds_of, st.integers(1, 30))
+def test_single_events_cost_what_a_count_costs(events, count):
+    assert spent(events * count) == pytest.approx(
+        spent([(event, count) for event in events]), rel=1e-9, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianRelease(1.0, 20.0),
+        PureRelease(0.1),
+        OBJECTIVE,
+        SubsampledGaussian(5, 100, 1.0, 2.0),
+        InexactSolve(1e-3, 1.0, 0.1),
+        PostProcessing(),
+        NonPrivate(),
+        Composed((PureRelease(0.1), GaussianRelease(1.0, 20.0))),
+    ],
+    ids=lambda event: event.kind,
+)
+def test_no_event_forgets_its_count(event):
+    once, counted, listed = spent([event]), spent([(event, 12)]), spent([event] * 12)
+    assert counted == listed
+    assert counted > once or event.kind in ("post-processing", "non-private")
+    assert spent([(event, 0)]) == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(rounds_of, st.floats(1e-10, 0.1), st.floats(1.01, 9))
+def test_epsilon_falls_in_delta_and_rises_with_rows_per_person(events, delta, factor):
+    assert spent(events, delta * factor) <= spent(events, delta) + 1e-9
+    assert spent(events, delta, rows_per_person=2) >= spent(events, delta) - 1e-9
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0.5, 5), st.floats(1.01, 2), st.floats(0.01, 0.5))
+def test_more_noise_never_costs_more(sigma, factor, level):
+    def costs(noise):
+        return [
+            spent([(GaussianRelease(1.0, noise), 10)]),
+            spent([(GaussianObjectivePerturbation(1 / noise, 0.01), 10)]),
+            spent([(PureRelease(level / noise), 10)]),
+            spent([(PureRelease(level / noise), 10), GaussianRelease(1.0, noise)]),
+        ]
+
+    # Grids of the numerical composition differ: it may lose its last digit, no more.
+    for noisy, noisier in zip(costs(sigma), costs(sigma * factor), strict=True):
+        assert noisier <= noisy * (1 + 1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rounds_of, st.floats(1e-8, 0.01))
+def test_delta_and_epsilon_are_consistent(events, delta):
+    guarantee = epsilon_spent(events, delta)
+    if 0 < guarantee.epsilon < math.inf:
+        assert delta_spent(events, guarantee.epsilon).delta == pytest.approx(delta, rel=1e-3)
+
+
+def test_a_mixture_costs_at_least_its_parts_and_at_most_their_sum():
+    parts = [
+        [(PureRelease(0.05), 20)],
+        [(GaussianRelease(1.0, 20.0), 10)],
+        [(SubsampledGaussian(5, 500, 1.0, 1.0), 100)],
+    ]
+    together = epsilon_spent([event for part in parts for event in part], 1e-5)
+    assert together.accountant == "privacy-loss"
+    alone = [spent(part) for part in parts]
+    assert max(alone) <= together.epsilon <= sum(alone)
+    with_objective = epsilon_spent([(PureRelease(0.05), 20), (OBJECTIVE, 10)], 1e-5)
+    assert with_objective.accountant in ("renyi", "basic")
+    assert with_objective.events == ("gaussian-objective", "pure")
+    assert with_objective.epsilon <= 1.0 + spent([(OBJECTIVE, 10)])
+
+
+def test_a_delta_below_the_numerical_accuracy_falls_back_to_renyi():
+    history = [(SubsampledGaussian(1, 100, 1.0, 2.0), 1000)]
+    guarantee = epsilon_spent(history, 1e-13)
+    assert guarantee.accountant == "renyi"
+    assert spent(history, 1e-9) < guarantee.epsilon < math.inf
+
+
+def test_a_tiny_delta_is_not_stuck_at_the_numerical_floor():
+    history = [(SubsampledGaussian(1, 100, 1.0, 2.0), 100)]
+    assert 0 < delta_spent(history, 4.0).delta < 1e-20
+    gaussian = delta_spent([GaussianRelease(1.0, 1.0)], 1e4)
+    assert 0 < gaussian.delta < 1e-300
+
+
+def test_many_different_sizes_are_rounded_up_only_slightly():
+    levels = np.linspace(0.005, 0.02, 3000)
+    ladder = spent([PureRelease(level) for level in levels])
+    half = spent([(PureRelease(level), 2) for level in levels[::2]])
+    assert ladder == pytest.approx(half, rel=2e-3)
+    merged = [(SubsampledGaussian(1, 100, 1.0, sigma), 2) for sigma in np.linspace(3, 3.5, 80)]
+    several = [(SubsampledGaussian(1, 100, 1.0, sigma), 20) for sigma in np.linspace(3, 3.5, 8)]
+    assert spent(merged) == pytest.approx(spent(several), rel=1e-2)
+
+
+# Groups, curves, rounds, networks ----------------------------------------------------------------
+
+
+def test_rows_per_person():
+    assert spent([GaussianRelease(1.0, 20.0)], rows_per_person=3) == pytest.approx(
+        spent([GaussianRelease(3.0, 20.0)])
+    )
+    assert spent([(PureRelease(0.1), 5)], rows_per_person=3) == pytest.approx(
+        spent([(PureRelease(0.3), 5)])
+    )
+    solve = [(InexactSolve(1e-3, 1.0, 0.1), 5)]
+    assert spent(solve, rows_per_person=3) == spent(solve)
+    one = spent([(SubsampledGaussian(5, 500, 1.0, 2.0), 100)])
+    two = spent([(SubsampledGaussian(5, 500, 1.0, 2.0), 100)], rows_per_person=2)
+    assert 2 * one < two < 4 * one
+    mixed = [GaussianRelease(0.1, 1.0), PureRelease(0.05), SubsampledGaussian(5, 500, 1.0, 2.0)]
+    assert spent(mixed, rows_per_person=2) > spent(mixed)
+    for wrong in (0, 1.5, True):
+        with pytest.raises(ValueError, match="rows_per_person"):
+            spent(mixed, rows_per_person=wrong)
+
+
+def test_epsilon_curve_matches_single_queries():
+    deltas = [1e-8, 1e-6, 1e-3]
+    for events in (
+        [(GaussianRelease(1.0, 20.0), 50)],
+        [(OBJECTIVE, 50)],
+        [(PureRelease(0.1), 20), GaussianRelease(1.0, 10.0)],
+    ):
+        curve = epsilon_curve(events, deltas)
+        np.testing.assert_allclose(curve, [spent(events, delta) for delta in deltas], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianRelease(1.0, 20.0),
+        PureRelease(0.1),
+        OBJECTIVE,
+        Composed((PureRelease(0.1), InexactSolve(1e-10, 1.0, 1e-6))),
+    ],
+    ids=lambda event: event.kind,
+)
+def test_spend_over_rounds_rises_to_the_total(event):
+    rounds = [event, PostProcessing(), event, event]
+    epsilons = spend_over_rounds(rounds, 1e-5)
+    assert epsilons.shape == (4,)
+    assert (np.diff(epsilons) >= 0).all()
+    assert epsilons[0] == pytest.approx(epsilons[1])
+    assert epsilons[-1] == pytest.approx(spent([(event, 3)]), rel=1e-6)
+    assert spend_over_rounds([NonPrivate(), event], 1e-5).tolist() == [math.inf, math.inf]
+
+
+def test_spend_over_rounds_at_delta_zero():
+    assert spend_over_rounds([PureRelease(0.5)] * 3, 0.0) == pytest.approx([0.5, 1.0, 1.5])
+    assert spend_over_rounds([PostProcessing()], 0.0) == pytest.approx([0.0])
+
+
+def test_the_network_has_the_largest_epsilon_not_the_sum():
+    parties = [epsilon_spent([GaussianRelease(1.0, sigma)], 1e-5) for sigma in (5.0, 10.0)]
+    assert network_guarantee(parties) == parties[0]
+    with pytest.raises(ValueError, match="one scope"):
+        network_guarantee([parties[0], Guarantee(1.0, 0.0, "", "", scope="label")])
+    with pytest.raises(ValueError, match="one scope"):
+        network_guarantee([])
+
+
+# Refusals ----------------------------------------------------------------------------------------
+
+
+def test_nothing_costs_nothing_and_a_bare_release_everything():
+    assert spent([]) == 0
+    assert spent([PostProcessing()], 0.0) == 0
+    assert delta_spent([PostProcessing()], 0.0).delta == 0
+    bare = epsilon_spent([NonPrivate(), GaussianRelease(1.0, 1.0)], 1e-5)
+    assert bare.epsilon == math.inf
+    assert bare.accountant == "none"
+    assert delta_spent([NonPrivate()], 10.0).delta == 1
+    assert spent([GaussianRelease(1.0, 1.0)], 0.0) == math.inf
+    assert spent([(PureRelease(0.1), 3), GaussianRelease(1.0, 1.0)], 0.0) == math.inf
+    assert spent([OBJECTIVE], 0.0) == math.inf
+    assert spent([GaussianRelease(1e300, 1e-300)]) == math.inf
+    assert spent([(GaussianRelease(1e154, 1.0), 5)] * 2) == math.inf
+    assert spent([GaussianObjectivePerturbation(1e200, 0.1)]) == math.inf
+
+
+def test_an_unknown_event_is_refused_never_ignored():
+    @dataclass(frozen=True, slots=True)
+    class Foreign(Event):
+        kind: ClassVar[str] = "foreign"
+
+    @dataclass(frozen=True, slots=True)
+    class Cheaper(GaussianRelease):
+        kind: ClassVar[str] = "cheaper"
+
+    for event in (Foreign(), Composed((Foreign(),)), Cheaper(1.0, 1.0), "gaussian", None):
+        with pytest.raises(TypeError, match="no theorem"):
+            spent([event])
+    for count in (-1, 1.5, None):
+        with pytest.raises(ValueError, match="count must be"):
+            spent([(PureRelease(1.0), count)])
+    with pytest.raises(TypeError):
+        spent(PureRelease(1.0))
+
+
+def test_labels_are_never_mixed_with_rows():
+    for events in ([LabelRandomizedResponse(1.0)], [Composed((LabelRandomizedResponse(1.0),))]):
+        with pytest.raises(ValueError, match="labels only"):
+            spent(events)
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0, float("nan")])
+def test_a_bad_delta_or_epsilon_is_refused(delta):
+    with pytest.raises(ValueError, match="delta must be in"):
+        spent([PureRelease(0.1)], delta)
+    with pytest.raises(ValueError, match="epsilon must be"):
+        delta_spent([PureRelease(0.1)], -1.0)
+
+
+# Labels ------------------------------------------------------------------------------------------
+
+
+def test_joint_label_guarantee():
+    assert joint_label_pure(1.0, 1.0) == pytest.approx(0.434, abs=5e-4)
+    assert joint_label_pure(1.0, 700.0) == pytest.approx(1.0)
+    randomization = LabelRandomizedResponse(1.0)
+    releases = [(GaussianRelease(0.1, 1.0), 25)]
+    guarantee = joint_label_guarantee(randomization, releases, 1e-5)
+    assert guarantee.scope == "label"
+    assert guarantee.epsilon < min(1.0, spent(releases))
+    assert joint_label_delta(1.0, 0.5, guarantee.epsilon) == pytest.approx(1e-5, rel=1e-6)
+    assert joint_label_guarantee(randomization, [], 0.0).epsilon == 0
+    assert joint_label_guarantee(randomization, releases, 0.0).epsilon == 1
+    assert joint_label_guarantee(randomization, [NonPrivate()], 1e-5).epsilon <= 1
+    with pytest.raises(ValueError, match="Gaussian events only"):
+        joint_label_guarantee(randomization, [PureRelease(1.0)], 1e-5)
+    with pytest.raises(ValueError, match="delta must be in"):
+        joint_label_guarantee(randomization, releases, 1.0)
+    with pytest.raises(ValueError, match="label_epsilon must be positive"):
+        joint_label_delta(0.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.9, 1.0, 1.5])
+def test_joint_label_delta_matches_the_mixtures(mu, epsilon):
+    from scipy.stats import norm
+
+    flip = 1 / (1 + math.e)
+    x = np.linspace(-12, 12 + mu, 400001)
+    low, high = norm.pdf(x), norm.pdf(x, mu)
+    p, q = (1 - flip) * high + flip * low, (1 - flip) * low + flip * high
+    true = np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), x)
+    assert joint_label_delta(1.0, mu, epsilon) == pytest.approx(true, abs=1e-8)
+    assert joint_label_delta(50.0, mu, epsilon) == pytest.approx(
+        float(gaussian_delta(epsilon, mu)), rel=1e-6
+    )

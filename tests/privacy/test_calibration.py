@@ -1,0 +1,276 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpadmm import schedules
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.calibration import (
+    InfeasibleBudgetError,
+    exponential_rate,
+    gaussian_sigma,
+    objective_sigma,
+    pure_level,
+    subsampled_sigma,
+)
+from dpadmm.privacy.events import (
+    GaussianObjectivePerturbation,
+    GaussianRelease,
+    InexactSolve,
+    PureRelease,
+    SubsampledGaussian,
+)
+from dpadmm.privacy.gaussian import gaussian_mu
+from dpadmm.privacy.histories import best_split, one_release_history, split_history
+from dpadmm.privacy.sensitivity import (
+    argmin_sensitivity,
+    gradient_sensitivity,
+    jacobian_ratio,
+    public_norm_factor,
+    strong_convexity,
+)
+
+budgets = st.floats(0.01, 20)
+deltas = st.floats(1e-12, 0.01)
+
+
+def spent(events, delta, **options):
+    return epsilon_spent(events, delta, **options).epsilon
+
+
+def assert_calibrated(epsilon, target, accuracy=1e-6):
+    assert epsilon <= target
+    assert epsilon >= target * (1 - accuracy)
+
+
+# Sensitivities -----------------------------------------------------------------------------------
+
+
+def test_the_local_problems_constants():
+    convexity = strong_convexity(1.0, 5, [0.5, 0.25], [2, 2])
+    np.testing.assert_allclose(convexity, [2.2, 1.2])
+    np.testing.assert_allclose(gradient_sensitivity([100, 200], weight=2), [0.04, 0.02])
+    np.testing.assert_allclose(argmin_sensitivity(100, convexity), 0.02 / convexity)
+    np.testing.assert_allclose(
+        argmin_sensitivity(100, convexity, tolerance=1e-3), 0.022 / convexity
+    )
+    np.testing.assert_allclose(jacobian_ratio(100, convexity), 0.0025 / convexity)
+    # PR-ADMM's setting: 1.25e-4 for eta = 0.5, V = 2, n = 8000 and no regularisation.
+    assert float(argmin_sensitivity(8000, strong_convexity(0, 5, 0.5, 2))) == pytest.approx(1.25e-4)
+    with pytest.raises(ValueError, match="strong convexity must be positive"):
+        strong_convexity(0.0, 5, 0.0, 2)
+    with pytest.raises(ValueError, match="gradient sensitivity must be"):
+        gradient_sensitivity(-1)
+
+
+def test_public_norm_factor_known_values():
+    radii = [0, 1, 2, 3, 5, 10]
+    known = np.array([1.0, 1.099, 1.270, 1.419, 1.617, 1.821])
+    factors = public_norm_factor(radii)
+    assert (factors >= known - 5e-4).all()
+    assert (factors <= known * 1.003).all()
+    assert public_norm_factor(1e9) == 2
+    assert public_norm_factor(np.inf) == 2
+    for radius in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="radius must be non-negative"):
+            public_norm_factor(radius)
+
+
+def test_public_norm_factor_is_above_the_two_parameter_maximum_and_monotone():
+    angle = np.linspace(0, np.pi, 701)
+    for radius in (0.0, 0.123, 0.9, 2.7, 6.1, 33.0, 150.0):
+        slope = 1 / (1 + np.exp(radius * np.cos(angle)))
+        along, across = slope * np.cos(angle), slope * np.sin(angle)
+        squares = (along[:, None] - along) ** 2 + (across[:, None] + across) ** 2
+        largest = math.sqrt(squares.max())
+        assert largest <= public_norm_factor(radius) <= largest * 1.004
+    values = public_norm_factor(np.linspace(0, 300, 5000))
+    assert (np.diff(values) >= 0).all()
+
+
+@settings(max_examples=200)
+@given(st.floats(0, 50), st.floats(0, 6.3), st.floats(0, 6.3), st.floats(0, 1), st.floats(0, 1))
+def test_public_norm_factor_bounds_random_rows(radius, angle, other, length, length2):
+    point = np.array([radius, 0.0])
+    u = length * np.array([np.cos(angle), np.sin(angle)])
+    v = length2 * np.array([np.cos(other), np.sin(other)])
+    gap = u / (1 + np.exp(point @ u)) - v / (1 + np.exp(point @ v))
+    assert np.linalg.norm(gap) <= public_norm_factor(radius)
+
+
+# Gaussian noise ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(budgets, deltas, st.floats(0.3, 1), st.integers(1, 40), st.integers(1, 3))
+def test_gaussian_calibration_meets_the_budget(epsilon, delta, decay, rounds, rows):
+    ratios = schedules.periodic(rounds, decay, 3)
+    sigma = float(gaussian_sigma(epsilon, delta, 0.01, ratios, rows_per_person=rows))
+    events = [GaussianRelease(0.01, sigma * math.sqrt(ratio)) for ratio in ratios]
+    assert_calibrated(spent(events, delta, rows_per_person=rows), epsilon)
+
+
+def test_gaussian_calibration_over_parties():
+    epsilon, delta = np.array([0.5, 1.0, 3.0]), np.array([1e-5, 1e-6, 1e-7])
+    sensitivity = argmin_sensitivity([100, 1000, 50], [2.0, 1.0, 4.0])
+    sigma = gaussian_sigma(epsilon, delta, sensitivity, np.ones(50))
+    np.testing.assert_allclose(
+        sigma, sensitivity * math.sqrt(50) / gaussian_mu(epsilon, delta), rtol=1e-6
+    )
+    for party in range(3):
+        events = [(GaussianRelease(sensitivity[party], sigma[party]), 50)]
+        assert_calibrated(spent(events, delta[party]), epsilon[party])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((0.0, 0.0, 1.0), "delta must be in"),
+        ((-1.0, 1e-5, 1.0), "epsilon must be"),
+        ((1.0, 1e-5, 0.0), "sensitivity must be positive"),
+        ((1.0, 1e-5, 1.0, [1.0, 0.0]), "ratios must be positive"),
+    ],
+)
+def test_gaussian_calibration_refuses_bad_input(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        gaussian_sigma(*arguments)
+
+
+# Pure noise --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(budgets, st.one_of(st.just(0.0), deltas), st.integers(1, 200), st.integers(1, 3))
+def test_pure_calibration_meets_the_budget(epsilon, delta, rounds, rows):
+    level = float(pure_level(epsilon, delta, rounds, rows_per_person=rows))
+    assert level >= epsilon / rounds / rows * (1 - 1e-9)
+    cost = spent([(PureRelease(level), rounds)], delta, rows_per_person=rows)
+    assert_calibrated(cost, epsilon)
+
+
+def test_discretised_calibrations_over_parties():
+    epsilon, delta = np.array([1.0, 2.0, 1.0]), np.array([1e-5, 1e-6, 1e-5])
+    level = pure_level(epsilon, delta, 20)
+    assert level.shape == (3,)
+    assert level[0] == level[2]
+    sigma = subsampled_sigma(epsilon, delta, 50, 10, [500, 500, 1000], [1.0, 2.0, 1.0])
+    for party in range(3):
+        assert_calibrated(spent([(PureRelease(level[party]), 20)], delta[party]), epsilon[party])
+        event = SubsampledGaussian(
+            10, [500, 500, 1000][party], [1.0, 2.0, 1.0][party], sigma[party]
+        )
+        assert_calibrated(spent([(event, 50)], delta[party]), epsilon[party], 1e-3)
+
+
+def test_pure_calibration_with_inexact_solves():
+    extra = [(InexactSolve(1e-10, 1.0, 1e-6), 50)]
+    level = pure_level(1.0, 1e-5, 50, extra=extra)
+    assert_calibrated(spent([(PureRelease(level), 50), *extra], 1e-5), 1.0, 1e-3)
+    assert 0.99 * pure_level(1.0, 1e-5, 50) < level < pure_level(1.0, 1e-5, 50)
+    with pytest.raises(InfeasibleBudgetError, match="other releases cost") as caught:
+        pure_level(0.1, 1e-5, 50, extra=[GaussianRelease(1.0, 5.0)])
+    assert caught.value.smallest_epsilon > 0.1
+    with pytest.raises(ValueError, match="rounds must be"):
+        pure_level(1.0, 0.0, 0)
+
+
+def test_exponential_rate_is_the_third_lemma():
+    rows, kappa = np.array([100, 1000]), np.array([0.01, 0.001])
+    rate = exponential_rate(0.1, rows, kappa)
+    np.testing.assert_allclose(rate * 2 / rows + np.log1p(kappa), 0.1, rtol=1e-9)
+    assert (rate * 2 / rows + np.log1p(kappa) <= 0.1).all()
+    with pytest.raises(InfeasibleBudgetError, match=r"must exceed ln\(1 \+ kappa\)") as caught:
+        exponential_rate(0.1, rows, [0.01, 0.2])
+    assert caught.value.smallest_epsilon == pytest.approx(math.log(1.2))
+
+
+# Objective perturbation --------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.floats(0.1, 10),
+    deltas,
+    st.floats(0, 1e-3),
+    st.integers(1, 30),
+    st.floats(0, 1e-3),
+    st.integers(1, 2),
+)
+def test_objective_calibration_meets_the_budget(epsilon, delta, kappa, rounds, inexact, rows):
+    ratios = schedules.periodic(rounds, 0.9)
+    sigma = float(
+        objective_sigma(
+            epsilon, delta, 0.01, kappa, ratios, inexact_mu=inexact, rows_per_person=rows
+        )
+    )
+    events = [
+        GaussianObjectivePerturbation(0.01 / (sigma * math.sqrt(ratio)), kappa) for ratio in ratios
+    ]
+    solves = [(InexactSolve(inexact / 2, 1.0, 1.0), rounds)]
+    assert_calibrated(spent([*events, *solves], delta, rows_per_person=rows), epsilon, 1e-5)
+
+
+def test_objective_calibration_over_parties_and_rounds():
+    kappa = np.array([[1e-3, 5e-4, 1e-4], [1e-2, 5e-3, 1e-3]])
+    sigma = objective_sigma([1.0, 2.0], 1e-6, [0.01, 0.02], kappa, np.ones(3))
+    for party, target in enumerate([1.0, 2.0]):
+        mu = [0.01, 0.02][party] / sigma[party]
+        events = [GaussianObjectivePerturbation(mu, value) for value in kappa[party]]
+        assert_calibrated(spent(events, 1e-6), target, 1e-5)
+    with pytest.raises(ValueError, match="1 or 4 columns; got 3"):
+        objective_sigma(1.0, 1e-6, 0.01, kappa, np.ones(4))
+    with pytest.raises(ValueError, match="delta must be in"):
+        objective_sigma(1.0, 0.0, 0.01, 0.1)
+
+
+def test_objective_calibration_says_what_would_be_feasible():
+    with pytest.raises(InfeasibleBudgetError, match="epsilon must exceed") as caught:
+        objective_sigma(0.01, 1e-5, 0.01, 0.1, np.ones(50))
+    least = caught.value.smallest_epsilon
+    sigma = objective_sigma(least * 1.01, 1e-5, 0.01, 0.1, np.ones(50))
+    event = GaussianObjectivePerturbation(0.01 / float(sigma), 0.1)
+    assert_calibrated(spent([(event, 50)], 1e-5), least * 1.01, 1e-5)
+
+
+# Subsampling -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "steps", "batch", "population", "rows"),
+    [(1.0, 500, 20, 2000, 1), (0.2, 100, 1, 300, 1), (8.0, 50, 10, 100, 2)],
+)
+def test_subsampled_calibration_meets_the_budget(epsilon, steps, batch, population, rows):
+    sigma = subsampled_sigma(epsilon, 1e-5, steps, batch, population, 2.0, rows_per_person=rows)
+    event = SubsampledGaussian(batch, population, 2.0, sigma)
+    assert_calibrated(spent([(event, steps)], 1e-5, rows_per_person=rows), epsilon, 1e-3)
+
+
+def test_subsampled_calibration_leaves_room_for_other_releases():
+    extra = [(GaussianRelease(1.0, 50.0), 10)]
+    sigma = subsampled_sigma(1.0, 1e-5, 200, 10, 1000, 1.0, extra=extra)
+    history = [(SubsampledGaussian(10, 1000, 1.0, sigma), 200), *extra]
+    assert_calibrated(spent(history, 1e-5), 1.0, 1e-3)
+    with pytest.raises(InfeasibleBudgetError, match="other releases cost"):
+        subsampled_sigma(0.1, 1e-5, 200, 10, 1000, 1.0, extra=[GaussianRelease(1.0, 5.0)])
+
+
+def test_a_batch_rare_enough_needs_no_noise_to_speak_of():
+    assert subsampled_sigma(1.0, 0.3, 1, 1, 10, 1.0) <= 1e-3
+
+
+def test_split_and_one_release_histories():
+    def history(share):
+        return split_history(5, 4, 5, 500, 0.5, 0.4, 0.004, share)
+
+    share, guarantee = best_split(history, 1e-5)
+    assert 0 < share < 1
+    for other in (0.05, 0.5, 0.95):
+        assert guarantee.epsilon <= spent(history(other), 1e-5) * (1 + 1e-3)
+    assert [count for _, count in history(0.5)] == [15, 20]
+    once = one_release_history(5, 4, 5, 500, 1.25, 0.004, 0.1)
+    assert once == [
+        (SubsampledGaussian(5, 500, 1.0, 1.25), 15),
+        (GaussianRelease(0.004, 0.1), 5),
+    ]

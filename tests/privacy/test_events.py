@@ -1,0 +1,93 @@
+import json
+from dataclasses import FrozenInstanceError, dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from dpadmm.privacy.events import (
+    EVENT_KINDS,
+    Composed,
+    Event,
+    GaussianObjectivePerturbation,
+    GaussianRelease,
+    InexactSolve,
+    LabelRandomizedResponse,
+    NonPrivate,
+    PostProcessing,
+    PureRelease,
+    SubsampledGaussian,
+    event_from_dict,
+)
+
+EXAMPLES = [
+    PostProcessing(),
+    NonPrivate(),
+    GaussianRelease(0.1, 1 / 3),
+    PureRelease(0.1),
+    GaussianObjectivePerturbation(0.05, 1e-5),
+    InexactSolve(1e-10, 1.0, 1e-6),
+    SubsampledGaussian(20, 1000, 2.0, 0.8),
+    LabelRandomizedResponse(1.0),
+    Composed((PureRelease(0.1), Composed((InexactSolve(1e-10, 1.0, 1e-6), PostProcessing())))),
+]
+
+
+@pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.kind)
+def test_an_event_survives_json_and_is_frozen(event):
+    assert event_from_dict(json.loads(json.dumps(event.to_dict()))) == event
+    assert hash(event) == hash(event_from_dict(event.to_dict()))
+    with pytest.raises((FrozenInstanceError, TypeError)):
+        event.anything = 1
+
+
+def test_every_kind_has_an_example_and_a_statement():
+    assert {event.kind for event in EXAMPLES} == set(EVENT_KINDS)
+    assert all(len(cls.__doc__) > 60 for cls in EVENT_KINDS.values())
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (
+            lambda: GaussianRelease(-1, 1),
+            "sensitivity must be a non-negative finite number; got -1",
+        ),
+        (lambda: GaussianRelease(1, 0), "sigma must be a positive finite number; got 0"),
+        (lambda: GaussianRelease(1, float("nan")), "sigma .* got nan"),
+        (lambda: GaussianRelease(True, 1), "sensitivity .* got True"),
+        (lambda: GaussianRelease("1", 1), "sensitivity .* got '1'"),
+        (lambda: PureRelease(float("inf")), "epsilon .* got inf"),
+        (lambda: GaussianObjectivePerturbation(1, -0.1), "kappa .* got -0.1"),
+        (lambda: InexactSolve(1e-9, 0, 1), "strong_convexity .* got 0"),
+        (lambda: SubsampledGaussian(1.5, 10, 1, 1), "batch must be a positive integer; got 1.5"),
+        (lambda: SubsampledGaussian(11, 10, 1, 1), "batch must be at most population = 10; got 11"),
+        (lambda: LabelRandomizedResponse(0), "epsilon must be a positive"),
+        (lambda: Composed(()), "non-empty tuple of events"),
+        (lambda: Composed((1,)), "non-empty tuple of events"),
+        (lambda: event_from_dict({"kind": "magic", "version": 1}), "kind must be one of"),
+        (lambda: event_from_dict({"kind": "pure", "version": 2, "epsilon": 1}), "version 1; got 2"),
+        (lambda: event_from_dict({"kind": "pure", "version": 1}), "fields"),
+        (lambda: event_from_dict(["pure"]), "mapping"),
+        (lambda: event_from_dict({"kind": "composed", "version": 1, "events": 3}), "list"),
+        (lambda: event_from_dict({"kind": "composed", "version": 1, "events": [3]}), "mapping"),
+    ],
+)
+def test_a_bad_event_is_refused_with_parameter_constraint_and_value(build, words):
+    with pytest.raises(ValueError, match=words):
+        build()
+
+
+def test_numpy_numbers_become_plain_ones():
+    event = SubsampledGaussian(np.int64(2), np.int32(10), np.float32(1), np.float64(0.5))
+    assert [type(value) for value in event.to_dict().values()] == [str, int, int, int, float, float]
+    assert event.sampling_rate == 0.2
+
+
+def test_a_foreign_event_is_not_read_back():
+    @dataclass(frozen=True, slots=True)
+    class Foreign(Event):
+        kind: ClassVar[str] = "foreign"
+
+    with pytest.raises(ValueError, match="foreign"):
+        event_from_dict(Foreign().to_dict())

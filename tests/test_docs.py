@@ -1,0 +1,60 @@
+"""The documentation runs, and the commands and files it names exist."""
+
+import re
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
+]
+
+
+def python_blocks(page):
+    """Each ```python block with the number of the line it starts on."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if line.strip() == "```python":
+            block = takewhile(lambda text: text.strip() != "```", lines[number + 1 :])
+            yield number + 1, "\n".join(block)
+
+
+WITH_CODE = [page for page in PAGES if any(python_blocks(page))]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for line, block in python_blocks(page):
+        # Empty lines in front make a traceback point into the page.
+        exec(compile("\n" * line + block, str(page), "exec"), names)
+
+
+def test_the_first_pages_have_code():
+    shown = {page.relative_to(ROOT).as_posix() for page in WITH_CODE}
+    assert {"README.md", "docs/quickstart.md"} <= shown
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_links_lead_to_files(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, flags=re.MULTILINE))
+    mentioned = {
+        target
+        for page in PAGES
+        for target in re.findall(
+            r"(?:`|^\$ )make ([a-z]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE
+        )
+    }
+    assert {"demo", "test"} <= mentioned <= targets
