@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadmm.arrays import Array, Rows, Shard, prepare_rows
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.losses import get_loss
-from dpadmm.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.training import TrainingParameters, plan, state_privacy, train
 
 __all__ = ["ADMMClassifier"]
@@ -192,7 +192,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 for member in members
             ]
         )
-        noise: NoiseSource = SecureNoise()
+        noise: NoiseSource = secure_noise()
         if self.random_state is not None:
             noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
         outcome = train(planned, shard, noise=noise)
