@@ -268,6 +268,7 @@ def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> Privac
         simulated=noise.simulated,
         calibration=planned.calibration,
         reviewed=reviewed(name),
+        claim=planned.algorithm.claim(planned.site),
     )
 
 
