@@ -20,10 +20,11 @@ from dpadmm.errors import ParameterError
 from dpadmm.exchange.base import Exchange
 from dpadmm.privacy.events import Event, event_from_dict
 from dpadmm.privacy.ledger import Ledger
+from dpadmm.privacy.mechanisms import Released, release_again
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.solvers.newton import Workspace
 
-__all__ = ["Checkpoint", "History", "Outcome", "run"]
+__all__ = ["Checkpoint", "History", "Outcome", "fingerprint", "run"]
 
 _CHECKPOINT_VERSION: Final = 1
 
@@ -112,14 +113,10 @@ def run(
         events = algorithm.announce(progress.state, site, t)
         for ledger, event in zip(ledgers, events, strict=True):
             ledger.reserve(t, event)
-        message = algorithm.local_step(progress.state, workspace, site, noise, t)
-        if message.events != events:
-            raise RuntimeError(
-                f"{algorithm.name} announced {events[0]} for round {t} but released "
-                f"{message.events[0]}; nothing was sent."
-            )
-        for ledger, values in zip(ledgers, message.values, strict=True):
-            ledger.commit(t, values)
+        message = _stored(ledgers, events, t)
+        if message is None:
+            message = algorithm.local_step(progress.state, workspace, site, noise, t)
+            message = _commit(algorithm, message, ledgers, events, t)
         inbox = exchange(message, t)
         progress.state = algorithm.absorb(progress.state, message.values, inbox, site, t)
         progress.record(t, message.values, inbox)
@@ -128,6 +125,36 @@ def run(
         if on_round is not None:
             on_round(progress.done, message.values)
     return progress.outcome(ledgers)
+
+
+def _stored(ledgers: Sequence[Ledger], events: tuple[Event, ...], t: int) -> Released | None:
+    """The messages of a round that every party here committed before a crash."""
+    kept = [ledger.committed(t) for ledger in ledgers]
+    found = [values for values in kept if values is not None]
+    return release_again(np.stack(found), events) if len(found) == len(kept) else None
+
+
+def _commit(
+    algorithm: Algorithm,
+    message: Released,
+    ledgers: Sequence[Ledger],
+    events: tuple[Event, ...],
+    t: int,
+) -> Released:
+    """Store what is about to be sent; a party that had committed the round keeps its message."""
+    if message.events != events:
+        raise RuntimeError(
+            f"{algorithm.name} announced {events[0]} for round {t} but released "
+            f"{message.events[0]}; nothing was sent."
+        )
+    values, again = message.values.copy(), False
+    for place, ledger in enumerate(ledgers):
+        stored = ledger.committed(t)
+        if stored is None:
+            ledger.commit(t, values[place])
+        else:
+            values[place], again = stored, True
+    return release_again(values, events) if again else message
 
 
 @dataclass
@@ -156,7 +183,7 @@ class _Progress:
     ) -> _Progress:
         """Begin, or continue from a checkpoint of the same run."""
         fresh = cls(
-            fingerprint=_fingerprint(algorithm, site, rounds),
+            fingerprint=fingerprint(algorithm, site, rounds),
             rounds=rounds,
             done=0,
             state=algorithm.init(site),
@@ -240,16 +267,15 @@ class _Progress:
             workspace.restore(
                 {name.removeprefix(prefix): saved[name] for name in saved if prefix in name}
             )
-        for ledger, events in zip(ledgers, header["events"], strict=True):
-            for t, event in enumerate(events):
-                ledger.reserve(t, event_from_dict(event))
+        for ledger, events, last in zip(ledgers, header["events"], self.last, strict=True):
+            ledger.resume([event_from_dict(event) for event in events], last)
 
 
 def _norm(vectors: Array) -> NDArray[np.float64]:
     return np.sqrt(np.einsum("...f,...f->...", vectors, vectors))
 
 
-def _fingerprint(algorithm: Algorithm, site: Site, rounds: int) -> str:
+def fingerprint(algorithm: Algorithm, site: Site, rounds: int) -> str:
     """A hash of everything public that decides what a run computes."""
     digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape}".encode())
     for part in (algorithm, site):

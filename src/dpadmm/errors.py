@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from typing import Any, SupportsFloat
 
 __all__ = [
+    "BudgetError",
     "ConvergenceError",
+    "LedgerError",
     "ParameterError",
     "positive_integer",
     "positive_number",
@@ -22,6 +24,14 @@ class ParameterError(ValueError):
 
 class ConvergenceError(RuntimeError):
     """A local solve that missed its tolerance: nothing was released."""
+
+
+class LedgerError(RuntimeError):
+    """A ledger that cannot be relied on or written to: nothing was released, nothing was lost."""
+
+
+class BudgetError(LedgerError):
+    """A release that a ledger's policy does not allow; raised before any row is read."""
 
 
 def unknown_name(parameter: str, value: Any, known: Iterable[str]) -> ParameterError:

@@ -18,7 +18,13 @@ from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.privacy.events import NON_PRIVATE, Event, GaussianRelease
 from dpadmm.privacy.noise import NoiseSource
 
-__all__ = ["Released", "gaussian_events", "release_gaussian", "release_unprotected"]
+__all__ = [
+    "Released",
+    "gaussian_events",
+    "release_again",
+    "release_gaussian",
+    "release_unprotected",
+]
 
 Array = NDArray[np.float64]
 
@@ -60,6 +66,19 @@ class Released:
 def release_unprotected(values: Array) -> Released:
     """Send values as they are: no guarantee, charged as ``NonPrivate``."""
     return Released(_MAKER, values, (NON_PRIVATE,) * len(values))
+
+
+def release_again(values: Array, events: tuple[Event, ...]) -> Released:
+    """Send messages that a ledger kept, as they are: a repeated message costs nothing more.
+
+    Parameters
+    ----------
+    values
+        The stored messages, one per party, bit for bit.
+    events
+        What each was charged when it was made.
+    """
+    return Released(_MAKER, values, events)
 
 
 def gaussian_events(sensitivity: Array, sigma: Array) -> tuple[GaussianRelease, ...]:
