@@ -60,6 +60,8 @@ __all__ = [
 # A run calibrated to exactly this budget may exceed it by the rounding of its own sum. The Gaussian
 # curve is rounded up by 1e-11 in ln(delta), which is worth more than this in mu^2.
 _ROUNDING: Final = 1e-14
+# Who asks for exactly the epsilon that is said to fit must not fail by the rounding of its search.
+_ROUNDED_DOWN: Final = 1e-8
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,9 @@ class GaussianFilter(PrivacyFilter):
 
     def fitting_epsilon(self, left: float) -> float:
         """Invert the Gaussian curve, for what is left."""
-        return self.epsilon(max(left, 0.0))
+        if left >= self.limit:
+            return self.policy.epsilon
+        return self.epsilon(max(left, 0.0)) * (1 - _ROUNDED_DOWN)
 
 
 @final
@@ -252,7 +256,8 @@ class RenyiFilter(PrivacyFilter):
         """The exact epsilon of a Gaussian whose divergence at the order is what is left."""
         if left <= 0:
             return 0.0
-        return float(gaussian_epsilon(math.sqrt(2 * left / self.order), self.policy.delta))
+        mu = math.sqrt(2 * left / self.order)
+        return float(gaussian_epsilon(mu, self.policy.delta)) * (1 - _ROUNDED_DOWN)
 
 
 FILTERS: Final[dict[str, type[PrivacyFilter]]] = {
