@@ -22,6 +22,7 @@ from dpadmm.engine import Checkpoint, Outcome, run
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.exchange.in_process import InProcess
 from dpadmm.losses import get_loss
+from dpadmm.privacy.events import Event
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.ledger import Ledger, MemoryLedger
 from dpadmm.privacy.noise import NoiseSource
@@ -35,6 +36,7 @@ __all__ = [
     "Plan",
     "PrivacyWarning",
     "TrainingParameters",
+    "announced",
     "auto_penalty",
     "plan",
     "state_privacy",
@@ -44,8 +46,8 @@ __all__ = [
 CALIBRATIONS: Final = ("proven", "published")
 
 PARTY_WEIGHTS: Final = ("rows", "equal")
-# auto_penalty without noise: eta V T. Chosen on Adult, twonorm and a plane of two features, on rings
-# of 5 and 20 parties, complete graphs and servers: within 1% of the pooled optimum after 50 rounds.
+# auto_penalty without noise: eta V T. Chosen on Adult, twonorm and two features, on rings of 5 and
+# 20 parties, complete graphs and servers: within 1% of the pooled optimum after 50 rounds.
 _REACH: Final = 0.05
 # auto_penalty with noise: how far noise alone may carry the mean of the parties in a run, as a
 # norm. Chosen on Adult with 5 and 20 parties, epsilon from 0.1 to 1, and 20 to 50 rounds.
@@ -95,7 +97,8 @@ def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
 
     with T rounds, mean degree :math:`\bar V`, and, for a private algorithm, the noise level a:
     the norm of the noise that a round adds to the mean gradient of N parties with n rows each
-    (the smallest), d features and a budget of :math:`\mu`-GDP (the smallest). Without privacy a = 0.
+    (the smallest), d features and a budget of :math:`\mu`-GDP (the smallest). Without privacy,
+    a = 0.
 
     A round is a noisy gradient step of length :math:`1/(2\eta\bar V)`. The first bound keeps the
     agreement of the parties from falling apart over long runs. The second keeps what noise alone
@@ -266,3 +269,14 @@ def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> Privac
         calibration=planned.calibration,
         reviewed=reviewed(name),
     )
+
+
+def announced(planned: Plan) -> tuple[tuple[Event, ...], ...]:
+    """What each party will be charged, round by round, before anything is read or drawn.
+
+    Charges are fixed in advance, so that the messages of a run cannot change them; the initial
+    state stands in for the states to come.
+    """
+    state = planned.algorithm.init(planned.site)
+    rounds = [planned.algorithm.announce(state, planned.site, t) for t in range(planned.rounds)]
+    return tuple(zip(*rounds, strict=True))
