@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,6 @@ from dpadmm.privacy.entries import FORMAT_VERSION, Entry
 
 __all__ = ["EntryFile"]
 
-_MAGIC: Final = b"SQLite format 3\x00"
 _APPLICATION: Final = 0x64704C47  # "dpLG"
 _COLUMNS: Final = "number, kind, time, run, round, content, hash"
 
@@ -96,7 +96,7 @@ class EntryFile:
         self.path = path.resolve()
         self._timeout = timeout
         self._process = os.getpid()
-        self._check_is_ledger()
+        self._check_exists()
         with self.refusals():
             mode = "ro" if read_only else "rw"
             self._connection = sqlite3.connect(
@@ -167,24 +167,25 @@ class EntryFile:
         """Let go of the file."""
         self._connection.close()
 
-    def _check_is_ledger(self) -> None:
+    def _check_exists(self) -> None:
+        # Only the status: opening and closing the file here would drop the locks that another
+        # connection of this process may hold on it (they belong to the process, not the handle).
         try:
-            with self.path.open("rb") as file:
-                start = file.read(len(_MAGIC))
+            status = os.stat(self.path)
         except FileNotFoundError:
             raise LedgerError(
                 f"ledger {self.path} must exist; create it with 'dpadmm ledger init'."
             ) from None
         except OSError as error:
             raise LedgerError(f"ledger {self.path} cannot be read: {error.strerror}.") from None
-        if not start:
+        if not stat.S_ISREG(status.st_mode):
+            raise LedgerError(f"ledger {self.path} must be a file; it is something else.")
+        if status.st_size == 0:
             raise LedgerError(
                 f"ledger {self.path} is empty: its creation was interrupted, or it was cut short. "
                 "If nothing was ever charged to it, remove it and create it again; otherwise "
                 "restore it."
             )
-        if start != _MAGIC:
-            raise LedgerError(f"ledger {self.path} must be a ledger file; it is something else.")
 
     def _check_version(self) -> None:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
