@@ -1,6 +1,6 @@
 """Linear classifiers trained together by ADMM under a differential-privacy budget."""
 
 from dpadmm.estimators import ADMMClassifier
+from dpadmm.version import __version__
 
-__all__ = ["ADMMClassifier"]
-__version__ = "0.1.0"
+__all__ = ["ADMMClassifier", "__version__"]

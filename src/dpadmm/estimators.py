@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,12 +15,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadmm.arrays import Array, Rows, Shard, prepare_rows
+from dpadmm.engine import Outcome
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.losses import get_loss
 from dpadmm.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-from dpadmm.training import TrainingParameters, plan, state_privacy, train
+from dpadmm.training import Plan, TrainingParameters, plan, state_privacy, train
 
-__all__ = ["ADMMClassifier"]
+__all__ = ["ADMMClassifier", "label_signs"]
 
 _OUTPUTS: Final = ("auto", "last", "tail")
 
@@ -177,7 +178,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             outputs=outputs,
             names=tuple(str(name) for name in self.parties_),
         )
-        signs = _signs(codes, outputs)
+        signs = label_signs(codes, outputs)
         shard = Shard.from_parties(
             [
                 (
@@ -192,7 +193,11 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         noise: NoiseSource = SecureNoise()
         if self.random_state is not None:
             noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
-        outcome = train(planned, shard, noise=noise)
+        self._adopt(planned, train(planned, shard, noise=noise), noise)
+        return self
+
+    def _adopt(self, planned: Plan, outcome: Outcome, noise: NoiseSource) -> None:
+        """Keep what a run released."""
         self.privacy_ = state_privacy(planned, outcome, noise)
         self.penalty_ = planned.penalty
         self.history_ = {
@@ -203,7 +208,35 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tail = self.output == "tail" or (self.output == "auto" and planned.algorithm.private)
         chosen = outcome.tail if tail else outcome.last
         self.coef_, self.intercept_ = self._split(chosen[:, 0].mean(axis=0))
-        return self
+
+    @classmethod
+    def from_run(
+        cls,
+        planned: Plan,
+        outcome: Outcome,
+        noise: NoiseSource,
+        *,
+        classes: Sequence[str],
+        **parameters: Any,
+    ) -> ADMMClassifier:
+        """Make a fitted classifier of a run on rows that were encoded beforehand.
+
+        Parameters
+        ----------
+        planned, outcome, noise
+            The run.
+        classes
+            Names of the classes, in the order of their codes.
+        **parameters
+            What the run was asked for, as the constructor names it.
+        """
+        # Encoded rows have norm 1 at most and a constant of their own, if any.
+        made = cls(**parameters, n_parties=planned.site.parties, fit_intercept=False, data_norm=1.0)
+        made.classes_ = np.array(classes)
+        made.parties_ = np.array(planned.site.names)
+        made.n_features_in_ = planned.site.features
+        made._adopt(planned, outcome, noise)
+        return made
 
     def _training_parameters(self) -> TrainingParameters:
         return TrainingParameters(
@@ -296,7 +329,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _signs(codes: NDArray[np.intp], outputs: int) -> Array:
+def label_signs(codes: NDArray[np.int64], outputs: int) -> Array:
     """One column of -1 and +1 per output: the second class, or each class against the rest."""
     if outputs == 1:
         return np.where(codes == 1, 1.0, -1.0)[:, None]

@@ -24,7 +24,14 @@ from dpadmm.schema import DataError, Schema, canonical_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PublicDataWarning", "Source", "encode", "read_batches", "read_table"]
+__all__ = [
+    "PublicDataWarning",
+    "Source",
+    "check_columns",
+    "encode",
+    "read_batches",
+    "read_table",
+]
 
 Source: TypeAlias = "str | Path | pa.Table | pa.RecordBatch | pd.DataFrame"
 
@@ -126,6 +133,14 @@ def read_batches(
         names = _columns(table, schema, require_label)
         numeric = {column.name for column in schema.numeric}
         yield from table.read(names, [name for name in names if name not in numeric])
+
+
+def check_columns(
+    source: Source, schema: Schema, *, delimiter: str | None = None, require_label: bool = True
+) -> None:
+    """Refuse a table whose columns are not the schema's, without reading a row."""
+    with _reported(source):
+        _columns(_opened(source, delimiter), schema, require_label)
 
 
 def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
