@@ -43,7 +43,7 @@ from dpadmm.schema import Schema
 from dpadmm.topologies import Topology
 from dpadmm.version import __version__
 
-__all__ = ["Model", "ModelError", "load_model", "save_model"]
+__all__ = ["Model", "ModelError", "load_model", "model_bytes", "save_model"]
 
 HISTORY: Final = ("disagreement", "change")
 FITTED: Final = ("coef", "intercept", "node_coef", "node_intercept")
@@ -154,6 +154,11 @@ def save_model(
     """
     if isinstance(model, ADMMClassifier):
         model = Model.from_estimator(model, schema=schema, provenance=provenance)
+    write_whole(Path(path), model_bytes(model), "model")
+
+
+def model_bytes(model: Model) -> bytes:
+    """Return the bytes of a model file."""
     names = {"classes": _texts(model.classes), "parties": _texts(model.parties)}
     arrays = {
         **model.arrays,
@@ -178,7 +183,7 @@ def save_model(
         "feature_names": model.feature_names,
         "arrays": {name: array.shape for name, array in arrays.items()},
     }
-    write_whole(Path(path), pack(document, arrays), "model")
+    return pack(document, arrays)
 
 
 def load_model(path: str | Path) -> Model:
