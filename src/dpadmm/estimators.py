@@ -24,6 +24,7 @@ from dpadmm.training import Plan, TrainingParameters, plan, state_privacy, train
 __all__ = ["ADMMClassifier", "label_signs"]
 
 _OUTPUTS: Final = ("auto", "last", "tail")
+_REFUSED: Final = ("sample_weight", "class_weight")
 
 
 class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -153,6 +154,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model more, and no theorem here covers that.
         """
         for name in refused:
+            if name not in _REFUSED:
+                raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
             raise ParameterError(
                 f"{name} must not be given: a weighted row would move the messages further than "
                 "the guarantee assumes, and the public row counts would no longer describe a "

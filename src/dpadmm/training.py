@@ -22,6 +22,7 @@ from dpadmm.engine import Checkpoint, Outcome, run
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.exchange.in_process import InProcess
 from dpadmm.losses import get_loss
+from dpadmm.privacy.events import Event
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.ledger import Ledger, MemoryLedger
 from dpadmm.privacy.noise import NoiseSource
@@ -35,6 +36,7 @@ __all__ = [
     "Plan",
     "PrivacyWarning",
     "TrainingParameters",
+    "announced",
     "auto_penalty",
     "plan",
     "state_privacy",
@@ -267,3 +269,14 @@ def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> Privac
         calibration=planned.calibration,
         reviewed=reviewed(name),
     )
+
+
+def announced(planned: Plan) -> tuple[tuple[Event, ...], ...]:
+    """What each party will be charged, round by round, before anything is read or drawn.
+
+    Charges are fixed in advance, so that the messages of a run cannot change them; the initial
+    state stands in for the states to come.
+    """
+    state = planned.algorithm.init(planned.site)
+    rounds = [planned.algorithm.announce(state, planned.site, t) for t in range(planned.rounds)]
+    return tuple(zip(*rounds, strict=True))

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -67,7 +68,8 @@ def refusals(command: str, as_json: bool) -> Iterator[None]:
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; what looks like a number stands on the right."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    console.print(f"[bold]{escape(title)}[/bold]", highlight=False)
+    table = Table()
     body = [[str(cell) for cell in row] for row in rows]
     for place, column in enumerate(columns):
         numbers = all(row[place][:1] in "0123456789-+." for row in body if row[place])

@@ -31,6 +31,11 @@ class NoiseSource(ABC):
     #: Whether the draws can be repeated, and so hide nothing.
     simulated: bool
 
+    @property
+    def identity(self) -> str:
+        """What a checkpoint knows the source by: two that could draw differently differ in it."""
+        return self.description
+
     @abstractmethod
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
         """A fresh stream for one release of one party in one run."""
@@ -81,6 +86,11 @@ class SimulatedNoise(NoiseSource):
 
     def __init__(self, key: int) -> None:
         self._key = key
+
+    @property
+    def identity(self) -> str:
+        """Its key, since the key decides every draw."""
+        return f"{self.description} {self._key}"
 
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
         """The stream of this run, party, round and purpose under the key."""
