@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import dpadmm
-from dpadmm.cli import account, demo, schema
+from dpadmm.cli import account, demo, predict, schema, train
 from dpadmm.cli.output import fail
 from dpadmm.errors import ConvergenceError
 
@@ -42,6 +42,8 @@ def _options(
 
 app.command()(demo.demo)
 app.command()(account.account)
+app.command()(train.train)
+app.command()(predict.predict)
 app.add_typer(schema.app)
 
 

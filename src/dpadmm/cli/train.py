@@ -65,7 +65,7 @@ def _show(run: TrainedRun) -> None:
     """Public facts and functions of messages only."""
     summary = run.summary()
     for heading, words in run.estimator.privacy_.lines():
-        console.print(f"{heading}: {words}", markup=False, highlight=False)
+        console.print(f"{heading}: {words}", markup=False, highlight=False, soft_wrap=True)
     show_table(
         "Spent",
         ("party", "rows", "epsilon", "delta"),
