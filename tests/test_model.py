@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from dpadmm import ADMMClassifier
 from dpadmm.archive import pack, unpack
-from dpadmm.model import ModelError, load_model, model_bytes, save_model
-from dpadmm.model import Model as ModelOfFile
+from dpadmm.model import Model, ModelError, load_model, model_bytes, save_model
 from dpadmm.schema import DataError
 
 RANDOM = np.random.default_rng(0)
@@ -95,7 +94,7 @@ def test_a_generator_is_saved_as_none(tmp_path):
 
 @pytest.fixture(scope="module")
 def saved():
-    return model_bytes(ModelOfFile.from_estimator(fitted(CODES)))
+    return model_bytes(Model.from_estimator(fitted(CODES)))
 
 
 @given(data=st.data())
@@ -127,7 +126,7 @@ def test_shorter_and_longer_files_are_refused(tmp_path_factory, saved, length, e
 def test_another_version_is_named(tmp_path, saved):
     path = tmp_path / "m"
     path.write_bytes(saved.replace(b"dpadmm-model/1 ", b"dpadmm-model/23 "))
-    with pytest.raises(ModelError, match="must be of format version 1; .* is of version 23"):
+    with pytest.raises(ModelError, match=r"must be of format version 1; .* is of version 23"):
         load_model(path)
 
 

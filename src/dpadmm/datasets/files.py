@@ -159,12 +159,12 @@ def _reported(source: Source) -> Iterator[None]:
     """Turn what Arrow and the system raise into one sentence."""
     try:
         yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).splitlines()[0]
-        raise DataError(f"file must be readable; got {source}: {reason}") from None
-    except (pa.ArrowException, EOFError) as error:
-        # Arrow's words may quote a row: they are not passed on.
+    except (pa.ArrowException, OSError, EOFError) as error:
         where = str(source) if isinstance(source, (str, Path)) else "the table"
+        if isinstance(error, OSError) and error.errno is not None:
+            reason = (error.strerror or str(error)).splitlines()[0]
+            raise DataError(f"file must be readable; got {where}: {reason}") from None
+        # Arrow's words may quote a row: they are not passed on.
         raise DataError(
             f"file must be whole and of the kind its name says; got {where}, which cannot be "
             f"read ({type(error).__name__}): write it again"
