@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.arrays import Array, Site
-from dpadmm.errors import ParameterError, positive_integer
+from dpadmm.errors import ExchangeError, ParameterError, positive_integer
 from dpadmm.exchange.base import Exchange
 from dpadmm.privacy.events import Event, event_from_dict
 from dpadmm.privacy.ledger import Ledger
@@ -25,9 +25,11 @@ from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.solvers.newton import Workspace
 
-__all__ = ["Checkpoint", "History", "Outcome", "run"]
+__all__ = ["MESSAGE_BOUND", "Checkpoint", "History", "Outcome", "run"]
 
 _CHECKPOINT_VERSION: Final = 1
+#: The largest entry of a message that is let in; parameters of a model are far below.
+MESSAGE_BOUND: Final = 1e6
 # What reading a damaged checkpoint raises.
 _DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 # What a checkpoint holds besides the algorithm's state and the workspace.
@@ -137,7 +139,7 @@ def run(
             )
         for ledger, values in zip(ledgers, message.values, strict=True):
             ledger.commit(t, values)
-        inbox = exchange(message, t)
+        inbox = check_inbox(exchange(message, t), site)
         progress.state = algorithm.absorb(progress.state, message.values, inbox, site, t)
         progress.record(t, message.values, inbox)
         if checkpoint is not None and progress.done % checkpoint.every == 0:
@@ -145,6 +147,24 @@ def run(
         if on_round is not None:
             on_round(progress.done, message.values)
     return progress.outcome(ledgers)
+
+
+def check_inbox(inbox: Array, site: Site) -> Array:
+    """Refuse messages of a wrong shape, not finite or too large, before they meet any row.
+
+    A local solve can be promised to succeed on every data set only for bounded messages; the
+    check looks at messages alone, so that its outcome is public.
+    """
+    shape = (site.adjacency.shape[1], *site.shape[1:])
+    if inbox.shape != shape:
+        raise ExchangeError(f"messages must have the shape {shape}; got {inbox.shape}.")
+    largest = float(np.abs(inbox).max(initial=0.0))
+    if not largest <= MESSAGE_BOUND:
+        raise ExchangeError(
+            f"messages must be finite and at most {MESSAGE_BOUND:g} in every entry; got {largest}. "
+            "A neighbour is faulty; nothing was charged for it."
+        )
+    return inbox
 
 
 @dataclass

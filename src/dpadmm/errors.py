@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "ConvergenceError",
+    "ExchangeError",
     "ParameterError",
     "positive_integer",
     "positive_number",
@@ -23,6 +24,10 @@ class ParameterError(ValueError):
 
 class ConvergenceError(RuntimeError):
     """A local solve that missed its tolerance: nothing was released."""
+
+
+class ExchangeError(RuntimeError):
+    """Messages that cannot be used; raised before the next round is charged."""
 
 
 def unknown_name(parameter: str, value: Any, known: Iterable[str]) -> ParameterError:

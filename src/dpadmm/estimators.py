@@ -18,7 +18,7 @@ from dpadmm.arrays import Array, Rows, Shard, prepare_rows
 from dpadmm.engine import Outcome
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.losses import get_loss
-from dpadmm.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.training import Plan, TrainingParameters, plan, state_privacy, train
 
 __all__ = ["ADMMClassifier", "label_signs"]
@@ -193,7 +193,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 for member in members
             ]
         )
-        noise: NoiseSource = SecureNoise()
+        noise: NoiseSource = secure_noise()
         if self.random_state is not None:
             noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
         self._adopt(planned, train(planned, shard, noise=noise), noise)

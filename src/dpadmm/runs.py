@@ -31,7 +31,7 @@ from dpadmm.datasets.whole_file import check_writable, written_whole
 from dpadmm.engine import Checkpoint
 from dpadmm.estimators import ADMMClassifier, label_signs
 from dpadmm.model import Model, model_bytes
-from dpadmm.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.schema import DataError, Schema, load_schema
 from dpadmm.training import Plan, PrivacyWarning, plan, train
 from dpadmm.version import __version__
@@ -265,7 +265,7 @@ def _plan(config: RunConfig, schema: Schema, rows: dict[str, int]) -> Plan:
 
 def _noise(config: RunConfig) -> NoiseSource:
     key = config.run.simulation_key
-    return SecureNoise() if key is None else SimulatedNoise(key)
+    return secure_noise() if key is None else SimulatedNoise(key)
 
 
 def _checkpoint(config: RunConfig) -> Checkpoint | None:

@@ -107,7 +107,7 @@ def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
     degree = max(1.0, float(site.topology.degrees.mean()))
     noise = 0.0
     if budget is not None:
-        mu = gaussian_mu(budget.epsilon, budget.delta) / budget.rows_per_person
+        mu = gaussian_mu(budget.epsilon, budget.ideal_delta) / budget.rows_per_person
         level = 2 * site.loss.slope_bound * site.weight / site.rows / mu
         noise = float(level.max()) * math.sqrt(site.features * site.outputs / site.parties)
     return max(_REACH / rounds, rounds * noise / (2 * _NOISE_TRAVEL)) / degree

@@ -341,6 +341,16 @@ def test_a_party_s_message_depends_on_others_rows_through_their_messages_only(be
         np.testing.assert_allclose(mine.values[0], same.values[0], atol=1e-11)
 
 
+@pytest.mark.parametrize("size", [1e12, 1e200, np.inf, np.nan])
+def test_a_private_algorithm_refuses_huge_messages_before_rows_are_read(bench, size):
+    if not bench.algorithm.private:
+        return
+    _, first, _, _ = next(bench.rounds())
+    state = type(first)(*(np.full_like(part, size) for part in first))
+    with np.errstate(all="ignore"), pytest.raises(ParameterError):
+        bench.algorithm.announce(state, bench.site, 1)
+
+
 # -- one process per party is the same as one for all --------------------------------------------
 
 

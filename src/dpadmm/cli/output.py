@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dpadmm.errors import ConvergenceError
+from dpadmm.errors import ConvergenceError, ExchangeError
 
 __all__ = [
     "JSON_VERSION",
@@ -61,7 +61,7 @@ def refusals(command: str, as_json: bool) -> Iterator[None]:
     """Turn a refusal inside into one sentence and exit code 2."""
     try:
         yield
-    except (ValueError, OSError, ConvergenceError) as error:
+    except (ValueError, OSError, ConvergenceError, ExchangeError) as error:
         fail(command, str(error), as_json=as_json)
         raise typer.Exit(2) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
 from dpadmm.privacy.events import Event
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
 __all__ = ["ADVERSARY", "NOT_COVERED", "PrivacyStatement", "adjacency_words", "make_statement"]
 
@@ -176,9 +177,11 @@ def make_statement(
     for name, history, delta in zip(names, events, deltas, strict=True):
         key = (tuple(history), float(delta))
         if key not in known:
-            spent = epsilon_spent(history, key[1], rows_per_person=rows_per_person)
-            per_round = spend_over_rounds(history, key[1], rows_per_person=rows_per_person)
-            known[key] = (spent, per_round)
+            # Delta leaves room for the distance of a sampler from the ideal one.
+            ideal = key[1] * (1 - SAMPLER_ALLOWANCE)
+            spent = epsilon_spent(history, ideal, rows_per_person=rows_per_person)
+            per_round = spend_over_rounds(history, ideal, rows_per_person=rows_per_person)
+            known[key] = (replace(spent, delta=key[1]), per_round)
         parties[name], rounds[name] = known[key]
     network = network_guarantee(parties.values())
     return PrivacyStatement(
