@@ -61,6 +61,7 @@ def test_a_configuration_is_frozen_and_shows_no_folder():
         ("[run]", "[run]\nfoo = 1", "foo under [run] is not a known key"),
         ("[run]", "foo = 1\n[run]", "foo is not a known key"),
         ("[run]", "[run]\nrounds = 1.5", "rounds under [run] must be a valid integer; got 1.5"),
+        ("[run]", "[run]\nrounds = 10000000000", "must be less than or equal to 1000000; got"),
         ("[run]", "[run]\noutput = 'x'", "output under [run] must be 'auto', 'last' or 'tail'"),
         ("[run]", "[run]\nsimulation_key = -1", "simulation_key under [run] must be greater"),
         ("[run]", "[run]\npenalty = 'x'", 'penalty under [run] must be a number or "auto"'),

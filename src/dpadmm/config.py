@@ -116,7 +116,7 @@ rows_per_person, output, algorithm_options
     delta: Budget = 1e-5
     calibration: str = "proven"
     topology: Edges = "auto"
-    rounds: int = 50
+    rounds: Annotated[int, Field(le=1_000_000)] = 50
     penalty: Penalty = "auto"
     regularization: float = 1e-4
     party_weight: str = "rows"

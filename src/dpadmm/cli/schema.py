@@ -11,6 +11,7 @@ import typer
 from dpadmm.cli.output import JsonOption, emit, refusals, show_table, warn
 from dpadmm.datasets.draft import DRAFT_WARNING, MAX_LEVELS, draft_schema
 from dpadmm.datasets.files import read_batches
+from dpadmm.datasets.whole_file import check_writable, write_whole
 from dpadmm.encode import ColumnCounts, Counts, encode_batch
 from dpadmm.schema import DataError, Schema, load_schema
 
@@ -81,16 +82,13 @@ def draft(
 
 
 def _write(schema: Schema, output: Path, force: bool) -> None:
-    comment = f"# Drafted from a sample; {DRAFT_WARNING}.\n"
-    try:
-        with output.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(comment + schema.to_toml())
-    except FileExistsError:
+    if output.exists() and not force:
         raise DataError(
             f"output must be a new file; {output} is there: choose another or add --force"
-        ) from None
-    except OSError as error:
-        raise DataError(f"output must be writable; got {output}: {error.strerror}") from None
+        )
+    check_writable(output, "output")
+    comment = f"# Drafted from a sample; {DRAFT_WARNING}.\n"
+    write_whole(output, (comment + schema.to_toml()).encode(), "output")
 
 
 @app.command()
