@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from dpadmm.algorithms.base import Algorithm, Budget, Settings
 from dpadmm.arrays import Array, Shard, Site
 from dpadmm.engine import Checkpoint, Outcome, run
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
+from dpadmm.exchange.base import Exchange
 from dpadmm.exchange.in_process import InProcess
 from dpadmm.losses import get_loss
 from dpadmm.privacy.events import Event
@@ -41,6 +42,7 @@ __all__ = [
     "plan",
     "state_privacy",
     "train",
+    "train_party",
 ]
 
 CALIBRATIONS: Final = ("proven", "published")
@@ -86,7 +88,23 @@ class Plan:
     rounds: int
     penalty: float
     budget: Budget | None
-    calibration: str
+    settings: Settings
+
+    @property
+    def calibration(self) -> str:
+        """How noise was calibrated: "proven" or "published"."""
+        return self.settings.calibration
+
+    def of_party(self, party: int) -> Plan:
+        """The share of one party: the same plan, configured for its site alone."""
+        site = self.site.of_party(party)
+        budget = self.budget
+        if budget is not None:
+            here = slice(party, party + 1)
+            budget = replace(budget, epsilon=budget.epsilon[here], delta=budget.delta[here])
+        settings = replace(self.settings, budget=budget)
+        algorithm = type(self.algorithm).configure(site, settings)
+        return Plan(algorithm, site, self.rounds, self.penalty, budget, settings)
 
 
 def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
@@ -181,7 +199,7 @@ def plan(
         calibration=parameters.calibration,
     )
     configured = algorithm.configure(site, settings)
-    return Plan(configured, site, rounds, penalty, budget, parameters.calibration)
+    return Plan(configured, site, rounds, penalty, budget, settings)
 
 
 def _budget_for(parameters: TrainingParameters, site: Site) -> Budget:
@@ -254,6 +272,34 @@ def train(
     )
 
 
+def train_party(
+    planned: Plan,
+    party: int,
+    shard: Shard,
+    *,
+    exchange: Exchange,
+    noise: NoiseSource,
+    ledger: Ledger | None = None,
+    on_round: Callable[[int, Array], None] | None = None,
+) -> Outcome:
+    """Run one party of a plan in this process; the others are behind the exchange.
+
+    The plan is the same everywhere; the party's share of it is configured from the same public
+    facts, so that every process computes what one process would.
+    """
+    own = planned.of_party(party)
+    return run(
+        own.algorithm,
+        own.site,
+        Workspace(shard, own.site),
+        rounds=own.rounds,
+        exchange=exchange,
+        ledgers=[ledger or MemoryLedger()],
+        noise=noise,
+        on_round=on_round,
+    )
+
+
 def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> PrivacyStatement:
     """Account what a run was charged, at the deltas of its budget."""
     budget, names = planned.budget, planned.site.names
@@ -268,6 +314,7 @@ def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> Privac
         simulated=noise.simulated,
         calibration=planned.calibration,
         reviewed=reviewed(name),
+        claim=planned.algorithm.claim(planned.site),
     )
 
 

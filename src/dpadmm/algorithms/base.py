@@ -150,6 +150,10 @@ class Algorithm(ABC):
     def absorb(self, state: Any, message: Array, inbox: Array, site: Site, t: int) -> Any:
         """The next state from this site's messages and those it heard: no rows, no noise."""
 
+    def claim(self, site: Site) -> str | None:
+        """What the paper claims for this run, in a published calibration; else None."""
+        return None
+
     @classmethod
     def parse_options(cls, given: Mapping[str, Any]) -> Any:
         """Check ``algorithm_options``; what the algorithm does not have is refused by name."""

@@ -59,6 +59,8 @@ class PrivacyStatement:
         "proven", or "published": noise as a paper sets it, while the figures here stay proven.
     reviewed
         Whether the algorithm's theorem is this package's own.
+    claim
+        What the paper claims, for a published calibration; not what is proven.
     """
 
     algorithm: str
@@ -71,6 +73,7 @@ class PrivacyStatement:
     simulated: bool
     calibration: str = "proven"
     reviewed: bool = True
+    claim: str | None = None
 
     @property
     def private(self) -> bool:
@@ -89,11 +92,10 @@ class PrivacyStatement:
 
     def lines(self) -> list[tuple[str, str]]:
         """The statement as pairs of a heading and its words."""
+        claimed = [] if self.claim is None else [("As published, not proven", self.claim)]
         if not self.private:
-            return [
-                ("Guarantee", f"none: {self.algorithm} sends messages without noise"),
-                ("Epsilon", "infinite"),
-            ]
+            words = f"none: no finite epsilon is proven for this run of {self.algorithm}"
+            return [("Guarantee", words), ("Epsilon", "infinite"), *claimed]
         lines = [
             (
                 "Guarantee",
@@ -107,6 +109,7 @@ class PrivacyStatement:
             ("Noise", self.noise),
             ("Calibration", self.calibration),
             ("Not covered", "; ".join(NOT_COVERED)),
+            *claimed,
         ]
         if self.simulated:
             lines.insert(0, ("SIMULATION", f"{self.noise}: this run protects nobody"))
@@ -132,6 +135,7 @@ class PrivacyStatement:
             "simulated": self.simulated,
             "calibration": self.calibration,
             "reviewed": self.reviewed,
+            "claim": self.claim,
             "not_covered": list(NOT_COVERED),
             "parties": {
                 name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
@@ -155,6 +159,7 @@ def make_statement(
     simulated: bool,
     calibration: str = "proven",
     reviewed: bool = True,
+    claim: str | None = None,
 ) -> PrivacyStatement:
     """Account what every party was charged.
 
@@ -168,7 +173,7 @@ def make_statement(
         How many rows are replaced at once.
     noise, simulated
         Where noise came from, and whether it can be drawn again.
-    calibration, reviewed
+    calibration, reviewed, claim
         As in :class:`PrivacyStatement`.
     """
     # Parties often share a history; each different one is accounted once.
@@ -195,4 +200,5 @@ def make_statement(
         simulated=simulated,
         calibration=calibration,
         reviewed=reviewed,
+        claim=claim,
     )
