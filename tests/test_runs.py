@@ -14,10 +14,12 @@ import pytest
 
 from dpadmm import ADMMClassifier
 from dpadmm.archive import ModelError
+from dpadmm.arrays import Shard
 from dpadmm.config import load_config
 from dpadmm.datasets import encode
 from dpadmm.datasets.party_rows import encode_by_party, encode_party
 from dpadmm.errors import ParameterError
+from dpadmm.estimators import label_signs
 from dpadmm.model import load_model, save_model
 from dpadmm.prediction import predict_file
 from dpadmm.runs import Watch, train_run, write_results
@@ -136,6 +138,15 @@ def test_rows_are_mapped_and_leave_no_name(hospitals):
     assert list(work.iterdir()) == []
     assert np.array_equal(party.rows, encode(hospitals / "north.csv", schema).rows)
     assert "0." not in repr(party)
+
+
+def test_large_parties_reach_the_solver_without_a_copy(hospitals):
+    schema = load_schema(hospitals / "schema.toml")
+    (hospitals / "large.csv").write_text("age,ward,y\n" + "50,a,yes\n99,b,no\n" * 5000)
+    party = encode_party(hospitals / "large.csv", schema, hospitals)
+    (block,) = Shard.from_parties([(party.rows, label_signs(party.labels, 1))]).blocks
+    assert np.shares_memory(block.rows, party.rows)
+    assert not block.rows.flags.writeable
 
 
 def test_wide_one_hot_rows_stay_sparse(tmp_path):
