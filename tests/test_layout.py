@@ -9,6 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "dpadmm"
 
 # From the bottom up; "package.*" is all of a package, whose modules may import each other.
 ORDER = [
+    ["version"],
     ["errors"],
     ["topologies", "losses", "columns"],
     ["schema"],
@@ -37,9 +38,13 @@ ORDER = [
     ["exchange.*"],
     ["engine"],
     ["training"],
+    ["charging"],
     ["audit"],
-    ["model", "config"],
+    ["config"],
     ["estimators"],
+    ["archive"],
+    ["model"],
+    ["prediction", "runs"],
     [""],
     ["experiments.*"],
     ["cli.*"],

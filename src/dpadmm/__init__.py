@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dpadmm.version import __version__
+
 if TYPE_CHECKING:
     from dpadmm.estimators import ADMMClassifier
 
-__all__ = ["ADMMClassifier"]
-__version__ = "0.1.0"
+__all__ = ["ADMMClassifier", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

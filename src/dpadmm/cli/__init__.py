@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 import dpadmm
-from dpadmm.cli import account, demo, ledger, schema
+from dpadmm.cli import account, demo, ledger, predict, schema, train
 from dpadmm.cli.output import fail
-from dpadmm.errors import ConvergenceError, LedgerError
+from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
 
 __all__ = ["app", "main"]
 
@@ -42,6 +42,8 @@ def _options(
 
 app.command()(demo.demo)
 app.command()(account.account)
+app.command()(train.train)
+app.command()(predict.predict)
 app.add_typer(schema.app)
 app.add_typer(ledger.app)
 
@@ -52,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
     command = words[0] if words else ""
     try:
         app(args=words)
-    except (ValueError, OSError, ConvergenceError, LedgerError) as error:
+    except (ValueError, OSError, ConvergenceError, ExchangeError, LedgerError) as error:
         fail(command, str(error), as_json="--json" in words)
         sys.exit(2)
     except KeyboardInterrupt:
