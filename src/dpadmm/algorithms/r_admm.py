@@ -76,7 +76,7 @@ __all__ = [
 # Published calibration: the residual of a solve relative to what one row changes in the gradient,
 # and the mu that AMP may use up over a whole run.
 _PUBLISHED_RESIDUAL: Final = 1e-6
-_PUBLISHED_INEXACT_MU: Final = 0.05
+_PUBLISHED_INEXACT_MU: Final = 0.01
 # What eq. (32) bounds the Jacobian's part by, in units of kappa.
 _PUBLISHED_JACOBIAN: Final = 2.8
 
@@ -376,8 +376,7 @@ def _first_penalties(
     else:
         if len(given) != site.parties:
             raise ParameterError(
-                f"node_penalties must have one number per party ({site.parties}); "
-                f"got {len(given)}."
+                f"node_penalties must have one number per party ({site.parties}); got {len(given)}."
             )
         own, everyone = [given[party] for party in site.index], list(given)
     for value in everyone:
@@ -413,9 +412,7 @@ def _proven_plan(
     """Noise that fits the budget; every release gets the same share of it."""
     budget = settings.require_budget("r-admm")
     if options.noise != "output":
-        plan = plan_objective(
-            site, budget, options.noise, convexity, tolerance=settings.tolerance
-        )
+        plan = plan_objective(site, budget, options.noise, convexity, tolerance=settings.tolerance)
         names = ("sensitivity", "scale", "kappa", "output_sigma", "tolerance")
         return {name: np.stack([getattr(part, name) for part in plan]) for name in names}
     tolerance = settings.private_tolerance(site)
