@@ -104,10 +104,11 @@ def messages(algorithm, site, rounds, noise):
 # -- where it goes without noise ------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("gamma", [0.0, None, 0.5])
 @pytest.mark.parametrize("topology", ["ring", "path", "star", "complete"])
-def test_without_noise_it_reaches_the_pooled_optimum(topology):
+def test_without_noise_it_reaches_the_pooled_optimum(topology, gamma):
     site = site_on(topology)
-    algorithm = configured("r-admm", site, rounds=400)
+    algorithm = configured("r-admm", site, rounds=400, gamma=gamma)
     last = messages(algorithm, site, 400, Silence())[-1]
     optimum = oracles.pooled_optimum(PARTIES, lam=LAM, weights=np.ones(6))
     np.testing.assert_allclose(last, np.tile(optimum, (6, 1)), atol=1e-6)
@@ -466,6 +467,28 @@ def test_equal_node_penalties_are_the_common_one_and_need_no_warning():
         expected = getattr(common, field.name)
         np.testing.assert_array_equal(getattr(by_name, field.name), expected)
         np.testing.assert_array_equal(getattr(by_number, field.name), expected)
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_a_party_by_itself_takes_its_own_penalty_and_knows_that_others_differ(as_list):
+    site = site_on("complete")
+    given = UNEQUAL if as_list else {str(party): value for party, value in enumerate(UNEQUAL)}
+    own = dataclasses.replace(
+        site,
+        names=site.names[2:3],
+        index=site.index[[2]],
+        rows=site.rows[[2]],
+        degree=site.degree[[2]],
+        weight=site.weight[[2]],
+    )
+    with pytest.warns(OptimumWarning):
+        algorithm = configured("mr-admm", own, rounds=2, node_penalties=given)
+    np.testing.assert_array_equal(algorithm.penalty, [[UNEQUAL[2]]])
+    with (
+        pytest.warns(OptimumWarning),
+        pytest.raises(ParameterError, match="send_even=False needs the same penalty"),
+    ):
+        configured("mr-admm", own, rounds=2, node_penalties=given, send_even=False)
 
 
 def test_r_admm_has_no_node_penalties():

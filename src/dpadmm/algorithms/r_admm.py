@@ -31,7 +31,7 @@ import warnings
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, NamedTuple, Self, final
+from typing import ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 from pydantic import Field
@@ -45,10 +45,9 @@ from dpadmm.algorithms.base import (
     graph_convexity,
     graph_linear,
 )
-from dpadmm.algorithms.objective import plan_objective
+from dpadmm.algorithms.recycled_noise import proven_noise, published_loss, published_noise
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError, positive_number, unknown_name
-from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event, PostProcessing
 from dpadmm.privacy.mechanisms import (
     ObjectivePerturbation,
@@ -58,8 +57,7 @@ from dpadmm.privacy.mechanisms import (
     release_objective,
     release_post_processed,
 )
-from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
-from dpadmm.privacy.sensitivity import argmin_sensitivity, gradient_sensitivity, jacobian_ratio
+from dpadmm.privacy.noise import NoiseSource
 from dpadmm.schedules import penalty_growth
 from dpadmm.solvers.newton import Workspace, check_reachable
 
@@ -72,13 +70,6 @@ __all__ = [
     "RecycledADMM",
     "RecycledState",
 ]
-
-# Published calibration: the residual of a solve relative to what one row changes in the gradient,
-# and the mu that AMP may use up over a whole run.
-_PUBLISHED_RESIDUAL: Final = 1e-6
-_PUBLISHED_INEXACT_MU: Final = 0.01
-# What eq. (32) bounds the Jacobian's part by, in units of kappa.
-_PUBLISHED_JACOBIAN: Final = 2.8
 
 
 class OptimumWarning(UserWarning):
@@ -195,15 +186,22 @@ class RecycledADMM(Algorithm, ABC):
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate each party's noise over the odd iterations to its own budget."""
         options = cls.parse_options(settings.options)
-        settings.require_budget(cls.name)
-        first = _first_penalties(site, settings, getattr(options, "node_penalties", None))
+        budget = settings.require_budget(cls.name)
+        everyone = _first_penalties(site, settings, getattr(options, "node_penalties", None))
         if not options.send_even:
-            _check_complete(site, first)
+            _check_complete(site, everyone)
         releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds
         growth = penalty_growth(1.0, options.penalty_growth, releases)
-        penalty = growth[:, None] * first
-        plan = _published_plan if settings.calibration == "published" else _proven_plan
-        if options.noise_rate is not None and plan is not _published_plan:
+        penalty = growth[:, None] * everyone[: len(site.index)]
+        convexity = graph_convexity(site, penalty)
+        published = settings.calibration == "published"
+        if published:
+            plan = published_noise(
+                site, settings, budget, options.noise, convexity, noise_rate=options.noise_rate
+            )
+        elif options.noise_rate is None:
+            plan = proven_noise(site, settings, budget, options.noise, convexity)
+        else:
             raise ParameterError(
                 "noise_rate needs calibration 'published': a proven one follows from epsilon and "
                 f"delta; got {options.noise_rate}."
@@ -213,8 +211,8 @@ class RecycledADMM(Algorithm, ABC):
             gamma=site.loss.curvature_bound if options.gamma is None else options.gamma,
             kind=options.noise,
             send_even=options.send_even,
-            published=settings.calibration == "published",
-            **plan(site, settings, options, graph_convexity(site, penalty)),
+            published=published,
+            **plan,
         )
 
     def init(self, site: Site) -> RecycledState:
@@ -327,8 +325,7 @@ class RecycledADMM(Algorithm, ABC):
         """Theorem V.1's figure for this run."""
         if not self.published:
             return None
-        loss = 2 * site.weight / (site.rows * self.scale) + _PUBLISHED_JACOBIAN * self.kappa
-        total = site.outputs * float(loss.sum(axis=0).max())
+        total = float(published_loss(site, 1 / self.scale, self.kappa).max())
         return (
             f"Theorem V.1, eq. (32): epsilon = {total:.6g} with delta = 0 for one row over the "
             "whole run, for exact minimisers"
@@ -358,9 +355,9 @@ class MRADMM(RecycledADMM):
 def _first_penalties(
     site: Site, settings: Settings, given: Mapping[str | int, float] | Sequence[float] | None
 ) -> Array:
-    """eta_i(1) of the parties computed here."""
+    """eta_i(1) of all parties, those computed here first."""
     if given is None:
-        return np.full(len(site.index), settings.penalty)
+        return np.full(site.parties, settings.penalty)
     if isinstance(given, Mapping):
         named = {str(name): value for name, value in given.items()}
         for name in named:
@@ -371,24 +368,25 @@ def _first_penalties(
                 raise ParameterError(
                     f"node_penalties must have a number for every party; {name} has none."
                 )
-        own = [named[name] for name in site.names]
-        everyone = list(named.values())
+        own = [named.pop(name) for name in site.names]
+        everyone = [*own, *named.values()]
     else:
-        if len(given) != site.parties:
-            raise ParameterError(
-                f"node_penalties must have one number per party ({site.parties}); got {len(given)}."
-            )
-        own, everyone = [given[party] for party in site.index], list(given)
-    for value in everyone:
-        positive_number("node_penalties", value)
-    if len(set(everyone)) > 1:
+        here = [party for party in site.index.tolist() if party < len(given)]
+        elsewhere = [party for party in range(len(given)) if party not in here]
+        everyone = [given[party] for party in (*here, *elsewhere)]
+    if len(everyone) != site.parties:
+        raise ParameterError(
+            f"node_penalties must have one number per party ({site.parties}); got {len(everyone)}."
+        )
+    penalties = np.array([positive_number("node_penalties", value) for value in everyone])
+    if np.ptp(penalties) > 0:
         warnings.warn(
             "node_penalties differ: the run converges to the optimum of sum_i f_i / penalty_i, "
             "not to that of the pooled objective. Use one penalty for all parties to reach that.",
             OptimumWarning,
             stacklevel=2,
         )
-    return np.array(own, dtype=np.float64)
+    return penalties
 
 
 def _check_complete(site: Site, penalty: Array) -> None:
@@ -404,88 +402,3 @@ def _check_complete(site: Site, penalty: Array) -> None:
             "send_even=False needs the same penalty for all parties; got node_penalties from "
             f"{penalty.min():g} to {penalty.max():g}."
         )
-
-
-def _proven_plan(
-    site: Site, settings: Settings, options: RADMMOptions, convexity: Array
-) -> dict[str, Array]:
-    """Noise that fits the budget; every release gets the same share of it."""
-    budget = settings.require_budget("r-admm")
-    if options.noise != "output":
-        plan = plan_objective(site, budget, options.noise, convexity, tolerance=settings.tolerance)
-        names = ("sensitivity", "scale", "kappa", "output_sigma", "tolerance")
-        return {name: np.stack([getattr(part, name) for part in plan]) for name in names}
-    tolerance = settings.private_tolerance(site)
-    reach = argmin_sensitivity(
-        site.rows,
-        convexity,
-        weight=site.weight,
-        slope=site.loss.slope_bound,
-        tolerance=tolerance,
-    )
-    sensitivity = (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach
-    sigma = gaussian_sigma(
-        budget.epsilon,
-        budget.ideal_delta,
-        sensitivity,
-        np.ones(len(convexity)),
-        rows_per_person=budget.rows_per_person,
-    )
-    nothing = np.zeros_like(convexity)
-    return {
-        "sensitivity": sensitivity,
-        "scale": sigma,
-        "kappa": nothing,
-        "output_sigma": nothing,
-        "tolerance": np.broadcast_to(tolerance, convexity.shape).copy(),
-    }
-
-
-def _published_plan(
-    site: Site, settings: Settings, options: RADMMOptions, convexity: Array
-) -> dict[str, Array]:
-    """Noise by eq. (32), under its condition; AMP's noise at the level of the residual."""
-    budget = settings.require_budget("r-admm")
-    if options.noise != "exp-norm":
-        raise ParameterError(
-            f"noise must be 'exp-norm' in a published calibration; got {options.noise!r}."
-        )
-    curvature, count = site.loss.curvature_bound, len(convexity) * site.outputs
-    for name, size, weight, bowl in zip(
-        site.names, site.rows, site.weight, convexity[0], strict=True
-    ):
-        if not 2 * curvature < size / weight * bowl:
-            raise ParameterError(
-                "the paper's condition 2 c1 < (B / C)(rho / N + 2 eta V) must hold at every "
-                f"party; at {name} it reads {2 * curvature:g} < {size / weight * bowl:.6g}. Raise "
-                "the penalty, or use calibration 'proven', which needs no such condition."
-            )
-    kappa = jacobian_ratio(site.rows, convexity, weight=site.weight, curvature=curvature)
-    if options.noise_rate is None:
-        jacobian = site.outputs * _PUBLISHED_JACOBIAN * kappa.sum(axis=0)
-        rate = (budget.epsilon - jacobian) * site.rows / (2 * site.weight * count)
-        if not (rate > 0).all():
-            party = int(np.argmin(rate))
-            raise ParameterError(
-                f"epsilon of {site.names[party]} must exceed {jacobian[party]:.6g}, what eq. (32) "
-                f"counts for the Jacobians alone; got {budget.epsilon[party]:g}."
-            )
-    else:
-        rate = np.full(len(site.index), options.noise_rate)
-    sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
-        site.rows, weight=site.weight, slope=site.loss.slope_bound
-    )
-    tolerance = (
-        _PUBLISHED_RESIDUAL * sensitivity
-        if settings.tolerance is None
-        else np.full_like(sensitivity, settings.tolerance)
-    )
-    inexact_mu = _PUBLISHED_INEXACT_MU / np.sqrt(count)
-    over_releases = np.ones((len(convexity), 1))
-    return {
-        "sensitivity": over_releases * sensitivity,
-        "scale": over_releases / rate,
-        "kappa": kappa,
-        "output_sigma": 2 * tolerance / (convexity * inexact_mu),
-        "tolerance": over_releases * tolerance,
-    }
