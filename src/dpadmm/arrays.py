@@ -7,7 +7,7 @@ this process, repeated runs with noise of their own, the columns of a one-vs-res
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -223,6 +223,28 @@ class Site:
         """``sum_{j in neighbours(i)} y_j`` for each party here."""
         flat = inbox.reshape(inbox.shape[0], -1)
         return np.asarray(self.adjacency @ flat).reshape(-1, *inbox.shape[1:])
+
+    @property
+    def heard_parties(self) -> list[int]:
+        """Numbers of the other parties whose messages reach this site's one party."""
+        party = int(self.index[0])
+        if self.topology.server:
+            return [other for other in range(self.parties) if other != party]
+        return self.topology.neighbours(party)
+
+    def of_party(self, party: int) -> Site:
+        """The site that computes one of these parties alone, in a process of its own."""
+        here = np.array([party])
+        sources = [0] if self.topology.server else self.topology.neighbours(party)
+        return replace(
+            self,
+            names=(self.names[party],),
+            index=here,
+            rows=self.rows[here],
+            degree=self.degree[here],
+            weight=self.weight[here],
+            adjacency=sparse.csr_array(np.ones((1, len(sources)))),
+        )
 
     @staticmethod
     def per_node(values: Array) -> Array:

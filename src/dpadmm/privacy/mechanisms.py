@@ -37,6 +37,7 @@ __all__ = [
     "gaussian_events",
     "randomize_labels",
     "release_adaptive_gaussian",
+    "release_again",
     "release_gaussian",
     "release_objective",
     "release_post_processed",
@@ -93,6 +94,19 @@ def release_post_processed(values: Array) -> Released:
     from no noise that was drawn but not sent.
     """
     return Released(_MAKER, values, (PostProcessing(),) * len(values))
+
+
+def release_again(values: Array, events: tuple[Event, ...]) -> Released:
+    """Send messages that a ledger kept, as they are: a repeated message costs nothing more.
+
+    Parameters
+    ----------
+    values
+        The stored messages, one per party, bit for bit.
+    events
+        What each was charged when it was made.
+    """
+    return Released(_MAKER, values, events)
 
 
 def gaussian_events(sensitivity: Array, sigma: Array) -> tuple[GaussianRelease, ...]:
