@@ -46,7 +46,7 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.solvers.newton import Workspace
 from dpadmm.topologies import SERVER, build_topology
 
-__all__ = ["Adversary", "AlgorithmCase", "ScaledNoise", "SilentNoise"]
+__all__ = ["Adversary", "AlgorithmCase", "SharedNoise", "SilentNoise"]
 
 # How far out the adversary drives the party's centre; the solver takes far larger messages.
 _RADIUS: Final = 1000.0
@@ -78,12 +78,16 @@ class SilentNoise(NoiseSource):
 
 
 @final
-class ScaledNoise(NoiseSource):
-    """Another source's draws times a factor: a party that adds less noise than it says."""
+class SharedNoise(NoiseSource):
+    """One stream for all runs of a release, its draws times a factor.
+
+    Runs stay independent, and a round costs one stream instead of one for each run. A factor
+    below 1 is a party that adds less noise than it says.
+    """
 
     simulated = True
 
-    def __init__(self, source: NoiseSource, factor: float) -> None:
+    def __init__(self, source: NoiseSource, factor: float = 1.0) -> None:
         self._source, self._factor = source, factor
         self.description = f"{factor:g} times: {source.description}"
 
@@ -95,13 +99,23 @@ class ScaledNoise(NoiseSource):
         self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
     ) -> Array:
         """``values + factor sigma N(0, I)``."""
-        return self._source.add_gaussian(values, self._factor * sigma, parties, t, purpose)
+        shape = _side_by_side(values.shape)
+        spread = self._factor * np.broadcast_to(sigma, values.shape).reshape(shape)
+        noisy = self._source.add_gaussian(values.reshape(shape), spread, parties, t, purpose)
+        return noisy.reshape(values.shape)
 
     def direction_and_radius(
         self, shape: tuple[int, ...], parties: NDArray[np.intp], t: int, purpose: str
     ) -> Array:
         """The source's draws times the factor."""
-        return self._factor * self._source.direction_and_radius(shape, parties, t, purpose)
+        drawn = self._source.direction_and_radius(_side_by_side(shape), parties, t, purpose)
+        return self._factor * drawn.reshape(shape)
+
+
+def _side_by_side(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Many runs seen as one run with many outputs."""
+    nodes, runs, outputs, features = shape
+    return (nodes, 1, runs * outputs, features)
 
 
 @final
@@ -247,7 +261,7 @@ class AlgorithmCase(Case):
             rounds=self._rounds,
             exchange=adversary,
             ledgers=[MemoryLedger()],
-            noise=ScaledNoise(noise, self._noise_scale) if self._noise_scale != 1 else noise,
+            noise=SharedNoise(noise, self._noise_scale),
         )
         return adversary.evidence
 
@@ -281,7 +295,9 @@ def _best_slant(site: Site, penalty: float, rounds: int) -> float:
     low, high = 0.0, weight / convexity
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if convexity * middle < weight * expit(-middle) else (low, middle)
+        low, high = (
+            (middle, high) if convexity * middle < weight * expit(-middle) else (low, middle)
+        )
     slants = np.geomspace(20 / _RADIUS, 0.9, 200)
     later = (rounds - 1) * np.square(expit(slants * _RADIUS))
     share = (1 - slants**2) * (np.square(expit(slants * low)) + later)

@@ -38,6 +38,7 @@ from dpadmm.errors import ParameterError
 
 __all__ = [
     "SMALLEST_SAMPLE",
+    "Counts",
     "audit_scores",
     "choose_attack",
     "clopper_pearson_lower",
@@ -84,7 +85,7 @@ def clopper_pearson_upper(successes: ArrayLike, trials: ArrayLike, error: float)
 
 
 @dataclass(frozen=True)
-class _Counts:
+class Counts:
     """How many of ``trials`` scores of each data set are above a threshold, or some of them."""
 
     null: ArrayLike
@@ -92,6 +93,7 @@ class _Counts:
     trials: int
 
     def lower_bound(self, claim: Claim, form: Form, error: float) -> FloatArray:
+        """At least this much is lost, but for an ``error``."""
         null, alternative = np.asarray(self.null), np.asarray(self.alternative)
         if form == "accuracy":
             right = alternative + (self.trials - null)
@@ -106,6 +108,7 @@ class _Counts:
         )
 
     def estimate(self, claim: Claim, form: Form) -> float:
+        """What the observed rates would mean if they were the probabilities."""
         null, alternative = np.asarray(self.null), np.asarray(self.alternative)
         if form == "accuracy":
             accuracy = (alternative + (self.trials - null)) / (2 * self.trials)
@@ -115,9 +118,7 @@ class _Counts:
         return float(claim.from_rates(alternative / self.trials, null / self.trials))
 
 
-def choose_attack(
-    claim: Claim, null: FloatArray, alternative: FloatArray, error: float
-) -> Attack:
+def choose_attack(claim: Claim, null: FloatArray, alternative: FloatArray, error: float) -> Attack:
     """Return the attack whose lower bound is largest on these runs."""
     ordered = np.sort(null), np.sort(alternative)
     trials = len(null)
@@ -125,11 +126,11 @@ def choose_attack(
     places = np.concatenate([depths - 1, trials - depths])
     thresholds = np.unique(np.concatenate([scores[places] for scores in ordered]))
     above = [trials - np.searchsorted(scores, thresholds, side="right") for scores in ordered]
-    counts = _Counts(above[0], above[1], trials)
+    counts = Counts(above[0], above[1], trials)
     bounds = np.stack([counts.lower_bound(claim, form, error) for form in _FORMS])
-    # Where nothing is found yet, guessing in the middle is as good as anything.
     if not bounds.max() > 0:
-        return Attack(float(ordered[1][trials // 2]), "accuracy")
+        # So few runs show nothing yet: take the best guess, the others may show more.
+        return Attack(float(thresholds[np.argmax(above[1] - above[0])]), "accuracy")
     form, place = np.unravel_index(int(np.argmax(bounds)), bounds.shape)
     return Attack(float(thresholds[place]), _FORMS[form])
 
@@ -170,7 +171,7 @@ def audit_scores(
     error = 1 - confidence
     cut = int(_CHOOSING_SHARE * len(null))
     attack = choose_attack(claim, null[:cut], alternative[:cut], _CHOOSING_ERROR * error)
-    counts = _Counts(
+    counts = Counts(
         np.count_nonzero(null[cut:] > attack.threshold),
         np.count_nonzero(alternative[cut:] > attack.threshold),
         len(null) - cut,

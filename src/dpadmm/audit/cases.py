@@ -140,7 +140,7 @@ class GaussianShift(Case):
 
 
 def gaussian_case(epsilon: float, delta: float, *, noise_scale: float = 1.0) -> GaussianShift:
-    """x + N(0, sigma^2) with x moved by its whole sensitivity: attains mu.
+    """A value that the row moves by its whole sensitivity, plus N(0, sigma^2): attains mu.
 
     ``noise_scale`` multiplies the noise that the claim needs.
     """

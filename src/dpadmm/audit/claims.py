@@ -129,7 +129,10 @@ class GaussianClaim(Claim):
     def words(self) -> str:
         """Mu and what it means at delta."""
         epsilon = float(gaussian_epsilon(self.mu, self.delta))
-        return f"{self.mu:.6g}-GDP, that is ({epsilon:.6g}, {self.delta:g})-differential privacy"
+        return (
+            f"{self.mu:.6g}-GDP, the Gaussian form of "
+            f"({epsilon:.6g}, {self.delta:g})-differential privacy"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Mu, and the epsilon it means at delta."""

@@ -97,7 +97,7 @@ class Verdict:
 
     @property
     def verdict(self) -> str:
-        """"consistent with the claim" or "refuted"."""
+        """Whether the claim stands, in words: consistent with the claim, or refuted."""
         return "refuted" if self.refuted else "consistent with the claim"
 
     def words(self) -> str:

@@ -1,0 +1,127 @@
+"""``dpadmm audit``: try to refute what a mechanism or an algorithm claims."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from dpadmm.algorithms import REGISTRY
+from dpadmm.audit import MECHANISMS, AlgorithmCase, Case, Verdict, audit_case, mechanism_case
+from dpadmm.errors import ParameterError
+
+__all__ = ["BAD_INPUT", "REFUTED", "audit"]
+
+#: Exit codes; 0 is a claim that stands.
+BAD_INPUT: Final = 2
+REFUTED: Final = 3
+
+_PRIVATE = ", ".join(name for name, algorithm in REGISTRY.items() if algorithm.private)
+
+
+def audit(
+    mechanism: Annotated[
+        str | None, typer.Option(help=f"A mechanism: {', '.join(MECHANISMS)}.")
+    ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help=f"Or a whole algorithm: {_PRIVATE}.")
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="The claimed epsilon, of the whole run.")] = 1.0,
+    delta: Annotated[
+        float, typer.Option(help="The claimed delta; pure mechanisms have none.")
+    ] = 1e-5,
+    rounds: Annotated[int, typer.Option(help="Messages of an algorithm.")] = 5,
+    rows: Annotated[int, typer.Option(help="Rows of an algorithm's party.")] = 20,
+    penalty: Annotated[float, typer.Option(help="The algorithm's penalty.")] = 0.5,
+    calibration: Annotated[
+        str, typer.Option(help="proven, or published: the noise that a paper prints.")
+    ] = "proven",
+    noise_scale: Annotated[
+        float, typer.Option(help="Multiply the noise: below 1 makes the claim false.")
+    ] = 1.0,
+    samples: Annotated[int, typer.Option(help="Runs of each of the two data sets.")] = 20_000,
+    confidence: Annotated[float, typer.Option(help="How surely the lower bound holds.")] = 0.99,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same verdict.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Run the worst case many times and bound from below what it loses.
+
+    Exits with 0 if the claim stands, 3 if it is refuted, 2 if the question makes no sense.
+    """
+    try:
+        if (mechanism is None) == (algorithm is None):
+            raise ParameterError("either --mechanism or --algorithm must be given, and not both.")
+        case: Case
+        if algorithm is not None:
+            case = AlgorithmCase(
+                algorithm,
+                epsilon,
+                delta,
+                rounds=rounds,
+                rows=rows,
+                penalty=penalty,
+                calibration=calibration,
+                noise_scale=noise_scale,
+            )
+        else:
+            case = mechanism_case(
+                str(mechanism), epsilon, delta, noise_scale=noise_scale, calibration=calibration
+            )
+        verdict = _run(case, samples, confidence, seed)
+    except ValueError as error:
+        # Every refusal of a parameter is a ValueError of one sentence.
+        if as_json:
+            typer.echo(json.dumps({"version": 1, "error": str(error)}))
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+    if as_json:
+        typer.echo(json.dumps({"version": 1, "seed": seed, **verdict.to_dict()}))
+    else:
+        _show(verdict)
+    if verdict.refuted:
+        raise typer.Exit(REFUTED)
+
+
+def _run(case: Case, samples: int, confidence: float, seed: int) -> Verdict:
+    # On the error stream, and only where a person watches: what is printed stays machine-readable.
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("auditing", total=2 * samples)
+        return audit_case(
+            case,
+            samples=samples,
+            confidence=confidence,
+            seed=seed,
+            on_progress=lambda runs: progress.advance(task, runs),
+        )
+
+
+def _show(verdict: Verdict) -> None:
+    setting, quantity = verdict.setting, verdict.claim.quantity
+    table = Table(show_header=False)
+    lines = [
+        ("audited", setting.subject),
+        ("claim", verdict.claim.words()),
+        ("neighbours", setting.adjacency),
+        ("worst case", setting.worst_case),
+        ("statistic", setting.statistic),
+        ("attack", verdict.attack.words()),
+        ("runs", f"{verdict.samples} of each data set"),
+        (f"claimed {quantity}", f"{verdict.claim.value:.4g}"),
+        (
+            f"{quantity} at least",
+            f"{verdict.lower_bound:.4g}, with confidence {verdict.confidence:g} "
+            f"({verdict.recovered:.0%} of the claim; estimate {verdict.estimate:.4g})",
+        ),
+        ("verdict", verdict.verdict),
+    ]
+    for heading, words in lines:
+        table.add_row(heading, Text(words))
+    console = Console()
+    console.print(table)
+    console.print(Text(verdict.words()), soft_wrap=True)
