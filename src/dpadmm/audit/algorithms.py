@@ -38,6 +38,7 @@ from dpadmm.engine import run
 from dpadmm.errors import ParameterError, positive_integer, positive_number
 from dpadmm.exchange.base import Exchange
 from dpadmm.losses import LOSSES
+from dpadmm.privacy.curves import gaussian_mu_squared
 from dpadmm.privacy.events import Event, GaussianRelease
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.ledger import MemoryLedger
@@ -48,9 +49,14 @@ from dpadmm.topologies import SERVER, build_topology
 
 __all__ = ["Adversary", "AlgorithmCase", "SharedNoise", "SilentNoise"]
 
-# How far out the adversary drives the party's centre; the solver takes far larger messages.
+# How far out the adversary drives the party's centre, in units of 1 or of the noise where that is
+# larger; the solver takes far larger messages.
 _RADIUS: Final = 1000.0
+# The least slant of the replaced row: 20 units of margin, so that no noise changes its slope.
+_LEAST_SLANT: Final = 20 / _RADIUS
 _REGULARIZATION: Final = 1e-4
+# With more rows than this all but the replaced one are zero: a run then costs as little as one row.
+_MOST_ROWS: Final = 64
 
 
 @final
@@ -206,29 +212,25 @@ class AlgorithmCase(Case):
         kind = get_algorithm(name)
         if not kind.private:
             raise ParameterError(f"algorithm must be a private one; {name!r} claims nothing.")
-        self._rounds = positive_integer("rounds", rounds)
-        self._noise_scale = positive_number("noise_scale", noise_scale)
-        self._site = _one_party(kind, positive_integer("rows", rows))
-        budget = Budget(
-            np.array([positive_number("epsilon", epsilon)]),
-            np.array([positive_number("delta", delta)]),
-        )
+        if not 0 < delta < 1:
+            raise ParameterError(f"delta must be between 0 and 1; got {delta!r}.")
+        budget = Budget(np.array([positive_number("epsilon", epsilon)]), np.array([delta]))
         settings = Settings(
-            rounds=self._rounds,
+            rounds=positive_integer("rounds", rounds),
             penalty=positive_number("penalty", penalty),
             options=dict(options or {}),
             budget=budget,
             calibration=calibration,
         )
-        self._algorithm = kind.configure(self._site, settings)
-        slant = _best_slant(self._site, settings.penalty, self._rounds)
-        others = np.tile([1.0, 0.0], (rows - 1, 1))
-        before, after = (
-            Shard.from_parties([(np.vstack([row, others]), np.ones((rows, 1)))])
-            for row in canary_rows(slant)
-        )
-        self._candidates = before, after
-        gaussian = all(isinstance(event, GaussianRelease) for event in self._announced())
+        self._rounds, self._radius = settings.rounds, _RADIUS
+        self._noise_scale = positive_number("noise_scale", noise_scale)
+        self._hold(kind, settings, positive_integer("rows", rows), left_out=0)
+        events = self._run(SilentNoise(), 1, replaced=False)[1]
+        gaussian = all(gaussian_mu_squared(event) is not None for event in events)
+        if gaussian and rows > _MOST_ROWS:
+            self._hold(kind, settings, 1, left_out=rows - 1)
+        sigmas = [event.sigma for event in events if isinstance(event, GaussianRelease)]
+        self._radius *= max(1.0, *sigmas) if sigmas else 1.0
         self.claim: Claim = (
             GaussianClaim(float(gaussian_mu(epsilon, delta)), delta)
             if gaussian
@@ -238,42 +240,59 @@ class AlgorithmCase(Case):
             f"{name}, {rounds} rounds, {rows} rows, penalty {settings.penalty:g}"
             + (f", noise times {noise_scale:g}" if noise_scale != 1 else ""),
             "all other parties are the adversary's: their messages drive the party's centre "
-            f"{_RADIUS:g} and more out in one direction; the replaced row points against it, and "
-            f"to opposite sides across it (slant {slant:.3g})",
+            f"{self._radius:.4g} and more out in one direction; the replaced row points against "
+            "it, and to opposite sides across it",
             "the privacy loss of all messages, from solves without noise"
             if gaussian
             else "the messages, projected on the difference of solves without noise",
         )
 
-    def _announced(self) -> tuple[Event, ...]:
-        state = self._algorithm.init(self._site)
-        return self._algorithm.announce(state, self._site, 0)
+    def _hold(self, kind: type[Algorithm], settings: Settings, rows: int, *, left_out: int) -> None:
+        """Give the party the replaced row and others, and as many rows of zeros, left out.
 
-    def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
-        """The adversary's evidence after the last round, one number per run."""
+        A row of zeros adds nothing to a gradient: leaving it out changes n, and c / n is kept.
+        """
+        self._site = _one_party(kind, rows, weight=rows / (rows + left_out))
+        self._algorithm = kind.configure(self._site, settings)
+        slant = _best_slant(self._site, settings.penalty, self._rounds)
+        others = np.tile([1.0, 0.0], (rows - 1, 1))
+        before, after = (
+            Shard.from_parties([(np.vstack([row, others]), np.ones((rows, 1)))])
+            for row in canary_rows(slant)
+        )
+        self._candidates = before, after
+
+    def _run(
+        self, noise: NoiseSource, runs: int, *, replaced: bool
+    ) -> tuple[Array, tuple[Event, ...]]:
+        """The adversary's evidence after the last round, and what the party was charged."""
         site = replace(self._site, runs=runs)
-        message = np.array([_RADIUS, 0.0])
+        message = np.array([self._radius, 0.0])
         adversary = Adversary(self._algorithm, site, self._candidates, message)
-        run(
+        outcome = run(
             self._algorithm,
             site,
             Workspace(self._candidates[replaced], site),
             rounds=self._rounds,
             exchange=adversary,
             ledgers=[MemoryLedger()],
-            noise=SharedNoise(noise, self._noise_scale),
+            noise=noise,
         )
-        return adversary.evidence
+        return adversary.evidence, outcome.events[0]
+
+    def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
+        """The adversary's evidence after the last round, one number per run."""
+        return self._run(SharedNoise(noise, self._noise_scale), runs, replaced=replaced)[0]
 
 
-def _one_party(kind: type[Algorithm], rows: int) -> Site:
+def _one_party(kind: type[Algorithm], rows: int, weight: float = 1.0) -> Site:
     """The public facts of the honest party: one neighbour, or a server."""
     return Site(
         names=("honest",),
         index=np.array([0], dtype=np.intp),
         rows=np.array([rows], dtype=np.int64),
         degree=np.ones(1),
-        weight=np.ones(1),
+        weight=np.array([weight]),
         adjacency=sparse.csr_array(np.ones((1, 1))),
         topology=build_topology(SERVER if kind.needs_server else "path", 2),
         features=2,
@@ -298,7 +317,7 @@ def _best_slant(site: Site, penalty: float, rounds: int) -> float:
         low, high = (
             (middle, high) if convexity * middle < weight * expit(-middle) else (low, middle)
         )
-    slants = np.geomspace(20 / _RADIUS, 0.9, 200)
+    slants = np.geomspace(_LEAST_SLANT, 0.9, 200)
     later = (rounds - 1) * np.square(expit(slants * _RADIUS))
     share = (1 - slants**2) * (np.square(expit(slants * low)) + later)
     return float(slants[np.argmax(share)])

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from dpadmm.algorithms import REGISTRY
 from dpadmm.audit import MECHANISMS, AlgorithmCase, Case, Verdict, audit_case, mechanism_case
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ConvergenceError, ParameterError
 
 __all__ = ["BAD_INPUT", "REFUTED", "audit"]
 
@@ -73,7 +73,7 @@ def audit(
                 str(mechanism), epsilon, delta, noise_scale=noise_scale, calibration=calibration
             )
         verdict = _run(case, samples, confidence, seed)
-    except ValueError as error:
+    except (ValueError, ConvergenceError) as error:
         # Every refusal of a parameter is a ValueError of one sentence.
         if as_json:
             typer.echo(json.dumps({"version": 1, "error": str(error)}))
