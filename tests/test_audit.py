@@ -233,7 +233,7 @@ POWER = {
     "randomized-response": (1.0, 0.0, 20_000, 0.9),
     "exp-norm": (1.0, 0.0, 50_000, 0.7),
     "gaussian-objective": (1.0, 1e-3, 200_000, 0.5),
-    "subsampled-gaussian": (1.0, 1e-5, 1_000_000, 0.5),
+    "subsampled-gaussian": (1.0, 1e-3, 200_000, 0.5),
 }
 
 
