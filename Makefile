@@ -17,11 +17,12 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/dpadmm demo
 
+# One BLAS thread per worker: more would fight over the cores.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 stress: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

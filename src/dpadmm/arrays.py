@@ -7,7 +7,7 @@ this process, repeated runs with noise of their own, the columns of a one-vs-res
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -40,20 +40,33 @@ def prepare_rows(rows: Rows, *, data_norm: float, fit_intercept: bool) -> Rows:
     """
     if sparse.issparse(rows):
         scaled = sparse.csr_array(rows, dtype=np.float64, copy=True)
-        scaled.data /= data_norm
+        scaled.sum_duplicates()
+        unit = _units(abs(scaled).max(axis=1).toarray().ravel(), data_norm)
+        scaled.data /= np.repeat(unit, np.diff(scaled.indptr))
         if fit_intercept:
-            ones = sparse.csr_array(np.ones((scaled.shape[0], 1)))
+            ones = sparse.csr_array((data_norm / unit)[:, None])
             scaled = sparse.hstack([scaled, ones], format="csr")
         norms = np.sqrt(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel())
         scaled.data /= np.repeat(np.maximum(norms, 1.0), np.diff(scaled.indptr))
         return scaled
     dense: Array = np.empty((rows.shape[0], rows.shape[1] + fit_intercept))
-    np.divide(rows, data_norm, out=dense[:, : rows.shape[1]])
+    largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
+    unit = _units(largest, data_norm)
+    np.divide(rows, unit[:, None], out=dense[:, : rows.shape[1]])
     if fit_intercept:
-        dense[:, -1] = 1.0
+        dense[:, -1] = data_norm / unit
     norms = np.sqrt(np.einsum("ij,ij->i", dense, dense))
     dense /= np.maximum(norms, 1.0)[:, None]
     return dense
+
+
+def _units(largest: Array, data_norm: float) -> Array:
+    """What to divide each row by first: ``data_norm``, or more where a square would overflow.
+
+    A row that is divided by more is still far longer than 1, so that scaling it down to norm 1
+    makes good for it.
+    """
+    return np.maximum(data_norm, largest * 1e-100)
 
 
 def clip_rows(rows: Rows) -> Rows:
@@ -210,6 +223,28 @@ class Site:
         """``sum_{j in neighbours(i)} y_j`` for each party here."""
         flat = inbox.reshape(inbox.shape[0], -1)
         return np.asarray(self.adjacency @ flat).reshape(-1, *inbox.shape[1:])
+
+    @property
+    def heard_parties(self) -> list[int]:
+        """Numbers of the other parties whose messages reach this site's one party."""
+        party = int(self.index[0])
+        if self.topology.server:
+            return [other for other in range(self.parties) if other != party]
+        return self.topology.neighbours(party)
+
+    def of_party(self, party: int) -> Site:
+        """The site that computes one of these parties alone, in a process of its own."""
+        here = np.array([party])
+        sources = [0] if self.topology.server else self.topology.neighbours(party)
+        return replace(
+            self,
+            names=(self.names[party],),
+            index=here,
+            rows=self.rows[here],
+            degree=self.degree[here],
+            weight=self.weight[here],
+            adjacency=sparse.csr_array(np.ones((1, len(sources)))),
+        )
 
     @staticmethod
     def per_node(values: Array) -> Array:

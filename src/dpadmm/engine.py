@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,16 +17,23 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.arrays import Array, Site
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ExchangeError, ParameterError, positive_integer
 from dpadmm.exchange.base import Exchange
 from dpadmm.privacy.events import Event, event_from_dict
 from dpadmm.privacy.ledger import Ledger
+from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.solvers.newton import Workspace
 
-__all__ = ["Checkpoint", "History", "Outcome", "run"]
+__all__ = ["MESSAGE_BOUND", "Checkpoint", "History", "Outcome", "run"]
 
 _CHECKPOINT_VERSION: Final = 1
+#: The largest entry of a message that is let in; parameters of a model are far below.
+MESSAGE_BOUND: Final = 1e6
+# What reading a damaged checkpoint raises.
+_DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+# What a checkpoint holds besides the algorithm's state and the workspace.
+_KEPT: Final = ("last", "tail", "heard", "disagreement", "change")
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,9 @@ class Checkpoint:
     path: Path
     every: int = 10
 
+    def __post_init__(self) -> None:
+        positive_integer("every", self.every)
+
 
 def run(
     algorithm: Algorithm,
@@ -107,12 +118,20 @@ def run(
     on_round
         Called with the number of rounds done and the messages of the last one.
     """
-    progress = _Progress.start(algorithm, site, rounds, workspace, checkpoint, ledgers)
+    fingerprint = (
+        "" if checkpoint is None else _fingerprint(algorithm, site, rounds, workspace, noise)
+    )
+    progress = _Progress.start(fingerprint, algorithm, site, rounds, workspace, checkpoint, ledgers)
     for t in range(progress.done, rounds):
         events = algorithm.announce(progress.state, site, t)
         for ledger, event in zip(ledgers, events, strict=True):
             ledger.reserve(t, event)
         message = algorithm.local_step(progress.state, workspace, site, noise, t)
+        if type(message) is not Released:
+            raise TypeError(
+                f"{algorithm.name} must send a Released, made by a mechanism; got "
+                f"{type(message).__name__}, and nothing was sent."
+            )
         if message.events != events:
             raise RuntimeError(
                 f"{algorithm.name} announced {events[0]} for round {t} but released "
@@ -120,7 +139,7 @@ def run(
             )
         for ledger, values in zip(ledgers, message.values, strict=True):
             ledger.commit(t, values)
-        inbox = exchange(message, t)
+        inbox = check_inbox(exchange(message, t), site)
         progress.state = algorithm.absorb(progress.state, message.values, inbox, site, t)
         progress.record(t, message.values, inbox)
         if checkpoint is not None and progress.done % checkpoint.every == 0:
@@ -128,6 +147,24 @@ def run(
         if on_round is not None:
             on_round(progress.done, message.values)
     return progress.outcome(ledgers)
+
+
+def check_inbox(inbox: Array, site: Site) -> Array:
+    """Refuse messages of a wrong shape, not finite or too large, before they meet any row.
+
+    A local solve can be promised to succeed on every data set only for bounded messages; the
+    check looks at messages alone, so that its outcome is public.
+    """
+    shape = (site.adjacency.shape[1], *site.shape[1:])
+    if inbox.shape != shape:
+        raise ExchangeError(f"messages must have the shape {shape}; got {inbox.shape}.")
+    largest = float(np.abs(inbox).max(initial=0.0))
+    if not largest <= MESSAGE_BOUND:
+        raise ExchangeError(
+            f"messages must be finite and at most {MESSAGE_BOUND:g} in every entry; got {largest}. "
+            "A neighbour is faulty; nothing was charged for it."
+        )
+    return inbox
 
 
 @dataclass
@@ -147,6 +184,7 @@ class _Progress:
     @classmethod
     def start(
         cls,
+        fingerprint: str,
         algorithm: Algorithm,
         site: Site,
         rounds: int,
@@ -156,7 +194,7 @@ class _Progress:
     ) -> _Progress:
         """Begin, or continue from a checkpoint of the same run."""
         fresh = cls(
-            fingerprint=_fingerprint(algorithm, site, rounds),
+            fingerprint=fingerprint,
             rounds=rounds,
             done=0,
             state=algorithm.init(site),
@@ -204,7 +242,7 @@ class _Progress:
         }
         arrays: dict[str, Any] = {"header": np.array(json.dumps(header))}
         arrays |= {f"state.{name}": value for name, value in self.state._asdict().items()}
-        for name in ("last", "tail", "heard", "disagreement", "change"):
+        for name in _KEPT:
             arrays[name] = getattr(self, name)
         arrays |= {f"workspace.{name}": value for name, value in workspace.snapshot().items()}
         handle, temporary = tempfile.mkstemp(dir=checkpoint.path.parent, prefix=".checkpoint-")
@@ -220,38 +258,63 @@ class _Progress:
 
     def load(self, checkpoint: Checkpoint, workspace: Workspace, ledgers: Sequence[Ledger]) -> None:
         """Continue a saved run, if it is the same one."""
-        with np.load(checkpoint.path, allow_pickle=False) as saved:
-            header = json.loads(str(saved["header"]))
-            same = (header["version"], header["fingerprint"]) == (
-                _CHECKPOINT_VERSION,
-                self.fingerprint,
+        damaged = ParameterError(
+            f"checkpoint {checkpoint.path} must be a whole file as it was saved; it is damaged. "
+            "Remove it to begin again."
+        )
+        try:
+            arrays = _read(checkpoint.path)
+            header = json.loads(str(arrays.pop("header")))
+            whose = (header["version"], header["fingerprint"])
+        except _DAMAGE:
+            raise damaged from None
+        if whose != (_CHECKPOINT_VERSION, self.fingerprint):
+            raise ParameterError(
+                f"checkpoint {checkpoint.path} must belong to this run; it is another's (other "
+                "parties, rows, parameters, seed or version). Remove it or name another file."
             )
-            if not same:
-                raise ParameterError(
-                    f"checkpoint {checkpoint.path} must belong to this run; it is another's "
-                    "(other parties, parameters or version). Remove it or name another file."
-                )
-            self.done = header["done"]
-            restored = {name: saved[f"state.{name}"] for name in self.state._fields}
-            self.state = type(self.state)(**restored)
-            for name in ("last", "tail", "heard", "disagreement", "change"):
-                setattr(self, name, saved[name])
-            prefix = "workspace."
-            workspace.restore(
-                {name.removeprefix(prefix): saved[name] for name in saved if prefix in name}
-            )
-        for ledger, events in zip(ledgers, header["events"], strict=True):
+        try:
+            done = int(header["done"])
+            spent = [[event_from_dict(event) for event in events] for events in header["events"]]
+            state = {name: arrays.pop(f"state.{name}") for name in self.state._fields}
+            kept = {name: arrays.pop(name) for name in _KEPT}
+        except _DAMAGE:
+            raise damaged from None
+        expected = [*self.state, *(getattr(self, name) for name in _KEPT)]
+        found = [*state.values(), *kept.values()]
+        if any(old.shape != new.shape for old, new in zip(expected, found, strict=True)):
+            raise damaged
+        self.done = done
+        self.state = type(self.state)(**state)
+        for name, value in kept.items():
+            setattr(self, name, value)
+        workspace.restore({name.removeprefix("workspace."): arrays[name] for name in arrays})
+        for ledger, events in zip(ledgers, spent, strict=True):
             for t, event in enumerate(events):
-                ledger.reserve(t, event_from_dict(event))
+                ledger.reserve(t, event)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """All arrays of a file written by :func:`numpy.savez`."""
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        return {
+            name.removesuffix(".npy"): np.lib.format.read_array(
+                archive.open(name), allow_pickle=False
+            )
+            for name in archive.namelist()
+        }
 
 
 def _norm(vectors: Array) -> NDArray[np.float64]:
     return np.sqrt(np.einsum("...f,...f->...", vectors, vectors))
 
 
-def _fingerprint(algorithm: Algorithm, site: Site, rounds: int) -> str:
-    """A hash of everything public that decides what a run computes."""
-    digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape}".encode())
+def _fingerprint(
+    algorithm: Algorithm, site: Site, rounds: int, workspace: Workspace, noise: NoiseSource
+) -> str:
+    """A hash of everything that decides what a run computes; of the rows too, hence private."""
+    digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape} {noise.identity}".encode())
+    digest.update(workspace.fingerprint())
     for part in (algorithm, site):
         for item in fields(part):  # type: ignore[arg-type]
             value = getattr(part, item.name)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
-from typing import Any, SupportsFloat
+from numbers import Real
+from typing import Any
 
 __all__ = [
     "ConvergenceError",
+    "ExchangeError",
     "ParameterError",
     "positive_integer",
     "positive_number",
@@ -24,6 +26,10 @@ class ConvergenceError(RuntimeError):
     """A local solve that missed its tolerance: nothing was released."""
 
 
+class ExchangeError(RuntimeError):
+    """Messages that cannot be used; raised before the next round is charged."""
+
+
 def unknown_name(parameter: str, value: Any, known: Iterable[str]) -> ParameterError:
     """An error that lists the known names, the nearest first."""
     names = sorted(known)
@@ -35,10 +41,13 @@ def unknown_name(parameter: str, value: Any, known: Iterable[str]) -> ParameterE
 
 def positive_number(parameter: str, value: Any, *, alternative: str = "") -> float:
     """The value as a finite float above zero, or a refusal."""
-    number = value if isinstance(value, SupportsFloat) and not isinstance(value, bool) else math.nan
-    if not math.isfinite(number) or float(number) <= 0:
+    try:
+        number = float(value) if isinstance(value, Real) and value is not True else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number <= 0:
         raise ParameterError(f"{parameter} must be a positive number{alternative}; got {value!r}.")
-    return float(number)
+    return number
 
 
 def positive_integer(parameter: str, value: Any) -> int:

@@ -14,15 +14,17 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dpadmm.algorithms import REGISTRY
 from dpadmm.arrays import Array, Rows, Shard, prepare_rows
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.losses import get_loss
-from dpadmm.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.training import TrainingParameters, plan, state_privacy, train
 
 __all__ = ["ADMMClassifier"]
 
 _OUTPUTS: Final = ("auto", "last", "tail")
+_REFUSED: Final = ("sample_weight", "class_weight")
 
 
 class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -152,6 +154,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model more, and no theorem here covers that.
         """
         for name in refused:
+            if name not in _REFUSED:
+                raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
             raise ParameterError(
                 f"{name} must not be given: a weighted row would move the messages further than "
                 "the guarantee assumes, and the public row counts would no longer describe a "
@@ -189,7 +193,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 for member in members
             ]
         )
-        noise: NoiseSource = SecureNoise()
+        noise: NoiseSource = secure_noise()
         if self.random_state is not None:
             noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
         outcome = train(planned, shard, noise=noise)
@@ -293,6 +297,10 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        # The few hundred rows of scikit-learn's checks cannot hide a person and be learnt from.
+        known = REGISTRY.get(self.algorithm) if isinstance(self.algorithm, str) else None
+        tags.classifier_tags.poor_score = known is not None and known.private
+        tags.non_deterministic = self.random_state is None
         return tags
 
 

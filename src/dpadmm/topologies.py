@@ -6,6 +6,7 @@ Graphs are :mod:`networkx` graphs; a topology keeps the facts that algorithms an
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -156,10 +157,12 @@ def _sorted_edges(edges: Iterable[tuple[Any, Any]]) -> tuple[tuple[int, int], ..
 
 
 def _from_edges(edges: Iterable[tuple[int, int]], parties: int) -> Topology:
+    if not isinstance(edges, Iterable):
+        raise ParameterError(f"topology must be a name or pairs of party numbers; got {edges!r}.")
     pairs = []
     for edge in edges:
         try:
-            first, second = (int(end) for end in edge)
+            first, second = (operator.index(end) for end in edge)
         except (TypeError, ValueError):
             raise ParameterError(
                 f"topology must be a name or pairs of party numbers; got the edge {edge!r}."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +20,10 @@ from dpadmm.algorithms.base import Algorithm, Budget, Settings
 from dpadmm.arrays import Array, Shard, Site
 from dpadmm.engine import Checkpoint, Outcome, run
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
+from dpadmm.exchange.base import Exchange
 from dpadmm.exchange.in_process import InProcess
 from dpadmm.losses import get_loss
+from dpadmm.privacy.events import Event
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.ledger import Ledger, MemoryLedger
 from dpadmm.privacy.noise import NoiseSource
@@ -35,10 +37,12 @@ __all__ = [
     "Plan",
     "PrivacyWarning",
     "TrainingParameters",
+    "announced",
     "auto_penalty",
     "plan",
     "state_privacy",
     "train",
+    "train_party",
 ]
 
 CALIBRATIONS: Final = ("proven", "published")
@@ -84,7 +88,23 @@ class Plan:
     rounds: int
     penalty: float
     budget: Budget | None
-    calibration: str
+    settings: Settings
+
+    @property
+    def calibration(self) -> str:
+        """How noise was calibrated: "proven" or "published"."""
+        return self.settings.calibration
+
+    def of_party(self, party: int) -> Plan:
+        """The share of one party: the same plan, configured for its site alone."""
+        site = self.site.of_party(party)
+        budget = self.budget
+        if budget is not None:
+            here = slice(party, party + 1)
+            budget = replace(budget, epsilon=budget.epsilon[here], delta=budget.delta[here])
+        settings = replace(self.settings, budget=budget)
+        algorithm = type(self.algorithm).configure(site, settings)
+        return Plan(algorithm, site, self.rounds, self.penalty, budget, settings)
 
 
 def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
@@ -105,7 +125,7 @@ def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
     degree = max(1.0, float(site.topology.degrees.mean()))
     noise = 0.0
     if budget is not None:
-        mu = gaussian_mu(budget.epsilon, budget.delta) / budget.rows_per_person
+        mu = gaussian_mu(budget.epsilon, budget.ideal_delta) / budget.rows_per_person
         level = 2 * site.loss.slope_bound * site.weight / site.rows / mu
         noise = float(level.max()) * math.sqrt(site.features * site.outputs / site.parties)
     return max(_REACH / rounds, rounds * noise / (2 * _NOISE_TRAVEL)) / degree
@@ -179,7 +199,7 @@ def plan(
         calibration=parameters.calibration,
     )
     configured = algorithm.configure(site, settings)
-    return Plan(configured, site, rounds, penalty, budget, parameters.calibration)
+    return Plan(configured, site, rounds, penalty, budget, settings)
 
 
 def _budget_for(parameters: TrainingParameters, site: Site) -> Budget:
@@ -252,6 +272,34 @@ def train(
     )
 
 
+def train_party(
+    planned: Plan,
+    party: int,
+    shard: Shard,
+    *,
+    exchange: Exchange,
+    noise: NoiseSource,
+    ledger: Ledger | None = None,
+    on_round: Callable[[int, Array], None] | None = None,
+) -> Outcome:
+    """Run one party of a plan in this process; the others are behind the exchange.
+
+    The plan is the same everywhere; the party's share of it is configured from the same public
+    facts, so that every process computes what one process would.
+    """
+    own = planned.of_party(party)
+    return run(
+        own.algorithm,
+        own.site,
+        Workspace(shard, own.site),
+        rounds=own.rounds,
+        exchange=exchange,
+        ledgers=[ledger or MemoryLedger()],
+        noise=noise,
+        on_round=on_round,
+    )
+
+
 def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> PrivacyStatement:
     """Account what a run was charged, at the deltas of its budget."""
     budget, names = planned.budget, planned.site.names
@@ -266,4 +314,16 @@ def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> Privac
         simulated=noise.simulated,
         calibration=planned.calibration,
         reviewed=reviewed(name),
+        claim=planned.algorithm.claim(planned.site),
     )
+
+
+def announced(planned: Plan) -> tuple[tuple[Event, ...], ...]:
+    """What each party will be charged, round by round, before anything is read or drawn.
+
+    Charges are fixed in advance, so that the messages of a run cannot change them; the initial
+    state stands in for the states to come.
+    """
+    state = planned.algorithm.init(planned.site)
+    rounds = [planned.algorithm.announce(state, planned.site, t) for t in range(planned.rounds)]
+    return tuple(zip(*rounds, strict=True))

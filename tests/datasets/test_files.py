@@ -139,6 +139,17 @@ def test_a_ragged_line_changes_no_other_row(write, monkeypatch):
         np.testing.assert_array_equal(found.labels[others], reference.labels[others])
 
 
+def test_reading_at_once_and_in_pieces_gives_the_same_rows(write, monkeypatch):
+    path = write(frame().to_csv(index=False).encode())
+    at_once = encode(path, SCHEMA)
+    monkeypatch.setattr(csv_reader, "AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(csv_reader, "BLOCK_BYTES", 512)
+    in_pieces = encode(path, SCHEMA)
+    assert at_once.rows.tobytes() == in_pieces.rows.tobytes()
+    assert at_once.labels.tobytes() == in_pieces.labels.tobytes()
+    assert at_once.counts == in_pieces.counts
+
+
 def test_a_line_longer_than_a_block_is_a_row_like_any_other(write, monkeypatch):
     monkeypatch.setattr(csv_reader, "BLOCK_BYTES", 64)
     lines = [b"1,p,yes"] * 20
@@ -402,6 +413,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, kind):
         from dpadmm.datasets import csv_reader
         from dpadmm.datasets.files import encode
         from dpadmm.schema import load_schema
+        csv_reader.AT_ONCE_BYTES = 0
         csv_reader.BLOCK_BYTES = 2**16  # Arrow reads some 32 blocks ahead
         encode(sys.argv[1], load_schema(sys.argv[2]), into=sys.argv[3])
         print(pa.default_memory_pool().max_memory())

@@ -7,6 +7,7 @@ proves has not been reviewed here, and statements say so.
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from inspect import isabstract
 from typing import Final
 
 from dpadmm.algorithms.admm import ADMM
@@ -41,11 +42,23 @@ def get_algorithm(name: str) -> type[Algorithm]:
         return REGISTRY[name]
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         if entry.name == name:
-            loaded = entry.load()
-            if not (isinstance(loaded, type) and issubclass(loaded, Algorithm)):
+            try:
+                loaded = entry.load()
+            except (ImportError, AttributeError) as error:
+                raise ParameterError(
+                    f"the entry point {entry.value!r} must be importable; {error}."
+                ) from error
+            if not (isinstance(loaded, type) and issubclass(loaded, Algorithm)) or isabstract(
+                loaded
+            ):
                 raise ParameterError(
                     f"the entry point {entry.value!r} must name a subclass of "
-                    f"dpadmm.algorithms.base.Algorithm; got {loaded!r}."
+                    f"dpadmm.algorithms.base.Algorithm with all its methods; got {loaded!r}."
+                )
+            if loaded.name != name:
+                raise ParameterError(
+                    f"the algorithm of the entry point {entry.value!r} must be named {name!r}; "
+                    f"got {loaded.name!r}."
                 )
             return loaded
     raise unknown_name("algorithm", name, algorithm_names())

@@ -20,7 +20,7 @@ from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
-from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.solvers.newton import Workspace
 
 __all__ = [
@@ -56,6 +56,11 @@ class Budget:
     epsilon: Array
     delta: Array
     rows_per_person: int = 1
+
+    @property
+    def ideal_delta(self) -> Array:
+        """Delta to calibrate to, less the room for samplers that are not ideal."""
+        return self.delta * (1 - SAMPLER_ALLOWANCE)
 
 
 # A private solve stops at this fraction of what one row can change in the gradient: the noise
@@ -144,6 +149,10 @@ class Algorithm(ABC):
     @abstractmethod
     def absorb(self, state: Any, message: Array, inbox: Array, site: Site, t: int) -> Any:
         """The next state from this site's messages and those it heard: no rows, no noise."""
+
+    def claim(self, site: Site) -> str | None:
+        """What the paper claims for this run, in a published calibration; else None."""
+        return None
 
     @classmethod
     def parse_options(cls, given: Mapping[str, Any]) -> Any:

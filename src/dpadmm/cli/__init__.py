@@ -1,1 +1,59 @@
-"""."""
+"""The command ``dpadmm``, one module per subcommand."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import dpadmm
+from dpadmm.cli import account, demo, schema
+from dpadmm.cli.output import fail
+from dpadmm.errors import ConvergenceError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="dpadmm",
+    help="Train one linear classifier together, without sharing rows, within a privacy budget.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(dpadmm.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+    ] = False,
+) -> None:
+    """Train one linear classifier together, without sharing rows, within a privacy budget."""
+
+
+app.command()(demo.demo)
+app.command()(account.account)
+app.add_typer(schema.app)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a refusal is one sentence and a non-zero exit, never a traceback."""
+    words = sys.argv[1:] if arguments is None else arguments
+    command = words[0] if words else ""
+    try:
+        app(args=words)
+    except (ValueError, OSError, ConvergenceError) as error:
+        fail(command, str(error), as_json="--json" in words)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        fail(command, "stopped")
+        sys.exit(130)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,8 @@ from dpadmm.schema import DataError, canonical_text
 
 __all__ = ["Header", "read_csv", "read_header"]
 
-BLOCK_BYTES: Final = 2**20
+BLOCK_BYTES: Final = 2**22
+AT_ONCE_BYTES: Final = 2**25
 LARGEST_BLOCK_BYTES: Final = 2**30
 LARGEST_HEADER_BYTES: Final = 2**24
 
@@ -100,10 +101,15 @@ def read_csv(
         Cells as bytes in the order of the file, and how many of these rows stand for lines
         that could not be split into cells.
     """
+    table = _read_at_once(path, header, names, delimiter, texts)
+    if table is not None:
+        for batch in table.to_batches():
+            yield batch, 0
+        return
+    utf8 = _is_utf8(path)
     # Arrow stops at a line longer than a block. That is rare: read as if it did not occur, and
     # when it does begin anew with larger blocks, leaving out the rows already given.
     given, block = 0, BLOCK_BYTES
-    utf8 = _is_utf8(path)
     while True:
         passed = 0
         try:
@@ -151,6 +157,59 @@ def _undone_cells(cells: pa.Array) -> pa.Array:
     return pa.array([cell.decode("utf-8").encode("latin-1") for cell in cells.to_pylist()])
 
 
+def _options(
+    header: Header,
+    names: Sequence[str],
+    delimiter: str,
+    texts: Sequence[str],
+    block: int,
+    note: Callable[[Any], str],
+    *,
+    threads: bool,
+    utf8: bool,
+) -> dict[str, Any]:
+    distinct = pa.dictionary(pa.int32(), pa.binary())
+    return {
+        "read_options": pyarrow.csv.ReadOptions(
+            use_threads=threads,
+            block_size=block,
+            column_names=list(header.names),
+            encoding="utf8" if utf8 else "latin-1",
+        ),
+        "parse_options": pyarrow.csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note
+        ),
+        "convert_options": pyarrow.csv.ConvertOptions(
+            column_types={n: distinct if n in texts else pa.binary() for n in header.names},
+            include_columns=list(names),
+            strings_can_be_null=False,
+        ),
+    }
+
+
+def _read_at_once(
+    path: Path, header: Header, names: Sequence[str], delimiter: str, texts: Sequence[str]
+) -> pa.Table | None:
+    """Read a small file with several threads; None if it is not small or odd in any way."""
+    with pa.input_stream(path, compression="detect") as stream:
+        data = stream.read(AT_ONCE_BYTES + 1)
+    if len(data) > AT_ONCE_BYTES or not data.isascii():
+        return None
+    # With several threads Arrow does not tell the place of a ragged line.
+    ragged: list[Any] = []
+
+    def note(row: Any) -> str:
+        ragged.append(row)
+        return "skip"
+
+    options = _options(header, names, delimiter, texts, BLOCK_BYTES, note, threads=True, utf8=True)
+    try:
+        table = pyarrow.csv.read_csv(pa.BufferReader(pa.py_buffer(data)[header.size :]), **options)
+    except pa.ArrowInvalid:
+        return None
+    return None if ragged else table
+
+
 def _scan(
     path: Path,
     header: Header,
@@ -163,34 +222,16 @@ def _scan(
     """Read the rows once; second, which rows stand for ragged lines."""
     # Arrow may parse ahead in a thread of its own: this list only ever grows.
     ragged: list[int] = []
-    distinct = pa.dictionary(pa.int32(), pa.binary())
-    types = {name: distinct if name in texts else pa.binary() for name in header.names}
 
     def note(row: Any) -> str:
         ragged.append(row.number - 1)
         return "skip"
 
+    options = _options(header, names, delimiter, texts, block, note, threads=False, utf8=utf8)
     with pa.input_stream(path, compression="detect") as stream:
         stream.read(header.size)
         try:
-            reader = pyarrow.csv.open_csv(
-                stream,
-                # With several threads Arrow does not tell the place of a ragged line.
-                read_options=pyarrow.csv.ReadOptions(
-                    use_threads=False,
-                    block_size=block,
-                    column_names=list(header.names),
-                    encoding="utf8" if utf8 else "latin-1",
-                ),
-                parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note
-                ),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    column_types=types,
-                    include_columns=list(names),
-                    strings_can_be_null=False,
-                ),
-            )
+            reader = pyarrow.csv.open_csv(stream, **options)
         except pa.ArrowInvalid as error:
             if "Empty CSV file" in str(error):
                 return
@@ -205,7 +246,7 @@ def _scan(
             yield whole, places
         rest = len(ragged) - placed
         if rest:
-            arrays = [pa.nulls(rest, types[name]) for name in names]
+            arrays = [pa.nulls(rest, pa.binary()) for _ in names]
             yield pa.RecordBatch.from_arrays(arrays, list(names)), np.ones(rest, np.bool_)
 
 

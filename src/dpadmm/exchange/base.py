@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
 
-from dpadmm.arrays import Array
+import numpy as np
+
+from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError
+from dpadmm.exchange.wire import decode, encode
 from dpadmm.privacy.mechanisms import Released
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "OneParty"]
 
 
 class Exchange(ABC):
@@ -20,3 +26,67 @@ class Exchange(ABC):
         On a graph the sources are those of ``site.adjacency``; with a server there is one, the
         mean of all parties' messages.
         """
+
+
+class OneParty(Exchange):
+    """The exchange of a process that computes one party: bytes out, its sources' bytes in.
+
+    Parameters
+    ----------
+    site
+        The one party's site (:meth:`dpadmm.arrays.Site.of_party`).
+    run
+        32 bytes that all parties agree on; a message of another run is refused.
+    timeout
+        Seconds to wait for the others in a round.
+    """
+
+    def __init__(self, site: Site, run: bytes, *, timeout: float = 60.0) -> None:
+        if len(site.index) != 1:
+            raise ParameterError(f"site must have one party; got {len(site.index)}.")
+        if len(run) != 32:
+            raise ParameterError(f"run must be 32 bytes; got {len(run)}.")
+        self.party = int(site.index[0])
+        #: Whom this party hears: its neighbours, or everybody else where a server averages.
+        self.sources = site.heard_parties
+        self.timeout = timeout
+        self._run = run
+        self._shape = site.shape[1:]
+        self._server = site.topology.server
+
+    @abstractmethod
+    def send(self, t: int, data: bytes) -> None:
+        """Make a message available to whoever may hear this party, for good."""
+
+    @abstractmethod
+    def receive(self, party: int, t: int) -> bytes:
+        """Wait for the message of one source."""
+
+    def __call__(self, message: Released, t: int) -> Array:
+        """Send this party's message and collect the sources' messages."""
+        own = message.values[0]
+        self.send(t, encode(self._run, self.party, t, own))
+        heard = [
+            decode(self.receive(party, t), run=self._run, party=party, t=t, shape=self._shape)
+            for party in self.sources
+        ]
+        if self._server:
+            # In the order of the parties, as one process would add them up.
+            heard.insert(self.party, own)
+            return np.mean(heard, axis=0, keepdims=True)
+        return np.stack(heard)
+
+    def close(self) -> None:
+        """Leave, once the others have what they need."""
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

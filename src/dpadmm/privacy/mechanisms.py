@@ -9,16 +9,37 @@ tolerance on every data set.
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.errors import ConvergenceError, ParameterError
-from dpadmm.privacy.events import NON_PRIVATE, Event, GaussianRelease
+from dpadmm.privacy.events import (
+    NON_PRIVATE,
+    Composed,
+    Event,
+    GaussianObjectivePerturbation,
+    GaussianRelease,
+    InexactSolve,
+    LabelRandomizedResponse,
+    PureRelease,
+)
 from dpadmm.privacy.noise import NoiseSource
 
-__all__ = ["Released", "gaussian_events", "release_gaussian", "release_unprotected"]
+__all__ = [
+    "ObjectivePerturbation",
+    "Released",
+    "gaussian_events",
+    "randomize_labels",
+    "release_adaptive_gaussian",
+    "release_gaussian",
+    "release_objective",
+    "release_unprotected",
+]
 
 Array = NDArray[np.float64]
 
@@ -77,7 +98,6 @@ def release_gaussian(
     tolerance: Array,
     sensitivity: Array,
     sigma: Array,
-    scale: Array | None = None,
     parties: NDArray[np.intp],
     noise: NoiseSource,
     t: int,
@@ -93,15 +113,148 @@ def release_gaussian(
     tolerance
         The residual that ``sensitivity`` counts with, per party.
     sensitivity, sigma
-        Per party: how far replacing one row moves all outputs together, and the noise of the
-        event that is charged.
-    scale
-        How much noise is really added, where it differs between runs and outputs while
-        ``sensitivity / sigma`` stays what is charged (public-norm refinement); else ``sigma``.
+        Per party: how far replacing one row moves all outputs together, and the noise.
     parties, noise, t
         Numbers of the parties, the source of noise, the round.
     """
-    if values.shape[:-1] != residual.shape or len(values) != len(parties):
+    _check_solved(values, residual, tolerance)
+    events = gaussian_events(sensitivity, sigma)
+    noisy = noise.add_gaussian(values, sigma[:, None, None, None], parties, t, "output")
+    return Released(_MAKER, noisy, events)
+
+
+def release_adaptive_gaussian(
+    values: Array,
+    residual: Array,
+    *,
+    tolerance: Array,
+    reach: Array,
+    mu: Array,
+    parties: NDArray[np.intp],
+    noise: NoiseSource,
+    t: int,
+) -> Released:
+    r"""Send ``values + N(0, (reach sqrt(outputs) / mu)^2 I)``, mu fixed in advance.
+
+    .. math:: \mu = \Big(\sum_o \mathrm{reach}_o^2 / \sigma_o^2\Big)^{1/2},
+              \qquad \sigma_o = \mathrm{reach}_o\sqrt{\mathrm{outputs}}/\mu
+
+    ``reach`` is how far replacing one row moves a minimiser, given what was sent before: a public
+    number ``(nodes, runs, outputs)`` that may change from round to round, while mu may not. The
+    charge is that of a release with sensitivity mu and sigma 1.
+    """
+    _check_solved(values, residual, tolerance)
+    sigma = reach * (np.sqrt(values.shape[2]) / mu)[:, None, None]
+    noisy = noise.add_gaussian(values, sigma[..., None], parties, t, "output")
+    return Released(_MAKER, noisy, gaussian_events(mu, np.ones_like(mu)))
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation:
+    r"""Noise in the gradient of every party's problem, and the little noise AMP adds to the result.
+
+    The exact minimiser under gradient noise b is private; what a solver returns within
+    ``tolerance`` of it gets ``N(0, output_sigma^2 I)`` on top (approximate minima perturbation).
+
+    Attributes
+    ----------
+    kind
+        ``"exp-norm"``: density proportional to exp(-||b|| / scale), pure epsilon
+        ``sensitivity / scale + ln(1 + kappa)`` for each output; ``"gaussian"``: N(0, scale^2 I),
+        Theorem OP with mu = ``sensitivity / scale``.
+    sensitivity
+        ``2 L c / n``, how far one row moves a gradient, per party.
+    kappa
+        ``c c1 / (n m)``, per party.
+    scale
+        Of the gradient noise, per party.
+    tolerance, convexity, output_sigma
+        Of the solve: its residual and m; the noise of AMP; per party.
+    outputs
+        Columns sent together; each is a release of its own.
+    """
+
+    kind: Literal["exp-norm", "gaussian"]
+    sensitivity: Array
+    kappa: Array
+    scale: Array
+    tolerance: Array
+    convexity: Array
+    output_sigma: Array
+    outputs: int = 1
+
+    def events(self) -> tuple[Event, ...]:
+        """What :func:`release_objective` will charge each party."""
+        charged: list[Event] = []
+        for place in range(len(self.scale)):
+            mu = float(self.sensitivity[place] / self.scale[place])
+            kappa = float(self.kappa[place])
+            exact: Event = (
+                PureRelease(mu + math.log1p(kappa))
+                if self.kind == "exp-norm"
+                else GaussianObjectivePerturbation(mu, kappa)
+            )
+            inexact = InexactSolve(
+                float(self.tolerance[place]),
+                float(self.convexity[place]),
+                float(self.output_sigma[place]),
+            )
+            charged.append(Composed((exact, inexact) * self.outputs))
+        return tuple(charged)
+
+
+def release_objective(
+    solve: Callable[[Array], tuple[Array, Array]],
+    perturbation: ObjectivePerturbation,
+    shape: tuple[int, int, int, int],
+    parties: NDArray[np.intp],
+    noise: NoiseSource,
+    t: int,
+) -> Released:
+    """Draw gradient noise b, send ``solve(b)`` with AMP's noise.
+
+    Parameters
+    ----------
+    solve
+        From b to minimisers and the norms of their gradients.
+    perturbation
+        How much noise, and what it costs.
+    shape, parties, noise, t
+        Of the messages; numbers of the parties, the source of noise, the round.
+    """
+    scale = perturbation.scale[:, None, None, None]
+    if perturbation.kind == "exp-norm":
+        drawn = scale * noise.exponential_norm(shape, parties, t, "objective")
+    else:
+        drawn = noise.add_gaussian(np.zeros(shape), scale, parties, t, "objective")
+    values, residual = solve(drawn)
+    _check_solved(values, residual, perturbation.tolerance)
+    output_sigma = perturbation.output_sigma[:, None, None, None]
+    noisy = noise.add_gaussian(values, output_sigma, parties, t, "output")
+    return Released(_MAKER, noisy, perturbation.events())
+
+
+def randomize_labels(
+    labels: Array, epsilon: Array | float, generator: np.random.Generator
+) -> tuple[Array, LabelRandomizedResponse]:
+    r"""Flip each label of -1 or +1 with probability 1 / (1 + e^epsilon), where it is collected.
+
+    .. math:: \Pr[y' = y] = \frac{e^\epsilon}{1 + e^\epsilon}
+
+    A label that is neither counts by its sign. Returns the labels to report and the event, whose
+    epsilon is the largest of the given ones.
+    """
+    strength = np.broadcast_to(np.asarray(epsilon, dtype=np.float64), labels.shape)
+    if not (np.isfinite(strength).all() and (strength > 0).all()):
+        raise ParameterError(f"label epsilon must be positive and finite; got {strength.min()}.")
+    flipped = generator.random(labels.shape) * (1.0 + np.exp(strength)) < 1.0
+    signs = np.where(labels > 0, 1.0, -1.0)
+    return np.where(flipped, -signs, signs), LabelRandomizedResponse(float(strength.max()))
+
+
+def _check_solved(values: Array, residual: Array, tolerance: Array) -> None:
+    """Refuse a value whose certificate is not the one its charge counts with."""
+    if values.shape[:-1] != residual.shape:
         raise ParameterError(
             f"values and residual must agree in shape; got {values.shape} and {residual.shape}."
         )
@@ -109,8 +262,3 @@ def release_gaussian(
         raise ConvergenceError(
             "a local solve missed the tolerance that its charge counts with; nothing was released."
         )
-    spread = sigma[:, None, None, None] if scale is None else scale
-    if not (np.isfinite(spread).all() and (spread > 0).all()):
-        raise ParameterError("sigma must be positive and finite; nothing was released.")
-    noisy = noise.add_gaussian(values, spread, parties, t, "output")
-    return Released(_MAKER, noisy, gaussian_events(sensitivity, sigma))

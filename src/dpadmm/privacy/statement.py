@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
 from dpadmm.privacy.events import Event
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
 __all__ = ["ADVERSARY", "NOT_COVERED", "PrivacyStatement", "adjacency_words", "make_statement"]
 
@@ -58,6 +59,8 @@ class PrivacyStatement:
         "proven", or "published": noise as a paper sets it, while the figures here stay proven.
     reviewed
         Whether the algorithm's theorem is this package's own.
+    claim
+        What the paper claims, for a published calibration; not what is proven.
     """
 
     algorithm: str
@@ -70,6 +73,7 @@ class PrivacyStatement:
     simulated: bool
     calibration: str = "proven"
     reviewed: bool = True
+    claim: str | None = None
 
     @property
     def private(self) -> bool:
@@ -88,11 +92,10 @@ class PrivacyStatement:
 
     def lines(self) -> list[tuple[str, str]]:
         """The statement as pairs of a heading and its words."""
+        claimed = [] if self.claim is None else [("As published, not proven", self.claim)]
         if not self.private:
-            return [
-                ("Guarantee", f"none: {self.algorithm} sends messages without noise"),
-                ("Epsilon", "infinite"),
-            ]
+            words = f"none: no finite epsilon is proven for this run of {self.algorithm}"
+            return [("Guarantee", words), ("Epsilon", "infinite"), *claimed]
         lines = [
             (
                 "Guarantee",
@@ -106,6 +109,7 @@ class PrivacyStatement:
             ("Noise", self.noise),
             ("Calibration", self.calibration),
             ("Not covered", "; ".join(NOT_COVERED)),
+            *claimed,
         ]
         if self.simulated:
             lines.insert(0, ("SIMULATION", f"{self.noise}: this run protects nobody"))
@@ -131,6 +135,7 @@ class PrivacyStatement:
             "simulated": self.simulated,
             "calibration": self.calibration,
             "reviewed": self.reviewed,
+            "claim": self.claim,
             "not_covered": list(NOT_COVERED),
             "parties": {
                 name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
@@ -154,6 +159,7 @@ def make_statement(
     simulated: bool,
     calibration: str = "proven",
     reviewed: bool = True,
+    claim: str | None = None,
 ) -> PrivacyStatement:
     """Account what every party was charged.
 
@@ -167,7 +173,7 @@ def make_statement(
         How many rows are replaced at once.
     noise, simulated
         Where noise came from, and whether it can be drawn again.
-    calibration, reviewed
+    calibration, reviewed, claim
         As in :class:`PrivacyStatement`.
     """
     # Parties often share a history; each different one is accounted once.
@@ -176,9 +182,11 @@ def make_statement(
     for name, history, delta in zip(names, events, deltas, strict=True):
         key = (tuple(history), float(delta))
         if key not in known:
-            spent = epsilon_spent(history, key[1], rows_per_person=rows_per_person)
-            per_round = spend_over_rounds(history, key[1], rows_per_person=rows_per_person)
-            known[key] = (spent, per_round)
+            # Delta leaves room for the distance of a sampler from the ideal one.
+            ideal = key[1] * (1 - SAMPLER_ALLOWANCE)
+            spent = epsilon_spent(history, ideal, rows_per_person=rows_per_person)
+            per_round = spend_over_rounds(history, ideal, rows_per_person=rows_per_person)
+            known[key] = (replace(spent, delta=key[1]), per_round)
         parties[name], rounds[name] = known[key]
     network = network_guarantee(parties.values())
     return PrivacyStatement(
@@ -192,4 +200,5 @@ def make_statement(
         simulated=simulated,
         calibration=calibration,
         reviewed=reviewed,
+        claim=claim,
     )

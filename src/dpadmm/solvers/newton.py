@@ -6,21 +6,21 @@ r"""The local problem of every graph algorithm, solved for all parties and runs 
 **Method.** A chord (simplified Newton) iteration :math:`x \leftarrow x - P g` with a cached
 inverse :math:`P` of a Hessian seen earlier. Because the loss gradient at the last solution is
 kept, a new linear term changes the gradient by a known amount, and the first step of every solve
-needs no pass over the rows. All runs of a party share one inverse, that of their mean Hessian. A
-chord step counts only if it halves the norm of the gradient. Where that fails, or the runs have
-been driven too far apart by noise, each run takes Newton directions of its own, by conjugate
-gradients with P as preconditioner, and a line search.
+needs no pass over the rows. All runs of a party share one inverse, that of their mean Hessian.
 
-**Global convergence.** The objective F is m-strongly convex and M-smooth, ``M = m + c c1``, since
-rows have norm at most 1. Chord steps halve the gradient each time, so there are finitely many.
-A Newton direction d from conjugate gradients has ``g.d = -d.H d < 0`` with ``m <= H <= M``, so
-that halving the step until ``F(x + t d) <= F(x) + 1e-4 t g.d`` ends at a t of order m/M, and F
-falls by a fixed factor on every data set, whatever the second derivative does in between (Huber's
-jumps). A step is also taken where it halves the smallest norm of the gradient so far, which can
-happen finitely often. So a solve does not fail because of what a row holds.
+**Global convergence.** A full step is taken where it shortens the gradient enough against the
+shortest so far. Where it does not, P is rebuilt at the current point, and if that does not help
+either the objective is minimised along the direction; runs that noise has driven too far apart
+for one inverse then take Newton directions of their own, by conjugate gradients with P as
+preconditioner. That settles nearly every problem, but a proof would need a number of steps
+proportional to ``M / m``, where the objective is m-strongly convex and M-smooth,
+``M = m + c c1``, since rows have norm at most 1. So after :data:`_MAX_STEPS` steps Nesterov's
+method finishes the solve; it needs about ``sqrt(M / m)`` steps per digit on every data set, and a
+solve cannot fail because of what a row holds.
 
 **Certificate.** The residual returned is the norm of the gradient evaluated at the point
-returned. It is at most the tolerance, or :class:`~dpadmm.errors.ConvergenceError` is raised.
+returned. With the rounding error of that evaluation, for which a public bound is set aside, it is
+at most the tolerance, or :class:`~dpadmm.errors.ConvergenceError` is raised.
 
 **Wide problems.** Above :data:`FACTOR_LIMIT` features (or for sparse rows) no matrix is formed:
 the Newton direction comes from conjugate gradients on Hessian-vector products.
@@ -28,8 +28,9 @@ the Newton direction comes from conjugate gradients on Hessian-vector products.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -47,12 +48,16 @@ FACTOR_LIMIT: Final = 1500
 # A pass works on pieces of about this many bytes, so that a piece read for X w is still in the
 # cache for X' r.
 _PIECE_BYTES: Final = 1 << 22
-# Far beyond what any solve needs; the argument below bounds them in terms of M / m.
-_MAX_PASSES: Final = 20_000
-# The share of the promised decrease that a Newton step must bring.
-_ARMIJO: Final = 1e-4
+_MAX_STEPS: Final = 200
+# A step must shorten the gradient by these factors: along an old direction, along a fresh one.
+_CHORD_RATE: Final = 0.5
+_NEWTON_RATE: Final = 0.9
 # theta: how exactly conjugate gradients solve for a Newton direction.
 _NEWTON_ACCURACY: Final = 0.05
+# A line search ends where the slope along the direction has fallen to this part of its start.
+_LINE_SLOPE: Final = 0.1
+# Line searches after which a run that shares its inverse with others gets a direction of its own.
+_SHARED_SEARCHES: Final = 2
 
 
 class Solution(NamedTuple):
@@ -69,6 +74,7 @@ class _BlockState:
     point: Array
     loss_gradient: Array
     inverse: Array | None = None
+    stale: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, dtype=bool))
 
 
 class Workspace:
@@ -88,11 +94,12 @@ class Workspace:
         if not np.array_equal(shard.counts, site.rows):
             raise ParameterError("site.rows must be the row counts of the shard.")
         self._site = site
+        self._shard = shard
         self._objectives = [
             _Objective(block, site, use_factor=site.features <= factor_limit)
             for block in shard.blocks
         ]
-        #: Gradient passes made so far, summed over blocks (a measure of work, not of rows).
+        #: Gradient passes made so far, summed over blocks; it depends on the rows: never show it.
         self.passes = 0
 
     def argmin(self, linear: Array, strong_convexity: Array, tolerance: float | Array) -> Solution:
@@ -109,7 +116,7 @@ class Workspace:
         """
         site = self._site
         tolerances = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), len(site.index))
-        check_reachable(site, linear, strong_convexity, tolerances)
+        rounding = check_reachable(site, linear, strong_convexity, tolerances)
         point = np.empty(site.shape)
         residual = np.empty(site.shape[:-1])
         for objective in self._objectives:
@@ -117,12 +124,22 @@ class Workspace:
             solved = objective.solve(
                 linear[nodes].reshape(len(nodes), -1, site.features),
                 strong_convexity[nodes, None, None],
-                tolerances[nodes, None],
+                (tolerances - rounding)[nodes, None],
             )
             point[nodes] = solved.point.reshape(-1, *site.shape[1:])
             residual[nodes] = solved.residual.reshape(-1, *site.shape[1:-1])
         self.passes = sum(objective.passes for objective in self._objectives)
         return Solution(point, residual)
+
+    def fingerprint(self) -> bytes:
+        """A hash of the rows, as private as they are: what a snapshot holds is about them alone."""
+        digest = hashlib.sha256()
+        for block in self._shard.blocks:
+            rows = block.rows
+            parts = [rows.data, rows.indices, rows.indptr] if sparse.issparse(rows) else [rows]
+            for part in (block.nodes, *parts, block.labels):
+                digest.update(np.ascontiguousarray(part).data)
+        return digest.digest()
 
     def snapshot(self) -> dict[str, Array]:
         """Everything kept between solves, as arrays: restoring it repeats the same bits."""
@@ -131,41 +148,55 @@ class Workspace:
             state = objective.state
             if state is None:
                 continue
-            saved[f"{number}.point"] = state.point
-            saved[f"{number}.loss_gradient"] = state.loss_gradient
+            saved[f"{number}.point"] = state.point.copy()
+            saved[f"{number}.loss_gradient"] = state.loss_gradient.copy()
             if state.inverse is not None:
-                saved[f"{number}.inverse"] = state.inverse
+                saved[f"{number}.inverse"] = state.inverse.copy()
         return saved
 
     def restore(self, saved: dict[str, Array]) -> None:
         """Take up a :meth:`snapshot`."""
         for number, objective in enumerate(self._objectives):
             if f"{number}.point" in saved:
+                inverse = saved.get(f"{number}.inverse")
                 objective.state = _BlockState(
-                    saved[f"{number}.point"],
-                    saved[f"{number}.loss_gradient"],
-                    saved.get(f"{number}.inverse"),
+                    saved[f"{number}.point"].copy(),
+                    saved[f"{number}.loss_gradient"].copy(),
+                    None if inverse is None else inverse.copy(),
                 )
 
 
-def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> None:
-    """Refuse a tolerance below the rounding error of the gradient; public values only."""
+def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
+    """Bound the rounding error of a gradient near the solution; public values only.
+
+    A tolerance below twice that bound is refused. Rounding enters through the linear term, the
+    slopes, and the margins: the solution's norm is at most ``(|lin| + c |l'(0)|) / m``, a margin
+    is off by a few ulps of that, and the curvature bound carries it into the gradient.
+    """
     if not np.isfinite(linear).all():
         raise ParameterError("linear must be finite: a message or a noise draw is not.")
     if not (convexity > 0).all():
         raise ParameterError(f"strong_convexity must be positive; got {convexity.min()}.")
-    size = np.sqrt(np.einsum("nrof,nrof->nro", linear, linear)).max(axis=(1, 2))
-    slope = site.loss.slope_bound
-    # A loss without a slope bound has |l'(m)| <= 1 + |m|, and no norm exceeds |lin| / m + 1 / m.
-    slopes = np.where(np.isfinite(slope), slope, 1.0 + (size + site.weight) / convexity)
-    floor = 16 * np.finfo(np.float64).eps * (size + site.weight * slopes)
-    if (tolerance < floor).any():
-        node = int(np.argmax(floor / tolerance))
+    largest = np.abs(linear).max(axis=(1, 2, 3))
+    unit = np.where(largest > 0, largest, 1.0)
+    scaled = linear / site.per_node(unit)
+    size = unit * np.sqrt(np.einsum("nrof,nrof->nro", scaled, scaled).max(axis=(1, 2)))
+    loss = site.loss
+    bounded = bool(np.isfinite(loss.slope_bound))
+    # A loss without a slope bound has |l'(m)| <= 1 + |m|.
+    reach = (size + site.weight * (loss.slope_bound if bounded else 1.0)) / convexity
+    slopes = loss.slope_bound if bounded else 1.0 + reach
+    spread = loss.curvature_bound * reach
+    floor = 16 * np.finfo(np.float64).eps * (size + site.weight * (slopes + spread))
+    unreachable = ~(tolerance >= 2 * floor)
+    if unreachable.any():
+        node = int(np.argmax(np.where(unreachable, floor, -1.0)))
         raise ParameterError(
-            f"tolerance must be at least {floor[node]:.3g}, the rounding error of a gradient for "
-            f"party {site.names[node]}; got {tolerance[node]:.3g}. Raise it, or lower the bound "
-            "on messages."
+            f"tolerance must be at least {2 * floor[node]:.3g}, twice the rounding error of a "
+            f"gradient for party {site.names[node]}; got {tolerance[node]:.3g}. Raise it, the "
+            "penalty or the regularization, or lower the bound on messages."
         )
+    return floor
 
 
 # Which parties of a block a pass is for: all of them as a view, or some by number.
@@ -186,6 +217,7 @@ class _Objective:
         self._lanes = (site.runs, site.outputs)
         self._features = site.features
         self._scale = (site.weight / site.rows)[block.nodes, None, None]
+        self._smooth = (site.weight * site.loss.curvature_bound)[block.nodes, None, None]
         self._use_factor = use_factor and not self._sparse
         # A Hessian and its inverse cost about this many gradient passes.
         self._rebuild_cost = 4.0 + site.features / 20.0
@@ -232,16 +264,6 @@ class _Objective:
         total *= self._scale[chosen]
         return total
 
-    def _value(self, points: Array, convexity: Array, linear: Array, chosen: Chosen) -> Array:
-        """The objective in every lane."""
-        total = np.zeros(points.shape[:2])
-        for rows, labels in self._pieces(chosen):
-            losses = self._loss.value(self._margins(rows, labels, points))
-            losses *= np.square(labels)[:, :, None, :]
-            total += losses.sum(axis=1).reshape(total.shape)
-        bowl = convexity / 2 * points + linear
-        return self._scale[chosen, :, 0] * total + np.einsum("nlf,nlf->nl", bowl, points)
-
     def _mean_hessian(self, points: Array, chosen: Chosen) -> Array:
         """Mean over runs of the loss Hessian, ``(nodes, outputs, features, features)``."""
         outputs = self._lanes[1]
@@ -280,6 +302,7 @@ class _Objective:
         if state.inverse is None:
             state.inverse = np.empty_like(hessian)
         state.inverse[chosen] = np.linalg.inv(hessian)
+        state.stale[chosen] = False
 
     def _precondition(self, state: _BlockState, vectors: Array, chosen: Chosen) -> Array:
         """``P v``: the cached inverse applied to every lane, or nothing where none is kept."""
@@ -322,6 +345,50 @@ class _Objective:
             size = fresh
         return direction
 
+    def _line_search(
+        self, point: Array, direction: Array, fixed: Array, convexity: Array, chosen: Chosen
+    ) -> Array:
+        """How far to go along each direction: to where the objective is nearly flat.
+
+        ``fixed`` is the linear term plus ``m`` times the point. The slope along a direction grows
+        with the length, so that doubling brackets its zero and halving finds it.
+        """
+        self.passes += 1
+        pieces = [
+            (
+                self._margins(rows, labels, point).reshape(*labels.shape[:2], -1),
+                self._margins(rows, labels, direction).reshape(*labels.shape[:2], -1),
+            )
+            for rows, labels in self._pieces(chosen)
+        ]
+        bend = (convexity * np.square(direction)).sum(axis=-1)
+        constant = np.einsum("nlf,nlf->nl", fixed, direction)
+        scale = self._scale[chosen][..., 0]
+
+        def slope(length: Array) -> Array:
+            total = np.zeros_like(length)
+            for margins, changes in pieces:
+                slopes = self._loss.slope(margins + length[:, None, :] * changes)
+                total += np.einsum("nkl,nkl->nl", slopes, changes)
+            return scale * total + constant + length * bend
+
+        low, high = np.zeros_like(constant), np.ones_like(constant)
+        goal = _LINE_SLOPE * np.abs(slope(low))
+        length, found = high, slope(high)
+        while (short := found < -goal).any():
+            low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+            length, found = high, np.where(short, slope(high), found)
+        # Doubles between the ends run out after a few dozen halvings.
+        for _ in range(60):
+            wide = np.abs(found) > goal
+            if not wide.any():
+                break
+            length = np.where(wide, (low + high) / 2, length)
+            found = np.where(wide, slope(length), found)
+            low = np.where(wide & (found < 0), length, low)
+            high = np.where(wide & (found > 0), length, high)
+        return length
+
     # -- the iteration ----------------------------------------------------------------------
 
     def solve(self, linear: Array, convexity: Array, tolerance: Array) -> Solution:
@@ -330,81 +397,104 @@ class _Objective:
             zero = np.zeros_like(linear)
             self.state = _BlockState(zero, self.loss_gradient(zero))
         state = self.state
+        state.stale = np.ones(len(self.nodes), dtype=bool)
         if self._use_factor and state.inverse is None:
             self._rebuild(state, convexity, _ALL)
         gradient = state.loss_gradient + convexity * state.point + linear
         norms = _norms(gradient)
-        limit = self.passes + _MAX_PASSES
-        chord = _Chord(len(self.nodes), self._rebuild_cost, self._lanes[0])
-        # Newton's phase: steps, and the smallest gradient norm so far, which it may go by.
-        steps, best = np.ones_like(norms), norms.copy()
-        while (busy := norms > tolerance).any():
-            if self.passes >= limit:
-                raise ConvergenceError(
-                    f"a local solve missed its tolerance after {_MAX_PASSES} passes; nothing was "
-                    "released, and the round stays charged. Raise the penalty or the "
-                    "regularization."
-                )
+        best = norms.copy()
+        searches = np.zeros(norms.shape, dtype=int)
+        for _ in range(_MAX_STEPS):
+            busy = ~(norms <= tolerance)
+            if not busy.any():
+                break
             # Parties that are done drop out of the pass where that spares more than it copies.
             some = np.flatnonzero(busy.any(axis=1))
             chosen: Chosen = some if 2 * len(some) < len(self.nodes) else _ALL
-            active, norm, slope = busy[chosen], norms[chosen], gradient[chosen]
-            point, bowl, tilt = state.point[chosen], convexity[chosen], linear[chosen]
-            newton = chord.given_up or not self._use_factor
-            if newton:
+            active, norm = busy[chosen], norms[chosen]
+            point, slope, bowl = state.point[chosen], gradient[chosen], convexity[chosen]
+            alone = active & (searches[chosen] > _SHARED_SEARCHES) & (self._lanes[0] > 1)
+            if state.inverse is None:
                 direction = self._newton_direction(state, slope, bowl, chosen)
-                step = steps[chosen]
+                fresh = np.ones_like(active)
             else:
                 direction = -self._precondition(state, slope, chosen)
-                step = np.ones_like(norm)
-            trial = point + np.where(active, step, 0.0)[..., None] * direction
+                fresh = ~state.stale[chosen, None] | alone
+                if alone.any():
+                    own = self._newton_direction(state, slope, bowl, chosen)
+                    direction = np.where(alone[..., None], own, direction)
+            direction = np.where(active[..., None], direction, 0.0)
+            trial = point + direction
             trial_loss = self.loss_gradient(trial, chosen)
-            trial_slope = trial_loss + bowl * trial + tilt
+            trial_slope = trial_loss + bowl * trial + linear[chosen]
             trial_norm = _norms(trial_slope)
-            accepted = active & (trial_norm <= 0.5 * best[chosen])
-            if newton:
-                before = self._value(point, bowl, tilt, chosen)
-                promised = _ARMIJO * step * np.einsum("nlf,nlf->nl", slope, direction)
-                accepted |= active & (self._value(trial, bowl, tilt, chosen) <= before + promised)
-                steps[chosen] = np.where(accepted, 1.0, step / 2)
-            # Before anything is overwritten: ``norm`` and the like may be views.
-            rate = np.where(active, trial_norm / norm, 0.0).max(axis=1)
+            rate = np.divide(trial_norm, best[chosen], out=np.zeros_like(norm), where=active)
+            accepted = active & (rate <= np.where(fresh, _NEWTON_RATE, _CHORD_RATE))
+            searched = active & fresh & ~accepted
+            if searched.any():
+                fixed = linear[chosen] + bowl * point
+                length = self._line_search(
+                    point, np.where(searched[..., None], direction, 0.0), fixed, bowl, chosen
+                )
+                trial = point + np.where(searched, length, 1.0)[..., None] * direction
+                trial_loss = self.loss_gradient(trial, chosen)
+                trial_slope = trial_loss + bowl * trial + linear[chosen]
+                trial_norm = _norms(trial_slope)
+                accepted |= searched
+                searches[chosen] += searched
             take = accepted[..., None]
             state.point[chosen] = np.where(take, trial, point)
             state.loss_gradient[chosen] = np.where(take, trial_loss, state.loss_gradient[chosen])
             gradient[chosen] = np.where(take, trial_slope, slope)
             norms[chosen] = np.where(accepted, trial_norm, norm)
             best = np.minimum(best, norms)
-            if not newton:
-                to_come = np.log(np.maximum(norms[chosen] / tolerance[chosen], 1.0)).max(axis=1)
-                outdated = chord.judge(rate, to_come, chosen)
-                if len(outdated):
-                    self._rebuild(state, convexity, _ALL if len(self.nodes) == 1 else outdated)
+            if state.inverse is None:
+                continue
+            state.stale[chosen] |= accepted.any(axis=1)
+            # A rebuild pays where the passes still to come at this rate outweigh it; half of its
+            # price is set against later solves, which profit too.
+            left = ~(norms[chosen] <= tolerance[chosen])
+            to_come = np.log(np.maximum(norms[chosen] / tolerance[chosen], 1.0)).max(axis=1)
+            worst = np.clip(rate.max(axis=1), 1e-9, 0.999)
+            slow = to_come > -np.log(worst) * self._rebuild_cost / 2
+            slow |= (left & ~accepted).any(axis=1) | (left & searched).any(axis=1)
+            outdated = slow & state.stale[chosen]
+            if outdated.any():
+                rebuilt = np.arange(len(self.nodes))[chosen][outdated]
+                self._rebuild(state, convexity, _ALL if len(self.nodes) == 1 else rebuilt)
+        else:
+            norms = self._accelerate(state, linear, convexity, tolerance)
         return Solution(state.point, norms)
 
-
-class _Chord:
-    """Watches a chord iteration: when to renew the inverse, and when to give the chord up."""
-
-    def __init__(self, nodes: int, rebuild_cost: float, runs: int) -> None:
-        self.given_up = False
-        self._numbers = np.arange(nodes)
-        self._rebuilds = np.zeros(nodes, dtype=np.intp)
-        # Half of a rebuild's price is set against later solves, which profit too.
-        self._price = rebuild_cost / 2
-        # One inverse fits one run near its point; several runs only where they are close.
-        self._allowed = 8 if runs == 1 else 1
-
-    def judge(self, rate: Array, to_come: Array, chosen: Chosen) -> NDArray[np.intp]:
-        """Which parties' inverses to renew, from the rate of the last step and what is left.
-
-        A renewal pays where the passes still to come at this rate outweigh it.
-        """
-        slow = to_come > -np.log(np.clip(rate, 1e-9, 0.999)) * self._price
-        outdated = self._numbers[chosen][slow]
-        self._rebuilds[outdated] += 1
-        self.given_up = bool((self._rebuilds > self._allowed).any())
-        return outdated[:0] if self.given_up else outdated
+    def _accelerate(
+        self, state: _BlockState, linear: Array, convexity: Array, tolerance: Array
+    ) -> Array:
+        """Nesterov's method from the current points; its number of steps is proven."""
+        smooth = convexity + self._smooth
+        root = np.sqrt(convexity / smooth)
+        momentum = (1 - root) / (1 + root)
+        last, ahead = state.point.copy(), state.point.copy()
+        norms = _norms(state.loss_gradient + convexity * ahead + linear)
+        # F - F* starts below |g|^2 / m and shrinks by 1 - root a step; |g|^2 is at most 9 M^2 / m
+        # times it.
+        digits = 2 * np.log(np.maximum(norms / tolerance, 1.0)) + np.log(9 / root[..., 0] ** 4)
+        steps = np.nan_to_num(digits / root[..., 0], posinf=0.0).max()
+        for _ in range(2 + int(np.ceil(steps))):
+            loss_gradient = self.loss_gradient(ahead)
+            gradient = loss_gradient + convexity * ahead + linear
+            busy = ~(norms <= tolerance)
+            move = busy[..., None]
+            state.point[:] = np.where(move, ahead, state.point)
+            state.loss_gradient[:] = np.where(move, loss_gradient, state.loss_gradient)
+            norms = np.where(busy, _norms(gradient), norms)
+            if (norms <= tolerance).all():
+                return norms
+            following = ahead - gradient / smooth
+            ahead, last = following + momentum * (following - last), following
+        raise ConvergenceError(
+            "a local solve missed its tolerance; nothing was released. Raise the penalty or the "
+            "regularization."
+        )
 
 
 def _norms(vectors: Array) -> NDArray[np.float64]:

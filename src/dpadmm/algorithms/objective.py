@@ -1,0 +1,123 @@
+r"""Objective perturbation as several algorithms use it: calibrated over all releases of a run.
+
+The release of a round is :math:`\arg\min F_i(w) + \langle b, w\rangle` with fresh noise b, found
+by a solver and sent through AMP. Every release gets the same share of the budget; AMP gets a small
+part of it, and so little noise that it does not show.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+
+from dpadmm.algorithms.base import Budget
+from dpadmm.arrays import Array, Site
+from dpadmm.privacy.calibration import exponential_rate, objective_sigma, pure_level
+from dpadmm.privacy.events import InexactSolve
+from dpadmm.privacy.gaussian import gaussian_mu
+from dpadmm.privacy.mechanisms import ObjectivePerturbation
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
+from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
+
+__all__ = ["plan_objective"]
+
+# The part of the budget's mu that AMP may use up over a whole run.
+_INEXACT_SHARE: Final = 0.02
+# The residual of a solve, relative to what one row changes in the gradient: with the share above,
+# AMP's noise comes out at 1% of what the gradient noise does to the minimiser.
+_RESIDUAL: Final = 1e-4
+
+
+def plan_objective(
+    site: Site,
+    budget: Budget,
+    kind: Literal["exp-norm", "gaussian"],
+    convexity: Array,
+    *,
+    tolerance: float | None = None,
+) -> tuple[ObjectivePerturbation, ...]:
+    """Calibrate one perturbation per release so that all of them together fit the budget.
+
+    Parameters
+    ----------
+    site, budget
+        Public facts, and what each party may spend.
+    kind
+        The gradient noise.
+    convexity
+        m of each release and party, ``(releases, nodes)``.
+    tolerance
+        The residual of a solve; None chooses it from public facts.
+    """
+    releases, outputs = len(convexity), site.outputs
+    sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
+        site.rows, weight=site.weight, slope=site.loss.slope_bound
+    )
+    kappa = np.stack(
+        [
+            jacobian_ratio(site.rows, bowl, weight=site.weight, curvature=site.loss.curvature_bound)
+            for bowl in convexity
+        ]
+    )
+    residual = (
+        _RESIDUAL * sensitivity if tolerance is None else np.full_like(sensitivity, tolerance)
+    )
+    total = gaussian_mu(budget.epsilon, budget.ideal_delta)
+    inexact_mu = _INEXACT_SHARE * total / np.sqrt(releases * outputs)
+    output_sigma = 2 * residual / (convexity * inexact_mu)
+    scale = _gradient_noise(site, budget, kind, sensitivity, kappa, inexact_mu)
+    return tuple(
+        ObjectivePerturbation(
+            kind=kind,
+            sensitivity=sensitivity,
+            kappa=kappa[release],
+            scale=scale[release],
+            tolerance=residual,
+            convexity=convexity[release],
+            output_sigma=output_sigma[release],
+            outputs=outputs,
+        )
+        for release in range(releases)
+    )
+
+
+def _gradient_noise(
+    site: Site, budget: Budget, kind: str, sensitivity: Array, kappa: Array, inexact_mu: Array
+) -> Array:
+    """The scale of the gradient noise of every release and party."""
+    count = len(kappa) * site.outputs
+    if kind == "gaussian":
+        sigma = objective_sigma(
+            budget.epsilon,
+            budget.ideal_delta,
+            sensitivity,
+            np.repeat(kappa.T, site.outputs, axis=1),
+            np.ones(count),
+            inexact_mu=inexact_mu,
+            rows_per_person=budget.rows_per_person,
+        )
+        return np.broadcast_to(sigma, kappa.shape)
+    # Parties with the same budget share a level; each different one is searched once.
+    known: dict[tuple[float, float], float] = {}
+    levels = []
+    for epsilon, delta, mu in zip(budget.epsilon, budget.ideal_delta, inexact_mu, strict=True):
+        key = (float(epsilon), float(delta))
+        if key not in known:
+            inexact = InexactSolve(float(mu), 2.0, 1.0)
+            known[key] = float(
+                pure_level(
+                    *key,
+                    count,
+                    rows_per_person=budget.rows_per_person,
+                    extra=[(inexact, count)],
+                )
+            )
+        levels.append(known[key])
+    rates = [
+        exponential_rate(
+            np.array(levels), site.rows, ratio, weight=site.weight, slope=site.loss.slope_bound
+        )
+        for ratio in kappa
+    ]
+    return (1 + SAMPLER_ALLOWANCE) / np.stack(rates)

@@ -1,0 +1,227 @@
+"""``dpadmm demo``: five parties, alone, together and pooled, then within a privacy budget."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from dpadmm.cli.output import JsonOption, console, emit, show_table
+
+__all__ = ["demo"]
+
+Array = NDArray[np.float64]
+_Course = dict[str, list[float]]
+
+_PARTIES = 5
+_RUNS = 5
+_BUDGETS = (0.1, 1.0, 10.0)
+_DELTA = 1e-5
+_REGULARIZATION = 1e-4
+
+
+class _Data(NamedTuple):
+    title: str
+    members: list[tuple[Array, Array]]
+    test_rows: Array
+    test_labels: Array
+
+
+def demo(
+    rounds: Annotated[int, typer.Option(min=2, help="Messages of each party.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, help="Makes the simulation reproducible.")] = 0,
+    plot: Annotated[
+        Path, typer.Option(help="Where the convergence plot goes (PNG, SVG or PDF).")
+    ] = Path("dpadmm-demo.png"),
+    as_json: JsonOption = False,
+) -> None:
+    """Five parties on a ring train one classifier: what it brings, and what privacy costs.
+
+    Uses UCI Adult where the folder `DPADMM_DATA` has it, and otherwise draws Breiman's waveform
+    problem: no network is needed. Everything is a simulation in this process.
+    """
+    data = _load(seed)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=as_json,
+    ) as progress:
+        rows = _accuracies(data)
+        together, histories = _together(data, rounds, seed, progress)
+    rows += together["rows"]
+    drawn = _draw(plot, histories)
+    if as_json:
+        emit(
+            "demo",
+            {
+                "data": data.title,
+                "accuracy": [
+                    dict(zip(("who", "rows", "accuracy"), row, strict=True)) for row in rows
+                ],
+                "privacy": together["statement"].to_dict(),
+                "history": histories,
+                "plot": str(plot) if drawn else None,
+            },
+        )
+        return
+    console.print(f"\n[bold]Data:[/bold] {data.title}\n", highlight=False)
+    table = [(who, count, f"{100 * accuracy:.1f} %") for who, count, accuracy in rows]
+    show_table("Accuracy on held-out rows", ("who", "rows", "accuracy"), table)
+    console.print("\n[bold]What the budget of epsilon = 1 guarantees[/bold]")
+    for heading, words in together["statement"].lines():
+        console.print(f"  [bold]{heading}:[/bold] {words}", highlight=False)
+    console.print()
+    if drawn:
+        console.print(f"Convergence plot: [bold]{plot}[/bold]", highlight=False)
+    else:
+        console.print("No plot: matplotlib is not installed (pip install 'dpadmm\\[plot]').")
+    console.print(
+        "\nNext:\n"
+        "  dpadmm account --epsilon 1 --rows 8000,4000   what a run would cost\n"
+        "  dpadmm schema draft --help                    your own files\n"
+        "  docs/quickstart.md                            ADMMClassifier in Python",
+        highlight=False,
+    )
+
+
+def _load(seed: int) -> _Data:
+    """Adult where it is at hand, else waveform; a fifth of the rows of each party each."""
+    from dpadmm.datasets import DataError, load
+
+    data = None
+    if os.environ.get("DPADMM_DATA"):
+        try:
+            data = load("adult", download=False)
+            title, used = "UCI Adult, 40,000 rows at 5 parties", 40_000
+        except DataError as error:
+            console.print(f"Adult is not at hand: {error}", highlight=False)
+    if data is None:
+        data = load("waveform", seed=seed, rows=6_000, origin="generator")
+        title, used = "Breiman's waveform (generated), 5,000 rows at 5 parties", 5_000
+    order = np.random.default_rng(seed).permutation(len(data.y))
+    shares = np.array_split(order[:used], _PARTIES)
+    held_out = order[used:]
+    members = [(data.X[share], data.y[share]) for share in shares]
+    return _Data(f"{title} ({data.source})", members, data.X[held_out], data.y[held_out])
+
+
+def _score(data: _Data, weights: Array) -> float:
+    return float((np.where(data.test_rows @ weights > 0, 1.0, -1.0) == data.test_labels).mean())
+
+
+def _accuracies(data: _Data) -> list[tuple[str, int, float]]:
+    """Each party on its own rows, and scikit-learn on all of them."""
+    from sklearn.linear_model import LogisticRegression
+
+    def fitted(rows: Array, labels: Array, parties: int) -> float:
+        strength = parties / (len(labels) * _REGULARIZATION)
+        model = LogisticRegression(C=strength, fit_intercept=False, max_iter=2000)
+        return _score(data, model.fit(rows, labels).coef_[0])
+
+    result = []
+    for number, (rows, labels) in enumerate(data.members):
+        result.append((f"party {number} alone", len(labels), fitted(rows, labels, 1)))
+    pooled_rows = np.concatenate([rows for rows, _ in data.members])
+    pooled_labels = np.concatenate([labels for _, labels in data.members])
+    pooled = fitted(pooled_rows, pooled_labels, _PARTIES)
+    result.append(("pooled (rows shared)", len(pooled_labels), pooled))
+    return result
+
+
+def _together(
+    data: _Data, rounds: int, seed: int, progress: Progress
+) -> tuple[dict[str, Any], dict[str, _Course]]:
+    """ADMM without noise, then PR-ADMM at several budgets, several runs each."""
+    from dpadmm.arrays import Shard
+    from dpadmm.privacy.noise import SimulatedNoise
+    from dpadmm.training import TrainingParameters, plan, state_privacy, train
+
+    shard = Shard.from_parties([(rows, labels[:, None]) for rows, labels in data.members])
+    total = int(shard.counts.sum())
+    rows: list[tuple[str, int, float]] = []
+    histories: dict[str, _Course] = {}
+    statement = None
+    for epsilon in (None, *_BUDGETS):
+        label = "no noise" if epsilon is None else f"epsilon = {epsilon:g}"
+        parameters = TrainingParameters(
+            algorithm="admm" if epsilon is None else "pr-admm",
+            rounds=rounds,
+            epsilon=1.0 if epsilon is None else epsilon,
+            delta=_DELTA,
+            regularization=_REGULARIZATION,
+        )
+        planned = plan(
+            parameters,
+            shard.counts,
+            features=data.test_rows.shape[1],
+            runs=1 if epsilon is None else _RUNS,
+        )
+        task = progress.add_task(f"together, {label}", total=rounds)
+        noise = SimulatedNoise(seed)
+        accuracy: list[float] = []
+        on_round = partial(_advance, progress, task, data, accuracy)
+        outcome = train(planned, shard, noise=noise, on_round=on_round)
+        score = _mean_score(data, outcome.last if epsilon is None else outcome.tail)
+        runs = "" if epsilon is None else f", mean of {_RUNS} runs"
+        rows.append((f"together, {label}{runs}", total, score))
+        histories[label] = {
+            "accuracy": accuracy,
+            "disagreement": outcome.history.disagreement.mean(axis=1).tolist(),
+        }
+        if epsilon == 1.0:
+            statement = state_privacy(planned, outcome, noise)
+    return {"rows": rows, "statement": statement}, histories
+
+
+def _mean_score(data: _Data, messages: Array) -> float:
+    """Accuracy of the mean over parties, averaged over runs."""
+    return float(np.mean([_score(data, weights) for weights in messages.mean(axis=(0, 2))]))
+
+
+def _advance(
+    progress: Progress, task: TaskID, data: _Data, accuracy: list[float], done: int, message: Array
+) -> None:
+    progress.update(task, completed=done)
+    accuracy.append(_mean_score(data, message))
+
+
+def _draw(path: Path, histories: dict[str, _Course]) -> bool:
+    """Plot accuracy on held-out rows, and how far the parties' messages are apart."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for label, course in histories.items():
+        turns = range(1, len(course["accuracy"]) + 1)
+        left.plot(turns, [100 * value for value in course["accuracy"]], label=label)
+        right.semilogy(turns, course["disagreement"], label=label)
+    left.set_title("Accuracy of the mean of the last messages (%)")
+    right.set_title("Largest distance of a message from the mean")
+    for axes in (left, right):
+        axes.set_xlabel("round")
+        axes.grid(alpha=0.3)
+    left.legend()
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+    return True

@@ -1,0 +1,64 @@
+"""How commands speak: one table style, one JSON envelope, one sentence for a refusal."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["JSON_VERSION", "JsonOption", "console", "emit", "fail", "show_table"]
+
+#: Version of the envelope below; a field never changes its meaning within a version.
+JSON_VERSION: Final = 1
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+console = Console()
+_errors = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def emit(command: str, result: dict[str, Any]) -> None:
+    """Print ``{"version", "command", "result"}``; numbers that are not finite become words."""
+    envelope = {"version": JSON_VERSION, "command": command, "result": _plain(result)}
+    typer.echo(json.dumps(envelope, indent=2, allow_nan=False))
+
+
+def fail(command: str, message: str, *, as_json: bool = False) -> None:
+    """Print a refusal: one sentence on standard error, and the envelope with ``error``."""
+    if as_json:
+        envelope = {"version": JSON_VERSION, "command": command, "error": message}
+        typer.echo(json.dumps(envelope, indent=2))
+    _errors.print(Text(f"dpadmm: {message}"))
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table; what looks like a number stands on the right."""
+    console.print(f"[bold]{escape(title)}[/bold]", highlight=False)
+    table = Table()
+    body = [[str(cell) for cell in row] for row in rows]
+    for place, column in enumerate(columns):
+        numbers = all(row[place][:1] in "0123456789-+." for row in body if row[place])
+        table.add_column(column, justify="right" if numbers and body else "left")
+    for row in body:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def _plain(value: Any) -> Any:
+    """Data that JSON has a word for."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "infinite" if value > 0 else "-infinite" if value < 0 else None
+    return value

@@ -1,0 +1,67 @@
+"""One party in a process of its own: ``python one_party.py SPEC.json PARTY``.
+
+Everything a test compares is written to ``OUT/party-N.npz``.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from dpadmm.arrays import Shard
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.training import TrainingParameters, plan, train_party
+
+
+def make_parties(spec):
+    random = np.random.default_rng(spec["seed"])
+    truth = random.normal(size=spec["features"])
+    parties = []
+    for count in spec["rows"]:
+        rows = random.normal(size=(count, spec["features"]))
+        rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+        labels = np.where(rows @ truth + 0.3 * random.normal(size=count) > 0, 1.0, -1.0)
+        parties.append((rows, labels[:, None]))
+    return parties
+
+
+def make_plan(spec):
+    parameters = TrainingParameters(**spec["parameters"])
+    return plan(parameters, spec["rows"], features=spec["features"])
+
+
+def main(spec_path, party):
+    spec = json.loads(Path(spec_path).read_text())
+    planned = make_plan(spec)
+    site = planned.site.of_party(party)
+    run = bytes.fromhex(spec["run"])
+    if spec["exchange"] == "files":
+        from dpadmm.exchange.files import FileExchange
+
+        exchange = FileExchange(Path(spec["folder"]) / "messages", site, run)
+    else:
+        from dpadmm.exchange.peers import PeerExchange
+
+        ports = spec["ports"]
+        others = [f"tcp/127.0.0.1:{ports[other]}" for other in site.heard_parties]
+        exchange = PeerExchange(f"tcp/127.0.0.1:{ports[party]}", others, site, run)
+    messages = []
+    with exchange:
+        outcome = train_party(
+            planned,
+            party,
+            Shard.from_parties([make_parties(spec)[party]]),
+            exchange=exchange,
+            noise=SimulatedNoise(spec["key"]),
+            on_round=lambda done, message: messages.append(message[0]),
+        )
+    np.savez(
+        Path(spec["folder"]) / f"party-{party}.npz",
+        messages=np.stack(messages),
+        tail=outcome.tail[0],
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

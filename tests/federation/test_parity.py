@@ -1,0 +1,98 @@
+"""One process per party computes what one process computes for all of them."""
+
+import importlib.util
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpadmm.arrays import Shard
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.training import train
+
+SCRIPT = Path(__file__).with_name("one_party.py")
+_spec = importlib.util.spec_from_file_location("one_party", SCRIPT)
+one_party = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(one_party)
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [item.getsockname()[1] for item in sockets]
+    for item in sockets:
+        item.close()
+    return ports
+
+
+def run_processes(spec, folder):
+    path = folder / "spec.json"
+    path.write_text(json.dumps(spec))
+    source = str(Path(__file__).parents[2] / "src")
+    environment = {**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(path), str(party)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for party in range(len(spec["rows"]))
+    ]
+    for process in running:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    return [np.load(folder / f"party-{party}.npz") for party in range(len(spec["rows"]))]
+
+
+def in_process(spec):
+    messages = []
+    train(
+        one_party.make_plan(spec),
+        Shard.from_parties(one_party.make_parties(spec)),
+        noise=SimulatedNoise(spec["key"]),
+        on_round=lambda done, message: messages.append(message),
+    )
+    return np.stack(messages)
+
+
+CASES = [
+    ("files", "admm", "ring", 3),
+    ("files", "pr-admm", "path", 3),
+    ("files", "consensus-admm", "server", 3),
+    ("peers", "admm", "path", 2),
+    ("peers", "pr-admm", "ring", 4),
+]
+
+
+@pytest.mark.parametrize(("exchange", "algorithm", "topology", "parties"), CASES)
+def test_every_round_agrees_with_one_process(exchange, algorithm, topology, parties, tmp_path):
+    if exchange == "peers":
+        pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+    spec = {
+        "exchange": exchange,
+        "folder": str(tmp_path),
+        "run": secrets.token_hex(32),
+        "ports": free_ports(parties),
+        "seed": 5,
+        "key": 11,
+        "features": 6,
+        "rows": [60 + 25 * party for party in range(parties)],
+        "parameters": {
+            "algorithm": algorithm,
+            "topology": topology,
+            "rounds": 12,
+            "tolerance": 1e-12,
+            "penalty": 0.05,
+            "regularization": 1e-2,
+        },
+    }
+    results = run_processes(spec, tmp_path)
+    expected = in_process(spec)
+    for party, result in enumerate(results):
+        np.testing.assert_allclose(result["messages"], expected[:, party], rtol=0, atol=1e-9)

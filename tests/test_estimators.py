@@ -1,0 +1,373 @@
+import pickle
+import re
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dpadmm import ADMMClassifier
+from dpadmm.algorithms import algorithm_names
+from dpadmm.arrays import prepare_rows
+from dpadmm.errors import ParameterError
+from dpadmm.losses import LOSSES
+from dpadmm.topologies import GRAPHS
+
+PUBLIC = ["admm", "consensus-admm"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_classification(
+        n_samples=160, n_features=6, n_informative=4, n_clusters_per_class=1, random_state=0
+    )
+
+
+def classifier(**changes):
+    settings = {"algorithm": "admm", "n_parties": 3, "rounds": 20, "penalty": 0.02}
+    return ADMMClassifier(**{"data_norm": 4.0, "random_state": 0, **settings, **changes})
+
+
+# -- scikit-learn's own contract ----------------------------------------------------------------
+
+
+# scikit-learn warns when a check is skipped, and when it has no array API to try.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(
+    [
+        ADMMClassifier(algorithm="admm", rounds=10, random_state=0),
+        ADMMClassifier(algorithm="consensus-admm", rounds=10, random_state=0),
+    ]
+)
+def test_scikit_learn_s_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("algorithm", PUBLIC)
+def test_it_works_inside_a_pipeline_and_a_search(data, algorithm):
+    rows, labels = data
+    model = make_pipeline(StandardScaler(), classifier(algorithm=algorithm))
+    assert cross_val_score(model, rows, labels, cv=3).mean() > 0.7
+    search = GridSearchCV(model, {"admmclassifier__regularization": [1e-3, 10.0]}, cv=3)
+    search.fit(rows, labels)
+    assert search.best_params_ == {"admmclassifier__regularization": 1e-3}
+
+
+def test_a_clone_is_unfitted_and_fits_to_the_same(data):
+    fitted = classifier().fit(*data)
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not hasattr(copy, "coef_")
+    np.testing.assert_array_equal(copy.fit(*data).coef_, fitted.coef_)
+
+
+def test_a_pickle_predicts_alike(data):
+    fitted = classifier().fit(*data)
+    copy = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(
+        copy.decision_function(data[0]), fitted.decision_function(data[0])
+    )
+
+
+def test_fit_leaves_its_arguments_and_parameters_alone(data):
+    rows, labels = data[0].copy(), data[1].copy()
+    model = classifier(algorithm_options={}, topology=[(0, 1), (1, 2)])
+    before = model.get_params()
+    model.fit(rows, labels)
+    assert model.get_params() == before
+    np.testing.assert_array_equal(rows, data[0])
+    np.testing.assert_array_equal(labels, data[1])
+
+
+# -- the optimum --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", PUBLIC)
+def test_unequal_parties_reach_scikit_learn_s_optimum(data, algorithm):
+    rows, labels = data
+    parties = np.repeat([0, 1, 2], [20, 50, 90])
+    regularization = 0.05
+    model = classifier(
+        algorithm=algorithm,
+        rounds=500,
+        penalty=0.03 if algorithm == "admm" else 0.1,
+        fit_intercept=False,
+        regularization=regularization,
+    ).fit(rows, labels, parties=parties)
+    prepared = prepare_rows(rows, data_norm=4.0, fit_intercept=False)
+    reference = LogisticRegression(
+        C=3 / (len(rows) * regularization), fit_intercept=False, tol=1e-10, solver="newton-cholesky"
+    ).fit(prepared, labels)
+    np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-6)
+    np.testing.assert_allclose(model.node_coef_, np.tile(reference.coef_, (3, 1, 1)), atol=1e-6)
+    np.testing.assert_array_equal(model.intercept_, [0.0])
+    np.testing.assert_allclose(
+        model.predict_proba(rows), reference.predict_proba(prepared), atol=1e-6
+    )
+
+
+def test_the_intercept_is_the_weight_of_an_appended_one(data):
+    rows, labels = data
+    model = classifier(rounds=500, penalty=0.03, regularization=0.05).fit(rows, labels)
+    prepared = prepare_rows(rows, data_norm=4.0, fit_intercept=True)
+    reference = LogisticRegression(
+        C=3 / (len(rows) * 0.05), fit_intercept=False, tol=1e-10, solver="newton-cholesky"
+    ).fit(prepared, labels)
+    whole = np.append(model.coef_[0], model.intercept_)
+    np.testing.assert_allclose(whole, reference.coef_[0], atol=1e-6)
+    assert model.node_coef_.shape == (3, 1, 6)
+    assert model.node_intercept_.shape == (3, 1)
+
+
+def test_parties_that_count_alike_pull_harder_than_their_rows(data):
+    rows, labels = data
+    parties = np.repeat([0, 1, 2], [20, 50, 90])
+    settings = {"rounds": 500, "penalty": 0.03, "fit_intercept": False, "regularization": 0.05}
+    model = classifier(party_weight="equal", **settings).fit(rows, labels, parties=parties)
+    weights = (160 / 3) / np.repeat([20, 50, 90], [20, 50, 90])
+    prepared = prepare_rows(rows, data_norm=4.0, fit_intercept=False)
+    reference = LogisticRegression(
+        C=3 / (160 * 0.05), fit_intercept=False, tol=1e-10, solver="newton-cholesky"
+    ).fit(prepared, labels, sample_weight=weights)
+    np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-6)
+
+
+# -- kinds of input -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", PUBLIC)
+def test_several_classes_are_each_set_against_the_rest(algorithm):
+    rows, labels = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[labels]
+    settings = {"algorithm": algorithm, "data_norm": 10.0, "rounds": 100, "penalty": 0.005}
+    model = classifier(**settings).fit(rows, names)
+    assert model.coef_.shape == (3, 4)
+    assert model.node_coef_.shape == (3, 3, 4)
+    assert model.decision_function(rows).shape == (150, 3)
+    assert model.score(rows, names) > 0.9
+    chances = model.predict_proba(rows)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.classes_[chances.argmax(axis=1)], model.predict(rows))
+    parties = np.arange(150) % 3
+    joint = classifier(**settings).fit(rows, names, parties=parties)
+    for place, name in enumerate(joint.classes_):
+        single = classifier(**settings).fit(rows, names == name, parties=parties)
+        np.testing.assert_allclose(joint.coef_[place], single.coef_[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", PUBLIC)
+@pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array])
+def test_sparse_rows_train_as_dense_ones(data, algorithm, container):
+    rows = np.where(np.abs(data[0]) > 0.5, data[0], 0.0)
+    model = classifier(algorithm=algorithm)
+    dense = clone(model).fit(rows, data[1])
+    thin = clone(model).fit(container(rows), data[1])
+    np.testing.assert_allclose(thin.node_coef_, dense.node_coef_, atol=1e-5)
+    np.testing.assert_allclose(
+        thin.decision_function(container(rows)), dense.decision_function(rows), atol=1e-5
+    )
+
+
+def test_parties_may_be_called_anything(data):
+    rows, labels = data
+    owners = np.array(["Lund", "Oslo", "Bern"])[np.arange(160) % 3]
+    model = classifier().fit(rows, labels, parties=owners)
+    assert list(model.parties_) == ["Bern", "Lund", "Oslo"]
+    renamed = classifier().fit(
+        rows, labels, parties=[{"Bern": 0, "Lund": 1, "Oslo": 2}[o] for o in owners]
+    )
+    np.testing.assert_array_equal(model.node_coef_, renamed.node_coef_)
+
+
+def test_a_party_with_one_class_or_one_row_is_fine(data):
+    rows, labels = data
+    parties = labels.copy()
+    parties[0] = 2
+    model = classifier().fit(rows, labels, parties=parties)
+    assert model.node_coef_.shape == (3, 1, 6)
+    assert np.isfinite(model.node_coef_).all()
+
+
+def test_rows_are_split_evenly_and_by_the_seed(data):
+    first, second = classifier().fit(*data), classifier().fit(*data)
+    np.testing.assert_array_equal(first.node_coef_, second.node_coef_)
+    other = classifier(random_state=1).fit(*data)
+    assert np.abs(first.node_coef_ - other.node_coef_).max() > 1e-6
+    np.testing.assert_array_equal(first.parties_, [0, 1, 2])
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_every_loss_learns_and_only_the_logistic_gives_probabilities(data, loss):
+    model = classifier(loss=loss, rounds=60).fit(*data)
+    assert model.score(*data) > 0.7
+    assert hasattr(model, "predict_proba") == (loss == "logistic")
+    if loss == "logistic":
+        chances = model.predict_proba(data[0])
+        np.testing.assert_allclose(chances[:, 1], expit(model.decision_function(data[0])))
+        np.testing.assert_allclose(chances.sum(axis=1), 1)
+
+
+def test_the_output_is_the_mean_of_the_last_messages_or_of_the_tail(data):
+    last = classifier(output="last").fit(*data)
+    np.testing.assert_allclose(last.coef_, last.node_coef_.mean(axis=0), atol=1e-15)
+    np.testing.assert_array_equal(classifier(output="auto").fit(*data).coef_, last.coef_)
+    tail = classifier(output="tail").fit(*data)
+    assert np.abs(tail.coef_ - last.coef_).max() > 1e-8
+    np.testing.assert_array_equal(tail.node_coef_, last.node_coef_)
+
+
+def test_the_history_has_a_number_per_round(data):
+    model = classifier(rounds=7).fit(*data)
+    assert {name: len(values) for name, values in model.history_.items()} == {
+        "disagreement": 7,
+        "change": 7,
+    }
+    assert model.penalty_ == 0.02
+
+
+def test_prediction_prepares_rows_as_training_does(data):
+    rows, labels = data
+    model = classifier().fit(rows, labels)
+    prepared = prepare_rows(rows, data_norm=4.0, fit_intercept=True)
+    expected = prepared @ np.append(model.coef_[0], model.intercept_)
+    np.testing.assert_allclose(model.decision_function(rows), expected, atol=1e-14)
+
+
+def test_one_party_and_one_round_work(data):
+    assert classifier(n_parties=1, rounds=1).fit(*data).node_coef_.shape == (1, 1, 6)
+
+
+# -- refusals -----------------------------------------------------------------------------------
+
+
+def refusal(data, kind=ParameterError, fit=None, **changes):
+    with pytest.raises(kind) as caught:
+        classifier(**changes).fit(*data, **(fit or {}))
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_rows_must_be_finite(data, value):
+    rows = data[0].copy()
+    rows[3, 2] = value
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        classifier().fit(rows, data[1])
+
+
+def test_there_must_be_two_classes(data):
+    assert "y must have at least two classes; got one class" in refusal((data[0], np.ones(160)))
+
+
+def test_there_must_be_a_row_per_party(data):
+    text = refusal((data[0][:4], [0, 1, 0, 1]), n_parties=5)
+    assert "n_parties must be at most the number of rows; got n_parties=5" in text
+    assert "4" in text
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "known"),
+    [
+        ("topology", "rings", [*GRAPHS, "server"]),
+        ("algorithm", "amdm", algorithm_names()),
+        ("loss", "hinge", list(LOSSES)),
+        ("party_weight", "row", ["rows", "equal"]),
+        ("output", "mean", ["auto", "last", "tail"]),
+    ],
+)
+def test_an_unknown_name_lists_the_known_ones(data, parameter, value, known):
+    text = refusal(data, **{parameter: value})
+    assert text.startswith(f"{parameter} must be one of: ")
+    assert repr(value) in text
+    for name in known:
+        assert name in text
+
+
+def test_an_unknown_option_is_refused_with_what_there_is(data):
+    text = refusal(data, algorithm_options={"speed": 3})
+    assert "algorithm_options of 'admm'" in text
+    assert "'speed'" in text
+    assert "none" in text
+
+
+def test_a_disconnected_edge_list_names_its_components(data):
+    text = refusal(data, n_parties=4, topology=[(0, 2), (1, 3)])
+    assert "topology must be connected" in text
+    assert "[0, 2]" in text
+    assert "[1, 3]" in text
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "topology"), [("admm", "server"), ("consensus-admm", "ring")]
+)
+def test_the_topology_must_suit_the_algorithm(data, algorithm, topology):
+    text = refusal(data, algorithm=algorithm, topology=topology)
+    assert text.startswith("topology must be ")
+    assert repr(algorithm) in text
+    assert repr(topology) in text
+
+
+@pytest.mark.parametrize("parameter", ["penalty", "regularization", "data_norm"])
+@pytest.mark.parametrize("value", [0, -1.5, np.nan, np.inf, None, True, [1.0], np.ones(2), 10**400])
+def test_a_number_must_be_positive_and_finite(data, parameter, value):
+    text = refusal(data, **{parameter: value})
+    assert text.startswith(f"{parameter} must be a positive number")
+    assert repr(value) in text
+
+
+@pytest.mark.parametrize("parameter", ["rounds", "n_parties"])
+@pytest.mark.parametrize("value", [0, -3, 2.5, "5", None, True])
+def test_a_count_must_be_a_positive_integer(data, parameter, value):
+    text = refusal(data, **{parameter: value})
+    assert text.startswith(f"{parameter} must be a whole number of at least 1")
+    assert repr(value) in text
+
+
+def test_a_penalty_is_a_number_or_auto(data):
+    text = refusal(data, penalty="foo")
+    assert text == "penalty must be a positive number or 'auto'; got 'foo'."
+    assert "'auto'" in refusal(data, penalty=-1)
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "class_weight"])
+def test_weights_are_refused_with_the_reason(data, name):
+    text = refusal(data, fit={name: np.ones(160)})
+    assert text.startswith(f"{name} must not be given")
+    assert "party_weight" in text
+
+
+def test_a_misspelt_argument_is_not_taken_for_a_weight(data):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'partys'"):
+        classifier().fit(*data, partys=np.zeros(160))
+
+
+@pytest.mark.parametrize("parties", [np.zeros(3), np.zeros((160, 2)), "all"])
+def test_every_row_must_have_an_owner(data, parties):
+    text = refusal(data, fit={"parties": parties})
+    assert "parties must name the owner of each of the 160 rows" in text
+    assert str(np.asarray(parties).shape) in text
+
+
+def test_refusals_come_before_the_rows_are_looked_at(data):
+    # The same sentence whatever the rows: it cannot tell anything about them.
+    texts = set()
+    for seed in range(3):
+        rows = np.random.default_rng(seed).normal(size=(160, 6))
+        texts.add(refusal((rows, data[1]), penalty=1e12, regularization=1e-300, rounds=0))
+    assert len(texts) == 1
+
+
+def test_every_sentence_ends_with_a_full_stop_and_names_the_value(data):
+    for changes in ({"penalty": -1}, {"topology": "x"}, {"rounds": 0}, {"output": "x"}):
+        ((_, value),) = changes.items()
+        text = refusal(data, **changes)
+        assert re.search(r"[.?]$", text)
+        assert repr(value) in text
