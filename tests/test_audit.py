@@ -34,6 +34,8 @@ from dpadmm.audit.algorithms import _one_party
 from dpadmm.audit.bounds import Counts, choose_attack
 from dpadmm.audit.objective import canary_rows
 from dpadmm.errors import ParameterError
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.events import GaussianObjectivePerturbation
 from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from dpadmm.privacy.noise import SimulatedNoise
 
@@ -303,6 +305,19 @@ def test_pure_losses_never_exceed_epsilon_and_densities_integrate_to_one():
         assert likelihood.mean() == pytest.approx(1, abs=5 * likelihood.std() / math.sqrt(50_000))
 
 
+@pytest.mark.parametrize("case", [exp_norm_case(0.1), exp_norm_case(1.0)])
+def test_the_claim_of_objective_perturbation_is_what_its_events_cost(case):
+    events = case.perturbation.events()
+    assert epsilon_spent(events, case.claim.delta).epsilon <= case.claim.epsilon
+    exact = GaussianObjectivePerturbation
+    gaussian = gaussian_objective_case(1.0, 1e-5)
+    parts = gaussian.perturbation.events()
+    assert any(isinstance(part, exact) for part in parts[0].events)
+    spent = epsilon_spent(parts, 1e-5).epsilon
+    assert spent == pytest.approx(1.0, rel=1e-3)
+    assert spent <= 1
+
+
 def test_a_seed_repeats_a_verdict_and_another_does_not():
     case = gaussian_case(1.0, 1e-5)
     first, again, other = (audit_case(case, samples=5000, seed=seed) for seed in (3, 3, 4))
@@ -367,6 +382,14 @@ def test_a_run_of_pr_admm_with_half_its_noise_is_refuted():
     assert audit_case(case, samples=20_000).refuted
 
 
+def test_the_public_norms_sensitivity_is_tight_from_the_first_round():
+    """Noise scaled to the public norm leaves a tenth of slack in the first round, not a half."""
+    options = {"public_norm": True}
+    case = AlgorithmCase("pr-admm", 1.0, 1e-5, rounds=1, options=options)
+    found = audit_case(case, samples=100_000)
+    assert 0.75 <= found.recovered <= 1
+
+
 def test_many_rows_cost_and_show_as_much_as_few():
     case = AlgorithmCase("pr-admm", 1.0, 1e-5, rounds=5, rows=100_000, penalty=0.02)
     found = audit_case(case, samples=20_000)
@@ -416,8 +439,8 @@ def test_shared_noise_is_the_sources_noise_times_a_factor(runs, factor):
     side_by_side = source.add_gaussian(np.zeros((1, 1, runs, 3)), sigma, parties, 0, "output")
     noisy = shared.add_gaussian(values, sigma, parties, 0, "output")
     assert noisy.reshape(-1) == pytest.approx((1 + factor * side_by_side).reshape(-1))
-    drawn = shared.direction_and_radius(values.shape, parties, 0, "gradient")
-    plain = source.direction_and_radius((1, 1, runs, 3), parties, 0, "gradient")
+    drawn = shared.exponential_norm(values.shape, parties, 0, "gradient")
+    plain = source.exponential_norm((1, 1, runs, 3), parties, 0, "gradient")
     assert drawn.reshape(-1) == pytest.approx(factor * plain.reshape(-1))
     assert shared.generator(0, 0, 0, "x").random() == source.generator(0, 0, 0, "x").random()
 
@@ -426,7 +449,7 @@ def test_silent_noise_is_none():
     silent, parties = SilentNoise(), np.array([0])
     values = np.ones((1, 2, 1, 3))
     assert (silent.add_gaussian(values, np.ones(1), parties, 0, "output") == values).all()
-    assert not silent.direction_and_radius(values.shape, parties, 0, "gradient").any()
+    assert not silent.exponential_norm(values.shape, parties, 0, "gradient").any()
     with pytest.raises(ParameterError, match="no form without noise"):
         silent.generator(0, 0, 0, "batch")
 

@@ -33,7 +33,7 @@ ORDER = [
     ["exchange.*"],
     ["engine"],
     ["training"],
-    ["audit"],
+    ["audit.*"],
     ["model", "config"],
     ["estimators"],
     [""],

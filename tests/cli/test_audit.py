@@ -44,8 +44,9 @@ def test_an_algorithm_in_json():
     )
     result = run(*arguments)
     assert result.exit_code == 0
-    found = json.loads(result.stdout)
-    assert found["version"] == 1
+    envelope = json.loads(result.stdout)
+    assert (envelope["version"], envelope["command"]) == (1, "audit")
+    found = envelope["result"]
     assert found["refuted"] is False
     assert found["confidence"] == 0.95
     assert found["samples"] == 4000
@@ -56,7 +57,7 @@ def test_an_algorithm_in_json():
 def test_an_algorithm_with_half_its_noise_is_refuted():
     result = run("--algorithm", "pr-admm", "--noise-scale", "0.5", "--samples", "6000", "--json")
     assert result.exit_code == REFUTED
-    assert json.loads(result.stdout)["verdict"] == "refuted"
+    assert json.loads(result.stdout)["result"]["verdict"] == "refuted"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from dpadmm.audit.cases import (
 )
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
 from dpadmm.audit.objective import (
-    ObjectivePerturbation,
+    PerturbedObjective,
     exp_norm_case,
     gaussian_objective_case,
 )
@@ -43,7 +43,7 @@ __all__ = [
     "EpsilonClaim",
     "GaussianClaim",
     "GaussianShift",
-    "ObjectivePerturbation",
+    "PerturbedObjective",
     "RandomizedResponse",
     "Setting",
     "SharedNoise",

@@ -34,7 +34,7 @@ from dpadmm.audit.cases import Case
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
 from dpadmm.audit.objective import canary_rows
 from dpadmm.audit.verdict import Setting
-from dpadmm.engine import run
+from dpadmm.engine import MESSAGE_BOUND, run
 from dpadmm.errors import ParameterError, positive_integer, positive_number
 from dpadmm.exchange.base import Exchange
 from dpadmm.losses import LOSSES
@@ -50,7 +50,7 @@ from dpadmm.topologies import SERVER, build_topology
 __all__ = ["Adversary", "AlgorithmCase", "SharedNoise", "SilentNoise"]
 
 # How far out the adversary drives the party's centre, in units of 1 or of the noise where that is
-# larger; the solver takes far larger messages.
+# larger, as far as the engine lets messages in.
 _RADIUS: Final = 1000.0
 # The least slant of the replaced row: 20 units of margin, so that no noise changes its slope.
 _LEAST_SLANT: Final = 20 / _RADIUS
@@ -66,6 +66,10 @@ class SilentNoise(NoiseSource):
     description = "none"
     simulated = True
 
+    def __init__(self) -> None:
+        #: The standard deviation that was last asked for, shaped like the values.
+        self.sigma: Array = np.zeros(1)
+
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
         """Refuse: a stream cannot be silent."""
         raise ParameterError(f"the auditor knows no form without noise of the draw {purpose!r}.")
@@ -74,9 +78,10 @@ class SilentNoise(NoiseSource):
         self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
     ) -> Array:
         """The values as they are."""
+        self.sigma = np.broadcast_to(sigma, values.shape)
         return values
 
-    def direction_and_radius(
+    def exponential_norm(
         self, shape: tuple[int, ...], parties: NDArray[np.intp], t: int, purpose: str
     ) -> Array:
         """Zero."""
@@ -110,11 +115,11 @@ class SharedNoise(NoiseSource):
         noisy = self._source.add_gaussian(values.reshape(shape), spread, parties, t, purpose)
         return noisy.reshape(values.shape)
 
-    def direction_and_radius(
+    def exponential_norm(
         self, shape: tuple[int, ...], parties: NDArray[np.intp], t: int, purpose: str
     ) -> Array:
         """The source's draws times the factor."""
-        drawn = self._source.direction_and_radius(_side_by_side(shape), parties, t, purpose)
+        drawn = self._source.exponential_norm(_side_by_side(shape), parties, t, purpose)
         return self._factor * drawn.reshape(shape)
 
 
@@ -160,20 +165,16 @@ class Adversary(Exchange):
             for rows in self._workspaces
         )
         gap = changed - plain
-        length = np.einsum("nrof,nrof->r", gap, gap)
-        product = np.einsum("nrof,nrof->r", message.values - plain, gap)
-        variance = _variance(message.events[0], length)
-        self.evidence += np.divide(
-            product - length / 2, variance, out=np.zeros_like(length), where=variance > 0
-        )
+        if isinstance(message.events[0], GaussianRelease):
+            # The noise really added, which the state may decide on; the same for D and D'.
+            scaled = gap / np.square(self._silent.sigma)
+        else:
+            length = np.einsum("nrof,nrof->r", gap, gap)[None, :, None, None]
+            scaled = np.divide(gap, length, out=np.zeros_like(gap), where=length > 0)
+        self.evidence += np.einsum("nrof,nrof->r", message.values - plain - gap / 2, scaled)
         inbox = np.array(self._inbox)
         self._state = self._algorithm.absorb(self._state, message.values, inbox, self._site, t)
         return inbox
-
-
-def _variance(event: Event, length: Array) -> Array:
-    """What a round's evidence is divided by."""
-    return np.full_like(length, event.sigma**2) if isinstance(event, GaussianRelease) else length
 
 
 @final
@@ -225,12 +226,12 @@ class AlgorithmCase(Case):
         self._rounds, self._radius = settings.rounds, _RADIUS
         self._noise_scale = positive_number("noise_scale", noise_scale)
         self._hold(kind, settings, positive_integer("rows", rows), left_out=0)
-        events = self._run(SilentNoise(), 1, replaced=False)[1]
+        silent = SilentNoise()
+        events = self._run(silent, 1, replaced=False)[1]
         gaussian = all(gaussian_mu_squared(event) is not None for event in events)
         if gaussian and rows > _MOST_ROWS:
             self._hold(kind, settings, 1, left_out=rows - 1)
-        sigmas = [event.sigma for event in events if isinstance(event, GaussianRelease)]
-        self._radius *= max(1.0, *sigmas) if sigmas else 1.0
+        self._radius = min(_RADIUS * max(1.0, float(silent.sigma.max())), MESSAGE_BOUND)
         self.claim: Claim = (
             GaussianClaim(float(gaussian_mu(epsilon, delta)), delta)
             if gaussian

@@ -52,6 +52,8 @@ _FORMS: Final[tuple[Form, ...]] = ("accuracy", "forward", "backward")
 _CHOOSING_SHARE: Final = 0.25
 # They choose at a smaller error than is stated, or chance would favour thresholds in thin tails.
 _CHOOSING_ERROR: Final = 0.2
+# Rates must promise this much more than accuracy, whose one limit is less at the mercy of chance.
+_ACCURACY_LEAD: Final = 1.2
 # Thresholds tried in each tail of each sample.
 _TAIL_THRESHOLDS: Final = 64
 #: Fewer runs of each data set than this say nothing.
@@ -119,7 +121,7 @@ class Counts:
 
 
 def choose_attack(claim: Claim, null: FloatArray, alternative: FloatArray, error: float) -> Attack:
-    """Return the attack whose lower bound is largest on these runs."""
+    """Return the attack that promises most on these runs; any choice gives a valid bound."""
     ordered = np.sort(null), np.sort(alternative)
     trials = len(null)
     depths = np.unique(np.geomspace(1, max(trials // 2, 1), _TAIL_THRESHOLDS).astype(np.intp))
@@ -128,6 +130,7 @@ def choose_attack(claim: Claim, null: FloatArray, alternative: FloatArray, error
     above = [trials - np.searchsorted(scores, thresholds, side="right") for scores in ordered]
     counts = Counts(above[0], above[1], trials)
     bounds = np.stack([counts.lower_bound(claim, form, error) for form in _FORMS])
+    bounds[0] *= _ACCURACY_LEAD
     if not bounds.max() > 0:
         # So few runs show nothing yet: take the best guess, the others may show more.
         return Attack(float(thresholds[np.argmax(above[1] - above[0])]), "accuracy")

@@ -23,7 +23,7 @@ from dpadmm.errors import ParameterError, positive_number
 from dpadmm.privacy.calibration import gaussian_sigma, subsampled_sigma
 from dpadmm.privacy.events import InexactSolve
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.mechanisms import release_gaussian
+from dpadmm.privacy.mechanisms import randomize_labels, release_gaussian
 from dpadmm.privacy.noise import SimulatedNoise
 
 __all__ = [
@@ -176,17 +176,16 @@ def inexact_solve_case(epsilon: float, delta: float, *, noise_scale: float = 1.0
 @final
 @dataclass(frozen=True)
 class RandomizedResponse(Case):
-    """A label that is flipped with a given probability."""
+    """A label, randomised with the epsilon that is really used."""
 
     claim: Claim
     setting: Setting
-    flip: float
+    epsilon: float
 
     def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
         """The reported label; the true one is -1 in D and +1 in D'."""
-        label = 1.0 if replaced else -1.0
-        flipped = noise.generator(0, 0, 0, "labels").random(runs) < self.flip
-        return np.where(flipped, -label, label)
+        labels = np.full(runs, 1.0 if replaced else -1.0)
+        return randomize_labels(labels, self.epsilon, noise.generator(0, 0, 0, "labels"))[0]
 
 
 def randomized_response_case(
@@ -197,13 +196,15 @@ def randomized_response_case(
     ``noise_scale`` multiplies the probability of a flip.
     """
     flip = noise_scale / (1 + math.exp(positive_number("epsilon", epsilon)))
+    if not flip < 0.5:
+        raise ParameterError(f"noise_scale must keep flips below one half; got {noise_scale!r}.")
     setting = Setting(
         f"randomised response, labels flipped with probability {flip:.4g}",
         "the label is -1 or +1",
         "the reported label",
         "the label of one row is flipped",
     )
-    return RandomizedResponse(EpsilonClaim(epsilon, 0.0), setting, flip)
+    return RandomizedResponse(EpsilonClaim(epsilon, 0.0), setting, math.log(1 / flip - 1))
 
 
 @final

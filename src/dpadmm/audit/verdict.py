@@ -123,7 +123,7 @@ class Verdict:
             "quantity": self.claim.quantity,
             "claimed": self.claim.to_dict(),
             "lower_bound": self.lower_bound,
-            "estimate": self.estimate if math.isfinite(self.estimate) else "infinite",
+            "estimate": self.estimate,
             "confidence": self.confidence,
             "samples": self.samples,
             "attack": {"threshold": self.attack.threshold, "form": self.attack.form},

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
 from dpadmm.algorithms import REGISTRY
 from dpadmm.audit import MECHANISMS, AlgorithmCase, Case, Verdict, audit_case, mechanism_case
+from dpadmm.cli.output import JsonOption, console, emit, fail, show_table
 from dpadmm.errors import ConvergenceError, ParameterError
 
 __all__ = ["BAD_INPUT", "REFUTED", "audit"]
@@ -47,7 +46,7 @@ def audit(
     samples: Annotated[int, typer.Option(help="Runs of each of the two data sets.")] = 20_000,
     confidence: Annotated[float, typer.Option(help="How surely the lower bound holds.")] = 0.99,
     seed: Annotated[int, typer.Option(help="The same seed gives the same verdict.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run the worst case many times and bound from below what it loses.
 
@@ -75,12 +74,10 @@ def audit(
         verdict = _run(case, samples, confidence, seed)
     except (ValueError, ConvergenceError) as error:
         # Every refusal of a parameter is a ValueError of one sentence.
-        if as_json:
-            typer.echo(json.dumps({"version": 1, "error": str(error)}))
-        typer.echo(f"Error: {error}", err=True)
+        fail("audit", str(error), as_json=as_json)
         raise typer.Exit(BAD_INPUT) from None
     if as_json:
-        typer.echo(json.dumps({"version": 1, "seed": seed, **verdict.to_dict()}))
+        emit("audit", {"seed": seed, **verdict.to_dict()})
     else:
         _show(verdict)
     if verdict.refuted:
@@ -89,8 +86,8 @@ def audit(
 
 def _run(case: Case, samples: int, confidence: float, seed: int) -> Verdict:
     # On the error stream, and only where a person watches: what is printed stays machine-readable.
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    errors = Console(stderr=True)
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("auditing", total=2 * samples)
         return audit_case(
             case,
@@ -103,7 +100,6 @@ def _run(case: Case, samples: int, confidence: float, seed: int) -> Verdict:
 
 def _show(verdict: Verdict) -> None:
     setting, quantity = verdict.setting, verdict.claim.quantity
-    table = Table(show_header=False)
     lines = [
         ("audited", setting.subject),
         ("claim", verdict.claim.words()),
@@ -120,8 +116,5 @@ def _show(verdict: Verdict) -> None:
         ),
         ("verdict", verdict.verdict),
     ]
-    for heading, words in lines:
-        table.add_row(heading, Text(words))
-    console = Console()
-    console.print(table)
+    show_table("Audit", ("", "finding"), lines)
     console.print(Text(verdict.words()), soft_wrap=True)
