@@ -1,6 +1,8 @@
+import random
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # The oracles are shared by several test modules.
@@ -8,3 +10,37 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 settings.register_profile("dpadmm", deadline=None, print_blob=True)
 settings.load_profile("dpadmm")
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    """Three CSV files, their schema and a run.toml that trains on them without noise."""
+    schema = """
+        constant = true
+        [label]
+        column = "y"
+        classes = ["no", "yes"]
+        [[columns]]
+        name = "age"
+        kind = "numeric"
+        lower = 0
+        upper = 100
+        [[columns]]
+        name = "ward"
+        kind = "categorical"
+        levels = ["a", "b"]
+        """
+    (tmp_path / "schema.toml").write_text(schema)
+    draw = random.Random(0)
+    lines = ['[run]\nalgorithm = "admm"\nrounds = 12\n', '[data]\nschema = "schema.toml"\n']
+    for name, rows in (("north", 60), ("south", 40), ("west", 20)):
+        cells = ["age,ward,y"]
+        for _ in range(rows):
+            age = draw.randint(0, 100)
+            label = "yes" if age + draw.gauss(0, 20) > 50 else "no"
+            cells.append(f"{age},{draw.choice('ab')},{label}")
+        (tmp_path / f"{name}.csv").write_text("\n".join(cells) + "\n")
+        lines.append(f'[[party]]\nname = "{name}"\nfile = "{name}.csv"\n')
+    lines.append('[result]\nmodel = "m.model"\nrecord = "record.json"\n')
+    (tmp_path / "run.toml").write_text("\n".join(lines))
+    return tmp_path

@@ -379,6 +379,9 @@ class RecordingLedger(Ledger):
     def committed(self, t):
         return None
 
+    def resume(self, events, last):
+        self._events = list(events)
+
     @property
     def events(self):
         return tuple(self._events)

@@ -1,6 +1,21 @@
 """Linear classifiers trained together by ADMM under a differential-privacy budget."""
 
-from dpadmm.estimators import ADMMClassifier
+from __future__ import annotations
 
-__all__ = ["ADMMClassifier"]
-__version__ = "0.1.0"
+from typing import TYPE_CHECKING, Any
+
+from dpadmm.version import __version__
+
+if TYPE_CHECKING:
+    from dpadmm.estimators import ADMMClassifier
+
+__all__ = ["ADMMClassifier", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the estimator when it is asked for: nodes and commands start without scikit-learn."""
+    if name == "ADMMClassifier":
+        from dpadmm.estimators import ADMMClassifier
+
+        return ADMMClassifier
+    raise AttributeError(f"module 'dpadmm' has no attribute {name!r}")

@@ -111,6 +111,18 @@ class EncodedBatch:
     parties: pa.StringArray | None = field(repr=False)
     counts: Counts = field(repr=False)
 
+    def take(self, chosen: NDArray[np.intp]) -> EncodedBatch:
+        """Return the rows of these numbers, without their party and without counts of cells."""
+        unit = self.unit[chosen]
+        return EncodedBatch(
+            self.numbers[:, chosen],
+            self.places[:, chosen],
+            unit,
+            None if self.labels is None else self.labels[chosen],
+            None,
+            Counts(rows=len(unit)),
+        )
+
     def write_into(self, out: NDArray[np.float64], start: int = 0) -> None:
         """Write the rows from `start` on into zeros of shape (rows, encoded columns)."""
         rows, features = out.shape

@@ -21,11 +21,11 @@ from dpadmm.errors import ExchangeError, ParameterError, positive_integer
 from dpadmm.exchange.base import Exchange
 from dpadmm.privacy.events import Event, event_from_dict
 from dpadmm.privacy.ledger import Ledger
-from dpadmm.privacy.mechanisms import Released
+from dpadmm.privacy.mechanisms import Released, release_again
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.solvers.newton import Workspace
 
-__all__ = ["MESSAGE_BOUND", "Checkpoint", "History", "Outcome", "run"]
+__all__ = ["MESSAGE_BOUND", "Checkpoint", "History", "Outcome", "fingerprint", "run"]
 
 _CHECKPOINT_VERSION: Final = 1
 #: The largest entry of a message that is let in; parameters of a model are far below.
@@ -118,27 +118,16 @@ def run(
     on_round
         Called with the number of rounds done and the messages of the last one.
     """
-    fingerprint = (
-        "" if checkpoint is None else _fingerprint(algorithm, site, rounds, workspace, noise)
-    )
-    progress = _Progress.start(fingerprint, algorithm, site, rounds, workspace, checkpoint, ledgers)
+    identity = "" if checkpoint is None else _identity(algorithm, site, rounds, workspace, noise)
+    progress = _Progress.start(identity, algorithm, site, rounds, workspace, checkpoint, ledgers)
     for t in range(progress.done, rounds):
         events = algorithm.announce(progress.state, site, t)
         for ledger, event in zip(ledgers, events, strict=True):
             ledger.reserve(t, event)
-        message = algorithm.local_step(progress.state, workspace, site, noise, t)
-        if type(message) is not Released:
-            raise TypeError(
-                f"{algorithm.name} must send a Released, made by a mechanism; got "
-                f"{type(message).__name__}, and nothing was sent."
-            )
-        if message.events != events:
-            raise RuntimeError(
-                f"{algorithm.name} announced {events[0]} for round {t} but released "
-                f"{message.events[0]}; nothing was sent."
-            )
-        for ledger, values in zip(ledgers, message.values, strict=True):
-            ledger.commit(t, values)
+        message = _stored(ledgers, events, t)
+        if message is None:
+            message = algorithm.local_step(progress.state, workspace, site, noise, t)
+            message = _commit(algorithm, message, ledgers, events, t)
         inbox = check_inbox(exchange(message, t), site)
         progress.state = algorithm.absorb(progress.state, message.values, inbox, site, t)
         progress.record(t, message.values, inbox)
@@ -167,6 +156,41 @@ def check_inbox(inbox: Array, site: Site) -> Array:
     return inbox
 
 
+def _stored(ledgers: Sequence[Ledger], events: tuple[Event, ...], t: int) -> Released | None:
+    """The messages of a round that every party here committed before a crash."""
+    kept = [ledger.committed(t) for ledger in ledgers]
+    found = [values for values in kept if values is not None]
+    return release_again(np.stack(found), events) if len(found) == len(kept) else None
+
+
+def _commit(
+    algorithm: Algorithm,
+    message: Released,
+    ledgers: Sequence[Ledger],
+    events: tuple[Event, ...],
+    t: int,
+) -> Released:
+    """Store what is about to be sent; a party that had committed the round keeps its message."""
+    if type(message) is not Released:
+        raise TypeError(
+            f"{algorithm.name} must send a Released, made by a mechanism; got "
+            f"{type(message).__name__}, and nothing was sent."
+        )
+    if message.events != events:
+        raise RuntimeError(
+            f"{algorithm.name} announced {events[0]} for round {t} but released "
+            f"{message.events[0]}; nothing was sent."
+        )
+    values, again = message.values.copy(), False
+    for place, ledger in enumerate(ledgers):
+        stored = ledger.committed(t)
+        if stored is None:
+            ledger.commit(t, values[place])
+        else:
+            values[place], again = stored, True
+    return release_again(values, events) if again else message
+
+
 @dataclass
 class _Progress:
     """What the loop carries from round to round."""
@@ -184,7 +208,7 @@ class _Progress:
     @classmethod
     def start(
         cls,
-        fingerprint: str,
+        identity: str,
         algorithm: Algorithm,
         site: Site,
         rounds: int,
@@ -194,7 +218,7 @@ class _Progress:
     ) -> _Progress:
         """Begin, or continue from a checkpoint of the same run."""
         fresh = cls(
-            fingerprint=fingerprint,
+            fingerprint=identity,
             rounds=rounds,
             done=0,
             state=algorithm.init(site),
@@ -289,9 +313,8 @@ class _Progress:
         for name, value in kept.items():
             setattr(self, name, value)
         workspace.restore({name.removeprefix("workspace."): arrays[name] for name in arrays})
-        for ledger, events in zip(ledgers, spent, strict=True):
-            for t, event in enumerate(events):
-                ledger.reserve(t, event)
+        for ledger, events, last in zip(ledgers, spent, self.last, strict=True):
+            ledger.resume(events, last)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -309,12 +332,19 @@ def _norm(vectors: Array) -> NDArray[np.float64]:
     return np.sqrt(np.einsum("...f,...f->...", vectors, vectors))
 
 
-def _fingerprint(
+def _identity(
     algorithm: Algorithm, site: Site, rounds: int, workspace: Workspace, noise: NoiseSource
 ) -> str:
     """A hash of everything that decides what a run computes; of the rows too, hence private."""
-    digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape} {noise.identity}".encode())
+    public = fingerprint(algorithm, site, rounds)
+    digest = hashlib.sha256(f"{public} {noise.identity}".encode())
     digest.update(workspace.fingerprint())
+    return digest.hexdigest()
+
+
+def fingerprint(algorithm: Algorithm, site: Site, rounds: int) -> str:
+    """A hash of everything public that decides what a run computes."""
+    digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape}".encode())
     for part in (algorithm, site):
         for item in fields(part):  # type: ignore[arg-type]
             value = getattr(part, item.name)

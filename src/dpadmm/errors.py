@@ -9,8 +9,10 @@ from numbers import Real
 from typing import Any
 
 __all__ = [
+    "BudgetError",
     "ConvergenceError",
     "ExchangeError",
+    "LedgerError",
     "ParameterError",
     "positive_integer",
     "positive_number",
@@ -28,6 +30,14 @@ class ConvergenceError(RuntimeError):
 
 class ExchangeError(RuntimeError):
     """Messages that cannot be used; raised before the next round is charged."""
+
+
+class LedgerError(RuntimeError):
+    """A ledger that cannot be relied on or written to: nothing was released, nothing was lost."""
+
+
+class BudgetError(LedgerError):
+    """A release that a ledger's policy does not allow; raised before any row is read."""
 
 
 def unknown_name(parameter: str, value: Any, known: Iterable[str]) -> ParameterError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,12 +17,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadmm.algorithms import REGISTRY
 from dpadmm.arrays import Array, Rows, Shard, prepare_rows
+from dpadmm.charging import charged
+from dpadmm.engine import Outcome
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.losses import get_loss
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
-from dpadmm.training import TrainingParameters, plan, state_privacy, train
+from dpadmm.training import Plan, TrainingParameters, plan, state_privacy, train
 
-__all__ = ["ADMMClassifier"]
+__all__ = ["ADMMClassifier", "label_signs"]
 
 _OUTPUTS: Final = ("auto", "last", "tail")
 _REFUSED: Final = ("sample_weight", "class_weight")
@@ -137,7 +140,13 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # -- training ---------------------------------------------------------------------------
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, parties: ArrayLike | None = None, **refused: Any
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        parties: ArrayLike | None = None,
+        ledgers: Mapping[str, str | Path] | None = None,
+        run_id: str = "",
+        **refused: Any,
     ) -> ADMMClassifier:
         """Train on rows ``X`` with labels ``y``.
 
@@ -149,6 +158,11 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             At least two classes overall; a party may have one.
         parties : array of shape (rows,), optional
             Whose row it is; None splits the rows evenly at random among ``n_parties``.
+        ledgers : mapping of party to path, optional
+            The budget ledger of every party; the run is charged to them, and refused before any
+            row is read where it does not fit.
+        run_id : str
+            The name of the run in the ledgers: the same name is continued and never charged twice.
         **refused
             ``sample_weight`` and ``class_weight`` are refused: a row that counts more moves the
             model more, and no theorem here covers that.
@@ -163,7 +177,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.output not in _OUTPUTS:
             raise unknown_name("output", self.output, _OUTPUTS)
-        data_norm = positive_number("data_norm", self.data_norm)
+        positive_number("data_norm", self.data_norm)
         rows, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -181,22 +195,32 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             outputs=outputs,
             names=tuple(str(name) for name in self.parties_),
         )
-        signs = _signs(codes, outputs)
-        shard = Shard.from_parties(
+        noise: NoiseSource = secure_noise()
+        if self.random_state is not None:
+            noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
+        with charged(planned, ledgers, run_id, noise) as runs:
+            shard = self._shard(rows, codes, members, outputs)
+            self._adopt(planned, train(planned, shard, noise=noise, ledgers=runs), noise)
+        return self
+
+    def _shard(
+        self, rows: Rows, codes: NDArray[np.intp], members: list[NDArray[np.intp]], outputs: int
+    ) -> Shard:
+        """Lay out the rows of every party, prepared one by one."""
+        signs = label_signs(codes, outputs)
+        norm, intercept = float(self.data_norm), bool(self.fit_intercept)
+        return Shard.from_parties(
             [
                 (
-                    prepare_rows(
-                        rows[member], data_norm=data_norm, fit_intercept=self.fit_intercept
-                    ),
+                    prepare_rows(rows[member], data_norm=norm, fit_intercept=intercept),
                     signs[member],
                 )
                 for member in members
             ]
         )
-        noise: NoiseSource = secure_noise()
-        if self.random_state is not None:
-            noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
-        outcome = train(planned, shard, noise=noise)
+
+    def _adopt(self, planned: Plan, outcome: Outcome, noise: NoiseSource) -> None:
+        """Keep what a run released."""
         self.privacy_ = state_privacy(planned, outcome, noise)
         self.penalty_ = planned.penalty
         self.history_ = {
@@ -207,7 +231,35 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tail = self.output == "tail" or (self.output == "auto" and planned.algorithm.private)
         chosen = outcome.tail if tail else outcome.last
         self.coef_, self.intercept_ = self._split(chosen[:, 0].mean(axis=0))
-        return self
+
+    @classmethod
+    def from_run(
+        cls,
+        planned: Plan,
+        outcome: Outcome,
+        noise: NoiseSource,
+        *,
+        classes: Sequence[str],
+        **parameters: Any,
+    ) -> ADMMClassifier:
+        """Make a fitted classifier of a run on rows that were encoded beforehand.
+
+        Parameters
+        ----------
+        planned, outcome, noise
+            The run.
+        classes
+            Names of the classes, in the order of their codes.
+        **parameters
+            What the run was asked for, as the constructor names it.
+        """
+        # Encoded rows have norm 1 at most and a constant of their own, if any.
+        made = cls(**parameters, n_parties=planned.site.parties, fit_intercept=False, data_norm=1.0)
+        made.classes_ = np.array(classes)
+        made.parties_ = np.array(planned.site.names)
+        made.n_features_in_ = planned.site.features
+        made._adopt(planned, outcome, noise)
+        return made
 
     def _training_parameters(self) -> TrainingParameters:
         return TrainingParameters(
@@ -304,7 +356,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _signs(codes: NDArray[np.intp], outputs: int) -> Array:
+def label_signs(codes: NDArray[np.int64], outputs: int) -> Array:
     """One column of -1 and +1 per output: the second class, or each class against the rest."""
     if outputs == 1:
         return np.where(codes == 1, 1.0, -1.0)[:, None]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpadmm.algorithms import get_algorithm, reviewed
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
 from dpadmm.arrays import Array, Shard, Site
-from dpadmm.engine import Checkpoint, Outcome, run
+from dpadmm.engine import Checkpoint, Outcome, fingerprint, run
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.exchange.base import Exchange
 from dpadmm.exchange.in_process import InProcess
@@ -27,6 +27,7 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.ledger import Ledger, MemoryLedger
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
 from dpadmm.privacy.statement import PrivacyStatement, make_statement
 from dpadmm.solvers.newton import Workspace
 from dpadmm.topologies import Topology, build_topology
@@ -39,6 +40,7 @@ __all__ = [
     "TrainingParameters",
     "announced",
     "auto_penalty",
+    "open_runs",
     "plan",
     "state_privacy",
     "train",
@@ -327,3 +329,55 @@ def announced(planned: Plan) -> tuple[tuple[Event, ...], ...]:
     state = planned.algorithm.init(planned.site)
     rounds = [planned.algorithm.announce(state, planned.site, t) for t in range(planned.rounds)]
     return tuple(zip(*rounds, strict=True))
+
+
+def open_runs(
+    planned: Plan, ledgers: Sequence[SQLiteLedger], run_id: str, noise: NoiseSource
+) -> list[LedgerRun]:
+    """Open a run in the ledger of every party computed here, for :func:`train`.
+
+    A run that does not fit as a whole is refused at once, with nothing charged anywhere. After a
+    crash the same call continues the run: its rounds are not charged, nor drawn, again.
+
+    Parameters
+    ----------
+    planned
+        The run.
+    ledgers
+        One per party, in their order; each must be about that party's rows.
+    run_id
+        The name under which the run can be continued.
+    noise
+        Where its noise will come from: draws that can be repeated protect nobody.
+    """
+    site = planned.site
+    if noise.simulated:
+        raise ParameterError(
+            f"noise must not be simulated in a run that is charged to a ledger; got "
+            f"{noise.description!r}. Leave random_state out."
+        )
+    if site.runs != 1:
+        raise ParameterError(f"runs must be 1 in a run charged to a ledger; got {site.runs}.")
+    if len(ledgers) != len(site.index):
+        raise ParameterError(
+            f"ledgers must be one per party ({len(site.index)}); got {len(ledgers)}."
+        )
+    for name, rows, ledger in zip(site.names, site.rows.tolist(), ledgers, strict=True):
+        if ledger.dataset.rows != rows:
+            raise ParameterError(
+                f"the ledger of party {name} must be about its {rows} rows; {ledger.path} is about "
+                f"{ledger.dataset.rows}."
+            )
+    for events, ledger in zip(announced(planned), ledgers, strict=True):
+        ledger.check_run(events, run_id)
+    mark = fingerprint(planned.algorithm, site, planned.rounds)
+    people = 1 if planned.budget is None else planned.budget.rows_per_person
+    opened: list[LedgerRun] = []
+    try:
+        for ledger in ledgers:
+            opened.append(ledger.open_run(run_id, mark, rows_per_person=people))
+    except BaseException:
+        for each in opened:
+            each.close()
+        raise
+    return opened

@@ -37,7 +37,7 @@ def drafted(run, tmp_path):
 def test_a_draft_fits_its_sample(run, drafted, tmp_path):
     result = run("check", drafted, tmp_path / "sample.csv", "--json")
     assert result.exit_code == 0
-    report = json.loads(result.stdout)
+    report = json.loads(result.stdout)["result"]
     assert report["rows"] == 3
     assert report["bad_labels"] == 0
     assert report["schema_sha256"] == load_schema(drafted).sha256
@@ -55,7 +55,7 @@ def test_check_counts_and_shows_no_cell(run, drafted, tmp_path):
     assert "do not share" in plain.stdout
     assert "[bold]work" in plain.stdout
     assert "secret" not in plain.output
-    report = json.loads(run("check", drafted, rows, "--json").stdout)
+    report = json.loads(run("check", drafted, rows, "--json").stdout)["result"]
     assert report["ragged_rows"] == 1
     assert report["columns"]["age"] == {"missing": 2, "other": 0, "clipped": 1}
     assert report["columns"]["[bold]work"] == {"missing": 2, "other": 1, "clipped": 0}
@@ -78,10 +78,10 @@ def test_failures_are_one_sentence_and_not_zero(run, drafted, tmp_path):
     ]
     for case in cases:
         result = run(*case)
-        assert result.exit_code == 1
-        assert "Error: " in result.stderr
+        assert result.exit_code == 2
+        assert result.stderr.splitlines()[-1].startswith("dpadmm: ")
         as_json = run(*case, "--json")
-        assert as_json.exit_code == 1
+        assert as_json.exit_code == 2
         assert json.loads(as_json.stdout)["error"]
     assert not (tmp_path / "new.toml").exists()
 
@@ -89,9 +89,9 @@ def test_failures_are_one_sentence_and_not_zero(run, drafted, tmp_path):
 def test_a_schema_is_replaced_only_when_told(run, drafted, tmp_path):
     before = drafted.read_text()
     arguments = ("draft", tmp_path / "sample.csv", "--label", "y", "-o", drafted, "--constant")
-    assert run(*arguments).exit_code == 1
+    assert run(*arguments).exit_code == 2
     assert drafted.read_text() == before
     result = run(*arguments, "--force", "--json")
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["encoded_columns"] == 7
+    assert json.loads(result.stdout)["result"]["encoded_columns"] == 7
     assert load_schema(drafted).constant

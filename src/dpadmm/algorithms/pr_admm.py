@@ -83,7 +83,7 @@ class PRState(NamedTuple):
     message, heard, dual
         As in :class:`GraphState`, ``heard`` with far neighbours replaced.
     deviation
-        ``(nodes, sources, runs, outputs)``: summed distances; no sources without a threshold.
+        ``(nodes, sources, runs, outputs, 1)``: summed distances; no sources without a threshold.
     """
 
     message: Array
@@ -165,7 +165,7 @@ class PRADMM(Algorithm):
         """Start from zero everywhere."""
         zero = np.zeros(site.shape)
         sources = site.adjacency.shape[1] if np.isfinite(self.threshold) else 0
-        return PRState(zero, zero, zero, np.zeros((len(site.index), sources, *site.shape[1:3])))
+        return PRState(zero, zero, zero, np.zeros((len(site.index), sources, *site.shape[1:3], 1)))
 
     def _linear(self, state: PRState, site: Site) -> Array:
         return graph_linear(GraphState(*state[:3]), site, self.penalty)
@@ -217,7 +217,7 @@ class PRADMM(Algorithm):
         updated = graph_absorb(GraphState(*state[:3]), message, inbox, site, self.penalty)
         if np.isfinite(self.threshold):
             apart = message[:, None] - inbox[None]
-            deviation = deviation + np.linalg.norm(apart, axis=-1)
-            replaced = (deviation > self.threshold) * site.adjacency.toarray()[..., None, None]
-            heard = heard + np.einsum("nsro,nsrof->nrof", replaced, apart)
+            deviation = deviation + np.linalg.norm(apart, axis=-1, keepdims=True)
+            linked = site.adjacency.toarray()[..., None, None, None]
+            heard = heard + ((deviation > self.threshold) * linked * apart).sum(axis=1)
         return PRState(message, heard, updated.dual, deviation)

@@ -35,7 +35,7 @@ from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
 from dpadmm.audit.objective import canary_rows
 from dpadmm.audit.verdict import Setting
 from dpadmm.engine import MESSAGE_BOUND, run
-from dpadmm.errors import ParameterError, positive_integer, positive_number
+from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.exchange.base import Exchange
 from dpadmm.losses import LOSSES
 from dpadmm.privacy.curves import gaussian_mu_squared
@@ -46,6 +46,7 @@ from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.solvers.newton import Workspace
 from dpadmm.topologies import SERVER, build_topology
+from dpadmm.training import CALIBRATIONS
 
 __all__ = ["Adversary", "AlgorithmCase", "SharedNoise", "SilentNoise"]
 
@@ -215,6 +216,8 @@ class AlgorithmCase(Case):
             raise ParameterError(f"algorithm must be a private one; {name!r} claims nothing.")
         if not 0 < delta < 1:
             raise ParameterError(f"delta must be between 0 and 1; got {delta!r}.")
+        if calibration not in CALIBRATIONS:
+            raise unknown_name("calibration", calibration, CALIBRATIONS)
         budget = Budget(np.array([positive_number("epsilon", epsilon)]), np.array([delta]))
         settings = Settings(
             rounds=positive_integer("rounds", rounds),
@@ -226,6 +229,12 @@ class AlgorithmCase(Case):
         self._rounds, self._radius = settings.rounds, _RADIUS
         self._noise_scale = positive_number("noise_scale", noise_scale)
         self._hold(kind, settings, positive_integer("rows", rows), left_out=0)
+        if calibration == "published" and self._algorithm.claim(self._site) is None:
+            # Else the verdict would call proven noise the paper's.
+            raise ParameterError(
+                f"calibration must be 'proven' for {name!r}, which states no claim of its paper; "
+                f"got {calibration!r}."
+            )
         silent = SilentNoise()
         events = self._run(silent, 1, replaced=False)[1]
         gaussian = all(gaussian_mu_squared(event) is not None for event in events)
@@ -238,7 +247,7 @@ class AlgorithmCase(Case):
             else EpsilonClaim(epsilon, delta)
         )
         self.setting = Setting(
-            f"{name}, {rounds} rounds, {rows} rows, penalty {settings.penalty:g}"
+            f"{name} ({calibration}), {rounds} rounds, {rows} rows, penalty {settings.penalty:g}"
             + (f", noise times {noise_scale:g}" if noise_scale != 1 else ""),
             "all other parties are the adversary's: their messages drive the party's centre "
             f"{self._radius:.4g} and more out in one direction; the replaced row points against "

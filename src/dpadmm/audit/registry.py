@@ -14,10 +14,9 @@ from dpadmm.audit.cases import (
 )
 from dpadmm.audit.objective import exp_norm_case, gaussian_objective_case
 from dpadmm.errors import ParameterError, positive_number, unknown_name
+from dpadmm.training import CALIBRATIONS
 
-__all__ = ["CALIBRATIONS", "MECHANISMS", "Mechanism", "mechanism_case"]
-
-CALIBRATIONS: Final = ("proven", "published")
+__all__ = ["MECHANISMS", "Mechanism", "mechanism_case"]
 
 
 class _Builder(Protocol):

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 import dpadmm
-from dpadmm.cli import account, demo, schema
+from dpadmm.cli import account, demo, ledger, predict, schema, train
 from dpadmm.cli.output import fail
-from dpadmm.errors import ConvergenceError
+from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
 
 __all__ = ["app", "main"]
 
@@ -42,7 +42,10 @@ def _options(
 
 app.command()(demo.demo)
 app.command()(account.account)
+app.command()(train.train)
+app.command()(predict.predict)
 app.add_typer(schema.app)
+app.add_typer(ledger.app)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -51,7 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
     command = words[0] if words else ""
     try:
         app(args=words)
-    except (ValueError, OSError, ConvergenceError) as error:
+    except (ValueError, OSError, ConvergenceError, ExchangeError, LedgerError) as error:
         fail(command, str(error), as_json="--json" in words)
         sys.exit(2)
     except KeyboardInterrupt:

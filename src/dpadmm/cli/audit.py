@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
 from dpadmm.algorithms import REGISTRY
 from dpadmm.audit import MECHANISMS, AlgorithmCase, Case, Verdict, audit_case, mechanism_case
-from dpadmm.cli.output import JsonOption, console, emit, fail, show_table
-from dpadmm.errors import ConvergenceError, ParameterError
+from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table
+from dpadmm.errors import ParameterError
 
-__all__ = ["BAD_INPUT", "REFUTED", "audit"]
+__all__ = ["REFUTED", "audit"]
 
-#: Exit codes; 0 is a claim that stands.
-BAD_INPUT: Final = 2
+#: The exit code of a refuted claim; 0 is one that stands, 2 a question that makes no sense.
 REFUTED: Final = 3
 
 _PRIVATE = ", ".join(name for name, algorithm in REGISTRY.items() if algorithm.private)
@@ -52,30 +50,19 @@ def audit(
 
     Exits with 0 if the claim stands, 3 if it is refuted, 2 if the question makes no sense.
     """
-    try:
-        if (mechanism is None) == (algorithm is None):
-            raise ParameterError("either --mechanism or --algorithm must be given, and not both.")
-        case: Case
-        if algorithm is not None:
-            case = AlgorithmCase(
-                algorithm,
-                epsilon,
-                delta,
-                rounds=rounds,
-                rows=rows,
-                penalty=penalty,
-                calibration=calibration,
-                noise_scale=noise_scale,
-            )
-        else:
-            case = mechanism_case(
-                str(mechanism), epsilon, delta, noise_scale=noise_scale, calibration=calibration
-            )
+    with refusals("audit", as_json):
+        case = _case(
+            mechanism,
+            algorithm,
+            epsilon=epsilon,
+            delta=delta,
+            rounds=rounds,
+            rows=rows,
+            penalty=penalty,
+            calibration=calibration,
+            noise_scale=noise_scale,
+        )
         verdict = _run(case, samples, confidence, seed)
-    except (ValueError, ConvergenceError) as error:
-        # Every refusal of a parameter is a ValueError of one sentence.
-        fail("audit", str(error), as_json=as_json)
-        raise typer.Exit(BAD_INPUT) from None
     if as_json:
         emit("audit", {"seed": seed, **verdict.to_dict()})
     else:
@@ -84,9 +71,39 @@ def audit(
         raise typer.Exit(REFUTED)
 
 
+def _case(
+    mechanism: str | None,
+    algorithm: str | None,
+    *,
+    epsilon: float,
+    delta: float,
+    rounds: int,
+    rows: int,
+    penalty: float,
+    calibration: str,
+    noise_scale: float,
+) -> Case:
+    """What to run, or a refusal."""
+    if mechanism is not None and algorithm is None:
+        return mechanism_case(
+            mechanism, epsilon, delta, noise_scale=noise_scale, calibration=calibration
+        )
+    if algorithm is not None and mechanism is None:
+        return AlgorithmCase(
+            algorithm,
+            epsilon,
+            delta,
+            rounds=rounds,
+            rows=rows,
+            penalty=penalty,
+            calibration=calibration,
+            noise_scale=noise_scale,
+        )
+    raise ParameterError("either --mechanism or --algorithm must be given, and not both.")
+
+
 def _run(case: Case, samples: int, confidence: float, seed: int) -> Verdict:
     # On the error stream, and only where a person watches: what is printed stays machine-readable.
-    errors = Console(stderr=True)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("auditing", total=2 * samples)
         return audit_case(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,7 +14,19 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["JSON_VERSION", "JsonOption", "console", "emit", "fail", "show_table"]
+from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
+
+__all__ = [
+    "JSON_VERSION",
+    "JsonOption",
+    "console",
+    "emit",
+    "errors",
+    "fail",
+    "refusals",
+    "show_table",
+    "warn",
+]
 
 #: Version of the envelope below; a field never changes its meaning within a version.
 JSON_VERSION: Final = 1
@@ -21,7 +34,7 @@ JSON_VERSION: Final = 1
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 console = Console()
-_errors = Console(stderr=True, soft_wrap=True, highlight=False)
+errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def emit(command: str, result: dict[str, Any]) -> None:
@@ -35,7 +48,22 @@ def fail(command: str, message: str, *, as_json: bool = False) -> None:
     if as_json:
         envelope = {"version": JSON_VERSION, "command": command, "error": message}
         typer.echo(json.dumps(envelope, indent=2))
-    _errors.print(Text(f"dpadmm: {message}"))
+    errors.print(Text(f"dpadmm: {message}"))
+
+
+def warn(message: str) -> None:
+    """Print a warning, one sentence on standard error."""
+    errors.print(Text(f"Warning: {message}"))
+
+
+@contextmanager
+def refusals(command: str, as_json: bool) -> Iterator[None]:
+    """Turn a refusal inside into one sentence and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError, ConvergenceError, ExchangeError, LedgerError) as error:
+        fail(command, str(error), as_json=as_json)
+        raise typer.Exit(2) from None
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

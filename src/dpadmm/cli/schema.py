@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from dpadmm.cli.output import JsonOption, emit, refusals, show_table, warn
 from dpadmm.datasets.draft import DRAFT_WARNING, MAX_LEVELS, draft_schema
 from dpadmm.datasets.files import read_batches
+from dpadmm.datasets.whole_file import check_writable, write_whole
 from dpadmm.encode import ColumnCounts, Counts, encode_batch
 from dpadmm.schema import DataError, Schema, load_schema
 
@@ -29,17 +27,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 DelimiterOption = Annotated[
     str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
 ]
-
-
-def _fail(error: DataError, as_json: bool) -> typer.Exit:
-    if as_json:
-        typer.echo(json.dumps({"version": 1, "error": str(error)}))
-    typer.echo(f"Error: {error}", err=True)
-    return typer.Exit(1)
 
 
 @app.command()
@@ -61,8 +51,8 @@ def draft(
     as_json: JsonOption = False,
 ) -> None:
     """Write a first schema from a PUBLIC sample; read it through before sharing it."""
-    typer.echo(f"Warning: {DRAFT_WARNING}.", err=True)
-    try:
+    warn(f"{DRAFT_WARNING}.")
+    with refusals("schema draft", as_json):
         schema = draft_schema(
             sample,
             label,
@@ -72,11 +62,8 @@ def draft(
             delimiter=delimiter,
         )
         _write(schema, output, force)
-    except DataError as error:
-        raise _fail(error, as_json) from None
     if as_json:
         content = {
-            "version": 1,
             "schema": str(output),
             "schema_sha256": schema.sha256,
             "numeric": [column.name for column in schema.numeric],
@@ -84,7 +71,7 @@ def draft(
             "classes": list(schema.classes),
             "encoded_columns": len(schema.feature_names),
         }
-        typer.echo(json.dumps(content))
+        emit("schema draft", content)
         return
     typer.echo(
         f"Wrote {output}: {len(schema.numeric)} numeric and {len(schema.categorical)} "
@@ -95,16 +82,13 @@ def draft(
 
 
 def _write(schema: Schema, output: Path, force: bool) -> None:
-    comment = f"# Drafted from a sample; {DRAFT_WARNING}.\n"
-    try:
-        with output.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(comment + schema.to_toml())
-    except FileExistsError:
+    if output.exists() and not force:
         raise DataError(
             f"output must be a new file; {output} is there: choose another or add --force"
-        ) from None
-    except OSError as error:
-        raise DataError(f"output must be writable; got {output}: {error.strerror}") from None
+        )
+    check_writable(output, "output")
+    comment = f"# Drafted from a sample; {DRAFT_WARNING}.\n"
+    write_whole(output, (comment + schema.to_toml()).encode(), "output")
 
 
 @app.command()
@@ -115,15 +99,13 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """Test a file against a schema. Reports counts only, for your eyes only."""
-    try:
+    with refusals("schema check", as_json):
         description = load_schema(schema)
         counts = Counts(columns={column.name: ColumnCounts() for column in description.columns})
         for batch, ragged in read_batches(file, description, delimiter=delimiter):
             counts += encode_batch(batch, description, ragged_rows=ragged).counts
-    except DataError as error:
-        raise _fail(error, as_json) from None
     if as_json:
-        typer.echo(json.dumps(_report(description, counts)))
+        emit("schema check", _report(description, counts))
         return
     _show(description, file, counts)
 
@@ -131,7 +113,6 @@ def check(
 def _report(schema: Schema, counts: Counts) -> dict[str, Any]:
     columns = {name: dataclasses.asdict(found) for name, found in counts.columns.items()}
     return {
-        "version": 1,
         "schema_sha256": schema.sha256,
         "encoded_columns": len(schema.feature_names),
         "rows": counts.rows,
@@ -143,15 +124,14 @@ def _report(schema: Schema, counts: Counts) -> dict[str, Any]:
 
 
 def _show(schema: Schema, file: Path, counts: Counts) -> None:
-    table = Table("column", "missing", "other", "clipped")
-    for name, found in counts.columns.items():
-        # Names come from a file: they must not be read as markup.
-        cells = (name, str(found.missing), str(found.other), str(found.clipped))
-        table.add_row(*(Text(cell) for cell in cells))
     typer.echo(
         f"{file} fits the schema {schema.sha256[:12]}: {counts.rows} rows, "
         f"{counts.ragged_rows} of them ragged lines, {counts.bad_labels} bad labels (taken as "
         f"{schema.classes[0]!r}), {len(schema.feature_names)} encoded columns."
     )
-    Console().print(table)
+    show_table(
+        "Cells that were encoded as",
+        ("column", "missing", "other", "clipped"),
+        [(name, c.missing, c.other, c.clipped) for name, c in counts.columns.items()],
+    )
     typer.echo(CHECK_WARNING)

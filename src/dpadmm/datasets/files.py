@@ -24,7 +24,14 @@ from dpadmm.schema import DataError, Schema, canonical_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PublicDataWarning", "Source", "encode", "read_batches", "read_table"]
+__all__ = [
+    "PublicDataWarning",
+    "Source",
+    "check_columns",
+    "encode",
+    "read_batches",
+    "read_table",
+]
 
 Source: TypeAlias = "str | Path | pa.Table | pa.RecordBatch | pd.DataFrame"
 
@@ -128,6 +135,14 @@ def read_batches(
         yield from table.read(names, [name for name in names if name not in numeric])
 
 
+def check_columns(
+    source: Source, schema: Schema, *, delimiter: str | None = None, require_label: bool = True
+) -> None:
+    """Refuse a table whose columns are not the schema's, without reading a row."""
+    with _reported(source):
+        _columns(_opened(source, delimiter), schema, require_label)
+
+
 def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
     """Read all of a (public) table into memory; the cells of a CSV file as bytes."""
     with _reported(source):
@@ -144,12 +159,12 @@ def _reported(source: Source) -> Iterator[None]:
     """Turn what Arrow and the system raise into one sentence."""
     try:
         yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).splitlines()[0]
-        raise DataError(f"file must be readable; got {source}: {reason}") from None
-    except (pa.ArrowException, EOFError) as error:
-        # Arrow's words may quote a row: they are not passed on.
+    except (pa.ArrowException, OSError, EOFError) as error:
         where = str(source) if isinstance(source, (str, Path)) else "the table"
+        if isinstance(error, OSError) and error.errno is not None:
+            reason = (error.strerror or str(error)).splitlines()[0]
+            raise DataError(f"file must be readable; got {where}: {reason}") from None
+        # Arrow's words may quote a row: they are not passed on.
         raise DataError(
             f"file must be whole and of the kind its name says; got {where}, which cannot be "
             f"read ({type(error).__name__}): write it again"

@@ -6,6 +6,7 @@ Every release is reserved before a row is read, and committed before it leaves.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
@@ -33,6 +34,10 @@ class Ledger(ABC):
     def committed(self, t: int) -> Array | None:
         """The stored message of round ``t``, if it was committed: it is sent again as it is."""
 
+    @abstractmethod
+    def resume(self, events: Sequence[Event], last: Array) -> None:
+        """Agree with a checkpoint taken after these rounds, the last message being ``last``."""
+
     @property
     @abstractmethod
     def events(self) -> tuple[Event, ...]:
@@ -58,6 +63,10 @@ class MemoryLedger(Ledger):
     def committed(self, t: int) -> Array | None:
         """Nothing: a simulation resumes from its checkpoint instead."""
         return None
+
+    def resume(self, events: Sequence[Event], last: Array) -> None:
+        """Take up the rounds of the checkpoint."""
+        self._events = dict(enumerate(events))
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -36,6 +36,7 @@ __all__ = [
     "gaussian_events",
     "randomize_labels",
     "release_adaptive_gaussian",
+    "release_again",
     "release_gaussian",
     "release_objective",
     "release_unprotected",
@@ -81,6 +82,19 @@ class Released:
 def release_unprotected(values: Array) -> Released:
     """Send values as they are: no guarantee, charged as ``NonPrivate``."""
     return Released(_MAKER, values, (NON_PRIVATE,) * len(values))
+
+
+def release_again(values: Array, events: tuple[Event, ...]) -> Released:
+    """Send messages that a ledger kept, as they are: a repeated message costs nothing more.
+
+    Parameters
+    ----------
+    values
+        The stored messages, one per party, bit for bit.
+    events
+        What each was charged when it was made.
+    """
+    return Released(_MAKER, values, events)
 
 
 def gaussian_events(sensitivity: Array, sigma: Array) -> tuple[GaussianRelease, ...]:

@@ -1,0 +1,162 @@
+"""``dpadmm ledger``: the budget of a data set, over all runs ever made on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpadmm.cli.output import JsonOption, console, emit, fail, show_table
+from dpadmm.errors import LedgerError
+from dpadmm.privacy.entries import Dataset
+from dpadmm.privacy.filters import Policy
+from dpadmm.privacy.spending import Account
+from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="ledger",
+    help="The privacy budget of a data set: create its ledger, see it, check it, export it.",
+    no_args_is_help=True,
+)
+
+PathArgument = Annotated[Path, typer.Argument(help="The ledger's file.")]
+# Looking does not wait long for a process that writes.
+_TIMEOUT = 10.0
+
+
+@contextmanager
+def _refusals(command: str, as_json: bool) -> Iterator[None]:
+    """Print a refusal in one sentence and exit with 2."""
+    try:
+        yield
+    except (LedgerError, ValueError, OSError) as error:
+        fail(f"ledger {command}", str(error), as_json=as_json)
+        raise typer.Exit(2) from None
+
+
+def _open(path: Path) -> SQLiteLedger:
+    """Open a ledger to look at it; after a crash only a writer can clear up."""
+    return SQLiteLedger(path, timeout=_TIMEOUT, read_only=not os.access(path, os.W_OK))
+
+
+@app.command()
+def init(
+    path: PathArgument,
+    dataset: Annotated[str, typer.Option(help="Name of the data set.")],
+    owner: Annotated[str, typer.Option(help="Name of the party that holds it.")],
+    rows: Annotated[int, typer.Option(help="Number of its rows.")],
+    epsilon: Annotated[float, typer.Option(help="What may ever be spent on it, in all.")],
+    delta: Annotated[float, typer.Option(help="The delta that goes with epsilon.")],
+    rows_per_person: Annotated[int, typer.Option(help="The most rows of one person.")] = 1,
+    filter_: Annotated[
+        str,
+        typer.Option(
+            "--filter",
+            help="gaussian (for algorithms with Gaussian output noise) or renyi (for all).",
+        ),
+    ] = "gaussian",
+    order: Annotated[
+        float | None, typer.Option(help="Order of the renyi filter, if not chosen for you.")
+    ] = None,
+    schema_hash: Annotated[
+        str | None, typer.Option(help="Hash of the schema that encodes the rows.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create the ledger of a data set, with nothing spent. It never replaces a file."""
+    with _refusals("init", as_json):
+        policy = Policy(epsilon, delta, rows_per_person, filter_, order)
+        with SQLiteLedger.create(path, Dataset(dataset, owner, rows, schema_hash), policy) as made:
+            if as_json:
+                emit("ledger init", made.account.to_dict())
+            else:
+                typer.echo(f"Created {path}.")
+                typer.echo(made.statement())
+
+
+@app.command()
+def show(path: PathArgument, as_json: JsonOption = False) -> None:
+    """Show the policy, what was spent, what is left, and every run."""
+    with _refusals("show", as_json), _open(path) as ledger:
+        account = ledger.account
+        if as_json:
+            emit("ledger show", account.to_dict())
+            return
+        typer.echo(ledger.statement())
+        typer.echo(f"Head: {ledger.head}")
+        _show_runs(account)
+
+
+def _show_runs(account: Account) -> None:
+    limit = account.filter.limit
+    runs: list[dict[str, Any]] = account.to_dict()["runs"]
+    show_table(
+        f"Runs (share of the budget, in {account.filter.unit})",
+        ("run", "opened", "reserved", "sent or ready", "share", "more like its last"),
+        [
+            (
+                run["run"],
+                run["opened"],
+                run["reserved"],
+                run["committed"],
+                f"{100 * run['spent'] / limit:.2f}%",
+                "" if run["more_like_last"] is None else run["more_like_last"],
+            )
+            for run in runs
+        ],
+    )
+    console.print(
+        f"{100 * float(account.spent) / limit:.2f}% spent, "
+        f"{100 * float(account.left) / limit:.2f}% left",
+        highlight=False,
+    )
+
+
+@app.command()
+def verify(
+    path: PathArgument,
+    head: Annotated[
+        str | None,
+        typer.Option(help="A head noted earlier (NUMBER:HASH), which must still be there."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute every hash, message and cost; fails at the first row that is wrong."""
+    with _refusals("verify", as_json), _open(path) as ledger:
+        account = ledger.verify(head)
+        if as_json:
+            emit("ledger verify", {"valid": True, **account.to_dict()})
+            return
+        assert account.head is not None
+        typer.echo(
+            f"{path} is consistent: {account.head.number + 1} rows, epsilon = "
+            f"{account.spent_epsilon:.6g} of {account.policy.epsilon:g} spent at delta = "
+            f"{account.policy.delta:g}."
+        )
+        typer.echo(f"Head: {ledger.head}")
+        if head is None:
+            typer.echo(
+                "An older copy put in its place would pass, too: note the head elsewhere and give "
+                "it with --head."
+            )
+
+
+@app.command()
+def export(
+    path: PathArgument,
+    messages: Annotated[
+        bool, typer.Option(help="With the bytes of the messages, as hexadecimal digits.")
+    ] = False,
+) -> None:
+    """Print every row as a line of JSON: enough to recompute the spending."""
+    with _refusals("export", False), _open(path) as ledger:
+        for row in ledger.export(messages=messages):
+            sys.stdout.write(json.dumps(row) + "\n")

@@ -1,0 +1,54 @@
+"""``dpadmm predict``: from a model file and rows to predictions."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpadmm.cli.output import JsonOption, emit, refusals
+from dpadmm.errors import ParameterError
+from dpadmm.model import load_model
+from dpadmm.prediction import predict_file, prediction_columns
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The model file.")],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the rows to predict.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="CSV or Parquet file to make; CSV is printed without."),
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict the rows of a file: a label and its score for each, in the order of the file."""
+    with refusals("predict", as_json):
+        if as_json and output is None:
+            raise ParameterError("--output must be given with --json; got none")
+        if output is not None:
+            _refuse_overwriting(output, model, data)
+        loaded = load_model(model)
+        if output is None:
+            predict_file(loaded, data, sys.stdout.buffer, delimiter=delimiter)
+            return
+        rows = predict_file(loaded, data, output, delimiter=delimiter)
+    if as_json:
+        columns = prediction_columns(loaded)
+        emit("predict", {"output": str(output), "rows": rows, "columns": columns})
+    else:
+        typer.echo(f"Wrote {output}: {rows} rows.")
+
+
+def _refuse_overwriting(output: Path, *inputs: Path) -> None:
+    for path in inputs:
+        if output.exists() and path.exists() and output.samefile(path):
+            raise ParameterError(
+                f"--output must be another file than what is read; got {output}: choose another"
+            )

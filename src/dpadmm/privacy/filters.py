@@ -1,0 +1,303 @@
+r"""Privacy filters: budgets that hold even when each run is chosen after seeing the ones before.
+
+Composition theorems assume that every parameter is fixed in advance. Over the life of a data set
+that is never so: who plans the next run has seen the last one. A *filter* decides before each
+release, from the costs so far, whether it may still happen; the whole sequence then satisfies the
+budget whatever was chosen from what was seen. Two filters are known to lose nothing against
+composition of fixed parameters in their own unit:
+
+``gaussian``
+    Releases that are each :math:`\mu_t`-GDP, given those before, are :math:`\mu`-GDP together if
+    always :math:`\sum_t\mu_t^2\le\mu^2`, with :math:`\mu` fixed in advance.
+``renyi``
+    Releases with Renyi divergence :math:`\rho_t` at one order a, given those before, have at most
+    :math:`\rho` together if always :math:`\sum_t\rho_t\le\rho`, with a and :math:`\rho` fixed in
+    advance.
+
+No filter is known for privacy-loss distributions, nor for the best of several orders chosen
+afterwards. For the same reason a ledger cannot change from one filter to the other: which of the
+two bounds applies would depend on what was seen, so it is fixed when the ledger is created.
+
+Refusing a release, and counting one that never happened, only lower what is released. Releases of
+several runs may interleave: each is made at once, from rows and earlier messages, so that runs
+side by side are one sequence.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar, Final, final
+
+import numpy as np
+
+from dpadmm.errors import (
+    BudgetError,
+    ParameterError,
+    positive_integer,
+    positive_number,
+    unknown_name,
+)
+from dpadmm.privacy.composition import renyi_to_epsilon
+from dpadmm.privacy.curves import gaussian_mu_squared, rdp
+from dpadmm.privacy.events import Composed, Event, LabelRandomizedResponse, NonPrivate
+from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
+
+__all__ = [
+    "FILTERS",
+    "GaussianFilter",
+    "Policy",
+    "PrivacyFilter",
+    "RenyiFilter",
+    "affordable",
+    "best_order",
+]
+
+# A run calibrated to exactly this budget may exceed it by the rounding of its own sum. The Gaussian
+# curve is rounded up by 1e-11 in ln(delta), which is worth more than this in mu^2.
+_ROUNDING: Final = 1e-14
+# Who asks for exactly the epsilon that is said to fit must not fail by the rounding of its search.
+_ROUNDED_DOWN: Final = 1e-8
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What may ever be spent on a data set, for one person; fixed when a ledger is created.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The total over all runs ever made.
+    rows_per_person
+        How many rows one person may have in the data set.
+    filter
+        "gaussian" (Gaussian releases only, tight) or "renyi" (all releases).
+    order
+        The order of the Renyi filter; None takes the one that allows most Gaussian noise releases.
+    """
+
+    epsilon: float
+    delta: float
+    rows_per_person: int = 1
+    filter: str = "gaussian"
+    order: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive_number("epsilon", self.epsilon))
+        delta = positive_number("delta", self.delta)
+        if delta >= 1:
+            raise ParameterError(f"delta must be between 0 and 1; got {self.delta!r}.")
+        object.__setattr__(self, "delta", delta)
+        rows = positive_integer("rows_per_person", self.rows_per_person)
+        object.__setattr__(self, "rows_per_person", rows)
+        if self.filter not in FILTERS:
+            raise unknown_name("filter", self.filter, FILTERS)
+        if self.filter == "gaussian":
+            if self.order is not None:
+                raise ParameterError(
+                    f"order must be left out with the gaussian filter; got {self.order!r}."
+                )
+            return
+        order = best_order(self.epsilon, delta) if self.order is None else self.order
+        order = positive_number("order", order)
+        if order <= 1 or _renyi_limit(order, self.epsilon, delta) <= 0:
+            raise ParameterError(
+                "order must be above 1 and leave something to spend at this epsilon and delta; "
+                f"got {order!r}. Leave it out to have it chosen."
+            )
+        object.__setattr__(self, "order", order)
+
+    def make_filter(self) -> PrivacyFilter:
+        """The rule that enforces it."""
+        return FILTERS[self.filter](self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for the first row of a ledger."""
+        return asdict(self)
+
+
+class PrivacyFilter(ABC):
+    """Costs in a unit in which they add up, and how much of it there is."""
+
+    #: The name in a policy.
+    name: ClassVar[str]
+    #: What it rests on.
+    theorem: ClassVar[str]
+    #: What ``limit`` and the costs measure.
+    unit: str
+    #: What may be spent in all.
+    limit: float
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        # Rounds of a run repeat the same event, and some costs are integrals.
+        self._cached_cost = lru_cache(maxsize=4096)(self._cost)
+
+    def cost(self, event: Event) -> float:
+        """What the event uses of the limit; refused if that is unknown or infinite."""
+        return self._cached_cost(event)
+
+    def _cost(self, event: Event) -> float:
+        for part in _parts(event):
+            if isinstance(part, NonPrivate):
+                raise BudgetError(
+                    "a release without noise must not be charged to a ledger: no policy allows it. "
+                    "Use a private algorithm."
+                )
+            if isinstance(part, LabelRandomizedResponse):
+                raise BudgetError(
+                    "label-randomized-response must not be charged to a ledger: it protects "
+                    "labels, and the budget is for rows."
+                )
+        total = math.fsum(self._part_cost(part) for part in _parts(event))
+        if not math.isfinite(total):
+            raise BudgetError(self._unknown(event))
+        return total
+
+    @abstractmethod
+    def _part_cost(self, event: Event) -> float:
+        """The cost of an event that is not composed."""
+
+    @abstractmethod
+    def _unknown(self, event: Event) -> str:
+        """Why the cost of an event is unknown or infinite, and what to do."""
+
+    @abstractmethod
+    def epsilon(self, spent: float) -> float:
+        """What was spent, as an epsilon at the policy's delta."""
+
+    @abstractmethod
+    def fitting_epsilon(self, left: float) -> float:
+        """The largest epsilon, at the policy's delta, of a run of Gaussian releases that fits."""
+
+
+@final
+class GaussianFilter(PrivacyFilter):
+    """The sum of mu^2 stays within that of (epsilon, delta); Gaussian releases only."""
+
+    name = "gaussian"
+    theorem = (
+        "fully adaptive composition of Gaussian differential privacy "
+        "(Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023)"
+    )
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self.unit = "mu^2"
+        self.limit = float(gaussian_mu(policy.epsilon, policy.delta)) ** 2 * (1 + _ROUNDING)
+
+    def _part_cost(self, event: Event) -> float:
+        square = gaussian_mu_squared(event, self.policy.rows_per_person)
+        return math.inf if square is None else square
+
+    def _unknown(self, event: Event) -> str:
+        return (
+            f"a ledger with the gaussian filter must be charged with Gaussian releases only; got "
+            f"{event.kind!r}. Create a ledger with the renyi filter for this data set before its "
+            "first run."
+        )
+
+    def epsilon(self, spent: float) -> float:
+        """Invert the Gaussian curve."""
+        if spent == 0:
+            return 0.0
+        found = float(gaussian_epsilon(math.sqrt(spent), self.policy.delta))
+        return min(found, self.policy.epsilon) if spent <= self.limit else found
+
+    def fitting_epsilon(self, left: float) -> float:
+        """Invert the Gaussian curve, for what is left."""
+        if left >= self.limit:
+            return self.policy.epsilon
+        return self.epsilon(max(left, 0.0)) * (1 - _ROUNDED_DOWN)
+
+
+@final
+class RenyiFilter(PrivacyFilter):
+    """The sum of Renyi divergences at one order stays within what (epsilon, delta) allows there."""
+
+    name = "renyi"
+    theorem = (
+        "Renyi filter at a fixed order (Feldman, Zrnic 2021; Lecuyer 2021; "
+        "conversion of Canonne, Kamath, Steinke 2020)"
+    )
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        assert policy.order is not None
+        self.order = policy.order
+        self.unit = f"Renyi divergence of order {self.order:.6g}"
+        self.limit = _renyi_limit(self.order, policy.epsilon, policy.delta)
+
+    def _part_cost(self, event: Event) -> float:
+        try:
+            return float(rdp(event, self.order, self.policy.rows_per_person)[0])
+        except TypeError:
+            return math.inf
+
+    def _unknown(self, event: Event) -> str:
+        return (
+            f"a release must have a finite Renyi divergence at the ledger's order "
+            f"{self.order:.6g}; this {event.kind!r} has none. Use a release with a theorem at that "
+            "order: more noise, or for objective perturbation a smaller kappa."
+        )
+
+    def epsilon(self, spent: float) -> float:
+        """Convert at the filter's order: no other is valid for choices made along the way."""
+        if spent == 0:
+            return 0.0
+        found = renyi_to_epsilon([self.order], [spent], self.policy.delta)[0]
+        return min(found, self.policy.epsilon) if spent <= self.limit else found
+
+    def fitting_epsilon(self, left: float) -> float:
+        """The exact epsilon of a Gaussian whose divergence at the order is what is left."""
+        if left <= 0:
+            return 0.0
+        mu = math.sqrt(2 * left / self.order)
+        return float(gaussian_epsilon(mu, self.policy.delta)) * (1 - _ROUNDED_DOWN)
+
+
+FILTERS: Final[dict[str, type[PrivacyFilter]]] = {
+    filter_.name: filter_ for filter_ in (GaussianFilter, RenyiFilter)
+}
+
+
+def best_order(epsilon: float, delta: float) -> float:
+    r"""Return the order at which the Renyi filter allows the largest total mu^2 of Gaussians.
+
+    It maximises :math:`\rho(a)/a` for the largest :math:`\rho(a)` that converts to (epsilon,
+    delta) at order a: a function of the policy alone, so that it is fixed before anything is seen.
+    """
+    low, high = math.log(1e-3), math.log(1e9)
+    best = high
+    for _ in range(6):
+        grid = np.linspace(low, high, 201)
+        orders = 1 + np.exp(grid)
+        worth = [_renyi_limit(order, epsilon, delta) / order for order in orders.tolist()]
+        best = float(grid[int(np.argmax(worth))])
+        width = (high - low) / 200
+        low, high = best - width, best + width
+    return 1 + math.exp(best)
+
+
+def _renyi_limit(order: float, epsilon: float, delta: float) -> float:
+    """The divergence at ``order`` that converts to exactly (epsilon, delta), rounded down."""
+    terms = (epsilon, -math.log1p(-1 / order), (math.log(delta) + math.log(order)) / (order - 1))
+    return math.fsum(terms) - 1e-14 * math.fsum(abs(term) for term in terms)
+
+
+def _parts(event: Event) -> Iterator[Event]:
+    """The events that an event is composed of."""
+    if isinstance(event, Composed):
+        for part in event.events:
+            yield from _parts(part)
+    else:
+        yield event
+
+
+def affordable(left: Fraction, cost: float) -> int | None:
+    """How many releases of this cost fit into what is left; None if they are free."""
+    return None if cost == 0 else max(math.floor(left / Fraction(cost)), 0)

@@ -1,0 +1,23 @@
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from dpadmm.cli import predict, schema, train
+
+
+@pytest.fixture
+def dpadmm():
+    """Run a command in this process; whatever is wrong, there is no traceback."""
+    app = typer.Typer()
+    app.command()(train.train)
+    app.command()(predict.predict)
+    app.add_typer(schema.app)
+    runner = CliRunner()
+
+    def run(*arguments):
+        result = runner.invoke(app, [str(argument) for argument in arguments])
+        assert "Traceback" not in result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    return run

@@ -1,0 +1,91 @@
+"""``dpadmm account`` gives the figures it should, without any data."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from dpadmm.cli import app, main
+
+runner = CliRunner()
+
+
+def account(*words):
+    result = runner.invoke(app, ["account", "--json", *words], catch_exceptions=False)
+    assert result.exit_code == 0
+    return json.loads(result.stdout)["result"]
+
+
+def test_a_budget_is_a_mu():
+    result = account("--epsilon", "1", "--delta", "1e-5")
+    assert result["budget_mu"] == pytest.approx(0.26805, abs=5e-6)
+    assert 0.999 < result["parties"][0]["epsilon"] <= 1.0
+    assert result["statement"]["adversary"]
+
+
+def test_a_periodic_schedule_has_its_sum_of_inverse_variances():
+    result = account("--release", "gaussian", "--mu", "0.01", "--schedule", "periodic")
+    assert result["inverse_variance_sum"] == pytest.approx(595.79, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("words", "epsilon"),
+    [
+        ("--release objective --mu .05 --rows 8000 --convexity 2.01 --delta 1e-5", 1.478),
+        ("--release pure --release-epsilon 0.1 --delta 1e-4", 2.479),
+        (
+            "--release subsampled --batch 1 --population 1000 --noise-multiplier .8 --rounds 5000",
+            0.695,
+        ),
+    ],
+)
+def test_releases_compose_to_known_figures(words, epsilon):
+    assert account(*words.split())["epsilon"] == pytest.approx(epsilon, abs=6e-4)
+
+
+def test_parties_have_their_own_rows():
+    parties = account("--rows", "8000,2000")["parties"]
+    assert [party["rows"] for party in parties] == [8000, 2000]
+    assert parties[0]["epsilon"] == pytest.approx(parties[1]["epsilon"], rel=1e-6)
+
+
+def test_fewer_rounds_cost_less_and_the_curve_falls():
+    result = account("--rounds", "40")
+    costs = [row["epsilon_with_this_noise"] for row in result["other_rounds"]]
+    assert [row["rounds"] for row in result["other_rounds"]] == [20, 40, 80]
+    assert costs == sorted(costs)
+    curve = [point["epsilon"] for point in result["curve"]]
+    assert curve == sorted(curve)
+
+
+def test_tables_and_words_are_printed():
+    text = runner.invoke(app, ["account"]).stdout
+    for word in (
+        "penalty",
+        "Adversary:",
+        "Theorem:",
+        "Not covered:",
+        "epsilon if the noise stayed",
+    ):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("--epsilon -1", "epsilon must be a positive number"),
+        ("--rows 8000,zero", "rows must be whole numbers"),
+        ("--penalty much", "penalty must be a positive number or 'auto'"),
+        ("--algorithm pr-amdm", "Did you mean 'pr-admm'?"),
+        ("--option colour=red", "algorithm_options of 'pr-admm' must be one of"),
+        ("--release gaussian", "--mu must be given"),
+        ("--topology star,ring", "topology must be one of"),
+    ],
+)
+def test_bad_input_is_one_sentence(words, hint, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["account", *words.split()])
+    assert stopped.value.code == 2
+    printed = capsys.readouterr()
+    assert hint in printed.err
+    assert "Traceback" not in printed.err

@@ -1,0 +1,78 @@
+"""Real outputs of the commands against the JSON schema the package carries."""
+
+import json
+from importlib.resources import files
+
+import jsonschema
+import pytest
+
+SCHEMA = json.loads(files("dpadmm.cli").joinpath("output.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def checked(result, definition=None):
+    """The result of an output that fits, with no field that the schema does not describe."""
+    output = json.loads(result.stdout)
+    VALIDATOR.validate(output)
+    if definition:
+        assert set(output["result"]) <= set(SCHEMA["$defs"][definition]["properties"])
+    return output.get("result", output.get("error"))
+
+
+def test_the_schema_is_one():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("algorithm", ["admm", "pr-admm"])
+def test_train_and_predict(hospitals, dpadmm, algorithm):
+    text = (hospitals / "run.toml").read_text()
+    settings = f'"{algorithm}"\ndelta = 1e-3\nsimulation_key = 1'
+    (hospitals / "run.toml").write_text(text.replace('"admm"', settings))
+    result = checked(dpadmm("train", hospitals / "run.toml", "--json"), "train")
+    assert set(result["privacy"]) <= set(SCHEMA["$defs"]["privacy"]["properties"])
+    for guarantee in result["privacy"]["parties"].values():
+        assert set(guarantee) <= set(SCHEMA["$defs"]["guarantee"]["properties"])
+    assert (result["privacy"]["epsilon"] == "infinite") == (algorithm == "admm")
+    arguments = (hospitals / "m.model", hospitals / "west.csv", "-o", hospitals / "out.csv")
+    result = checked(dpadmm("predict", *arguments, "--json"), "predict")
+    assert result["rows"] == 20
+
+
+def test_schema_draft_and_check(hospitals, dpadmm):
+    draft = ("schema", "draft", hospitals / "west.csv", "--label", "y", "-o", hospitals / "s.toml")
+    assert checked(dpadmm(*draft, "--json"), "schema_draft")["classes"] == ["no", "yes"]
+    check = ("schema", "check", hospitals / "s.toml", hospitals / "north.csv")
+    assert checked(dpadmm(*check, "--json"), "schema_check")["rows"] == 60
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("train", "nowhere"),
+        ("predict", "nowhere", "nowhere", "-o", "nowhere.csv"),
+        ("schema", "draft", "nowhere.csv", "--label", "y"),
+        ("schema", "check", "nowhere", "nowhere"),
+    ],
+)
+def test_refusals(dpadmm, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = dpadmm(*command, "--json")
+    assert result.exit_code == 2
+    assert "nowhere" in checked(result)
+    name = " ".join(command[:2]) if command[0] == "schema" else command[0]
+    assert json.loads(result.stdout)["command"] == name
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"version": 1, "command": "x"},
+        {"version": 2, "command": "x", "result": {}},
+        {"version": 1, "command": "x", "result": {}, "error": "both"},
+        {"version": 1, "command": "x", "result": {}, "more": 1},
+        {"version": 1, "command": "predict", "result": {"rows": -1, "output": "", "columns": []}},
+        {"version": 1, "command": "train", "result": {}},
+    ],
+)
+def test_what_does_not_fit_is_refused(output):
+    assert not VALIDATOR.is_valid(output)

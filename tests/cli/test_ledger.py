@@ -1,0 +1,123 @@
+"""``dpadmm ledger``: what an owner sees, and one sentence where something is wrong."""
+
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dpadmm.cli.ledger import app
+from dpadmm.privacy.events import GaussianRelease
+from dpadmm.privacy.spending import recompute
+from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+
+OPTIONS = ["--dataset", "adult", "--owner", "hospital", "--rows", "1000"]
+OPTIONS += ["--epsilon", "1", "--delta", "1e-5"]
+
+
+def call(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+@pytest.fixture
+def path(tmp_path):
+    call("init", tmp_path / "adult.ledger", *OPTIONS)
+    ledger = SQLiteLedger(tmp_path / "adult.ledger")
+    with ledger, ledger.open_run("first [run]", "mark") as run:
+        run.reserve(0, GaussianRelease(1.0, 20.0))
+        run.commit(0, np.ones((1, 2)))
+    return tmp_path / "adult.ledger"
+
+
+def test_init_states_the_guarantee(tmp_path):
+    output = call("init", tmp_path / "x", *OPTIONS).output
+    for words in ("(1, 1e-05)-differential privacy", "fully adaptive", "Adjacency", "Adversary"):
+        assert words in output
+    made = call("init", tmp_path / "y", *OPTIONS, "--filter", "renyi", "--json").output
+    result = json.loads(made)["result"]
+    assert result["policy"]["filter"] == "renyi"
+    assert result["policy"]["order"] > 1
+    assert result["spent_epsilon"] == 0
+    assert result["fitting_epsilon"] == pytest.approx(0.915, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (["--epsilon", "-1"], "epsilon must be a positive number"),
+        (["--delta", "1"], "delta must be between 0 and 1"),
+        (["--rows", "0"], "rows must be a whole number"),
+        (["--filter", "gauss"], "filter must be one of: gaussian, renyi; got 'gauss'"),
+        (["--order", "3"], "order must be left out"),
+        (["--owner", ""], "owner must be"),
+    ],
+)
+def test_init_refuses_in_one_sentence(tmp_path, change, words):
+    result = call("init", tmp_path / "x", *OPTIONS, *change, code=2)
+    assert words in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "x").exists()
+
+
+def test_init_never_replaces(path):
+    before = path.read_bytes()
+    assert "must be a new file" in call("init", path, *OPTIONS, code=2).stderr
+    assert path.read_bytes() == before
+
+
+def test_show(path):
+    output = call("show", path).output
+    for words in ("adult of hospital, 1000 rows", "Spent", "Left", "first [run]", "3.48%", "27"):
+        assert words in output
+    result = json.loads(call("show", path, "--json").output)["result"]
+    assert result["spent"] == pytest.approx(1 / 400)
+    assert result["runs"][0] | {"opened": "", "spent": 0} == {
+        "run": "first [run]",
+        "opened": "",
+        "fingerprint": "mark",
+        "reserved": 1,
+        "committed": 1,
+        "spent": 0,
+        "more_like_last": 27,
+    }
+    assert "Smith, Thakurta" in result["filter"]["theorem"]
+    assert result["limit"] == pytest.approx(result["spent"] + result["left"])
+
+
+def test_verify_and_its_noted_head(path):
+    output = call("verify", path).output
+    assert "4 rows" in output
+    head = json.loads(call("verify", path, "--json").output)["result"]["head"]
+    assert head in call("verify", path, "--head", head).output
+    wrong = call("verify", path, "--head", "9:abc", "--json", code=2)
+    assert "must contain the noted head 9:abc" in json.loads(wrong.stdout)["error"]
+
+
+def test_verify_names_the_first_bad_row(path):
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER entries_stay")
+    connection.execute("UPDATE entries SET content = replace(content, '20', '90') WHERE number = 2")
+    connection.commit()
+    connection.close()
+    assert "row 2 was changed" in " ".join(call("verify", path, code=2).stderr.split())
+
+
+def test_export_recomputes(path):
+    lines = call("export", path).output.splitlines()
+    with SQLiteLedger(path) as ledger:
+        assert recompute(lines).to_dict() == ledger.account.to_dict()
+    assert "message" not in lines[-1]
+    last = json.loads(call("export", path, "--messages").output.splitlines()[-1])
+    assert np.frombuffer(bytes.fromhex(last["message"])).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("command", ["show", "verify", "export"])
+def test_other_files_are_refused(tmp_path, command):
+    missing = call(command, tmp_path / "x", code=2)
+    assert "create it with 'dpadmm ledger init'" in " ".join(missing.stderr.split())
+    (tmp_path / "text").write_text("hello " * 200)
+    assert "is not a ledger" in " ".join(call(command, tmp_path / "text", code=2).stderr.split())

@@ -1,0 +1,256 @@
+"""``dpadmm train`` and ``dpadmm predict``: files in, files out, refusals in one sentence."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpadmm.datasets import encode
+from dpadmm.model import load_model
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+
+
+def edit(folder, old, new, name="run.toml"):
+    text = (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new, 1))
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def trained(hospitals, dpadmm):
+    assert dpadmm("train", hospitals / "run.toml").exit_code == 0
+    return hospitals
+
+
+def test_train_prints_the_statement_and_what_was_spent(hospitals, dpadmm):
+    edit(hospitals, '"admm"', '"pr-admm"\ndelta = 1e-3\nsimulation_key = 1')
+    result = dpadmm("train", hospitals / "run.toml")
+    assert result.exit_code == 0
+    assert "SIMULATION: simulated: reproducible, not private" in result.stdout
+    assert "(1, 0.001)-differential privacy of each party" in result.stdout
+    for word in ("north", "60", "0.001", str(hospitals / "m.model")):
+        assert word in result.stdout
+    # No terminal, so no bar.
+    assert result.stderr == ""
+
+
+def test_what_is_printed_does_not_depend_on_rows(hospitals, dpadmm):
+    edit(hospitals, '"admm"', '"pr-admm"\ndelta = 1e-3')
+
+    def printed():
+        # Time is printed, and no guarantee covers it.
+        lines = dpadmm("train", hospitals / "run.toml").stdout.splitlines()
+        return [line.rsplit(",", 1)[0] for line in lines]
+
+    before = printed()
+    rows = (hospitals / "north.csv").read_text().splitlines()
+    (hospitals / "north.csv").write_text("\n".join([rows[0], *[",,?"] * 59, "x"]) + "\n")
+    assert printed() == before
+
+
+def test_train_without_a_record_and_with_a_warning(hospitals, dpadmm):
+    edit(hospitals, 'record = "record.json"', "")
+    edit(hospitals, '"admm"', '"pr-admm"\ndelta = 0.02')
+    result = dpadmm("train", hospitals / "run.toml", "--json")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Warning: delta = 0.02 of party north")
+    assert json.loads(result.stdout)["result"]["record"] is None
+    assert not (hospitals / "record.json").exists()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predictions_keep_order_and_number_of_rows(trained, dpadmm, suffix):
+    cells = "age,ward\n1,a\n99,b\nx,\n,zzz\n7\n50,a\n"
+    (trained / "new.csv").write_text(cells)
+    out = trained / f"out.{suffix}"
+    result = dpadmm("predict", trained / "m.model", trained / "new.csv", "-o", out)
+    assert result.exit_code == 0
+    assert result.stdout == f"Wrote {out}: 6 rows.\n"
+    if suffix == "csv":
+        with out.open() as file:
+            rows = list(csv.DictReader(file))
+        labels, scores = [r["label"] for r in rows], [float(r["score"]) for r in rows]
+        chances = [float(r["probability"]) for r in rows]
+    else:
+        table = pq.read_table(out)
+        labels, scores, chances = (table[name].to_pylist() for name in table.schema.names)
+    model = load_model(trained / "m.model")
+    estimator = model.to_estimator()
+    encoded = encode(trained / "new.csv", model.schema, require_label=False).rows
+    assert labels == list(estimator.predict(encoded))
+    assert scores == list(estimator.decision_function(encoded))
+    assert chances == list(estimator.predict_proba(encoded)[:, 1])
+    assert labels[:2] == ["no", "yes"]
+
+
+def test_many_rows_are_predicted_in_pieces(trained, dpadmm, monkeypatch):
+    monkeypatch.setattr("dpadmm.prediction._PIECE_BYTES", 7 * 8 * 1000)
+    random = np.random.default_rng(0)
+    ages = random.integers(0, 100, 150_000)
+    pq.write_table(pa.table({"age": ages, "ward": ["a"] * len(ages)}), trained / "new.parquet")
+    out = trained / "out.parquet"
+    assert dpadmm("predict", trained / "m.model", trained / "new.parquet", "-o", out).exit_code == 0
+    scores = pq.read_table(out)["score"].to_numpy()
+    assert len(scores) == len(ages)
+    _, first = np.unique(ages, return_index=True)
+    assert np.allclose(scores, scores[first][ages], atol=1e-14)
+
+
+def test_predictions_of_several_classes(hospitals, dpadmm):
+    edit(hospitals, '["no", "yes"]', '["no", "perhaps", "yes"]', "schema.toml")
+    edit(hospitals, '"admm"', '"admm"\nloss = "huber-hinge"')
+    assert dpadmm("train", hospitals / "run.toml").exit_code == 0
+    result = dpadmm("predict", hospitals / "m.model", hospitals / "west.csv")
+    assert result.exit_code == 0
+    header, *rows = list(csv.reader(result.stdout.splitlines()))
+    assert header == ["label", "score of no", "score of perhaps", "score of yes"]
+    assert len(rows) == 20
+    for row in rows:
+        scores = [float(score) for score in row[1:]]
+        assert row[0] == ["no", "perhaps", "yes"][scores.index(max(scores))]
+
+
+def test_files_without_rows_are_predicted(trained, dpadmm):
+    (trained / "new.csv").write_text("age,ward\n")
+    for out in ("out.csv", "out.parquet"):
+        result = dpadmm("predict", trained / "m.model", trained / "new.csv", "-o", trained / out)
+        assert result.exit_code == 0
+    assert (trained / "out.csv").read_text() == '"label","score","probability"\n'
+    assert pq.read_table(trained / "out.parquet").num_rows == 0
+
+
+BAD_RUNS = [
+    ("[run]", "[run]\nfoo = 1", "foo under [run] is not a known key"),
+    ("rounds = 12", "rounds = '12'", "rounds under [run] must be a valid integer; got '12'"),
+    ('name = "west"', 'name = "north"', "a party must be named once"),
+    ("schema.toml", "nowhere.toml", "schema must be a readable"),
+    ("west.csv", "nowhere.csv", "file must be readable; got"),
+    ("west.csv", "missing.csv", "must have the schema's columns; 'age' is not there"),
+    ("west.csv", "extra.csv", "must have no columns but the schema's; 'more' is not in it"),
+    ("west.csv", "unlabelled.csv", "must have the schema's columns; 'y' is not there"),
+    ("west.csv", "broken.parquet", "cannot be read"),
+    ("west.csv", "cut.parquet", "cannot be read"),
+    ("west.csv", "empty.csv", "party 'west' must have at least one row"),
+    ("m.model", "no/m.model", "model must be in a folder that exists"),
+    ("record.json", "folder", "record must be a file"),
+    ("west.csv", "west.xls", "file name must end in"),
+]
+
+
+@pytest.fixture
+def bad_files(hospitals):
+    (hospitals / "folder").mkdir()
+    (hospitals / "missing.csv").write_text("ward,y\na,no\n")
+    (hospitals / "extra.csv").write_text("age,ward,y,more\n1,a,no,2\n")
+    (hospitals / "unlabelled.csv").write_text("age,ward\n1,a\n")
+    (hospitals / "empty.csv").write_text("age,ward,y\n")
+    (hospitals / "broken.parquet").write_bytes(b"PAR1 no PAR1")
+    pq.write_table(
+        pa.table({"age": range(50_000), "ward": ["a"] * 50_000, "y": ["no"] * 50_000}),
+        hospitals / "cut.parquet",
+    )
+    # Rows are damaged, the columns at the end of the file are not: found while reading.
+    whole = bytearray((hospitals / "cut.parquet").read_bytes())
+    whole[4:60] = b"\xff" * 56
+    (hospitals / "cut.parquet").write_bytes(whole)
+    return hospitals
+
+
+@pytest.mark.parametrize(("old", "new", "sentence"), BAD_RUNS)
+def test_a_bad_run_is_refused_and_leaves_nothing(bad_files, dpadmm, old, new, sentence):
+    edit(bad_files, old, new)
+    before = files(bad_files)
+    result = dpadmm("train", bad_files / "run.toml", "--json")
+    assert result.exit_code == 2
+    answer = json.loads(result.stdout)
+    assert sentence in answer["error"]
+    assert result.stderr.splitlines() == [f"dpadmm: {answer['error']}"]
+    assert files(bad_files) == before
+    assert not (bad_files / ".m.model.rows").exists()
+
+
+def test_bad_predictions_are_refused_and_leave_nothing(bad_files, dpadmm):
+    assert dpadmm("train", bad_files / "run.toml").exit_code == 0
+    model, out = bad_files / "m.model", bad_files / "out.csv"
+    (bad_files / "old.model").write_bytes(model.read_bytes().replace(b"model/1 ", b"model/7 "))
+    changed = bytearray(model.read_bytes())
+    changed[700] ^= 1
+    (bad_files / "changed.model").write_bytes(changed)
+    before = files(bad_files)
+    cases = [
+        ((model, bad_files / "nowhere.csv", "-o", out), "file must be readable"),
+        ((model, bad_files / "missing.csv", "-o", out), "'age' is not there"),
+        ((model, bad_files / "extra.csv", "-o", out), "'more' is not in it"),
+        ((model, bad_files / "cut.parquet", "-o", out), "cannot be read"),
+        ((model, bad_files / "west.csv", "-o", bad_files / "out.xls"), "output must end in"),
+        ((model, bad_files / "west.csv", "-o", bad_files / "no" / "o.csv"), "a folder that exists"),
+        ((model, bad_files / "west.csv", "-o", bad_files / "west.csv"), "another file than"),
+        ((model, bad_files / "west.csv", "-o", model), "another file than"),
+        ((model, bad_files / "west.csv"), "--output must be given with --json"),
+        ((bad_files / "nowhere", bad_files / "west.csv", "-o", out), "model must be a readable"),
+        ((bad_files / "west.csv", bad_files / "west.csv", "-o", out), "none or damaged"),
+        ((bad_files / "old.model", bad_files / "west.csv", "-o", out), "is of version 7"),
+        ((bad_files / "changed.model", bad_files / "west.csv", "-o", out), "is damaged"),
+    ]
+    for arguments, sentence in cases:
+        result = dpadmm("predict", *arguments, "--json")
+        assert result.exit_code == 2
+        assert sentence in json.loads(result.stdout)["error"]
+        assert sentence in result.stderr
+    assert files(bad_files) == before
+
+
+FULL = """
+import resource, sys
+import typer
+from dpadmm.cli import predict, train
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(train.train)
+app.command()(predict.predict)
+for limit, *words in eval(sys.argv[1]):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        app(args=words)
+    except SystemExit as end:
+        print(end.code, flush=True)
+"""
+
+
+def test_a_full_disk_is_a_refusal_and_leaves_nothing(trained):
+    # A checkpoint is larger than the model here; the record is larger than both.
+    edit(trained, "[result]", '[result]\ncheckpoint = "run.checkpoint"\ncheckpoint_every = 1')
+    edit(trained, "m.model", "new.model")
+    edit(trained, "record.json", "new.json")
+    run, model, new = (str(trained / name) for name in ("run.toml", "m.model", "west.csv"))
+    steps = [
+        (2000, "train", run),
+        (6000, "train", run),
+        (100, "predict", model, new, "-o", str(trained / "out.csv")),
+        (100, "predict", model, new, "-o", str(trained / "out.parquet")),
+    ]
+    before = files(trained)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, repr(steps)],
+        env=os.environ | {"PYTHONPATH": SOURCE},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["2"] * 4
+    sentences = done.stderr.splitlines()
+    assert all("File too large" in sentence for sentence in sentences), done.stderr
+    places = ["into", "checkpoint", "output", "output"]
+    assert [sentence.split()[1] for sentence in sentences] == places
+    assert files(trained) == before

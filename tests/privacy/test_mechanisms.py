@@ -1,0 +1,160 @@
+"""Mechanisms: the only makers of releases; they charge what they release."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpadmm.errors import ConvergenceError, ParameterError
+from dpadmm.privacy import mechanisms
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.events import Composed, GaussianRelease, NonPrivate
+from dpadmm.privacy.noise import SimulatedNoise
+
+ALARM = 1e-6
+NODES, SHAPE = np.arange(2), (2, 300, 1, 4)
+
+
+def gaussian(values=None, residual=None, **changes):
+    arguments = {
+        "tolerance": np.array([1e-6, 1e-6]),
+        "sensitivity": np.array([0.1, 0.2]),
+        "sigma": np.array([0.5, 2.0]),
+        "parties": NODES,
+        "noise": SimulatedNoise(1),
+        "t": 0,
+    } | changes
+    values = np.zeros(SHAPE) if values is None else values
+    residual = np.zeros(SHAPE[:3]) if residual is None else residual
+    return mechanisms.release_gaussian(values, residual, **arguments)
+
+
+def test_nobody_else_makes_a_release():
+    with pytest.raises(TypeError, match="mechanisms"):
+        mechanisms.Released(object(), np.zeros(SHAPE), (NonPrivate(), NonPrivate()))
+
+
+def test_a_gaussian_release_adds_the_noise_it_charges():
+    released = gaussian()
+    assert released.events == (GaussianRelease(0.1, 0.5), GaussianRelease(0.2, 2.0))
+    for values, event in zip(released.values, released.events, strict=True):
+        scaled = values.ravel() / event.sigma
+        assert stats.kstest(scaled, "norm").pvalue > ALARM
+    assert not released.values.flags.writeable
+
+
+def test_a_residual_beyond_the_charge_releases_nothing():
+    residual = np.zeros(SHAPE[:3])
+    residual[1, 3, 0] = 2e-6
+    with pytest.raises(ConvergenceError, match="nothing was released"):
+        gaussian(residual=residual)
+    residual[1, 3, 0] = np.nan
+    with pytest.raises(ConvergenceError):
+        gaussian(residual=residual)
+
+
+def test_what_is_not_finite_is_not_released():
+    with pytest.raises(ConvergenceError, match="finite"):
+        gaussian(values=np.full(SHAPE, np.inf))
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf])
+def test_noise_must_be_positive(sigma):
+    with pytest.raises(ValueError, match="sigma"):
+        gaussian(sigma=np.array([sigma, 1.0]))
+
+
+def test_shapes_must_agree():
+    with pytest.raises(ParameterError, match="shape"):
+        gaussian(residual=np.zeros((2, 300)))
+
+
+def test_adaptive_noise_follows_the_reach_while_the_charge_stays():
+    reach = np.stack([np.full((300, 1), 0.01), np.full((300, 1), 0.03)])
+    released = mechanisms.release_adaptive_gaussian(
+        np.zeros(SHAPE),
+        np.zeros(SHAPE[:3]),
+        tolerance=np.full(2, 1e-6),
+        reach=reach,
+        mu=np.array([0.5, 0.25]),
+        parties=NODES,
+        noise=SimulatedNoise(2),
+        t=0,
+    )
+    assert released.events == (GaussianRelease(0.5, 1.0), GaussianRelease(0.25, 1.0))
+    for values, sigma in zip(released.values, (0.01 / 0.5, 0.03 / 0.25), strict=True):
+        assert stats.kstest(values.ravel() / sigma, "norm").pvalue > ALARM
+
+
+def perturbation(kind, outputs=1):
+    return mechanisms.ObjectivePerturbation(
+        kind=kind,
+        sensitivity=np.array([0.02, 0.02]),
+        kappa=np.array([0.01, 0.02]),
+        scale=np.array([0.1, 0.2]),
+        tolerance=np.full(2, 1e-8),
+        convexity=np.array([1.0, 2.0]),
+        output_sigma=np.full(2, 1e-5),
+        outputs=outputs,
+    )
+
+
+@pytest.mark.parametrize("kind", ["exp-norm", "gaussian"])
+def test_objective_noise_reaches_the_problem_with_its_scale(kind):
+    seen = {}
+
+    def solve(noise):
+        seen["noise"] = noise
+        return -noise, np.zeros(noise.shape[:3])
+
+    planned = perturbation(kind)
+    released = mechanisms.release_objective(solve, planned, SHAPE, NODES, SimulatedNoise(3), 0)
+    assert released.events == planned.events()
+    norms = np.linalg.norm(seen["noise"], axis=-1) / planned.scale[:, None, None]
+    law = stats.gamma(4) if kind == "exp-norm" else stats.chi(4)
+    assert stats.kstest(norms.ravel(), law.cdf).pvalue > ALARM
+    amp = (released.values + seen["noise"]) / 1e-5
+    assert stats.kstest(amp.ravel(), "norm").pvalue > ALARM
+
+
+def test_objective_perturbation_is_charged_by_its_theorem():
+    first, second = perturbation("exp-norm").events()
+    assert isinstance(first, Composed)
+    assert first.events[0].epsilon == pytest.approx(0.2 + math.log1p(0.01))
+    assert second.events[0].epsilon == pytest.approx(0.1 + math.log1p(0.02))
+    gaussian_event = perturbation("gaussian").events()[0].events[0]
+    assert (gaussian_event.mu, gaussian_event.kappa) == (pytest.approx(0.2), 0.01)
+    # Every output is a release of its own.
+    one = epsilon_spent(perturbation("gaussian").events()[:1], 1e-5).epsilon
+    three = epsilon_spent(perturbation("gaussian", outputs=3).events()[:1], 1e-5).epsilon
+    assert three == pytest.approx(
+        epsilon_spent([(perturbation("gaussian").events()[0], 3)], 1e-5).epsilon
+    )
+    assert three > one
+
+
+def test_randomised_response_flips_with_its_probability():
+    labels = np.tile([1.0, -1.0], 20_000)
+    reported, event = mechanisms.randomize_labels(labels, 1.0, np.random.default_rng(5))
+    assert event.epsilon == 1.0
+    flips = int((reported != labels).sum())
+    assert stats.binomtest(flips, len(labels), 1 / (1 + math.e)).pvalue > ALARM
+    assert set(np.unique(reported)) == {-1.0, 1.0}
+
+
+def test_each_label_may_have_an_epsilon_of_its_own():
+    epsilon = np.repeat([0.5, 3.0], 20_000)
+    reported, event = mechanisms.randomize_labels(
+        np.ones(40_000), epsilon, np.random.default_rng(6)
+    )
+    assert event.epsilon == 3.0
+    for part, strength in ((reported[:20_000], 0.5), (reported[20_000:], 3.0)):
+        flips = int((part < 0).sum())
+        assert stats.binomtest(flips, 20_000, 1 / (1 + math.exp(strength))).pvalue > ALARM
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
+def test_a_label_epsilon_must_be_positive(epsilon):
+    with pytest.raises(ParameterError, match="label epsilon"):
+        mechanisms.randomize_labels(np.ones(3), epsilon, np.random.default_rng(0))

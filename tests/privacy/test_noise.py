@@ -1,0 +1,78 @@
+"""Noise: keyed in simulations, unrepeatable elsewhere, and distributed as it should be.
+
+Statistical tests use fixed keys where there is one; the others have a false-alarm rate of 1e-6.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise, secure_noise
+
+ALARM = 1e-6
+PARTIES = np.arange(3)
+
+
+def gaussian(source, sigma=1.0, shape=(3, 4, 2, 50), t=0, purpose="output", parties=PARTIES):
+    return source.add_gaussian(np.zeros(shape), np.full(shape, sigma), parties, t, purpose)
+
+
+def test_simulated_noise_depends_on_its_key_and_place_only():
+    first = gaussian(SimulatedNoise(7))
+    assert np.array_equal(first, gaussian(SimulatedNoise(7)))
+    alone = gaussian(SimulatedNoise(7), shape=(1, 4, 2, 50), parties=np.array([2]))
+    assert np.array_equal(alone[0], first[2])
+    fewer = gaussian(SimulatedNoise(7), shape=(3, 2, 2, 50))
+    assert np.array_equal(fewer, first[:, :2])
+
+
+@pytest.mark.parametrize("change", [{"t": 1}, {"purpose": "objective"}])
+def test_simulated_noise_is_fresh_in_every_round_and_for_every_purpose(change):
+    assert not np.isclose(gaussian(SimulatedNoise(7)), gaussian(SimulatedNoise(7), **change)).any()
+    assert not np.isclose(gaussian(SimulatedNoise(7)), gaussian(SimulatedNoise(8))).any()
+
+
+@pytest.mark.parametrize("source", [SecureNoise, DiscreteNoise])
+def test_other_sources_take_no_seed_and_never_repeat(source):
+    with pytest.raises(TypeError):
+        source(3)
+    one = source()
+    assert not np.isclose(gaussian(one), gaussian(one)).any()
+    assert not one.simulated
+
+
+@pytest.mark.parametrize("source", [SimulatedNoise(3), SecureNoise(), DiscreteNoise()])
+@pytest.mark.parametrize("sigma", [1e-3, 2.5])
+def test_gaussian_noise_is_gaussian(source, sigma):
+    drawn = gaussian(source, sigma).ravel() / sigma
+    assert stats.kstest(drawn, "norm").pvalue > ALARM
+    low, high = stats.chi2.ppf([ALARM / 2, 1 - ALARM / 2], len(drawn)) / len(drawn)
+    assert low < np.mean(drawn**2) < high
+
+
+@pytest.mark.parametrize("source", [SimulatedNoise(3), SecureNoise()])
+def test_exponential_norm_noise_has_a_gamma_radius_and_a_uniform_direction(source):
+    drawn = source.exponential_norm((3, 400, 1, 6), PARTIES, 0, "objective").reshape(-1, 6)
+    radius = np.linalg.norm(drawn, axis=1)
+    assert stats.kstest(radius, stats.gamma(6).cdf).pvalue > ALARM
+    # A coordinate of a uniform direction in R^6: its square is Beta(1/2, 5/2).
+    squares = (drawn[:, 0] / radius) ** 2
+    assert stats.kstest(squares, stats.beta(0.5, 2.5).cdf).pvalue > ALARM
+
+
+def test_discrete_noise_refuses_what_is_not_finite():
+    with pytest.raises(ValueError, match="finite"):
+        DiscreteNoise().add_gaussian(
+            np.full((1, 1, 1, 3), np.nan), np.ones((1, 1, 1, 1)), np.arange(1), 0, "output"
+        )
+
+
+def test_discrete_noise_lies_on_its_grid():
+    # sigma 1: the grid is 2^-60, so that values of size 1 carry all 53 bits of a double; a coarse
+    # check with a large sigma sees it.
+    drawn = gaussian(DiscreteNoise(), sigma=2.0**70).ravel()
+    assert np.array_equal(drawn, np.round(drawn / 2.0**10) * 2.0**10)
+
+
+def test_the_best_source_at_hand_is_taken():
+    assert isinstance(secure_noise(), DiscreteNoise)

@@ -1,0 +1,112 @@
+"""Statements: the words and numbers that stand wherever an epsilon stands."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dpadmm import ADMMClassifier
+from dpadmm.privacy.events import GaussianRelease, NonPrivate
+from dpadmm.privacy.noise import SIMULATED
+from dpadmm.privacy.statement import make_statement
+
+
+def statement(events, names=("a", "b"), deltas=(1e-5, 1e-6), **changes):
+    settings = {"rows_per_person": 1, "noise": "some source", "simulated": False} | changes
+    return make_statement("pr-admm", names, events, deltas, **settings)
+
+
+def test_the_network_has_the_largest_figure_never_the_sum():
+    made = statement([[GaussianRelease(0.1, 1.0)] * 4, [GaussianRelease(0.2, 1.0)] * 4])
+    assert made.epsilon == made.parties["b"].epsilon > made.parties["a"].epsilon
+    assert made.delta == 1e-5
+    assert made.rounds["a"].shape == (4,)
+    assert np.all(np.diff(made.rounds["a"]) > 0)
+
+
+def test_every_word_is_there():
+    text = str(statement([[GaussianRelease(0.1, 1.0)]] * 2))
+    for word in ("Adjacency", "Adversary", "Theorem", "Accountant", "Not covered", "each party"):
+        assert word in text
+    assert "total over the whole run" in text
+
+
+def test_without_noise_nothing_is_guaranteed():
+    made = statement([[NonPrivate()], [GaussianRelease(0.1, 1.0)]])
+    assert math.isinf(made.epsilon)
+    assert "none" in str(made)
+    assert json.loads(json.dumps(made.to_dict()))["epsilon"] == "infinite"
+
+
+def test_a_simulation_and_an_outside_theorem_are_called_so():
+    made = statement([[GaussianRelease(0.1, 1.0)]] * 2, simulated=True, noise=SIMULATED)
+    assert made.lines()[0][0] == "SIMULATION"
+    assert "not private" in str(made)
+    outside = statement([[GaussianRelease(0.1, 1.0)]] * 2, reviewed=False)
+    assert "not reviewed" in str(outside)
+
+
+def test_a_claim_stands_beside_what_is_proven():
+    made = statement([[GaussianRelease(0.1, 1.0)]] * 2, claim="0.1 per iteration")
+    assert ("As published, not proven", "0.1 per iteration") in made.lines()
+
+
+@pytest.mark.parametrize("state", [3, None])
+def test_the_estimator_says_whether_its_noise_can_be_repeated(state):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(60, 3))
+    model = ADMMClassifier(rounds=3, n_parties=3, random_state=state).fit(rows, rows[:, 0] > 0)
+    assert model.privacy_.simulated is (state is not None)
+    assert (SIMULATED in str(model.privacy_)) is (state is not None)
+    assert 0.999 < model.privacy_.epsilon <= 1.0
+
+
+def test_parties_have_budgets_of_their_own():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(90, 3))
+    owners = np.repeat(["x", "y", "z"], 30)
+    budget = {"x": 0.5, "y": 1.0, "z": 2.0}
+    model = ADMMClassifier(rounds=3, epsilon=budget, random_state=0)
+    spent = model.fit(rows, rows[:, 0] > 0, owners).privacy_.parties
+    for name, epsilon in budget.items():
+        assert 0.999 * epsilon < spent[name].epsilon <= epsilon
+
+
+@pytest.mark.parametrize("people", [1, 3])
+def test_more_rows_per_person_ask_for_more_noise_at_the_same_budget(people):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(60, 3))
+    model = ADMMClassifier(rounds=3, n_parties=3, rows_per_person=people, random_state=0)
+    statement = model.fit(rows, rows[:, 0] > 0).privacy_
+    assert statement.rows_per_person == people
+    assert 0.999 < statement.epsilon <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("epsilon", 0.0),
+        ("epsilon", -1.0),
+        ("epsilon", math.nan),
+        ("epsilon", {"0": 1.0}),
+        ("epsilon", {"0": 1.0, "1": 1.0, "2": 1.0, "9": 1.0}),
+        ("delta", 0.0),
+        ("delta", 1.0),
+        ("rows_per_person", 0),
+        ("calibration", "wishful"),
+        ("loss", "squared"),
+    ],
+)
+def test_bad_budgets_are_refused_by_name(parameter, value):
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    model = ADMMClassifier(rounds=3, n_parties=3, random_state=0, **{parameter: value})
+    with pytest.raises(ValueError, match=parameter):
+        model.fit(rows, rows[:, 0] > 0)
+
+
+def test_a_delta_that_protects_little_is_warned_about():
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    model = ADMMClassifier(rounds=3, n_parties=3, delta=0.1, random_state=0)
+    with pytest.warns(UserWarning, match="delta"):
+        model.fit(rows, rows[:, 0] > 0)

@@ -1,0 +1,47 @@
+"""The guide's commands run exactly as printed, in a folder with the files it prints."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "guide-files.md"
+BLOCK = re.compile(r"^```(?P<head>.*?)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+CAPTION = re.compile(r":caption: (\S+)\n\n(.*)", re.DOTALL)
+
+
+def test_the_guide_runs_as_printed(tmp_path):
+    # The commands of this environment, on the sources beside these tests.
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONWARNINGS": "error",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    commands = 0
+    for block in BLOCK.finditer(PAGE.read_text(encoding="utf-8")):
+        if caption := CAPTION.match(block["body"]):
+            (tmp_path / caption[1]).write_text(caption[2], encoding="utf-8")
+        if block["head"] != "console":
+            continue
+        steps = re.split(r"^\$ ", block["body"], flags=re.MULTILINE)[1:]
+        for step in steps:
+            command, *expected = step.splitlines()
+            done = subprocess.run(
+                command,
+                shell=True,
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            assert [line for line in expected if line not in done.stdout.splitlines()] == []
+            commands += 1
+    assert commands >= 7
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 201
+    assert not (tmp_path / "run.checkpoint").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
