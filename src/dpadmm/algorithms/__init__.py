@@ -14,6 +14,7 @@ from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
 from dpadmm.algorithms.pr_admm import PRADMM
+from dpadmm.algorithms.r_admm import MRADMM, RADMM
 from dpadmm.errors import ParameterError, unknown_name
 
 __all__ = ["REGISTRY", "algorithm_names", "get_algorithm", "reviewed"]
@@ -26,6 +27,8 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
         ADMM,
         ConsensusADMM,
         PRADMM,
+        RADMM,
+        MRADMM,
     )
 }
 

@@ -190,19 +190,19 @@ class GraphState(NamedTuple):
     dual: Array
 
 
-def graph_convexity(site: Site, penalty: float) -> Array:
+def graph_convexity(site: Site, penalty: float | Array) -> Array:
     """``m_i = lam / N + 2 eta V_i``, the strong convexity of a local problem."""
     return site.regularization / site.parties + 2 * penalty * site.degree
 
 
-def graph_linear(state: GraphState, site: Site, penalty: float) -> Array:
+def graph_linear(state: GraphState, site: Site, penalty: float | Array) -> Array:
     """``lin = alpha_i - eta (V_i y_i + sum_j y_j)``, the public linear term of a local problem."""
     degree = site.per_node(site.degree)
     return state.dual - penalty * (degree * state.message + state.heard)
 
 
 def graph_absorb(
-    state: GraphState, message: Array, inbox: Array, site: Site, penalty: float
+    state: GraphState, message: Array, inbox: Array, site: Site, penalty: float | Array
 ) -> GraphState:
     """``alpha_i <- alpha_i + eta (V_i y_i - sum_j y_j)`` with the new messages."""
     heard = site.neighbour_sum(inbox)
