@@ -39,7 +39,7 @@ ORDER = [
     ["engine"],
     ["training"],
     ["charging"],
-    ["audit"],
+    ["audit.*"],
     ["config"],
     ["estimators"],
     ["archive"],
