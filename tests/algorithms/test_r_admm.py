@@ -496,6 +496,16 @@ def test_r_admm_has_no_node_penalties():
         configured("r-admm", site_on("ring"), rounds=2, node_penalties=UNEQUAL)
 
 
+def test_a_single_party_has_no_neighbours_to_recycle_from():
+    site = site_on("ring", counts=(200,))
+    with pytest.raises(ParameterError, match="gamma must be positive for a single party"):
+        configured("r-admm", site, rounds=4, gamma=0.0)
+    algorithm = configured("r-admm", site, rounds=4)
+    state = algorithm.init(site)._replace(message=np.ones(site.shape))
+    again = algorithm.local_step(state, Untouchable(), site, Silence(), 1)
+    np.testing.assert_array_equal(again.values, state.message)
+
+
 def test_even_iterations_are_left_out_only_where_everyone_can_compute_them():
     with pytest.raises(ParameterError, match="send_even=False needs topology 'complete'"):
         configured("r-admm", site_on("ring"), rounds=2, send_even=False)

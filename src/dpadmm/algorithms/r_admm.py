@@ -190,6 +190,9 @@ class RecycledADMM(Algorithm, ABC):
         everyone = _first_penalties(site, settings, getattr(options, "node_penalties", None))
         if not options.send_even:
             _check_complete(site, everyone)
+        gamma = site.loss.curvature_bound if options.gamma is None else options.gamma
+        if gamma == 0 and site.parties == 1:
+            raise ParameterError("gamma must be positive for a single party; got 0.")
         releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds
         growth = penalty_growth(1.0, options.penalty_growth, releases)
         penalty = growth[:, None] * everyone[: len(site.index)]
@@ -208,7 +211,7 @@ class RecycledADMM(Algorithm, ABC):
             )
         return cls(
             penalty=penalty,
-            gamma=site.loss.curvature_bound if options.gamma is None else options.gamma,
+            gamma=gamma,
             kind=options.noise,
             send_even=options.send_even,
             published=published,
