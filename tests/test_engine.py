@@ -357,7 +357,7 @@ def test_a_failed_save_leaves_the_old_checkpoint(saved, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(DataError, match="checkpoint must be writable with enough room.*disk full"):
+    with pytest.raises(DataError, match="checkpoint must be writable with enough room"):
         train(ADMM(0.05, 1e-9), site_of(), parties, 4, checkpoint=place)
     assert place.path.with_suffix(".kept").read_bytes() == before
     assert [path.name for path in place.path.parent.iterdir()] == ["run.kept"]
