@@ -83,7 +83,8 @@ class PRState(NamedTuple):
     message, heard, dual
         As in :class:`GraphState`, ``heard`` with far neighbours replaced.
     deviation
-        ``(nodes, sources, runs, outputs)``: summed distances; no sources without a threshold.
+        ``(nodes, sources, runs, outputs, features)``: summed distances, the same number for all
+        features; no sources without a threshold.
     """
 
     message: Array
@@ -165,7 +166,7 @@ class PRADMM(Algorithm):
         """Start from zero everywhere."""
         zero = np.zeros(site.shape)
         sources = site.adjacency.shape[1] if np.isfinite(self.threshold) else 0
-        return PRState(zero, zero, zero, np.zeros((len(site.index), sources, *site.shape[1:3])))
+        return PRState(zero, zero, zero, np.zeros((len(site.index), sources, *site.shape[1:])))
 
     def _linear(self, state: PRState, site: Site) -> Array:
         return graph_linear(GraphState(*state[:3]), site, self.penalty)
@@ -217,7 +218,7 @@ class PRADMM(Algorithm):
         updated = graph_absorb(GraphState(*state[:3]), message, inbox, site, self.penalty)
         if np.isfinite(self.threshold):
             apart = message[:, None] - inbox[None]
-            deviation = deviation + np.linalg.norm(apart, axis=-1)
-            replaced = (deviation > self.threshold) * site.adjacency.toarray()[..., None, None]
-            heard = heard + np.einsum("nsro,nsrof->nrof", replaced, apart)
+            deviation = deviation + np.linalg.norm(apart, axis=-1, keepdims=True)
+            far = (deviation > self.threshold) * site.adjacency.toarray()[..., None, None, None]
+            heard = heard + (far * apart).sum(axis=1)
         return PRState(message, heard, updated.dual, deviation)
