@@ -72,8 +72,8 @@ def algorithm_2(parties, neighbours, *, rounds, eta, rho, alpha, c1=0.25):
     return np.array(history)
 
 
-# With alpha = .3 there is no Phi; with .02 the smallest party has one.
-@pytest.mark.parametrize(("alpha", "extra"), [(0.3, False), (0.02, True)])
+# With alpha = .3 there is no Phi; with .03 the smallest party has one.
+@pytest.mark.parametrize(("alpha", "extra"), [(0.3, False), (0.03, True)])
 def test_published_iterates_are_those_of_algorithm_2(alpha, extra):
     rounds, eta, site, parties = 6, 0.1, site_of(topology="path"), parties_of()
     algorithm = configure(
