@@ -153,6 +153,11 @@ def test_epsilon_per_round_is_what_a_round_costs():
             assert event.events[0].epsilon <= 0.1
     with pytest.raises(ParameterError, match=r"'epsilon_per_round'.*within epsilon = 0.3.*party 0"):
         configure("dvp", site, rounds=5, epsilon=0.3, options={"epsilon_per_round": 0.1})
+    # As published, it is the paper's sum that must be within epsilon.
+    published = {"rounds": 5, "calibration": "published", "options": {"epsilon_per_round": 0.1}}
+    assert "add up to 0.5" in configure("dvp", site, epsilon=0.5, **published).claim(site)
+    with pytest.raises(ParameterError, match=r"within epsilon = 0.4; party 0 would spend 0.5"):
+        configure("dvp", site, epsilon=0.4, **published)
 
 
 @pytest.mark.parametrize(

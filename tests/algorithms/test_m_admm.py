@@ -135,6 +135,16 @@ def test_published_with_a_rate_claims_what_follows_from_it():
     np.testing.assert_allclose(algorithm.scale, 1 / rate)
     beta = rounds * 2 / 60 * (1.4 * 0.25 / (LAM / 6 + 0.4) + rate)
     assert f"beta = {beta:.6g}" in algorithm.claim(site)
+    with pytest.raises(ParameterError, match=r"'noise_rate'.*within epsilon = 0.5; party 0"):
+        configure(
+            "m-admm",
+            site,
+            rounds=rounds,
+            penalty=0.1,
+            epsilon=0.5,
+            calibration="published",
+            options={"noise_rate": rate},
+        )
 
 
 def test_the_printed_condition_and_the_printed_cost_are_checked():

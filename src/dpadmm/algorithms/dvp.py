@@ -33,7 +33,12 @@ import numpy as np
 from pydantic import Field
 
 from dpadmm.algorithms.base import Options, Settings, graph_convexity
-from dpadmm.algorithms.objective import check_within_budget, plan_objective, release_level
+from dpadmm.algorithms.objective import (
+    check_total,
+    check_within_budget,
+    plan_objective,
+    release_level,
+)
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM, noise_arrays
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
@@ -110,6 +115,7 @@ class DVP(PerturbedADMM):
             scale = site.weight / (site.rows * zeta)
             share = level * site.outputs * budget.rows_per_person
             claimed = _claim(share, settings.rounds)
+            check_total(site, budget, share * settings.rounds, "epsilon_per_round")
         elif options.noise == "exp-norm":
             level = (
                 release_level(site, budget, settings.rounds)

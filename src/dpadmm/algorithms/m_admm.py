@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field
 
 from dpadmm.algorithms.base import Budget, Options, Settings, graph_convexity
-from dpadmm.algorithms.objective import check_within_budget, plan_objective
+from dpadmm.algorithms.objective import check_total, check_within_budget, plan_objective
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM, noise_arrays
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
@@ -99,7 +99,9 @@ class MADMM(PerturbedADMM):
             _check_condition(site, convexity)
             rates = _printed_rate(site, budget, convexity) if rate is None else rate
             scale = np.broadcast_to(1 / rates, convexity.shape)
-            claimed = _claim(site, convexity, rates, budget)
+            loss = printed_loss(site, convexity, rates) * site.outputs * budget.rows_per_person
+            claimed = _claim(loss, settings.rounds)
+            check_total(site, budget, loss, "noise_rate")
         planned = plan_objective(
             site, budget, options.noise, convexity, tolerance=settings.tolerance, scale=scale
         )
@@ -137,10 +139,9 @@ def _check_condition(site: Site, convexity: Array) -> None:
         )
 
 
-def _claim(site: Site, convexity: Array, rates: Array | float, budget: Budget) -> str:
+def _claim(loss: Array, rounds: int) -> str:
     """Eq. (32) for these numbers."""
-    loss = printed_loss(site, convexity, rates) * site.outputs * budget.rows_per_person
     return (
-        f"beta-differential privacy with beta = {loss.max():.6g} over all {len(convexity)} "
-        "iterations (eq. 32 of Recycled ADMM, every iteration counted), for an exact solver"
+        f"beta-differential privacy with beta = {loss.max():.6g} over all {rounds} iterations "
+        "(eq. 32 of Recycled ADMM, every iteration counted), for an exact solver"
     )

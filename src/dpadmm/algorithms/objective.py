@@ -23,7 +23,7 @@ from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
 
-__all__ = ["check_within_budget", "plan_objective", "release_level"]
+__all__ = ["check_total", "check_within_budget", "plan_objective", "release_level"]
 
 # The part of the budget's mu that AMP may use up over a whole run.
 _INEXACT_SHARE: Final = 0.02
@@ -147,12 +147,19 @@ def check_within_budget(
     perturbations: tuple[ObjectivePerturbation, ...],
     option: str,
 ) -> None:
-    """Refuse noise that was not calibrated to the budget, by ``option``, where it costs more."""
+    """Refuse noise that was set by ``option``, not by the budget, where it costs more than that."""
     charged = zip(*(perturbation.events() for perturbation in perturbations), strict=True)
-    parties = zip(site.names, charged, budget.epsilon, budget.ideal_delta, strict=True)
-    for name, events, epsilon, delta in parties:
-        spent = epsilon_spent(events, float(delta), rows_per_person=budget.rows_per_person).epsilon
-        if spent > epsilon:
+    spent = [
+        epsilon_spent(events, float(delta), rows_per_person=budget.rows_per_person).epsilon
+        for events, delta in zip(charged, budget.ideal_delta, strict=True)
+    ]
+    check_total(site, budget, np.array(spent), option)
+
+
+def check_total(site: Site, budget: Budget, total: Array, option: str) -> None:
+    """Refuse an ``option`` that makes the total of a party, proven or claimed, exceed epsilon."""
+    for name, spent, epsilon in zip(site.names, total, budget.epsilon, strict=True):
+        if spent > epsilon * (1 + 1e-12):
             raise ParameterError(
                 f"algorithm_options[{option!r}] must keep the total within epsilon = {epsilon:g}; "
                 f"party {name} would spend {spent:.6g} over the run. Lower it, or raise epsilon."
