@@ -62,19 +62,18 @@ class Condition:
 
 
 def penalty_is_not_too_large(site: Site, penalty: float, rounds: int) -> list[Condition]:
-    r"""``2 eta V d / (c c1)`` is at most the number of rounds.
+    r"""``2 eta V d / (c c1)``, averaged over the parties, is at most the number of rounds.
 
     A round moves the parties by about :math:`h / (2\eta V)` of the way to the optimum, h being an
-    eigenvalue of the loss's Hessian; their mean is at most :math:`c c_1 / d`, a public number.
+    eigenvalue of the pooled loss's Hessian; their mean is at most :math:`c c_1 / d`, with the mean
+    of the parties' weights for c: public numbers. A party of few rows does not slow the others.
     """
-    curvature = site.weight * site.loss.curvature_bound / site.features
-    steps = 2 * penalty * site.degree / curvature
-    worst = int(np.argmax(steps))
+    curvature = site.weight.mean() * site.loss.curvature_bound / site.features
+    steps = 2 * penalty * site.topology.degrees.mean() / curvature
     return [
         Condition(
-            f"the rounds that one step towards the optimum takes (2 eta V d / (c c1), party "
-            f"{site.names[worst]})",
-            float(steps[worst]),
+            "the number of rounds that a step to the optimum takes, 2 eta V d / (c c1),",
+            float(steps),
             float(rounds),
             "the run will end far from the optimum; lower the penalty, or use 'auto'.",
         )
