@@ -28,7 +28,6 @@ PARTIES, TRAINING_ROWS, DELTA = 5, 40_000, 1e-5
 ENTRIES: dict[str, tuple[str, Mapping[str, Any]]] = {
     "dvp": ("dvp", {}),
     "dvp, gaussian": ("dvp", {"noise": "gaussian"}),
-    "m-admm, growth 1.02": ("m-admm", {"penalty_growth": 1.02}),
     "m-admm, gaussian, growth 1.02": ("m-admm", {"noise": "gaussian", "penalty_growth": 1.02}),
     "pr-admm": ("pr-admm", {}),
     "pr-admm, public_norm": ("pr-admm", {"public_norm": True}),
