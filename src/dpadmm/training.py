@@ -30,11 +30,13 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
 from dpadmm.privacy.statement import PrivacyStatement, make_statement
 from dpadmm.solvers.newton import Workspace
+from dpadmm.theory.conditions import findings
 from dpadmm.topologies import Topology, build_topology
 
 __all__ = [
     "CALIBRATIONS",
     "PARTY_WEIGHTS",
+    "ConvergenceWarning",
     "Plan",
     "PrivacyWarning",
     "TrainingParameters",
@@ -60,6 +62,10 @@ _NOISE_TRAVEL: Final = 15.0
 
 class PrivacyWarning(UserWarning):
     """A budget that is valid but protects little."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A choice that is valid but makes a run slow, noisy or wasteful."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +207,12 @@ def plan(
         calibration=parameters.calibration,
     )
     configured = algorithm.configure(site, settings)
-    return Plan(configured, site, rounds, penalty, budget, settings)
+    planned = Plan(configured, site, rounds, penalty, budget, settings)
+    # What is chosen automatically is not warned of.
+    chosen = None if isinstance(parameters.penalty, str) else penalty
+    for finding in findings(site, announced(planned), rounds, chosen):
+        warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
+    return planned
 
 
 def _budget_for(parameters: TrainingParameters, site: Site) -> Budget:

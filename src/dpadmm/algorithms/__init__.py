@@ -13,6 +13,8 @@ from typing import Final
 from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
+from dpadmm.algorithms.dvp import DVP
+from dpadmm.algorithms.m_admm import MADMM
 from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.algorithms.r_admm import MRADMM, RADMM
 from dpadmm.errors import ParameterError, unknown_name
@@ -26,6 +28,8 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
     for algorithm in (
         ADMM,
         ConsensusADMM,
+        DVP,
+        MADMM,
         PRADMM,
         RADMM,
         MRADMM,
