@@ -115,7 +115,9 @@ class Plan:
         return Plan(algorithm, site, self.rounds, self.penalty, budget, settings)
 
 
-def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
+def auto_penalty(
+    site: Site, rounds: int, budget: Budget | None, relative_noise: float = 1.0
+) -> float:
     r"""Choose the penalty from public facts alone.
 
     .. math:: \eta = \frac{1}{\bar V}\max\Bigl(\frac{0.05}{T},\; \frac{T a}{2\cdot 15}\Bigr),
@@ -123,7 +125,8 @@ def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
 
     with T rounds, mean degree :math:`\bar V`, and, for a private algorithm, the noise level a:
     the norm of the noise that a round adds to the mean gradient of N parties with n rows each
-    (the smallest), d features and a budget of :math:`\mu`-GDP (the smallest). Without privacy,
+    (the smallest), d features and a budget of :math:`\mu`-GDP (the smallest); an algorithm whose
+    noise is ``relative_noise`` times as long as Gaussian noise has so much more. Without privacy,
     a = 0.
 
     A round is a noisy gradient step of length :math:`1/(2\eta\bar V)`. The first bound keeps the
@@ -136,6 +139,7 @@ def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
         mu = gaussian_mu(budget.epsilon, budget.ideal_delta) / budget.rows_per_person
         level = 2 * site.loss.slope_bound * site.weight / site.rows / mu
         noise = float(level.max()) * math.sqrt(site.features * site.outputs / site.parties)
+        noise *= relative_noise
     return max(_REACH / rounds, rounds * noise / (2 * _NOISE_TRAVEL)) / degree
 
 
@@ -193,7 +197,8 @@ def plan(
             raise ParameterError(
                 f"penalty must be a positive number or 'auto'; got {parameters.penalty!r}."
             )
-        penalty = auto_penalty(site, rounds, budget)
+        relative = algorithm.relative_noise(site, parameters.algorithm_options)
+        penalty = auto_penalty(site, rounds, budget, relative)
     else:
         penalty = positive_number("penalty", parameters.penalty, alternative=" or 'auto'")
     settings = Settings(

@@ -8,6 +8,7 @@ its rows between rounds lives in the :class:`~dpadmm.solvers.newton.Workspace`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -149,6 +150,16 @@ class Algorithm(ABC):
     @abstractmethod
     def absorb(self, state: Any, message: Array, inbox: Array, site: Site, t: int) -> Any:
         """The next state from this site's messages and those it heard: no rows, no noise."""
+
+    @classmethod
+    def relative_noise(cls, site: Site, options: Mapping[str, Any]) -> float:
+        """How long this algorithm's noise is, next to Gaussian noise for the same budget.
+
+        Noise of density exp(-||b|| / scale) has a norm of about d scales, Gaussian noise one of
+        sqrt(d): an option ``noise`` of that kind, where an algorithm has one, makes it sqrt(d).
+        """
+        kind = getattr(cls.parse_options(options), "noise", "gaussian")
+        return math.sqrt(site.features) if kind == "exp-norm" else 1.0
 
     def claim(self, site: Site) -> str | None:
         """What the paper claims for this run, in a published calibration; else None."""
