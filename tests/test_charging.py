@@ -95,6 +95,36 @@ def test_runs_that_cannot_be_charged_are_refused(changes, hint, tmp_path):
     assert spent(paths["x"]) == 0
 
 
+def test_a_published_calibration_counts_with_its_proven_value(tmp_path):
+    paths = make_ledgers(tmp_path)
+    model = fit(paths, epsilon=5.0, calibration="published")
+    proven = model.privacy_.parties["x"].epsilon
+    # The paper's sensitivity leaves out the number of rows: far more noise than needed.
+    assert proven < 1.0 < 5.0
+    assert "epsilon = 5" in model.privacy_.claim
+    assert spent(paths["x"]) == pytest.approx(proven, rel=1e-6)
+
+
+def test_a_published_calibration_that_is_proven_too_weak_is_refused(tmp_path):
+    paths = {}
+    for name, count in ROWS.items():
+        paths[name] = tmp_path / f"{name}.ledger"
+        policy = Policy(1.0, 1e-3, filter="renyi")
+        SQLiteLedger.create(paths[name], Dataset("rows", name, count), policy).close()
+    options = {"epsilon_per_round": 0.25}
+    with pytest.raises(BudgetError, match="left"):
+        # As printed a round costs more than its alpha: the sum is 1, what is proven 1.16.
+        fit(
+            paths,
+            epsilon=1.0,
+            algorithm="dvp",
+            calibration="published",
+            penalty=0.05,
+            algorithm_options=options,
+        )
+    assert spent(paths["x"]) == 0
+
+
 def test_a_ledger_of_somebody_else_is_refused(tmp_path):
     with pytest.raises(LedgerError, match="owner"):
         fit(make_ledgers(tmp_path, owner="z"))
