@@ -14,6 +14,8 @@ from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
 from dpadmm.algorithms.pr_admm import PRADMM
+from dpadmm.algorithms.ps_admm import PSADMM
+from dpadmm.algorithms.scas_admm import SCASADMM
 from dpadmm.errors import ParameterError, unknown_name
 
 __all__ = ["REGISTRY", "algorithm_names", "get_algorithm", "reviewed"]
@@ -26,6 +28,8 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
         ADMM,
         ConsensusADMM,
         PRADMM,
+        SCASADMM,
+        PSADMM,
     )
 }
 
