@@ -36,7 +36,9 @@ from dpadmm.algorithms.base import Algorithm, Budget, Options, Settings
 from dpadmm.algorithms.scas_admm import (
     SCASOptions,
     SVRGState,
-    inner_loop,
+    batch_sizes,
+    smoothness,
+    step_sizes,
     svrg_absorb,
     svrg_init,
 )
@@ -52,8 +54,8 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
+from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import Workspace
-from dpadmm.solvers.svrg import InnerLoop
 
 __all__ = ["PSADMM", "PSADMMOptions"]
 
@@ -61,6 +63,8 @@ Form = Literal["one-release", "split"]
 
 # Part of mu^2 that the full gradients get in the one-release form.
 _GRADIENT_SHARE: Final = 0.5
+# eta v_L of the published calibration unless told otherwise.
+_PRINTED_STEP: Final = 0.25
 # Room in the sensitivities for rounding, which announce() checks.
 _ROUNDING: Final = 1e-4
 
@@ -124,47 +128,46 @@ class PSADMM(Algorithm):
         """Calibrate each party's noise to its own budget and rows."""
         options = cls.parse_options(settings.options)
         budget = settings.require_budget(cls.name)
+        loss_code(site.loss)
         published = settings.calibration == "published"
         form: Form = "split" if published else options.form
-        loop = inner_loop(
-            site,
-            settings.penalty,
-            steps=options.inner_steps,
-            batch_size=options.batch_size,
-            step_size=options.step_size,
-            printed=published,
-        )
+        batch = batch_sizes(site, options.batch_size, **({"automatic": 1} if published else {}))
         # One-vs-rest columns are sent together: their distances add up as squares.
         together = (1 + _ROUNDING) * math.sqrt(site.outputs)
-        full = together * gradient_sensitivity(
-            site.rows, weight=site.weight, slope=site.loss.slope_bound
+        exact = gradient_sensitivity(site.rows, weight=site.weight, slope=site.loss.slope_bound)
+        steps = _Steps(
+            settings.rounds,
+            options.inner_steps,
+            batch,
+            site.rows,
+            together * exact,
+            together * 2 * site.weight * site.loss.slope_range / batch,
         )
-        difference = together * 2 * site.weight * site.loss.slope_range / loop.batch
         claimed = None
         if published:
-            lipschitz = site.weight * site.loss.slope_bound
-            variance = (
-                options.noise_constant * settings.rounds * loop.steps * np.log(1 / budget.delta)
-            )
-            sigma = lipschitz * np.sqrt(variance) / (site.rows * budget.epsilon)
+            eta, weighting = _printed_steps(site, settings.penalty, options.step_size)
+            noise = steps.given(_printed_sigma(site, settings, options), budget)
             claimed = (
                 f"({budget.epsilon.max():g}, {budget.delta.max():g})-DP by Theorem 2, with its "
                 f"unnamed constant c = {options.noise_constant:g} and for epsilon <= c1 K S / M^2, "
                 "c1 unnamed too"
             )
-            share = _shares(sigma, full, difference, loop, settings.rounds, site, budget)
-            noise = sigma * np.sqrt(1 - share), sigma * np.sqrt(share)
+        elif form == "split":
+            noise = steps.split(budget)
+            eta, weighting = step_sizes(site, settings.penalty, options.step_size)
         else:
-            noise = _calibrate(form, full, difference, loop, settings.rounds, site, budget)
+            noise = steps.one_release(budget)
+            longest = _longest_step(site, batch, noise[1], options.inner_steps)
+            eta, weighting = step_sizes(site, settings.penalty, options.step_size, longest=longest)
         return cls(
             settings.penalty,
-            loop.steps,
-            loop.batch,
-            loop.step_size,
-            loop.weighting,
+            options.inner_steps,
+            batch,
+            eta,
+            weighting,
             form,
-            full,
-            difference,
+            steps.full,
+            steps.difference,
             *noise,
             claimed,
         )
@@ -224,64 +227,97 @@ class PSADMM(Algorithm):
         return self.claimed
 
 
-def _calibrate(
-    form: str,
-    full: Array,
-    difference: Array,
-    loop: InnerLoop,
-    rounds: int,
-    site: Site,
-    budget: Budget,
-) -> tuple[Array, Array]:
-    """Noise of the full gradients and of the batch differences, per party."""
-    found: list[tuple[float, float]] = []
-    for place in range(len(site.rows)):
-        target = float(budget.epsilon[place]), float(budget.ideal_delta[place])
-        shape = rounds, loop.steps, int(loop.batch[place]), int(site.rows[place])
-        if form == "one-release":
-            gradient, multiplier = one_release_noise(
-                *target, *shape, share=_GRADIENT_SHARE, rows_per_person=budget.rows_per_person
-            )
-            found.append((gradient * float(full[place]), multiplier))
-        else:
-            sigma, share = split_noise(
-                *target,
-                *shape,
-                float(difference[place]),
-                float(full[place]),
+@dataclass(frozen=True)
+class _Steps:
+    """What the steps of a whole run release, for the calibrations; arrays are per party."""
+
+    outer: int
+    inner: int
+    batch: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    full: Array
+    difference: Array
+
+    def _numbers(self, place: int) -> tuple[int, int, int, int]:
+        return self.outer, self.inner, int(self.batch[place]), int(self.rows[place])
+
+    def one_release(self, budget: Budget) -> tuple[Array, Array]:
+        """Noise of the full gradients, and of the differences in units of Delta_s."""
+        noise = [
+            one_release_noise(
+                float(budget.epsilon[place]),
+                float(budget.ideal_delta[place]),
+                *self._numbers(place),
+                share=_GRADIENT_SHARE,
                 rows_per_person=budget.rows_per_person,
             )
-            found.append((sigma * math.sqrt(1 - share), sigma * math.sqrt(share)))
-    gradients, differences = zip(*found, strict=True)
-    return np.array(gradients), np.array(differences)
+            for place in range(len(self.rows))
+        ]
+        gradient, difference = np.array(noise).T
+        return gradient * self.full, difference
+
+    def split(self, budget: Budget) -> tuple[Array, Array]:
+        """The two parts of the least noise on their sum that the budget allows."""
+        noise = [
+            split_noise(
+                float(budget.epsilon[place]),
+                float(budget.ideal_delta[place]),
+                *self._numbers(place),
+                float(self.difference[place]),
+                float(self.full[place]),
+                rows_per_person=budget.rows_per_person,
+            )
+            for place in range(len(self.rows))
+        ]
+        sigma, share = np.array(noise).T
+        return sigma * np.sqrt(1 - share), sigma * np.sqrt(share)
+
+    def given(self, sigma: Array, budget: Budget) -> tuple[Array, Array]:
+        """The two parts of a given noise of which the least epsilon can be proven."""
+        found = []
+        for place in range(len(self.rows)):
+            amounts = (float(each[place]) for each in (sigma, self.difference, self.full))
+            best, _ = best_split(
+                partial(split_history, *self._numbers(place), *amounts),
+                float(budget.delta[place]),
+                rows_per_person=budget.rows_per_person,
+            )
+            found.append(best)
+        share = np.array(found)
+        return sigma * np.sqrt(1 - share), sigma * np.sqrt(share)
 
 
-def _shares(
-    sigma: Array,
-    full: Array,
-    difference: Array,
-    loop: InnerLoop,
-    rounds: int,
-    site: Site,
-    budget: Budget,
-) -> Array:
-    """How to split given noise between difference and gradient so that least can be proven."""
+def _longest_step(site: Site, batch: NDArray[np.int64], multiplier: Array, steps: int) -> Array:
+    r"""The step with which noise that grows with the way gone does not run away.
 
-    def best(place: int) -> float:
-        history = partial(
-            split_history,
-            rounds,
-            loop.steps,
-            int(loop.batch[place]),
-            int(site.rows[place]),
-            float(sigma[place]),
-            float(difference[place]),
-            float(full[place]),
+    .. math:: \eta\,\nu\sqrt S \le 1,\qquad \nu = z\,c\,c_1\sqrt{d\cdot\mathrm{outputs}}/b
+
+    A step multiplies the expected squared distance from v^0 by at most
+    :math:`1 + (\eta\nu)^2` through its noise, so that S steps multiply it by at most e.
+    """
+    spread = site.loss.curvature_bound * math.sqrt(site.features * site.outputs * steps)
+    noise = multiplier * site.weight / batch
+    return 1 / np.maximum(noise * spread, 1e-300)
+
+
+def _printed_sigma(site: Site, settings: Settings, options: PSADMMOptions) -> Array:
+    """Theorem 2: ``sigma^2 = c G^2 K S ln(1/delta) / (M epsilon)^2``, G = c_i L."""
+    budget = settings.require_budget(PSADMM.name)
+    variance = options.noise_constant * settings.rounds * options.inner_steps
+    lipschitz = site.weight * site.loss.slope_bound
+    return lipschitz * np.sqrt(variance * np.log(1 / budget.delta)) / (site.rows * budget.epsilon)
+
+
+def _printed_steps(site: Site, penalty: float, given: float | None) -> tuple[Array, Array]:
+    """Eta and the paper's ``xi / (2 eta) = 2 / (1 - 2 eta v_L)``."""
+    curvature = smoothness(site, penalty)
+    if given is not None and not given * curvature.max() < 0.5:
+        raise ParameterError(
+            f"step_size must be below 1 / (2 (c c1 + rho)) = {0.5 / curvature.max():.6g} in the "
+            f"published calibration; got {given}."
         )
-        delta = float(budget.delta[place])
-        return best_split(history, delta, rows_per_person=budget.rows_per_person)[0]
-
-    return np.array([best(place) for place in range(len(sigma))])
+    eta = _PRINTED_STEP / curvature if given is None else np.full(len(curvature), given)
+    return eta, 2 / (1 - 2 * eta * curvature)
 
 
 def _check_size(state: SVRGState, site: Site, sensitivity: Array) -> None:

@@ -35,24 +35,24 @@ from dpadmm.errors import ParameterError
 from dpadmm.privacy.events import NON_PRIVATE, Event
 from dpadmm.privacy.mechanisms import InnerNoise, Released, draw_batches, release_unprotected
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import Workspace
-from dpadmm.solvers.svrg import InnerLoop, loss_code
 
 __all__ = [
     "SCASADMM",
     "SCASOptions",
     "SVRGState",
-    "inner_loop",
+    "batch_sizes",
     "smoothness",
+    "step_sizes",
     "svrg_absorb",
     "svrg_init",
 ]
 
 # Rows of a batch unless told otherwise.
 _BATCH: Final = 20
-# eta v_L unless told otherwise, and with the zeta and xi that the paper prints.
+# eta v_L unless told otherwise.
 _STEP: Final = 0.5
-_PRINTED_STEP: Final = 0.25
 
 
 class SCASOptions(Options):
@@ -90,55 +90,34 @@ def smoothness(site: Site, penalty: float) -> Array:
     return site.weight * site.loss.curvature_bound + penalty
 
 
-def inner_loop(
-    site: Site,
-    penalty: float,
-    *,
-    steps: int,
-    batch_size: int | None,
-    step_size: float | None,
-    printed: bool = False,
-) -> InnerLoop:
-    """Fix batches, step sizes and the weights of the average; or refuse.
-
-    Parameters
-    ----------
-    site, penalty
-        Public facts and rho.
-    steps, batch_size, step_size
-        As the options give them.
-    printed
-        Take the paper's batches of one row, and its zeta and xi for eta below 1 / (2 v_L), instead
-        of the repaired ones.
-    """
-    loss_code(site.loss)
-    if batch_size is not None and batch_size > site.rows.min():
-        smallest = int(np.argmin(site.rows))
+def batch_sizes(site: Site, given: int | None, *, automatic: int = _BATCH) -> NDArray[np.int64]:
+    """Rows of a batch at each party: what the option says, or ``automatic`` or all if fewer."""
+    if given is None:
+        return np.minimum(automatic, site.rows)
+    smallest = int(np.argmin(site.rows))
+    if given > site.rows[smallest]:
         raise ParameterError(
             f"batch_size must be at most the rows of the smallest party, {site.names[smallest]} "
-            f"with {site.rows[smallest]}; got {batch_size}."
+            f"with {site.rows[smallest]}; got {given}."
         )
-    batch: NDArray[np.int64] = (
-        np.minimum(1 if printed else _BATCH, site.rows)
-        if batch_size is None
-        else np.full(len(site.rows), batch_size)
-    )
+    return np.full(len(site.rows), given)
+
+
+def step_sizes(
+    site: Site, penalty: float, given: float | None, *, longest: Array | float = np.inf
+) -> tuple[Array, Array]:
+    """Eta of each party and the weight ``xi / (2 eta) = 1 / (2 - eta v_L)``; or refuse.
+
+    Without an option eta is ``0.5 / v_L``, or ``longest`` if that is shorter.
+    """
     curvature = smoothness(site, penalty)
-    automatic = (_PRINTED_STEP if printed else _STEP) / curvature
-    eta = automatic if step_size is None else np.full(len(batch), step_size)
-    product = eta * curvature
-    if printed and not (product < 0.5).all():
+    if given is not None and not given * curvature.max() <= 1:
         raise ParameterError(
-            f"step_size must be below 1 / (2 (c c1 + rho)) = {0.5 / curvature.max():.6g} in the "
-            f"published calibration; got {step_size}."
+            f"step_size must be at most 1 / (c c1 + rho) = {1 / curvature.max():.6g}; got {given}."
         )
-    if not (product <= 1 + 1e-12).all():
-        raise ParameterError(
-            f"step_size must be at most 1 / (c c1 + rho) = {1 / curvature.max():.6g}; "
-            f"got {step_size}."
-        )
-    weighting = 2 / (1 - 2 * product) if printed else 1 / (2 - product)
-    return InnerLoop(steps, batch, eta, weighting, penalty)
+    shortest = np.minimum(_STEP / curvature, longest)
+    eta = shortest if given is None else np.full(len(curvature), given)
+    return eta, 1 / (2 - eta * curvature)
 
 
 def svrg_init(site: Site) -> SVRGState:
@@ -185,14 +164,13 @@ class SCASADMM(Algorithm):
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix the inner loop."""
         options = cls.parse_options(settings.options)
-        loop = inner_loop(
-            site,
+        loss_code(site.loss)
+        return cls(
             settings.penalty,
-            steps=options.inner_steps,
-            batch_size=options.batch_size,
-            step_size=options.step_size,
+            options.inner_steps,
+            batch_sizes(site, options.batch_size),
+            *step_sizes(site, settings.penalty, options.step_size),
         )
-        return cls(settings.penalty, loop.steps, loop.batch, loop.step_size, loop.weighting)
 
     @property
     def loop(self) -> InnerLoop:

@@ -41,7 +41,7 @@ from dpadmm.arrays import Array, Block, Rows, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.losses import Loss
 from dpadmm.privacy.mechanisms import InnerNoise
-from dpadmm.solvers.svrg import InnerLoop, descend, loss_code
+from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 
 __all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
 
@@ -156,23 +156,27 @@ class Workspace:
         inner
             Batches, the full gradient at ``start`` and the noise.
         """
+        # Compiled code is loaded by those who run it only: loading takes half a second.
+        from dpadmm.solvers.svrg import descend
+
         site = self._site
         loss, code = site.loss, loss_code(site.loss)
         constants = (loss.slope_bound, loss.slope_range, loss.curvature_bound)
         reached = np.empty(site.shape)
         for block in self._shard.blocks:
-            if sparse.issparse(block.rows):
-                raise ParameterError(
-                    "rows must be dense for a stochastic algorithm: its batches are read row by "
-                    "row. Use an algorithm with an exact local step for sparse rows."
-                )
             for place, node in enumerate(block.nodes):
-                rows, columns = block.rows[place], np.ascontiguousarray(block.labels[place].T)
+                columns = np.ascontiguousarray(block.labels[place].T)
                 for run, output in np.ndindex(site.runs, site.outputs):
-                    at = (node, run, output)
+                    at, batches = (node, run, output), inner.batches[node][run]
+                    if sparse.issparse(block.rows):  # the rows of the batches alone, one by one
+                        drawn = batches.ravel()
+                        rows, labels = block.rows[drawn].toarray(), columns[output, drawn]
+                        batches = np.arange(len(drawn)).reshape(batches.shape)
+                    else:
+                        rows, labels = block.rows[place], columns[output]
                     reached[at] = descend(
                         rows,
-                        columns[output],
+                        labels,
                         code,
                         constants,
                         float(site.weight[node]),
@@ -182,7 +186,7 @@ class Workspace:
                         loop.penalty,
                         float(loop.step_size[node]),
                         float(loop.weighting[node]),
-                        inner.batches[node][run],
+                        batches,
                         inner.draws[node, run, :, output],
                         float(inner.fixed[node]),
                         float(inner.relative[node]),

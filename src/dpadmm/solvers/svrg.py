@@ -25,7 +25,6 @@ adversary is granted; r bounds what rounding can add.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numba
@@ -33,51 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.arrays import Array
-from dpadmm.errors import ParameterError
-from dpadmm.losses import Loss
+from dpadmm.solvers.inner_loop import HUBER_HINGE, LOGISTIC
 
-__all__ = ["InnerLoop", "descend", "loss_code"]
+__all__ = ["descend"]
 
-_LOGISTIC: Final = 0
-_HUBER_HINGE: Final = 1
-_SQUARED: Final = 2
-_CODES: Final = {"logistic": _LOGISTIC, "huber-hinge": _HUBER_HINGE, "squared": _SQUARED}
 _ULP: Final = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class InnerLoop:
-    """What the inner loop is run with; public, per party where it is an array.
-
-    Attributes
-    ----------
-    steps
-        S, the number of steps.
-    batch
-        b, rows of a batch.
-    step_size
-        eta.
-    weighting
-        a = xi / (2 eta), the weight of the later of two iterates in the average.
-    penalty
-        rho.
-    """
-
-    steps: int
-    batch: NDArray[np.int64]
-    step_size: Array
-    weighting: Array
-    penalty: float
-
-
-def loss_code(loss: Loss) -> int:
-    """The number under which the compiled loop knows a loss; others are refused."""
-    if loss.name not in _CODES:
-        raise ParameterError(
-            f"loss must be one of {', '.join(_CODES)} for a stochastic algorithm; "
-            f"got {loss.name!r}."
-        )
-    return _CODES[loss.name]
 
 
 def _compiled(function: Any) -> Any:
@@ -87,9 +46,9 @@ def _compiled(function: Any) -> Any:
 
 @_compiled
 def _slope(loss: int, margin: float) -> float:
-    if loss == _LOGISTIC:
+    if loss == LOGISTIC:
         return -1.0 / (1.0 + math.exp(margin)) if margin < 700.0 else 0.0
-    if loss == _HUBER_HINGE:
+    if loss == HUBER_HINGE:
         return -min(max(1.5 - margin, 0.0), 1.0)
     return margin - 1.0
 
