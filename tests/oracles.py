@@ -234,7 +234,7 @@ def svrg(
 def stochastic_admm(parties, *, rounds, steps, rho, lam, weights, eta, coefficients, draw, theta):
     """PS-ADMM's Algorithm 2 as printed, with s = 0..S-1; lam is 2R, logistic loss.
 
-    ``coefficients(i)`` are zeta and xi, ``draw(i, k)`` the batches and ``theta(i, k, s)`` the noise.
+    ``coefficients(i)`` are zeta and xi, ``draw(i, k)`` the batches, ``theta(i, k, s)`` the noise.
     """
     count, dimension = len(parties), parties[0][0].shape[1]
     x = [np.zeros(dimension) for _ in range(count)]
