@@ -185,7 +185,7 @@ def test_a_state_too_large_for_exact_gradients_is_refused(part):
     site = site_of()
     algorithm = PSADMM.configure(site, settings_of(site, inner_steps=3))
     state = list(algorithm.init(site))
-    state[part] = np.full(site.shape, 1e9)
+    state[part] = np.full(site.shape, 1e12)
     with pytest.raises(ParameterError, match="messages must be small enough"):
         algorithm.announce(type(algorithm.init(site))(*state), site, 0)
 

@@ -195,7 +195,7 @@ class PSADMM(Algorithm):
 
     def announce(self, state: SVRGState, site: Site, t: int) -> tuple[Event, ...]:
         """Charge the gradients of the inner loop; refuse messages too large to compute with."""
-        _check_size(state, site, self.sensitivity)
+        _check_size(state, site, self)
         return self._perturbation(site).events()
 
     def local_step(
@@ -320,25 +320,32 @@ def _printed_steps(site: Site, penalty: float, given: float | None) -> tuple[Arr
     return eta, 2 / (1 - 2 * eta * curvature)
 
 
-def _check_size(state: SVRGState, site: Site, sensitivity: Array) -> None:
-    """Refuse a state in which rounding could exceed its room in the sensitivity; public values.
+def _check_size(state: SVRGState, site: Site, algorithm: PSADMM) -> None:
+    r"""Refuse a state in which rounding could exceed its room in the sensitivities; public values.
 
-    Rounding moves a gradient at x by a few ulps of ``c (L + c1 |x|)``, on both of two data sets.
+    Rounding moves a full gradient at x by a few ulps of :math:`c(L + c_1\|x\|)`, on both of two
+    data sets, and a batch difference by what :func:`dpadmm.solvers.svrg.descend` counts with, at
+    iterates as far away as messages can drive them.
     """
-    size = np.max([np.abs(part).max(axis=(1, 2, 3)) for part in state], axis=0)
-    norm = size * math.sqrt(site.features)
-    loss = site.loss
-    floor = (
-        16
-        * np.finfo(np.float64).eps
-        * site.weight
-        * (loss.slope_bound + loss.curvature_bound * norm)
+    if not all(np.isfinite(part).all() for part in state):
+        raise ParameterError("messages must be finite.")
+    message, consensus, dual = (
+        math.sqrt(site.features) * np.abs(part).max(axis=(1, 2, 3)) for part in state
     )
-    room = _ROUNDING / (1 + _ROUNDING) * sensitivity
-    if not (2 * floor <= room).all():
-        node = int(np.argmax(2 * floor / room))
+    loss, ulp = site.loss, float(np.finfo(np.float64).eps)
+    full = 32 * ulp * site.weight * (loss.slope_bound + loss.curvature_bound * message)
+    pull = dual + algorithm.penalty * (consensus + message)
+    reach = message + algorithm.steps * algorithm.step_size * pull
+    slopes = 2 * loss.slope_bound + 2 * loss.curvature_bound * reach
+    terms = (site.features + 4) * slopes + 2 * algorithm.batch**2 * loss.slope_range
+    room = _ROUNDING / (1 + _ROUNDING)
+    used = np.maximum(
+        full / (room * algorithm.sensitivity),
+        4 * ulp * terms / (2 * room * loss.slope_range),
+    )
+    if not (used <= 1).all():
+        node = int(np.argmax(used))
         raise ParameterError(
-            f"messages must be small enough for exact gradients, at most about "
-            f"{size[node] * room[node] / (2 * floor[node]):.3g}; party {site.names[node]} has "
-            f"{size[node]:.3g}. A party is faulty."
+            f"messages must be small enough for accurate gradients; those of party "
+            f"{site.names[node]} are {used[node]:.3g} times too large. A party is faulty."
         )
