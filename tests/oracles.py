@@ -208,3 +208,58 @@ def random_parties(seed, counts, dimension, *, noise=0.5):
         labels = np.where(rows @ truth + noise * random.normal(size=count) > 0, 1.0, -1.0)
         parties.append((rows, labels))
     return parties
+
+
+def svrg(
+    rows, labels, *, loss, weight, start, gradient, linear, rho, eta, batches, thetas, combine
+):
+    """One inner loop of PS-ADMM, step by step in numpy; ``combine(v, later)`` is hat v.
+
+    ``thetas(s, v)`` is the noise of step s at v; batches start at the second step.
+    """
+    signed = rows * np.asarray(labels)[:, None]
+    point, combined = start.copy(), []
+    for s in range(len(batches) + 1):
+        noisy = gradient + linear + rho * point + thetas(s, point)
+        if s > 0:
+            taken = signed[batches[s - 1]]
+            difference = slope(loss, taken @ point) - slope(loss, taken @ start)
+            noisy = noisy + weight * (taken * difference[:, None]).mean(axis=0)
+        later = point - eta * noisy
+        combined.append(combine(point, later))
+        point = later
+    return np.mean(combined, axis=0)
+
+
+def stochastic_admm(parties, *, rounds, steps, rho, lam, weights, eta, coefficients, draw, theta):
+    """PS-ADMM's Algorithm 2 as printed, with s = 0..S-1; lam is 2R, logistic loss.
+
+    ``coefficients(i)`` are zeta and xi, ``draw(i, k)`` the batches, ``theta(i, k, s)`` the noise.
+    """
+    count, dimension = len(parties), parties[0][0].shape[1]
+    x = [np.zeros(dimension) for _ in range(count)]
+    z, duals = np.zeros(dimension), [np.zeros(dimension) for _ in range(count)]
+    for k in range(rounds):
+        for i, (rows, labels) in enumerate(parties):
+            zeta, xi = coefficients(i)
+            signed = rows * np.asarray(labels)[:, None]
+            full = weights[i] / len(rows) * signed.T @ slope("logistic", signed @ x[i])
+            x[i] = svrg(
+                rows,
+                labels,
+                loss="logistic",
+                weight=weights[i],
+                start=x[i],
+                gradient=full,
+                linear=duals[i] - rho * z,
+                rho=rho,
+                eta=eta[i],
+                batches=draw(i, k),
+                thetas=lambda s, v, i=i, k=k: theta(i, k, s),
+                combine=lambda v, later, i=i, zeta=zeta, xi=xi: (
+                    (zeta * v + xi * later) / (2 * eta[i])
+                ),
+            )
+        z = sum(rho * x[i] + duals[i] for i in range(count)) / (lam + count * rho)
+        duals = [duals[i] + rho * (x[i] - z) for i in range(count)]
+    return np.array(x), z

@@ -26,6 +26,7 @@ from dpadmm.privacy.events import (
     NonPrivate,
     PostProcessing,
     PureRelease,
+    Repeated,
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
@@ -450,3 +451,14 @@ def test_joint_label_delta_matches_the_mixtures(mu, epsilon):
     assert joint_label_delta(50.0, mu, epsilon) == pytest.approx(
         float(gaussian_delta(epsilon, mu)), rel=1e-6
     )
+
+
+def test_a_repeated_event_costs_what_its_count_costs():
+    parts = [(SubsampledGaussian(3, 90, 1.0, 1.2), 12), (GaussianRelease(0.1, 1.0), 3)]
+    step = Composed((Repeated(parts[0][0], 4), GaussianRelease(0.1, 1.0)))
+    for people in (1, 2):
+        flat = epsilon_spent(parts, 1e-5, rows_per_person=people)
+        nested = epsilon_spent([step] * 3, 1e-5, rows_per_person=people)
+        counted = epsilon_spent([Repeated(step, 3)], 1e-5, rows_per_person=people)
+        assert flat.epsilon == nested.epsilon == counted.epsilon
+        assert flat.events == nested.events

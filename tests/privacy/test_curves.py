@@ -27,6 +27,7 @@ from dpadmm.privacy.events import (
     NonPrivate,
     PostProcessing,
     PureRelease,
+    Repeated,
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import (
@@ -137,6 +138,11 @@ def test_renyi_of_pure_events_is_that_of_randomised_response():
         ours = rdp(PureRelease(epsilon), ORDERS)
         np.testing.assert_allclose(ours, direct, rtol=1e-9, atol=1e-13)
         assert (ours <= epsilon).all()
+
+
+def test_renyi_of_a_repeated_event_is_multiplied():
+    for event in (GaussianRelease(0.3, 1.0), SubsampledGaussian(2, 50, 1.0, 1.5)):
+        np.testing.assert_allclose(rdp(Repeated(event, 7), ORDERS, 2), 7 * rdp(event, ORDERS, 2))
 
 
 def test_renyi_of_gaussian_parts_adds_up():

@@ -16,6 +16,7 @@ from dpadmm.privacy.events import (
     NonPrivate,
     PostProcessing,
     PureRelease,
+    Repeated,
     SubsampledGaussian,
     event_from_dict,
 )
@@ -29,6 +30,7 @@ EXAMPLES = [
     InexactSolve(1e-10, 1.0, 1e-6),
     SubsampledGaussian(20, 1000, 2.0, 0.8),
     LabelRandomizedResponse(1.0),
+    Repeated(SubsampledGaussian(2, 10, 1.0, 2.0), 49),
     Composed((PureRelease(0.1), Composed((InexactSolve(1e-10, 1.0, 1e-6), PostProcessing())))),
 ]
 
@@ -65,6 +67,8 @@ def test_every_kind_has_an_example_and_a_statement():
         (lambda: LabelRandomizedResponse(0), "epsilon must be a positive"),
         (lambda: Composed(()), "non-empty tuple of events"),
         (lambda: Composed((1,)), "non-empty tuple of events"),
+        (lambda: Repeated(1, 2), "event must be an event; got 1"),
+        (lambda: Repeated(PureRelease(1), 0), "count must be a positive integer; got 0"),
         (lambda: event_from_dict({"kind": "magic", "version": 1}), "kind must be one of"),
         (lambda: event_from_dict({"kind": "pure", "version": 2, "epsilon": 1}), "version 1; got 2"),
         (lambda: event_from_dict({"kind": "pure", "version": 1}), "fields"),

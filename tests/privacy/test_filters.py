@@ -21,6 +21,7 @@ from dpadmm.privacy.events import (
     LabelRandomizedResponse,
     PostProcessing,
     PureRelease,
+    Repeated,
     SubsampledGaussian,
 )
 from dpadmm.privacy.filters import Policy, affordable, best_order
@@ -70,6 +71,16 @@ def test_gaussian_costs_add_up_over_parts_and_people():
     assert filter_.cost(PostProcessing()) == 0
     both = Composed((GaussianRelease(0.1, 2.0), InexactSolve(0.01, 1.0, 2.0)))
     assert filter_.cost(both) == pytest.approx(0.15**2 + 0.01**2)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_a_repeated_event_costs_its_count(name):
+    filter_ = Policy(1.0, 1e-5, filter=name).make_filter()
+    one = filter_.cost(GaussianRelease(0.1, 2.0))
+    nested = Composed((Repeated(Repeated(GaussianRelease(0.1, 2.0), 3), 4), PostProcessing()))
+    assert filter_.cost(nested) == pytest.approx(12 * one)
+    with pytest.raises(BudgetError, match="no policy allows it"):
+        filter_.cost(Repeated(NON_PRIVATE, 2))
 
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi"])

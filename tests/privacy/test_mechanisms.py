@@ -9,7 +9,13 @@ from scipy import stats
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.privacy import mechanisms
 from dpadmm.privacy.accountant import epsilon_spent
-from dpadmm.privacy.events import Composed, GaussianRelease, NonPrivate
+from dpadmm.privacy.events import (
+    Composed,
+    GaussianRelease,
+    NonPrivate,
+    Repeated,
+    SubsampledGaussian,
+)
 from dpadmm.privacy.noise import SimulatedNoise
 
 ALARM = 1e-6
@@ -132,6 +138,74 @@ def test_objective_perturbation_is_charged_by_its_theorem():
         epsilon_spent([(perturbation("gaussian").events()[0], 3)], 1e-5).epsilon
     )
     assert three > one
+
+
+def steps_of(form, steps=5):
+    return mechanisms.GradientPerturbation(
+        form,
+        steps,
+        np.array([3, 2]),
+        np.array([20, 9]),
+        sensitivity=np.array([0.1, 0.2]),
+        difference_sensitivity=np.array([0.7, 0.8]),
+        gradient_sigma=np.array([0.3, 0.4]),
+        difference_sigma=np.array([1.5, 2.5]),
+    )
+
+
+@pytest.mark.parametrize("form", ["one-release", "split"])
+def test_noisy_gradients_get_the_noise_that_is_charged(form):
+    seen = []
+
+    def descend(inner):
+        seen.append(inner)
+        return np.zeros((2, 300, 2, 4))
+
+    planned = steps_of(form)
+    gradient = np.ones((2, 300, 2, 4))
+    released = mechanisms.release_noisy_gradients(
+        descend, gradient, planned, NODES, SimulatedNoise(3), 0
+    )
+    (inner,) = seen
+    assert released.events == planned.events()
+    assert inner.draws.shape == (2, 300, 5, 2, 4)
+    assert stats.kstest(inner.draws.ravel(), "norm").pvalue > ALARM
+    full, differences = released.events[1].events
+    if form == "split":
+        np.testing.assert_array_equal(inner.gradient, gradient)
+        np.testing.assert_allclose(inner.fixed, np.hypot([0.3, 0.4], [1.5, 2.5]))
+        np.testing.assert_array_equal(inner.relative, 0.0)
+        assert full == Repeated(GaussianRelease(0.2, 0.4), 5)
+        assert differences == Repeated(SubsampledGaussian(2, 9, 0.8, 2.5), 4)
+    else:
+        noise = (inner.gradient - 1.0) / np.array([0.3, 0.4])[:, None, None, None]
+        assert stats.kstest(noise.ravel(), "norm").pvalue > ALARM
+        np.testing.assert_array_equal(inner.fixed, 0.0)
+        # Two outputs are sent together: each gets sqrt(2) times the noise of one.
+        np.testing.assert_allclose(inner.relative, math.sqrt(2) * np.array([1.5, 2.5]))
+        assert full == GaussianRelease(0.2, 0.4)
+        assert differences == Repeated(SubsampledGaussian(2, 9, 1.0, 2.5), 4)
+
+
+def test_one_inner_step_reads_no_batch_and_is_charged_none():
+    assert steps_of("one-release", steps=1).events()[0] == Composed((GaussianRelease(0.1, 0.3),))
+
+
+def test_batches_are_fresh_samples_without_replacement():
+    batches = mechanisms.draw_batches(
+        SimulatedNoise(1), 4001, np.array([3, 9]), np.array([20, 9]), 2, NODES, 0
+    )
+    assert [each.shape for each in batches] == [(2, 4000, 3), (2, 4000, 9)]
+    for each, rows in zip(batches, (20, 9), strict=True):
+        drawn = np.sort(each, axis=-1)
+        assert (np.diff(drawn, axis=-1) > 0).all()
+        counts = np.bincount(each.ravel(), minlength=rows)
+        assert len(counts) == rows
+        assert stats.chisquare(counts).pvalue > ALARM
+    # A row's presence in one step says nothing about the next.
+    held = (batches[0][0] == 0).any(axis=1).astype(float)
+    assert abs(np.corrcoef(held[1:], held[:-1])[0, 1]) < 0.1
+    assert not np.array_equal(batches[0][0], batches[0][1])
 
 
 def test_randomised_response_flips_with_its_probability():

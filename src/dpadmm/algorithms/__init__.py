@@ -16,7 +16,9 @@ from dpadmm.algorithms.consensus_admm import ConsensusADMM
 from dpadmm.algorithms.dvp import DVP
 from dpadmm.algorithms.m_admm import MADMM
 from dpadmm.algorithms.pr_admm import PRADMM
+from dpadmm.algorithms.ps_admm import PSADMM
 from dpadmm.algorithms.r_admm import MRADMM, RADMM
+from dpadmm.algorithms.scas_admm import SCASADMM
 from dpadmm.errors import ParameterError, unknown_name
 
 __all__ = ["REGISTRY", "algorithm_names", "get_algorithm", "reviewed"]
@@ -33,6 +35,8 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
         PRADMM,
         RADMM,
         MRADMM,
+        SCASADMM,
+        PSADMM,
     )
 }
 

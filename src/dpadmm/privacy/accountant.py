@@ -41,6 +41,7 @@ from dpadmm.privacy.events import (
     LabelRandomizedResponse,
     NonPrivate,
     PureRelease,
+    Repeated,
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_epsilon
@@ -152,6 +153,8 @@ def _split(events: History, rows: int) -> _Parts:
             squares.append(count * mu_squared)
         elif kind is Composed:
             pending.extend((part, count) for part in event.events)  # type: ignore[attr-defined]
+        elif kind is Repeated:
+            pending.append((event.event, count * event.count))  # type: ignore[attr-defined]
         elif kind is PureRelease:
             pure[event.epsilon] += count  # type: ignore[attr-defined]
         elif kind is SubsampledGaussian:
@@ -174,7 +177,7 @@ def _split(events: History, rows: int) -> _Parts:
         Counter({event: count for event, count in objective.items() if count}),
         private,
         int(rows),
-        tuple(sorted(kind.kind for kind in classes - {Composed})),
+        tuple(sorted(kind.kind for kind in classes - {Composed, Repeated})),
     )
 
 

@@ -25,6 +25,7 @@ from dpadmm.privacy.events import (
     NonPrivate,
     PostProcessing,
     PureRelease,
+    Repeated,
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_log_delta
@@ -227,6 +228,10 @@ def _rdp_composed(event: Composed, orders: FloatArray, rows: int) -> FloatArray:
     return total
 
 
+def _rdp_repeated(event: Repeated, orders: FloatArray, rows: int) -> FloatArray:
+    return event.count * rdp(event.event, orders, rows)
+
+
 def _rdp_none(event: NonPrivate, orders: FloatArray, rows: int) -> FloatArray:
     return np.full(orders.shape, np.inf)
 
@@ -239,6 +244,7 @@ _RDP: Final[dict[type[Event], Callable[[Any, FloatArray, int], FloatArray]]] = {
     GaussianObjectivePerturbation: _rdp_objective,
     SubsampledGaussian: _rdp_subsampled,
     Composed: _rdp_composed,
+    Repeated: _rdp_repeated,
     NonPrivate: _rdp_none,
 }
 

@@ -28,6 +28,7 @@ __all__ = [
     "NonPrivate",
     "PostProcessing",
     "PureRelease",
+    "Repeated",
     "SubsampledGaussian",
     "event_from_dict",
 ]
@@ -260,6 +261,32 @@ class Composed(Event):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated(Event):
+    """The same event, ``count`` times over, costs what that many releases cost together.
+
+    Every one of them has noise of its own; what they release may be chosen adaptively.
+    """
+
+    kind: ClassVar[str] = "repeated"
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, Event):
+            raise ValueError(f"{self.kind}: event must be an event; got {self.event!r}")
+        _set_positive_integer(self, "count")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, the event with its kind and version."""
+        return {
+            "kind": self.kind,
+            "version": self.version,
+            "event": self.event.to_dict(),
+            "count": self.count,
+        }
+
+
 #: The one instance that is ever needed.
 NON_PRIVATE: Final = NonPrivate()
 
@@ -275,6 +302,7 @@ EVENT_KINDS: Final[dict[str, type[Event]]] = {
         SubsampledGaussian,
         LabelRandomizedResponse,
         Composed,
+        Repeated,
     )
 }
 
@@ -299,4 +327,6 @@ def event_from_dict(data: dict[str, Any]) -> Event:
         if not isinstance(record["events"], list | tuple):
             raise ValueError(f"event {kind!r}: events must be a list; got {record['events']!r}")
         record["events"] = tuple(event_from_dict(part) for part in record["events"])
+    if cls is Repeated:
+        record["event"] = event_from_dict(record["event"])
     return cls(**record)

@@ -44,7 +44,13 @@ from dpadmm.errors import (
 )
 from dpadmm.privacy.composition import renyi_to_epsilon
 from dpadmm.privacy.curves import gaussian_mu_squared, rdp
-from dpadmm.privacy.events import Composed, Event, LabelRandomizedResponse, NonPrivate
+from dpadmm.privacy.events import (
+    Composed,
+    Event,
+    LabelRandomizedResponse,
+    NonPrivate,
+    Repeated,
+)
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 
 __all__ = [
@@ -142,7 +148,7 @@ class PrivacyFilter(ABC):
         return self._cached_cost(event)
 
     def _cost(self, event: Event) -> float:
-        for part in _parts(event):
+        for part, _ in _parts(event):
             if isinstance(part, NonPrivate):
                 raise BudgetError(
                     "a release without noise must not be charged to a ledger: no policy allows it. "
@@ -153,7 +159,7 @@ class PrivacyFilter(ABC):
                     "label-randomized-response must not be charged to a ledger: it protects "
                     "labels, and the budget is for rows."
                 )
-        total = math.fsum(self._part_cost(part) for part in _parts(event))
+        total = math.fsum(count * self._part_cost(part) for part, count in _parts(event))
         if not math.isfinite(total):
             raise BudgetError(self._unknown(event))
         return total
@@ -289,13 +295,15 @@ def _renyi_limit(order: float, epsilon: float, delta: float) -> float:
     return math.fsum(terms) - 1e-14 * math.fsum(abs(term) for term in terms)
 
 
-def _parts(event: Event) -> Iterator[Event]:
-    """The events that an event is composed of."""
+def _parts(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
+    """The events that an event is composed of, and how many of each."""
     if isinstance(event, Composed):
         for part in event.events:
-            yield from _parts(part)
+            yield from _parts(part, count)
+    elif isinstance(event, Repeated):
+        yield from _parts(event.event, count * event.count)
     else:
-        yield event
+        yield event, count
 
 
 def affordable(left: Fraction, cost: float) -> int | None:

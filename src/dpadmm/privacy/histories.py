@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
 from dpadmm.privacy.accountant import Guarantee, History, epsilon_spent
+from dpadmm.privacy.calibration import least_noise, subsampled_sigma
 from dpadmm.privacy.events import Event, GaussianRelease, SubsampledGaussian
+from dpadmm.privacy.gaussian import gaussian_mu
 
-__all__ = ["best_split", "one_release_history", "split_history"]
+__all__ = [
+    "best_split",
+    "one_release_history",
+    "one_release_noise",
+    "split_history",
+    "split_noise",
+]
 
 
 def split_history(
@@ -74,3 +83,85 @@ def one_release_history(
         (difference, outer * (inner - 1)),
         (GaussianRelease(gradient_sensitivity, gradient_sigma), outer),
     ]
+
+
+@lru_cache(maxsize=256)
+def one_release_noise(
+    epsilon: float,
+    delta: float,
+    outer: int,
+    inner: int,
+    batch: int,
+    population: int,
+    *,
+    share: float,
+    rows_per_person: int = 1,
+) -> tuple[float, float]:
+    r"""Return (gradient noise, difference noise) in units of their sensitivities.
+
+    .. math:: \sum_{k=1}^{K}\mu_u^2 = \mathrm{share}\cdot\mu^*(\epsilon, \delta)^2
+
+    fixes the noise of the full gradients; the batch differences get the least noise with which
+    the whole of :func:`one_release_history` stays within the budget, to 1e-3 in epsilon. Without
+    batch differences (one inner step) the gradients get all of it.
+    """
+    mu = float(gaussian_mu(epsilon, delta)) / rows_per_person
+    steps = outer * (inner - 1)
+    if steps == 0:
+        return (1 + 1e-9) * math.sqrt(outer) / mu, 0.0
+    gradient = math.sqrt(outer / share) / mu
+    difference = subsampled_sigma(
+        epsilon,
+        delta,
+        steps,
+        batch,
+        population,
+        1.0,
+        rows_per_person=rows_per_person,
+        extra=[(GaussianRelease(1.0, gradient), outer)],
+    )
+    return gradient, float(difference)
+
+
+@lru_cache(maxsize=256)
+def split_noise(
+    epsilon: float,
+    delta: float,
+    outer: int,
+    inner: int,
+    batch: int,
+    population: int,
+    difference_sensitivity: float,
+    gradient_sensitivity: float,
+    *,
+    rows_per_person: int = 1,
+) -> tuple[float, float]:
+    """Return (sigma, share): the least noise of :func:`split_history` within the budget.
+
+    The share is the best one at a first sigma, found with an even split; to 1e-3 in epsilon.
+    """
+
+    def history(sigma: float, share: float) -> list[tuple[Event, int]]:
+        return split_history(
+            outer,
+            inner,
+            batch,
+            population,
+            sigma,
+            difference_sensitivity,
+            gradient_sensitivity,
+            share,
+        )
+
+    def least(share: float, start: float) -> float:
+        def cost(sigma: float) -> float:
+            spent = epsilon_spent(history(sigma, share), delta, rows_per_person=rows_per_person)
+            return spent.epsilon
+
+        return least_noise(cost, epsilon, start=start)
+
+    first = least(0.5, difference_sensitivity)
+    share, _ = best_split(
+        lambda tried: history(first, tried), delta, rows_per_person=rows_per_person
+    )
+    return least(share, first), share

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,23 @@ from dpadmm.privacy.events import (
     LabelRandomizedResponse,
     PostProcessing,
     PureRelease,
+    Repeated,
+    SubsampledGaussian,
 )
 from dpadmm.privacy.noise import NoiseSource
 
 __all__ = [
+    "GradientPerturbation",
+    "InnerNoise",
     "ObjectivePerturbation",
     "Released",
+    "draw_batches",
     "gaussian_events",
     "randomize_labels",
     "release_adaptive_gaussian",
     "release_again",
     "release_gaussian",
+    "release_noisy_gradients",
     "release_objective",
     "release_post_processed",
     "release_unprotected",
@@ -258,6 +264,153 @@ def release_objective(
     output_sigma = perturbation.output_sigma[:, None, None, None]
     noisy = noise.add_gaussian(values, output_sigma, parties, t, "output")
     return Released(_MAKER, noisy, perturbation.events())
+
+
+class InnerNoise(NamedTuple):
+    """What the inner steps of a stochastic local solve have to add to their gradients.
+
+    Attributes
+    ----------
+    batches
+        ``(runs, steps - 1, batch)`` row numbers of each party, from the second step on: the first
+        step is at the point of the full gradient, where batch differences are zero.
+    gradient
+        The full gradient, with the noise that is drawn once for all steps.
+    draws
+        ``(nodes, runs, steps, outputs, features)`` standard normal numbers.
+    fixed, relative
+        Per party: step s adds ``(fixed + relative * Delta_s) draws[s]``, Delta_s being the public
+        bound on what one row of the batch can change in one output's batch difference.
+    """
+
+    batches: list[NDArray[np.int64]]
+    gradient: Array
+    draws: Array
+    fixed: Array
+    relative: Array
+
+
+@dataclass(frozen=True)
+class GradientPerturbation:
+    r"""Gaussian noise in every gradient of a stochastic local solve (SVRG).
+
+    A step uses ``d_s + u``: the batch's mean of gradient differences, scaled by c, and the full
+    gradient. ``"one-release"`` sends u with noise ``gradient_sigma`` once and d_s, of which one
+    row of the batch changes at most :math:`\Delta_s`, with noise ``difference_sigma``
+    :math:`\Delta_s`:
+
+    .. math:: \mu_u = \mathrm{sensitivity}/\mathrm{gradient\_sigma},\qquad
+              \mu_d = 1/\mathrm{difference\_sigma}\quad(S - 1\text{ times, subsampled})
+
+    ``"split"`` adds one noise of variance gradient_sigma^2 + difference_sigma^2 to the sum
+    ``d_s + u`` of every step, so that u is charged S times and d_s with its largest sensitivity.
+    The adversary is granted every inner iterate.
+
+    Attributes
+    ----------
+    form
+        ``"one-release"`` or ``"split"``.
+    steps
+        S, inner steps of a message.
+    batch, rows
+        Rows of a batch, and of the party.
+    sensitivity
+        How far one row moves the full gradient, all outputs together, per party.
+    difference_sensitivity
+        How far one row of a batch can move its difference at most, likewise (``"split"`` only).
+    gradient_sigma, difference_sigma
+        The noise, per party.
+    """
+
+    form: Literal["one-release", "split"]
+    steps: int
+    batch: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    sensitivity: Array
+    difference_sensitivity: Array
+    gradient_sigma: Array
+    difference_sigma: Array
+
+    def events(self) -> tuple[Event, ...]:
+        """What :func:`release_noisy_gradients` will charge each party."""
+        split = self.form == "split"
+        charged: list[Event] = []
+        for place in range(len(self.rows)):
+            full: Event = GaussianRelease(
+                float(self.sensitivity[place]), float(self.gradient_sigma[place])
+            )
+            parts = [Repeated(full, self.steps) if split else full]
+            if self.steps > 1:
+                difference = SubsampledGaussian(
+                    int(self.batch[place]),
+                    int(self.rows[place]),
+                    float(self.difference_sensitivity[place]) if split else 1.0,
+                    float(self.difference_sigma[place]),
+                )
+                parts.append(Repeated(difference, self.steps - 1))
+            charged.append(Composed(tuple(parts)))
+        return tuple(charged)
+
+
+def release_noisy_gradients(
+    descend: Callable[[InnerNoise], Array],
+    gradient: Array,
+    perturbation: GradientPerturbation,
+    parties: NDArray[np.intp],
+    noise: NoiseSource,
+    t: int,
+) -> Released:
+    """Draw the secret batches and all noise, and send where ``descend`` arrives with them.
+
+    Parameters
+    ----------
+    descend
+        The inner loop, which meets rows through the batches and the gradient given to it only.
+    gradient
+        The full gradient ``(nodes, runs, outputs, features)`` where the loop starts.
+    perturbation
+        How much noise, and what it costs.
+    parties, noise, t
+        Numbers of the parties, the source of noise, the round.
+    """
+    nodes, runs, outputs, features = gradient.shape
+    steps = perturbation.steps
+    split = perturbation.form == "split"
+    full, difference = perturbation.gradient_sigma, perturbation.difference_sigma
+    if not split:
+        gradient = noise.add_gaussian(gradient, full[:, None, None, None], parties, t, "gradient")
+    inner = InnerNoise(
+        batches=draw_batches(noise, steps, perturbation.batch, perturbation.rows, runs, parties, t),
+        gradient=gradient,
+        draws=noise.add_gaussian(
+            np.zeros((nodes, runs, steps, outputs, features)), np.ones(1), parties, t, "inner"
+        ),
+        fixed=np.hypot(full, difference) if split else np.zeros(nodes),
+        # Outputs are sent together: their distances add up as squares.
+        relative=np.zeros(nodes) if split else difference * math.sqrt(outputs),
+    )
+    return Released(_MAKER, descend(inner), perturbation.events())
+
+
+def draw_batches(
+    noise: NoiseSource,
+    steps: int,
+    batch: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    runs: int,
+    parties: NDArray[np.intp],
+    t: int,
+) -> list[NDArray[np.int64]]:
+    """The secret batches of steps 1 to S - 1, ``(runs, steps - 1, batch)`` for each party."""
+    return [
+        np.stack(
+            [
+                noise.batches(steps - 1, int(size), int(count), run, int(party), t)
+                for run in range(runs)
+            ]
+        )
+        for size, count, party in zip(batch, rows, parties, strict=True)
+    ]
 
 
 def randomize_labels(

@@ -69,6 +69,16 @@ class NoiseSource(ABC):
         noisy += values
         return noisy
 
+    def batches(
+        self, steps: int, batch: int, rows: int, run: int, party: int, t: int
+    ) -> NDArray[np.int64]:
+        """``(steps, batch)`` row numbers: each step a fresh sample without replacement."""
+        stream = self.generator(run, party, t, "batch")
+        drawn = np.empty((steps, batch), dtype=np.int64)
+        for step in range(steps):
+            drawn[step] = stream.choice(rows, batch, replace=False, shuffle=False)
+        return drawn
+
     def exponential_norm(
         self, shape: tuple[int, ...], parties: NDArray[np.intp], t: int, purpose: str
     ) -> Array:

@@ -40,6 +40,8 @@ from scipy import sparse
 from dpadmm.arrays import Array, Block, Rows, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.losses import Loss
+from dpadmm.privacy.mechanisms import InnerNoise
+from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 
 __all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
 
@@ -130,6 +132,66 @@ class Workspace:
             residual[nodes] = solved.residual.reshape(-1, *site.shape[1:-1])
         self.passes = sum(objective.passes for objective in self._objectives)
         return Solution(point, residual)
+
+    def gradient(self, points: Array) -> Array:
+        """Gradient of ``(c/n) sum l`` at one point per party, run and output: one pass."""
+        site = self._site
+        found = np.empty(site.shape)
+        for objective in self._objectives:
+            nodes = objective.nodes
+            flat = points[nodes].reshape(len(nodes), -1, site.features)
+            found[nodes] = objective.loss_gradient(flat).reshape(-1, *site.shape[1:])
+        self.passes = sum(objective.passes for objective in self._objectives)
+        return found
+
+    def svrg(self, start: Array, linear: Array, loop: InnerLoop, inner: InnerNoise) -> Array:
+        """Run :func:`~dpadmm.solvers.svrg.descend` for every party, run and output.
+
+        Parameters
+        ----------
+        start, linear
+            v^0 and ``lambda - rho z``, shaped as ``site.shape``.
+        loop
+            Steps, batches, step sizes.
+        inner
+            Batches, the full gradient at ``start`` and the noise.
+        """
+        # Compiled code is loaded by those who run it only: loading takes half a second.
+        from dpadmm.solvers.svrg import descend
+
+        site = self._site
+        loss, code = site.loss, loss_code(site.loss)
+        constants = (loss.slope_bound, loss.slope_range, loss.curvature_bound)
+        reached = np.empty(site.shape)
+        for block in self._shard.blocks:
+            for place, node in enumerate(block.nodes):
+                columns = np.ascontiguousarray(block.labels[place].T)
+                for run, output in np.ndindex(site.runs, site.outputs):
+                    at, batches = (node, run, output), inner.batches[node][run]
+                    if sparse.issparse(block.rows):  # the rows of the batches alone, one by one
+                        drawn = batches.ravel()
+                        rows, labels = block.rows[drawn].toarray(), columns[output, drawn]
+                        batches = np.arange(len(drawn)).reshape(batches.shape)
+                    else:
+                        rows, labels = block.rows[place], columns[output]
+                    reached[at] = descend(
+                        rows,
+                        labels,
+                        code,
+                        constants,
+                        float(site.weight[node]),
+                        start[at],
+                        inner.gradient[at],
+                        linear[at],
+                        loop.penalty,
+                        float(loop.step_size[node]),
+                        float(loop.weighting[node]),
+                        batches,
+                        inner.draws[node, run, :, output],
+                        float(inner.fixed[node]),
+                        float(inner.relative[node]),
+                    )
+        return reached
 
     def fingerprint(self) -> bytes:
         """A hash of the rows, as private as they are: what a snapshot holds is about them alone."""

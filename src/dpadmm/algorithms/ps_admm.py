@@ -1,0 +1,351 @@
+r"""PS-ADMM: stochastic ADMM around a server, with Gaussian noise in every stochastic gradient.
+
+J. Ding, S. M. Errapotu, H. Zhang, Y. Gong, M. Pan, Z. Han, "Stochastic ADMM based distributed
+machine learning with differential privacy", SecureComm 2019; Algorithm 2.
+
+.. math::
+    v^0 &= x_i,\qquad \tilde u = \nabla f_i(x_i) + N(0, s_i^2 I)\quad\text{(once a message)}\\
+    g_s &= d_s + N(0, (z_i\Delta_s)^2 I) + \tilde u + \lambda_i + \rho\,(v^s - z),\qquad
+    d_s = \tfrac{c_i}{b}\textstyle\sum_{k\in B_s}\bigl(\nabla l_k(v^s) - \nabla l_k(v^0)\bigr)\\
+    v^{s+1} &= v^s - \eta g_s,\qquad
+    x_i \leftarrow \tfrac1S\textstyle\sum_{s=0}^{S-1}\frac{\zeta v^s+\xi v^{s+1}}{2\eta}
+    \quad\text{(sent)}
+
+then the server step of :mod:`~dpadmm.algorithms.scas_admm`, whose :math:`\zeta, \xi` these are.
+One row changes :math:`\nabla f_i` by at most :math:`2Lc_i/n_i`, in K messages; and :math:`d_s`,
+if it is in the secret batch, by at most :math:`\Delta_s = \frac{c_i}{b}\min(2R, c_1\|v^s-v^0\|)`,
+in K(S-1) steps amplified by b/n_i. With ``form="split"`` one noise of fixed variance covers both
+at every step, as in the paper.
+
+Published: :math:`\sigma^2 = C G^2 K S\ln(1/\delta)/(n_i\epsilon)^2`, ``form="split"``, b = 1, and
+:math:`\xi = 4\eta/(1-2\eta v_L)`, :math:`\zeta = 2\eta - \xi`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Final, Literal, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from dpadmm.algorithms.base import Algorithm, Budget, Options, Settings
+from dpadmm.algorithms.scas_admm import (
+    SCASOptions,
+    SVRGState,
+    batch_sizes,
+    smoothness,
+    step_sizes,
+    svrg_absorb,
+    svrg_init,
+)
+from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.histories import best_split, one_release_noise, split_history, split_noise
+from dpadmm.privacy.mechanisms import (
+    GradientPerturbation,
+    InnerNoise,
+    Released,
+    release_noisy_gradients,
+)
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.sensitivity import gradient_sensitivity
+from dpadmm.solvers.inner_loop import InnerLoop, loss_code
+from dpadmm.solvers.newton import Workspace
+
+__all__ = ["PSADMM", "PSADMMOptions"]
+
+Form = Literal["one-release", "split"]
+
+# Part of mu^2 that the full gradients get in the one-release form.
+_GRADIENT_SHARE: Final = 0.5
+# eta v_L of the published calibration unless told otherwise.
+_PRINTED_STEP: Final = 0.25
+# Room in the sensitivities for rounding, which announce() checks.
+_ROUNDING: Final = 1e-4
+
+
+class PSADMMOptions(SCASOptions):
+    """Options of ``ps-admm``."""
+
+    form: Form = Field(
+        "one-release",
+        description="noise on the full gradient once a message and on batch differences as they "
+        "grow; or one noise on their sum at every step, as in the paper",
+    )
+    noise_constant: float = Field(
+        1.0, gt=0, description="the paper's unnamed constant in sigma^2; published calibration only"
+    )
+
+
+@final
+@dataclass(frozen=True)
+class PSADMM(Algorithm):
+    """Stochastic ADMM around a server whose gradients carry Gaussian noise.
+
+    Parameters
+    ----------
+    penalty
+        rho, common to all parties.
+    steps
+        S, inner steps of a message.
+    batch, step_size, weighting
+        Of the inner loop, per party: rows of a batch, eta, xi / (2 eta).
+    form
+        "one-release" or "split".
+    sensitivity, difference_sensitivity
+        How far one row moves the full gradient, and a batch difference at most; all outputs.
+    gradient_sigma, difference_sigma
+        The noise of each, the second in units of Delta_s in the one-release form.
+    claimed
+        What the paper claims, in the published calibration.
+    """
+
+    name: ClassVar[str] = "ps-admm"
+    paper: ClassVar[str] = "Ding, Errapotu, Zhang, Gong, Pan, Han, SecureComm 2019"
+    needs_server: ClassVar[bool] = True
+    private: ClassVar[bool] = True
+    options: ClassVar[type[Options]] = PSADMMOptions
+
+    penalty: float
+    steps: int
+    batch: NDArray[np.int64]
+    step_size: Array
+    weighting: Array
+    form: Form
+    sensitivity: Array
+    difference_sensitivity: Array
+    gradient_sigma: Array
+    difference_sigma: Array
+    claimed: str | None = None
+
+    @classmethod
+    def configure(cls, site: Site, settings: Settings) -> Self:
+        """Calibrate each party's noise to its own budget and rows."""
+        options = cls.parse_options(settings.options)
+        budget = settings.require_budget(cls.name)
+        loss_code(site.loss)
+        published = settings.calibration == "published"
+        form: Form = "split" if published else options.form
+        batch = batch_sizes(site, options.batch_size, **({"automatic": 1} if published else {}))
+        # One-vs-rest columns are sent together: their distances add up as squares.
+        together = (1 + _ROUNDING) * math.sqrt(site.outputs)
+        exact = gradient_sensitivity(site.rows, weight=site.weight, slope=site.loss.slope_bound)
+        steps = _Steps(
+            settings.rounds,
+            options.inner_steps,
+            batch,
+            site.rows,
+            together * exact,
+            together * 2 * site.weight * site.loss.slope_range / batch,
+        )
+        claimed = None
+        if published:
+            eta, weighting = _printed_steps(site, settings.penalty, options.step_size)
+            noise = steps.given(_printed_sigma(site, settings, options), budget)
+            claimed = (
+                f"({budget.epsilon.max():g}, {budget.delta.max():g})-DP by Theorem 2, with its "
+                f"unnamed constant c = {options.noise_constant:g} and for epsilon <= c1 K S / M^2, "
+                "c1 unnamed too"
+            )
+        elif form == "split":
+            noise = steps.split(budget)
+            eta, weighting = step_sizes(site, settings.penalty, options.step_size)
+        else:
+            noise = steps.one_release(budget)
+            longest = _longest_step(site, batch, noise[1], options.inner_steps)
+            eta, weighting = step_sizes(site, settings.penalty, options.step_size, longest=longest)
+        return cls(
+            settings.penalty,
+            options.inner_steps,
+            batch,
+            eta,
+            weighting,
+            form,
+            steps.full,
+            steps.difference,
+            *noise,
+            claimed,
+        )
+
+    @property
+    def loop(self) -> InnerLoop:
+        """What the inner loop is run with."""
+        return InnerLoop(self.steps, self.batch, self.step_size, self.weighting, self.penalty)
+
+    def _perturbation(self, site: Site) -> GradientPerturbation:
+        return GradientPerturbation(
+            self.form,
+            self.steps,
+            self.batch,
+            site.rows,
+            self.sensitivity,
+            self.difference_sensitivity,
+            self.gradient_sigma,
+            self.difference_sigma,
+        )
+
+    def init(self, site: Site) -> SVRGState:
+        """Start from zero everywhere."""
+        return svrg_init(site)
+
+    def announce(self, state: SVRGState, site: Site, t: int) -> tuple[Event, ...]:
+        """Charge the gradients of the inner loop; refuse messages too large to compute with."""
+        _check_size(state, site, self)
+        return self._perturbation(site).events()
+
+    def local_step(
+        self, state: SVRGState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
+    ) -> Released:
+        """Descend from the last message along noisy gradients and send where that leads."""
+        linear = state.dual - self.penalty * state.consensus
+
+        def descend(inner: InnerNoise) -> Array:
+            return workspace.svrg(state.message, linear, self.loop, inner)
+
+        return release_noisy_gradients(
+            descend,
+            workspace.gradient(state.message),
+            self._perturbation(site),
+            site.index,
+            noise,
+            t,
+        )
+
+    def absorb(
+        self, state: SVRGState, message: Array, inbox: Array, site: Site, t: int
+    ) -> SVRGState:
+        """Update z and the dual variable from the server's mean."""
+        return svrg_absorb(state, message, inbox, site, self.penalty)
+
+    def claim(self, site: Site) -> str | None:
+        """Theorem 2 of the paper, in the published calibration."""
+        return self.claimed
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """What the steps of a whole run release, for the calibrations; arrays are per party."""
+
+    outer: int
+    inner: int
+    batch: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    full: Array
+    difference: Array
+
+    def _numbers(self, place: int) -> tuple[int, int, int, int]:
+        return self.outer, self.inner, int(self.batch[place]), int(self.rows[place])
+
+    def one_release(self, budget: Budget) -> tuple[Array, Array]:
+        """Noise of the full gradients, and of the differences in units of Delta_s."""
+        noise = [
+            one_release_noise(
+                float(budget.epsilon[place]),
+                float(budget.ideal_delta[place]),
+                *self._numbers(place),
+                share=_GRADIENT_SHARE,
+                rows_per_person=budget.rows_per_person,
+            )
+            for place in range(len(self.rows))
+        ]
+        gradient, difference = np.array(noise).T
+        return gradient * self.full, difference
+
+    def split(self, budget: Budget) -> tuple[Array, Array]:
+        """The two parts of the least noise on their sum that the budget allows."""
+        noise = [
+            split_noise(
+                float(budget.epsilon[place]),
+                float(budget.ideal_delta[place]),
+                *self._numbers(place),
+                float(self.difference[place]),
+                float(self.full[place]),
+                rows_per_person=budget.rows_per_person,
+            )
+            for place in range(len(self.rows))
+        ]
+        sigma, share = np.array(noise).T
+        return sigma * np.sqrt(1 - share), sigma * np.sqrt(share)
+
+    def given(self, sigma: Array, budget: Budget) -> tuple[Array, Array]:
+        """The two parts of a given noise of which the least epsilon can be proven."""
+        found = []
+        for place in range(len(self.rows)):
+            amounts = (float(each[place]) for each in (sigma, self.difference, self.full))
+            best, _ = best_split(
+                partial(split_history, *self._numbers(place), *amounts),
+                float(budget.delta[place]),
+                rows_per_person=budget.rows_per_person,
+            )
+            found.append(best)
+        share = np.array(found)
+        return sigma * np.sqrt(1 - share), sigma * np.sqrt(share)
+
+
+def _longest_step(site: Site, batch: NDArray[np.int64], multiplier: Array, steps: int) -> Array:
+    r"""The step with which noise that grows with the way gone does not run away.
+
+    .. math:: \eta\,\nu\sqrt S \le 1,\qquad \nu = z\,c\,c_1\sqrt{d\cdot\mathrm{outputs}}/b
+
+    A step multiplies the expected squared distance from v^0 by at most
+    :math:`1 + (\eta\nu)^2` through its noise, so that S steps multiply it by at most e.
+    """
+    spread = site.loss.curvature_bound * math.sqrt(site.features * site.outputs * steps)
+    noise = multiplier * site.weight / batch
+    return 1 / np.maximum(noise * spread, 1e-300)
+
+
+def _printed_sigma(site: Site, settings: Settings, options: PSADMMOptions) -> Array:
+    """Theorem 2: ``sigma^2 = c G^2 K S ln(1/delta) / (M epsilon)^2``, G = c_i L."""
+    budget = settings.require_budget(PSADMM.name)
+    variance = options.noise_constant * settings.rounds * options.inner_steps
+    lipschitz = site.weight * site.loss.slope_bound
+    return lipschitz * np.sqrt(variance * np.log(1 / budget.delta)) / (site.rows * budget.epsilon)
+
+
+def _printed_steps(site: Site, penalty: float, given: float | None) -> tuple[Array, Array]:
+    """Eta and the paper's ``xi / (2 eta) = 2 / (1 - 2 eta v_L)``."""
+    curvature = smoothness(site, penalty)
+    if given is not None and not given * curvature.max() < 0.5:
+        raise ParameterError(
+            f"step_size must be below 1 / (2 (c c1 + rho)) = {0.5 / curvature.max():.6g} in the "
+            f"published calibration; got {given}."
+        )
+    eta = _PRINTED_STEP / curvature if given is None else np.full(len(curvature), given)
+    return eta, 2 / (1 - 2 * eta * curvature)
+
+
+def _check_size(state: SVRGState, site: Site, algorithm: PSADMM) -> None:
+    r"""Refuse a state in which rounding could exceed its room in the sensitivities; public values.
+
+    Rounding moves a full gradient at x by a few ulps of :math:`c(L + c_1\|x\|)`, on both of two
+    data sets, and a batch difference by what :func:`dpadmm.solvers.svrg.descend` counts with, at
+    iterates as far away as messages can drive them.
+    """
+    if not all(np.isfinite(part).all() for part in state):
+        raise ParameterError("messages must be finite.")
+    message, consensus, dual = (
+        math.sqrt(site.features) * np.abs(part).max(axis=(1, 2, 3)) for part in state
+    )
+    loss, ulp = site.loss, float(np.finfo(np.float64).eps)
+    full = 32 * ulp * site.weight * (loss.slope_bound + loss.curvature_bound * message)
+    pull = dual + algorithm.penalty * (consensus + message)
+    reach = message + algorithm.steps * algorithm.step_size * pull
+    slopes = 2 * loss.slope_bound + 2 * loss.curvature_bound * reach
+    terms = (site.features + 4) * slopes + 2 * algorithm.batch**2 * loss.slope_range
+    room = _ROUNDING / (1 + _ROUNDING)
+    used = np.maximum(
+        full / (room * algorithm.sensitivity),
+        4 * ulp * terms / (2 * room * loss.slope_range),
+    )
+    if not (used <= 1).all():
+        node = int(np.argmax(used))
+        raise ParameterError(
+            f"messages must be small enough for accurate gradients; those of party "
+            f"{site.names[node]} are {used[node]:.3g} times too large. A party is faulty."
+        )

@@ -1,0 +1,208 @@
+r"""SCAS-ADMM around a server: stochastic local steps with variance reduction, without privacy.
+
+S.-Y. Zhao, W.-J. Li, Z.-H. Zhou, "Scalable stochastic alternating direction method of
+multipliers", 2015, distributed as in PS-ADMM's Algorithm 1.
+
+.. math::
+    v^0 &= x_i,\qquad \hat u = \nabla f_i(x_i),\qquad
+    f_i(w) = \tfrac{c_i}{n_i}\textstyle\sum_k l(w\cdot u_k)\\
+    g_s &= \tfrac{c_i}{b}\textstyle\sum_{k\in B_s}\bigl(\nabla l_k(v^s) - \nabla l_k(v^0)\bigr)
+           + \hat u + \lambda_i + \rho\,(v^s - z),\qquad v^{s+1} = v^s - \eta g_s\\
+    x_i &\leftarrow \tfrac1S\textstyle\sum_{s=0}^{S-1}
+           \frac{\zeta v^s + \xi v^{s+1}}{2\eta}\quad\text{(sent)}\\
+    z &\leftarrow \frac{\sum_i \rho x_i + \lambda_i}{\lambda + N\rho},\qquad
+    \lambda_i \leftarrow \lambda_i + \rho\,(x_i - z)
+
+with the weights of a true average (the paper's are outside [0, 1]):
+
+.. math:: \xi = \frac{2\eta}{2 - \eta v_L},\qquad \zeta = 2\eta - \xi \ge 0,\qquad
+          v_L = c_i c_1 + \rho,\qquad \eta \le 1/v_L .
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from dpadmm.algorithms.base import Algorithm, Options, Settings
+from dpadmm.algorithms.consensus_admm import ServerState, server_absorb
+from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError
+from dpadmm.privacy.events import NON_PRIVATE, Event
+from dpadmm.privacy.mechanisms import InnerNoise, Released, draw_batches, release_unprotected
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.solvers.inner_loop import InnerLoop, loss_code
+from dpadmm.solvers.newton import Workspace
+
+__all__ = [
+    "SCASADMM",
+    "SCASOptions",
+    "SVRGState",
+    "batch_sizes",
+    "smoothness",
+    "step_sizes",
+    "svrg_absorb",
+    "svrg_init",
+]
+
+# Rows of a batch unless told otherwise.
+_BATCH: Final = 20
+# eta v_L unless told otherwise.
+_STEP: Final = 0.5
+
+
+class SCASOptions(Options):
+    """Options of ``scas-admm``."""
+
+    inner_steps: int = Field(50, ge=1, description="S: gradient steps before a message")
+    batch_size: int | None = Field(
+        None, ge=1, description="rows of a batch; 20 by default, or all where there are fewer"
+    )
+    step_size: float | None = Field(
+        None, gt=0, description="eta, at most 1 / (c c1 + rho); chosen from that by default"
+    )
+
+
+class SVRGState(NamedTuple):
+    """The state of the stochastic algorithms around a server.
+
+    Attributes
+    ----------
+    message
+        x_i, where the next inner loop starts.
+    consensus
+        z, the same at every party.
+    dual
+        lambda_i, a function of messages.
+    """
+
+    message: Array
+    consensus: Array
+    dual: Array
+
+
+def smoothness(site: Site, penalty: float) -> Array:
+    """``v_L = c_i c1 + rho``, the largest curvature of a local problem."""
+    return site.weight * site.loss.curvature_bound + penalty
+
+
+def batch_sizes(site: Site, given: int | None, *, automatic: int = _BATCH) -> NDArray[np.int64]:
+    """Rows of a batch at each party: what the option says, or ``automatic`` or all if fewer."""
+    if given is None:
+        return np.minimum(automatic, site.rows)
+    smallest = int(np.argmin(site.rows))
+    if given > site.rows[smallest]:
+        raise ParameterError(
+            f"batch_size must be at most the rows of the smallest party, {site.names[smallest]} "
+            f"with {site.rows[smallest]}; got {given}."
+        )
+    return np.full(len(site.rows), given)
+
+
+def step_sizes(
+    site: Site, penalty: float, given: float | None, *, longest: Array | float = np.inf
+) -> tuple[Array, Array]:
+    """Eta of each party and the weight ``xi / (2 eta) = 1 / (2 - eta v_L)``; or refuse.
+
+    Without an option eta is ``0.5 / v_L``, or ``longest`` if that is shorter.
+    """
+    curvature = smoothness(site, penalty)
+    if given is not None and not given * curvature.max() <= 1:
+        raise ParameterError(
+            f"step_size must be at most 1 / (c c1 + rho) = {1 / curvature.max():.6g}; got {given}."
+        )
+    shortest = np.minimum(_STEP / curvature, longest)
+    eta = shortest if given is None else np.full(len(curvature), given)
+    return eta, 1 / (2 - eta * curvature)
+
+
+def svrg_init(site: Site) -> SVRGState:
+    """Start from zero everywhere."""
+    zero = np.zeros(site.shape)
+    return SVRGState(zero, zero, zero)
+
+
+def svrg_absorb(
+    state: SVRGState, message: Array, inbox: Array, site: Site, penalty: float
+) -> SVRGState:
+    """Keep the message; update z and the dual from the server's mean."""
+    served = ServerState(state.consensus, state.dual)
+    return SVRGState(message, *server_absorb(served, message, inbox, site, penalty))
+
+
+@final
+@dataclass(frozen=True)
+class SCASADMM(Algorithm):
+    """Stochastic ADMM around a data-less averaging server.
+
+    Parameters
+    ----------
+    penalty
+        rho, common to all parties.
+    steps
+        S, inner steps of a message.
+    batch, step_size, weighting
+        Of the inner loop, per party: rows of a batch, eta, xi / (2 eta).
+    """
+
+    name: ClassVar[str] = "scas-admm"
+    paper: ClassVar[str] = "Zhao, Li, Zhou, 2015; Ding, Errapotu, Zhang, Gong, Pan, Han, 2019"
+    needs_server: ClassVar[bool] = True
+    options: ClassVar[type[Options]] = SCASOptions
+
+    penalty: float
+    steps: int
+    batch: NDArray[np.int64]
+    step_size: Array
+    weighting: Array
+
+    @classmethod
+    def configure(cls, site: Site, settings: Settings) -> Self:
+        """Fix the inner loop."""
+        options = cls.parse_options(settings.options)
+        loss_code(site.loss)
+        return cls(
+            settings.penalty,
+            options.inner_steps,
+            batch_sizes(site, options.batch_size),
+            *step_sizes(site, settings.penalty, options.step_size),
+        )
+
+    @property
+    def loop(self) -> InnerLoop:
+        """What the inner loop is run with."""
+        return InnerLoop(self.steps, self.batch, self.step_size, self.weighting, self.penalty)
+
+    def init(self, site: Site) -> SVRGState:
+        """Start from zero everywhere."""
+        return svrg_init(site)
+
+    def announce(self, state: SVRGState, site: Site, t: int) -> tuple[Event, ...]:
+        """Say that nothing is protected."""
+        return (NON_PRIVATE,) * len(site.index)
+
+    def local_step(
+        self, state: SVRGState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
+    ) -> Released:
+        """Descend from the last message and send where that leads."""
+        loop, nodes = self.loop, len(site.index)
+        none = np.zeros(nodes)
+        inner = InnerNoise(
+            draw_batches(noise, loop.steps, loop.batch, site.rows, site.runs, site.index, t),
+            workspace.gradient(state.message),
+            np.zeros((nodes, site.runs, 0, site.outputs, site.features)),
+            fixed=none,
+            relative=none,
+        )
+        linear = state.dual - self.penalty * state.consensus
+        return release_unprotected(workspace.svrg(state.message, linear, loop, inner))
+
+    def absorb(
+        self, state: SVRGState, message: Array, inbox: Array, site: Site, t: int
+    ) -> SVRGState:
+        """Update z and the dual variable from the server's mean."""
+        return svrg_absorb(state, message, inbox, site, self.penalty)

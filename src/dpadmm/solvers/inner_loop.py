@@ -1,0 +1,55 @@
+"""What the compiled inner loop is run with; importing this compiles nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.arrays import Array
+from dpadmm.errors import ParameterError
+from dpadmm.losses import Loss
+
+__all__ = ["HUBER_HINGE", "LOGISTIC", "SQUARED", "InnerLoop", "loss_code"]
+
+LOGISTIC: Final = 0
+HUBER_HINGE: Final = 1
+SQUARED: Final = 2
+_CODES: Final = {"logistic": LOGISTIC, "huber-hinge": HUBER_HINGE, "squared": SQUARED}
+
+
+@dataclass(frozen=True)
+class InnerLoop:
+    """What the inner loop is run with; public, per party where it is an array.
+
+    Attributes
+    ----------
+    steps
+        S, the number of steps.
+    batch
+        b, rows of a batch.
+    step_size
+        eta.
+    weighting
+        a = xi / (2 eta), the weight of the later of two iterates in the average.
+    penalty
+        rho.
+    """
+
+    steps: int
+    batch: NDArray[np.int64]
+    step_size: Array
+    weighting: Array
+    penalty: float
+
+
+def loss_code(loss: Loss) -> int:
+    """The number under which the compiled loop knows a loss; others are refused."""
+    if loss.name not in _CODES:
+        raise ParameterError(
+            f"loss must be one of {', '.join(_CODES)} for a stochastic algorithm; "
+            f"got {loss.name!r}."
+        )
+    return _CODES[loss.name]
