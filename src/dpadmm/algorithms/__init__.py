@@ -13,6 +13,7 @@ from typing import Final
 from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
+from dpadmm.algorithms.pdml import PDML
 from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.errors import ParameterError, unknown_name
 
@@ -26,6 +27,7 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
         ADMM,
         ConsensusADMM,
         PRADMM,
+        PDML,
     )
 }
 
