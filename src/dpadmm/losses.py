@@ -168,7 +168,9 @@ def corrected_for_label_noise(loss: Loss, epsilon: float) -> Loss:
         return loss.value(margin) + tilt * margin
 
     def slope(margin: Array) -> Array:
-        return loss.slope(margin) + tilt
+        slopes = loss.slope(margin)
+        slopes += tilt
+        return slopes
 
     return replace(
         loss,

@@ -134,6 +134,7 @@ def _like(cells: pa.Array, classes: tuple[str, str], positive: NDArray[np.bool_]
 
 
 def _write(table: pa.Table, output: Path) -> None:
+    table = _as_text(table)
     with written_whole(output, "OUT") as file:
         if output.suffix.lower() in PARQUET_SUFFIXES:
             pyarrow.parquet.write_table(table, file)
@@ -141,7 +142,7 @@ def _write(table: pa.Table, output: Path) -> None:
         options = pyarrow.csv.WriteOptions(
             delimiter="\t" if output.suffix.lower() == ".tsv" else ",", quoting_style="needed"
         )
-        pyarrow.csv.write_csv(_as_text(table), file, options)
+        pyarrow.csv.write_csv(table, file, options)
 
 
 def _as_text(table: pa.Table) -> pa.Table:
