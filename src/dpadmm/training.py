@@ -322,6 +322,8 @@ def train(
     on_round: Callable[[int, Array], None] | None = None,
 ) -> Outcome:
     """Run a plan with all parties in this process."""
+    if checkpoint is not None and not noise.simulated:
+        _check_continued(planned, "with a checkpoint")
     return run(
         planned.algorithm,
         planned.site,
@@ -333,6 +335,16 @@ def train(
         checkpoint=checkpoint,
         on_round=on_round,
     )
+
+
+def _check_continued(planned: Plan, what: str) -> None:
+    """Refuse a run that may be continued, with labels that would be randomised again."""
+    added = planned.algorithm.label_noise
+    if added is not None and not added.already_added:
+        raise ParameterError(
+            f"labels_already_randomized must be true in a run {what}: continued after a crash, it "
+            "would randomise labels again. Use dpadmm randomize-labels first."
+        )
 
 
 def train_party(
@@ -419,12 +431,7 @@ def open_runs(
             f"noise must not be simulated in a run that is charged to a ledger; got "
             f"{noise.description!r}. Leave random_state out."
         )
-    added = planned.algorithm.label_noise
-    if added is not None and not added.already_added:
-        raise ParameterError(
-            "labels_already_randomized must be true in a run charged to a ledger: continued after "
-            "a crash it would randomise labels again. Use dpadmm randomize-labels first."
-        )
+    _check_continued(planned, "charged to a ledger")
     if site.runs != 1:
         raise ParameterError(f"runs must be 1 in a run charged to a ledger; got {site.runs}.")
     if len(ledgers) != len(site.index):

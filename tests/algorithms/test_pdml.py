@@ -12,6 +12,7 @@ from dpadmm import ADMMClassifier
 from dpadmm.algorithms.base import Budget, Settings
 from dpadmm.algorithms.pdml import PDML
 from dpadmm.arrays import Shard, Site
+from dpadmm.engine import Checkpoint
 from dpadmm.errors import ParameterError
 from dpadmm.losses import corrected_for_label_noise, get_loss
 from dpadmm.model import Model, load_model, save_model
@@ -19,7 +20,15 @@ from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.labels import joint_label_delta
 from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
 from dpadmm.solvers.newton import Workspace
-from dpadmm.training import TrainingParameters, announced, lay_out, plan, state_privacy, train
+from dpadmm.training import (
+    TrainingParameters,
+    announced,
+    lay_out,
+    open_runs,
+    plan,
+    state_privacy,
+    train,
+)
 
 COUNTS = (60, 90, 45, 120)
 LOGISTIC = get_loss("logistic")
@@ -422,8 +431,11 @@ def test_epsilons_of_rows_are_refused_outside_the_public_bounds_and_for_other_al
         other.fit(rows, labels, label_epsilon=np.ones(30))
 
 
-def test_a_run_charged_to_a_ledger_takes_only_labels_that_are_randomised():
-    from dpadmm.training import open_runs
-
-    with pytest.raises(ParameterError, match="labels_already_randomized must be true"):
+def test_a_run_that_may_be_continued_takes_only_labels_that_are_randomised(tmp_path):
+    words = "labels_already_randomized must be true in a run"
+    with pytest.raises(ParameterError, match=f"{words} charged to a ledger"):
         open_runs(planned(), [], "run", SecureNoise())
+    run, noise = planned(rounds=2), SecureNoise()
+    shard = lay_out(run, columns(parties_of()), noise=noise)
+    with pytest.raises(ParameterError, match=f"{words} with a checkpoint"):
+        train(run, shard, noise=noise, checkpoint=Checkpoint(tmp_path / "saved"))

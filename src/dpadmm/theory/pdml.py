@@ -22,6 +22,7 @@ from dpadmm.topologies import Topology
 __all__ = [
     "Condition",
     "Constants",
+    "Convergence",
     "Spectrum",
     "condition",
     "constants",
@@ -74,11 +75,11 @@ class Spectrum:
     Attributes
     ----------
     plus_max, plus_min
-        Of L_+ = D + A.
+        Of ``L_+ = D + A``.
     minus_max, minus_min
-        Of L_- = D - A; those of Q squared, Q = (L_- / 2)^(1/2), are half of them.
+        Of ``L_- = D - A``; those of Q squared, ``Q = (L_- / 2)^(1/2)``, are half of them.
     mean_max
-        Of (L_+ + L_-) / 2 = D.
+        Of ``(L_+ + L_-) / 2 = D``.
     """
 
     plus_max: float
@@ -254,7 +255,7 @@ def theorem_2(penalty: float, rounds: int, start: float, auxiliary: float, data:
     """Return (36): the sum over servers after t rounds without the noise of phase 2.
 
     ``start`` is the squared distance of the first classifiers from the optimum in the norm of
-    L_+ / 2, and ``auxiliary`` the squared norm of r(0).
+    ``L_+ / 2``, and ``auxiliary`` the squared norm of r(0).
     """
     return penalty / rounds * (start + auxiliary) + data
 
