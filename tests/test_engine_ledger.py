@@ -85,7 +85,7 @@ def test_an_interrupted_run_replays_and_goes_on(paths):
     for path, charged in zip(paths, spent, strict=True):
         with SQLiteLedger(path) as ledger:
             assert ledger.verify().spent == charged
-            assert ledger.account.spent_epsilon == pytest.approx(1.0, rel=1e-9)
+            assert 1 - 1e-6 < ledger.account.spent_epsilon <= 1.0
 
 
 def test_a_party_that_committed_keeps_its_message(paths):

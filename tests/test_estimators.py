@@ -44,6 +44,7 @@ def classifier(**changes):
     [
         ADMMClassifier(algorithm="admm", rounds=10, random_state=0),
         ADMMClassifier(algorithm="consensus-admm", rounds=10, random_state=0),
+        ADMMClassifier(),
     ]
 )
 def test_scikit_learn_s_checks(estimator, check):

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "dpadmm"
 # From the bottom up; "package.*" is all of a package, whose modules may import each other.
 ORDER = [
     ["version"],
-    ["errors"],
+    ["errors", "closing"],
     ["topologies", "losses", "columns"],
     ["schema"],
     ["cells"],
@@ -39,7 +39,7 @@ ORDER = [
     ["engine"],
     ["training"],
     ["charging"],
-    ["audit"],
+    ["audit.*"],
     ["config"],
     ["estimators"],
     ["archive"],

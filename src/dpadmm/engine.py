@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.arrays import Array, Site
+from dpadmm.datasets.whole_file import written_whole
 from dpadmm.errors import ExchangeError, ParameterError, positive_integer
 from dpadmm.exchange.base import Exchange
 from dpadmm.privacy.events import Event, event_from_dict
@@ -269,16 +268,8 @@ class _Progress:
         for name in _KEPT:
             arrays[name] = getattr(self, name)
         arrays |= {f"workspace.{name}": value for name, value in workspace.snapshot().items()}
-        handle, temporary = tempfile.mkstemp(dir=checkpoint.path.parent, prefix=".checkpoint-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, checkpoint.path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with written_whole(checkpoint.path, "checkpoint", private=True) as file:
+            np.savez(file, **arrays)
 
     def load(self, checkpoint: Checkpoint, workspace: Workspace, ledgers: Sequence[Ledger]) -> None:
         """Continue a saved run, if it is the same one."""

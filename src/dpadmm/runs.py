@@ -175,21 +175,14 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
         )
         del parties
         watch.on_stage("training")
-        try:
-            outcome = train(
-                planned,
-                shard,
-                noise=noise,
-                ledgers=ledgers,
-                checkpoint=_checkpoint(config),
-                on_round=lambda done, messages: watch.on_round(done, planned.rounds),
-            )
-        except OSError as error:
-            # Rounds touch no file but this one and the ledgers, which speak for themselves.
-            raise DataError(
-                f"checkpoint must be writable with enough room; got {config.result.checkpoint}: "
-                f"{error.strerror or error}: choose another place or free some room"
-            ) from None
+        outcome = train(
+            planned,
+            shard,
+            noise=noise,
+            ledgers=ledgers,
+            checkpoint=_checkpoint(config),
+            on_round=lambda done, messages: watch.on_round(done, planned.rounds),
+        )
     estimator = ADMMClassifier.from_run(
         planned, outcome, noise, classes=schema.classes, **_estimator_parameters(config, rows)
     )

@@ -31,11 +31,13 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
 from dpadmm.privacy.statement import PrivacyStatement, make_statement
 from dpadmm.solvers.newton import Workspace
+from dpadmm.theory.conditions import findings
 from dpadmm.topologies import Topology, build_topology
 
 __all__ = [
     "CALIBRATIONS",
     "PARTY_WEIGHTS",
+    "ConvergenceWarning",
     "Plan",
     "PrivacyWarning",
     "TrainingParameters",
@@ -62,6 +64,10 @@ _NOISE_TRAVEL: Final = 15.0
 
 class PrivacyWarning(UserWarning):
     """A budget that is valid but protects little."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A choice that is valid but makes a run slow, noisy or wasteful."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,9 @@ class Plan:
         return Plan(algorithm, site, self.rounds, self.penalty, budget, settings)
 
 
-def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
+def auto_penalty(
+    site: Site, rounds: int, budget: Budget | None, relative_noise: float = 1.0
+) -> float:
     r"""Choose the penalty from public facts alone.
 
     .. math:: \eta = \frac{1}{\bar V}\max\Bigl(\frac{0.05}{T},\; \frac{T a}{2\cdot 15}\Bigr),
@@ -119,7 +127,8 @@ def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
 
     with T rounds, mean degree :math:`\bar V`, and, for a private algorithm, the noise level a:
     the norm of the noise that a round adds to the mean gradient of N parties with n rows each
-    (the smallest), d features and a budget of :math:`\mu`-GDP (the smallest). Without privacy,
+    (the smallest), d features and a budget of :math:`\mu`-GDP (the smallest); an algorithm whose
+    noise is ``relative_noise`` times as long as Gaussian noise has so much more. Without privacy,
     a = 0.
 
     A round is a noisy gradient step of length :math:`1/(2\eta\bar V)`. The first bound keeps the
@@ -132,6 +141,7 @@ def auto_penalty(site: Site, rounds: int, budget: Budget | None) -> float:
         mu = gaussian_mu(budget.epsilon, budget.ideal_delta) / budget.rows_per_person
         level = 2 * site.loss.slope_bound * site.weight / site.rows / mu
         noise = float(level.max()) * math.sqrt(site.features * site.outputs / site.parties)
+        noise *= relative_noise
     return max(_REACH / rounds, rounds * noise / (2 * _NOISE_TRAVEL)) / degree
 
 
@@ -190,7 +200,8 @@ def plan(
             raise ParameterError(
                 f"penalty must be a positive number or 'auto'; got {parameters.penalty!r}."
             )
-        penalty = auto_penalty(site, rounds, budget)
+        relative = algorithm.relative_noise(site, parameters.algorithm_options)
+        penalty = auto_penalty(site, rounds, budget, relative)
     else:
         penalty = positive_number("penalty", parameters.penalty, alternative=" or 'auto'")
     settings = Settings(
@@ -204,7 +215,12 @@ def plan(
         calibration=parameters.calibration,
     )
     configured = algorithm.configure(site, settings)
-    return Plan(configured, site, rounds, penalty, budget, settings)
+    planned = Plan(configured, site, rounds, penalty, budget, settings)
+    # What is chosen automatically is not warned of.
+    chosen = None if isinstance(parameters.penalty, str) else penalty
+    for finding in findings(site, announced(planned), rounds, chosen):
+        warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
+    return planned
 
 
 def _budget_for(parameters: TrainingParameters, site: Site) -> Budget:

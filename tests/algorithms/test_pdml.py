@@ -156,7 +156,7 @@ def test_the_published_calibration_is_the_paper_s_algorithm():
         features=d,
         topology="path",
         rounds=rounds,
-        penalty=0.2,
+        penalty=0.1,
         party_weight="equal",
         calibration="published",
         tolerance=1e-11,
@@ -190,7 +190,7 @@ def test_the_published_calibration_is_the_paper_s_algorithm():
         [(rows, new) for (rows, _), new in zip(parties, labels, strict=True)],
         [[1], [0, 2], [1]],
         rounds=rounds,
-        beta=0.2,
+        beta=0.1,
         a=0.1,
         epsilon=1.0,
         eta=eta,
@@ -203,7 +203,7 @@ def test_the_published_calibration_is_the_paper_s_algorithm():
     assert [event.sigma for event in outcome.events[0]] == pytest.approx(
         [initial * decay ** (t / 2) for t in range(rounds)]
     )
-    reach = 2 * math.e / (math.e - 1) / (counts[0] * (0.1 / 3 + 0.4))
+    reach = 2 * math.e / (math.e - 1) / (counts[0] * (0.1 / 3 + 0.2))
     assert outcome.events[0][0].sensitivity == pytest.approx(reach, rel=1e-8)
 
 
@@ -435,7 +435,7 @@ def test_a_run_that_may_be_continued_takes_only_labels_that_are_randomised(tmp_p
     words = "labels_already_randomized must be true in a run"
     with pytest.raises(ParameterError, match=f"{words} charged to a ledger"):
         open_runs(planned(), [], "run", SecureNoise())
-    run, noise = planned(rounds=2), SecureNoise()
+    run, noise = planned(), SecureNoise()
     shard = lay_out(run, columns(parties_of()), noise=noise)
     with pytest.raises(ParameterError, match=f"{words} with a checkpoint"):
         train(run, shard, noise=noise, checkpoint=Checkpoint(tmp_path / "saved"))

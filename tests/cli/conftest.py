@@ -1,17 +1,12 @@
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from dpadmm.cli import predict, schema, train
+from dpadmm.cli import app
 
 
 @pytest.fixture
 def dpadmm():
     """Run a command in this process; whatever is wrong, there is no traceback."""
-    app = typer.Typer()
-    app.command()(train.train)
-    app.command()(predict.predict)
-    app.add_typer(schema.app)
     runner = CliRunner()
 
     def run(*arguments):

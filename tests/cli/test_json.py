@@ -76,3 +76,22 @@ def test_refusals(dpadmm, command, tmp_path, monkeypatch):
 )
 def test_what_does_not_fit_is_refused(output):
     assert not VALIDATOR.is_valid(output)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("account", "--rounds", "4", "--rows", "100,200"),
+        ("account", "--release", "pure", "--release-epsilon", "0.1", "--rounds", "3"),
+        ("audit", "--mechanism", "gaussian", "--samples", "1000"),
+    ],
+)
+def test_account_and_audit(dpadmm, command):
+    assert checked(dpadmm(*command, "--json"))
+
+
+def test_ledger_show(dpadmm, tmp_path):
+    place = tmp_path / "a.ledger"
+    facts = ("--dataset", "d", "--owner", "o", "--rows", "9", "--epsilon", "1", "--delta", "1e-5")
+    dpadmm("ledger", "init", place, *facts)
+    assert checked(dpadmm("ledger", "show", place, "--json"))["spent_epsilon"] == 0

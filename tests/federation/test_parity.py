@@ -64,6 +64,7 @@ def in_process(spec):
 CASES = [
     ("files", "admm", "ring", 3),
     ("files", "pr-admm", "path", 3),
+    ("files", "r-admm", "ring", 3),
     ("files", "consensus-admm", "server", 3),
     ("peers", "admm", "path", 2),
     ("peers", "pr-admm", "ring", 4),

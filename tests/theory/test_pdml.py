@@ -10,6 +10,12 @@ from dpadmm.losses import corrected_for_label_noise, get_loss
 from dpadmm.theory import pdml
 from dpadmm.topologies import build_topology
 
+# A random graph of the paper's size, 10 servers and 13 links.
+THIRTEEN_LINKS = (
+    *((0, 9), (1, 6), (1, 8), (2, 4), (2, 7), (3, 4), (3, 5)),
+    *((3, 6), (4, 6), (4, 8), (4, 9), (6, 7), (6, 8)),
+)
+
 
 def test_proposition_2_is_loose_for_the_logistic_loss():
     assert pdml.lipschitz(0.4) == pytest.approx(3.03, abs=0.01)
@@ -44,7 +50,8 @@ def test_decaying_noise_costs_exponentially_many_rounds(decay, rounds, total):
 
 
 @pytest.mark.parametrize(
-    ("topology", "phi", "required"), [("ring", 1.7e-3, 109), ("complete", 0.88, 4.06)]
+    ("topology", "phi", "required"),
+    [("ring", 1.7e-3, 109), ("complete", 0.88, 4.06), (THIRTEEN_LINKS, 2.4e-4, 819)],
 )
 def test_condition_25_fails_where_the_paper_needs_it(topology, phi, required):
     found = pdml.condition(pdml.spectrum(build_topology(topology, 10)), pdml.constants(1.0, 10))

@@ -13,8 +13,11 @@ from typing import Final
 from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
+from dpadmm.algorithms.dvp import DVP
+from dpadmm.algorithms.m_admm import MADMM
 from dpadmm.algorithms.pdml import PDML
 from dpadmm.algorithms.pr_admm import PRADMM
+from dpadmm.algorithms.r_admm import MRADMM, RADMM
 from dpadmm.errors import ParameterError, unknown_name
 
 __all__ = ["REGISTRY", "algorithm_names", "get_algorithm", "reviewed"]
@@ -26,7 +29,11 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
     for algorithm in (
         ADMM,
         ConsensusADMM,
+        DVP,
+        MADMM,
         PRADMM,
+        RADMM,
+        MRADMM,
         PDML,
     )
 }

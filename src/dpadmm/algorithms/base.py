@@ -8,6 +8,7 @@ its rows between rounds lives in the :class:`~dpadmm.solvers.newton.Workspace`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -172,6 +173,16 @@ class Algorithm(ABC):
         """The next state from this site's messages and those it heard: no rows, no noise."""
 
     @classmethod
+    def relative_noise(cls, site: Site, options: Mapping[str, Any]) -> float:
+        """How long this algorithm's noise is, next to Gaussian noise for the same budget.
+
+        Noise of density exp(-||b|| / scale) has a norm of about d scales, Gaussian noise one of
+        sqrt(d): an option ``noise`` of that kind, where an algorithm has one, makes it sqrt(d).
+        """
+        kind = getattr(cls.parse_options(options), "noise", "gaussian")
+        return math.sqrt(site.features) if kind == "exp-norm" else 1.0
+
+    @classmethod
     def training_loss(cls, loss: Loss, options: Mapping[str, Any]) -> Loss:
         """The loss that the parties minimise, from the one that was asked for."""
         return loss
@@ -225,19 +236,19 @@ class GraphState(NamedTuple):
     dual: Array
 
 
-def graph_convexity(site: Site, penalty: float) -> Array:
+def graph_convexity(site: Site, penalty: float | Array) -> Array:
     """``m_i = lam / N + 2 eta V_i``, the strong convexity of a local problem."""
     return site.regularization / site.parties + 2 * penalty * site.degree
 
 
-def graph_linear(state: GraphState, site: Site, penalty: float) -> Array:
+def graph_linear(state: GraphState, site: Site, penalty: float | Array) -> Array:
     """``lin = alpha_i - eta (V_i y_i + sum_j y_j)``, the public linear term of a local problem."""
     degree = site.per_node(site.degree)
     return state.dual - penalty * (degree * state.message + state.heard)
 
 
 def graph_absorb(
-    state: GraphState, message: Array, inbox: Array, site: Site, penalty: float
+    state: GraphState, message: Array, inbox: Array, site: Site, penalty: float | Array
 ) -> GraphState:
     """``alpha_i <- alpha_i + eta (V_i y_i - sum_j y_j)`` with the new messages."""
     heard = site.neighbour_sum(inbox)

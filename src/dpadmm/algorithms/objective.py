@@ -7,12 +7,15 @@ part of it, and so little noise that it does not show.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
 
 from dpadmm.algorithms.base import Budget
 from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError
+from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.calibration import exponential_rate, objective_sigma, pure_level
 from dpadmm.privacy.events import InexactSolve
 from dpadmm.privacy.gaussian import gaussian_mu
@@ -20,7 +23,7 @@ from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
 
-__all__ = ["plan_objective"]
+__all__ = ["check_total", "check_within_budget", "plan_objective", "release_level"]
 
 # The part of the budget's mu that AMP may use up over a whole run.
 _INEXACT_SHARE: Final = 0.02
@@ -36,6 +39,7 @@ def plan_objective(
     convexity: Array,
     *,
     tolerance: float | None = None,
+    scale: Array | None = None,
 ) -> tuple[ObjectivePerturbation, ...]:
     """Calibrate one perturbation per release so that all of them together fit the budget.
 
@@ -49,6 +53,8 @@ def plan_objective(
         m of each release and party, ``(releases, nodes)``.
     tolerance
         The residual of a solve; None chooses it from public facts.
+    scale
+        The gradient noise, ``(releases, nodes)``, where it is not to be calibrated to the budget.
     """
     releases, outputs = len(convexity), site.outputs
     sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
@@ -63,10 +69,10 @@ def plan_objective(
     residual = (
         _RESIDUAL * sensitivity if tolerance is None else np.full_like(sensitivity, tolerance)
     )
-    total = gaussian_mu(budget.epsilon, budget.ideal_delta)
-    inexact_mu = _INEXACT_SHARE * total / np.sqrt(releases * outputs)
+    inexact_mu = _inexact_mu(budget, releases * outputs)
     output_sigma = 2 * residual / (convexity * inexact_mu)
-    scale = _gradient_noise(site, budget, kind, sensitivity, kappa, inexact_mu)
+    if scale is None:
+        scale = _gradient_noise(site, budget, kind, sensitivity, kappa, inexact_mu)
     return tuple(
         ObjectivePerturbation(
             kind=kind,
@@ -98,26 +104,63 @@ def _gradient_noise(
             rows_per_person=budget.rows_per_person,
         )
         return np.broadcast_to(sigma, kappa.shape)
-    # Parties with the same budget share a level; each different one is searched once.
-    known: dict[tuple[float, float], float] = {}
-    levels = []
-    for epsilon, delta, mu in zip(budget.epsilon, budget.ideal_delta, inexact_mu, strict=True):
-        key = (float(epsilon), float(delta))
-        if key not in known:
-            inexact = InexactSolve(float(mu), 2.0, 1.0)
-            known[key] = float(
-                pure_level(
-                    *key,
-                    count,
-                    rows_per_person=budget.rows_per_person,
-                    extra=[(inexact, count)],
-                )
-            )
-        levels.append(known[key])
+    level = release_level(site, budget, len(kappa))
     rates = [
-        exponential_rate(
-            np.array(levels), site.rows, ratio, weight=site.weight, slope=site.loss.slope_bound
-        )
+        exponential_rate(level, site.rows, ratio, weight=site.weight, slope=site.loss.slope_bound)
         for ratio in kappa
     ]
     return (1 + SAMPLER_ALLOWANCE) / np.stack(rates)
+
+
+def release_level(site: Site, budget: Budget, releases: int) -> Array:
+    """The epsilon of each output of each release, per party, that makes use of the whole budget.
+
+    For noise that is not Gaussian; what AMP costs is left out of it.
+    """
+    count = releases * site.outputs
+    shares = zip(budget.epsilon, budget.ideal_delta, _inexact_mu(budget, count), strict=True)
+    return np.array(
+        [
+            _level(float(epsilon), float(delta), float(mu), count, budget.rows_per_person)
+            for epsilon, delta, mu in shares
+        ]
+    )
+
+
+def _inexact_mu(budget: Budget, count: int) -> Array:
+    """The mu that AMP costs for each of ``count`` solves."""
+    total = gaussian_mu(budget.epsilon, budget.ideal_delta)
+    return _INEXACT_SHARE * total / np.sqrt(count)
+
+
+# Parties with the same budget share a level; each different one is searched once.
+@lru_cache(maxsize=1024)
+def _level(epsilon: float, delta: float, mu: float, count: int, rows_per_person: int) -> float:
+    inexact = InexactSolve(mu, 2.0, 1.0)
+    extra = [(inexact, count)]
+    return float(pure_level(epsilon, delta, count, rows_per_person=rows_per_person, extra=extra))
+
+
+def check_within_budget(
+    site: Site,
+    budget: Budget,
+    perturbations: tuple[ObjectivePerturbation, ...],
+    option: str,
+) -> None:
+    """Refuse noise that was set by ``option``, not by the budget, where it costs more than that."""
+    charged = zip(*(perturbation.events() for perturbation in perturbations), strict=True)
+    spent = [
+        epsilon_spent(events, float(delta), rows_per_person=budget.rows_per_person).epsilon
+        for events, delta in zip(charged, budget.ideal_delta, strict=True)
+    ]
+    check_total(site, budget, np.array(spent), option)
+
+
+def check_total(site: Site, budget: Budget, total: Array, option: str) -> None:
+    """Refuse an ``option`` that makes the total of a party, proven or claimed, exceed epsilon."""
+    for name, spent, epsilon in zip(site.names, total, budget.epsilon, strict=True):
+        if spent > epsilon * (1 + 1e-12):
+            raise ParameterError(
+                f"algorithm_options[{option!r}] must keep the total within epsilon = {epsilon:g}; "
+                f"party {name} would spend {spent:.6g} over the run. Lower it, or raise epsilon."
+            )

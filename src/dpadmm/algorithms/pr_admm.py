@@ -17,10 +17,21 @@ with :math:`\hat y_j = y_i` where :math:`\sum_t \|y_i^t - y_j^t\|` exceeds the t
 :math:`g_t = s_t^2/s_1^2` and :math:`\mu^*` the GDP parameter of (epsilon, delta),
 
 .. math:: s_{i,1} = \Delta_i \sqrt{\textstyle\sum_t 1/g_t}\;/\;\mu^*_i .
+
+The published calibration takes the sensitivity :math:`c_i L/(\eta V_i)` of Lemma 5, the totals of
+Theorem 3 (with its "-1") and Theorem 4, and Lemma 3's
+:math:`\epsilon = \rho + 2\sqrt{\rho\ln(1/\delta)}`:
+
+.. math:: s_{i,1}^2 = \frac{1}{2\rho}\Bigl(\frac{c_i L}{\eta V_i}\Bigr)^2 \times
+          \begin{cases} \sum_t 1/g_t - 1 & \text{periodic}\\
+          R_T K(K^2-1)/3 + 1 & \text{iteration}\\ K & \text{constant} \end{cases}
+
+The paper has no constant schedule; Lemma 2 gives its total.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Self, final
 
@@ -29,6 +40,7 @@ from pydantic import Field
 
 from dpadmm.algorithms.base import (
     Algorithm,
+    Budget,
     GraphState,
     Options,
     Settings,
@@ -48,10 +60,10 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import argmin_sensitivity, public_norm_factor
-from dpadmm.schedules import constant, iteration, periodic
+from dpadmm.schedules import constant, inverse_variance_sum, iteration, periodic
 from dpadmm.solvers.newton import Workspace, check_reachable
 
-__all__ = ["PRADMM", "PRADMMOptions", "PRState"]
+__all__ = ["PRADMM", "PRADMMOptions", "PRState", "printed_sensitivity", "printed_total"]
 
 
 class PRADMMOptions(Options):
@@ -111,6 +123,8 @@ class PRADMM(Algorithm):
         U; infinite switches it off.
     public_norm
         Scale the noise by the public bound on the minimiser's norm, mu of a round staying.
+    claimed
+        What the paper claims, for a published calibration.
     """
 
     name: ClassVar[str] = "pr-admm"
@@ -124,6 +138,7 @@ class PRADMM(Algorithm):
     sigma: Array
     threshold: float = np.inf
     public_norm: bool = False
+    claimed: str | None = None
 
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
@@ -135,6 +150,9 @@ class PRADMM(Algorithm):
                 f"public_norm needs loss 'logistic', for which its bound is proven; "
                 f"got {site.loss.name!r}."
             )
+        published = settings.calibration == "published"
+        if options.public_norm and published:
+            raise ParameterError("public_norm must be off for a published calibration; got True.")
         tolerance = settings.private_tolerance(site)
         reach = argmin_sensitivity(
             site.rows,
@@ -150,16 +168,26 @@ class PRADMM(Algorithm):
             "periodic": lambda: periodic(settings.rounds, options.decay, options.period),
             "iteration": lambda: iteration(settings.rounds, options.decay),
         }[options.schedule]()
-        first = gaussian_sigma(
-            budget.epsilon,
-            budget.ideal_delta,
+        claimed = None
+        if published:
+            first, claimed = _printed_noise(site, budget, settings.penalty, ratios, options)
+        else:
+            first = gaussian_sigma(
+                budget.epsilon,
+                budget.ideal_delta,
+                sensitivity,
+                ratios,
+                rows_per_person=budget.rows_per_person,
+            )
+        return cls(
+            settings.penalty,
+            tolerance,
             sensitivity,
-            ratios,
-            rows_per_person=budget.rows_per_person,
+            sigma=np.sqrt(ratios)[:, None] * first,
+            threshold=np.inf if options.threshold is None else options.threshold,
+            public_norm=options.public_norm,
+            claimed=claimed,
         )
-        sigma = np.sqrt(ratios)[:, None] * first
-        threshold = np.inf if options.threshold is None else options.threshold
-        return cls(settings.penalty, tolerance, sensitivity, sigma, threshold, options.public_norm)
 
     def init(self, site: Site) -> PRState:
         """Start from zero everywhere."""
@@ -221,3 +249,40 @@ class PRADMM(Algorithm):
             linked = site.adjacency.toarray()[..., None, None, None]
             heard = heard + ((deviation > self.threshold) * linked * apart).sum(axis=1)
         return PRState(message, heard, updated.dual, deviation)
+
+    def claim(self, site: Site) -> str | None:
+        """What the paper claims for this run, in a published calibration."""
+        return self.claimed
+
+
+def printed_sensitivity(site: Site, penalty: float) -> Array:
+    """Lemma 5: ``c L / (eta V_i)``, without the number of rows."""
+    return site.weight * site.loss.slope_bound / (penalty * site.degree)
+
+
+def printed_total(schedule: str, ratios: Array) -> float:
+    """The paper's sum of 1/g_t: Theorem 3 takes 1 from it; Theorem 4 and Lemma 2 do not."""
+    return inverse_variance_sum(ratios) - (schedule == "periodic")
+
+
+def _printed_noise(
+    site: Site, budget: Budget, penalty: float, ratios: Array, options: PRADMMOptions
+) -> tuple[Array, str]:
+    """The first round's sigma by Lemmas 3 and 5 and Theorems 3 and 4, and their claim."""
+    total = printed_total(options.schedule, ratios)
+    if not total > 0:
+        raise ParameterError(
+            "rounds must be at least 2 for the periodic schedule in a published calibration: "
+            "Theorem 3 says that one round loses nothing, whatever its noise; got 1."
+        )
+    reach = printed_sensitivity(site, penalty) * math.sqrt(site.outputs) * budget.rows_per_person
+    # epsilon = rho + 2 sqrt(rho ln(1/delta)), solved for rho.
+    log = -np.log(budget.delta)
+    rho = np.square(budget.epsilon / (np.sqrt(log + budget.epsilon) + np.sqrt(log)))
+    theorem = {"periodic": "Theorem 3", "iteration": "Theorem 4", "constant": "Lemma 2"}
+    claimed = (
+        f"rho-zCDP with rho = {rho.max():.6g} over all {len(ratios)} iterations, hence "
+        f"epsilon = {budget.epsilon.max():.6g} at delta = {budget.delta.max():g} "
+        f"({theorem[options.schedule]}, Lemmas 3 and 5)"
+    )
+    return reach * np.sqrt(total / (2 * rho)), claimed

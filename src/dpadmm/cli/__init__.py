@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import dpadmm
-from dpadmm.cli import account, demo, ledger, predict, randomize_labels, schema, train
+from dpadmm.cli import account, audit, demo, ledger, predict, randomize_labels, schema, train
 from dpadmm.cli.output import fail
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
 
@@ -42,6 +42,7 @@ def _options(
 
 app.command()(demo.demo)
 app.command()(account.account)
+app.command()(audit.audit)
 app.command()(train.train)
 app.command()(predict.predict)
 app.command("randomize-labels")(randomize_labels.randomize_labels_command)

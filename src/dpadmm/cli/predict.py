@@ -10,8 +10,6 @@ import typer
 
 from dpadmm.cli.output import JsonOption, emit, refusals
 from dpadmm.errors import ParameterError
-from dpadmm.model import load_model
-from dpadmm.prediction import predict_file, prediction_columns
 
 __all__ = ["predict"]
 
@@ -29,6 +27,10 @@ def predict(
     as_json: JsonOption = False,
 ) -> None:
     """Predict the rows of a file: a label and its score for each, in the order of the file."""
+    # Imported here, so that help answers without loading scikit-learn.
+    from dpadmm.model import load_model
+    from dpadmm.prediction import predict_file, prediction_columns
+
     with refusals("predict", as_json):
         if as_json and output is None:
             raise ParameterError("--output must be given with --json; got none")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table, warn
-from dpadmm.config import load_config
-from dpadmm.runs import TrainedRun, Watch, train_run, write_results
+
+# What a command needs is imported when it runs: help answers without loading scikit-learn.
+if TYPE_CHECKING:
+    from dpadmm.runs import TrainedRun
 
 __all__ = ["train"]
 
@@ -20,6 +22,9 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train a model as a configuration says; print what it cost each party's privacy."""
+    from dpadmm.config import load_config
+    from dpadmm.runs import Watch, train_run, write_results
+
     with refusals("train", as_json):
         told = load_config(config)
         with _progress(quiet=as_json) as progress:

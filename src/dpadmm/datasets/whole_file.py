@@ -15,7 +15,7 @@ __all__ = ["check_writable", "write_whole", "written_whole"]
 
 
 @contextmanager
-def written_whole(path: Path, what: str) -> Iterator[BinaryIO]:
+def written_whole(path: Path, what: str, *, private: bool = False) -> Iterator[BinaryIO]:
     """Open a file beside `path` and rename it at the end; leave nothing behind otherwise.
 
     Parameters
@@ -24,6 +24,8 @@ def written_whole(path: Path, what: str) -> Iterator[BinaryIO]:
         The file to make; one that is there is replaced at the end.
     what
         How a refusal calls it.
+    private
+        Only its owner may read it.
 
     Raises
     ------
@@ -32,7 +34,8 @@ def written_whole(path: Path, what: str) -> Iterator[BinaryIO]:
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
-        with open(partial, "xb") as file:
+        mode = 0o600 if private else 0o666
+        with open(partial, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

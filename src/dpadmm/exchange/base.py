@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
 from dpadmm.arrays import Array, Site
+from dpadmm.closing import Closing
 from dpadmm.errors import ParameterError
 from dpadmm.exchange.wire import decode, encode
 from dpadmm.privacy.mechanisms import Released
@@ -28,7 +27,7 @@ class Exchange(ABC):
         """
 
 
-class OneParty(Exchange):
+class OneParty(Exchange, Closing):
     """The exchange of a process that computes one party: bytes out, its sources' bytes in.
 
     Parameters
@@ -79,14 +78,3 @@ class OneParty(Exchange):
     def close(self) -> None:
         """Leave, once the others have what they need."""
         return
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

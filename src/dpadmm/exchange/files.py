@@ -6,13 +6,12 @@ plays the server where the topology has one.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Final, final
 
 from dpadmm.arrays import Site
+from dpadmm.datasets.whole_file import write_whole
 from dpadmm.errors import ExchangeError
 from dpadmm.exchange.base import OneParty
 
@@ -51,16 +50,7 @@ class FileExchange(OneParty):
                     "processes may be running this party."
                 )
             return
-        handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=".message-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_whole(path, data, "message")
 
     def receive(self, party: int, t: int) -> bytes:
         """Wait for the other party's file."""

@@ -20,10 +20,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 from urllib.parse import quote
 
+from dpadmm.closing import Closing
 from dpadmm.errors import LedgerError
 from dpadmm.privacy.entries import FORMAT_VERSION, Entry
 
@@ -78,7 +78,7 @@ _REASONS: Final[dict[int, str]] = {
 }
 
 
-class EntryFile:
+class EntryFile(Closing):
     """One open file.
 
     Parameters
@@ -151,17 +151,6 @@ class EntryFile:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of the file."""

@@ -27,6 +27,7 @@ from dpadmm.privacy.events import (
     GaussianRelease,
     InexactSolve,
     LabelRandomizedResponse,
+    PostProcessing,
     PureRelease,
 )
 from dpadmm.privacy.noise import NoiseSource
@@ -40,6 +41,7 @@ __all__ = [
     "release_again",
     "release_gaussian",
     "release_objective",
+    "release_post_processed",
     "release_unprotected",
 ]
 
@@ -83,6 +85,16 @@ class Released:
 def release_unprotected(values: Array) -> Released:
     """Send values as they are: no guarantee, charged as ``NonPrivate``."""
     return Released(_MAKER, values, (NON_PRIVATE,) * len(values))
+
+
+def release_post_processed(values: Array) -> Released:
+    """Send a function of earlier messages: charged as ``PostProcessing``, which costs nothing.
+
+    The caller guarantees that ``values`` are computed from messages sent before (its own and
+    those it heard) and from public parameters alone: from no row, from nothing a solver kept, and
+    from no noise that was drawn but not sent.
+    """
+    return Released(_MAKER, values, (PostProcessing(),) * len(values))
 
 
 def release_again(values: Array, events: tuple[Event, ...]) -> Released:

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, final
 
 import numpy as np
 
+from dpadmm.closing import Closing
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.privacy.entries import FORMAT_VERSION, Dataset, Entry
 from dpadmm.privacy.entry_file import EntryFile
@@ -39,7 +39,7 @@ _TIMEOUT: Final = 30.0
 _LONGEST_NAME: Final = 200
 
 
-class SQLiteLedger:
+class SQLiteLedger(Closing):
     """The spending on one data set of one owner, over all runs.
 
     Parameters
@@ -92,17 +92,6 @@ class SQLiteLedger:
         first = Entry.after(None, "ledger", _now(), None, None, content)
         EntryFile.create(Path(path), first, timeout=timeout)
         return cls(path, timeout=timeout)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -344,24 +333,13 @@ def _now() -> str:
 
 
 @final
-class LedgerRun(Ledger):
+class LedgerRun(Ledger, Closing):
     """One run's view of a data set's ledger; made by :meth:`SQLiteLedger.open_run`."""
 
     def __init__(self, ledger: SQLiteLedger, run_id: str, lock: RunLock) -> None:
         self._ledger = ledger
         self._run_id = run_id
         self._lock = lock
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let another process have the run; the ledger stays open."""

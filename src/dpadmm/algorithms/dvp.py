@@ -1,0 +1,151 @@
+r"""DVP: dual variable perturbation, with fresh noise in every round.
+
+T. Zhang, Q. Zhu, "Dynamic differential privacy for ADMM-based distributed classification
+learning", IEEE Transactions on Information Forensics and Security 12(1), 2017; Algorithm 2,
+eqs. 13-16. Their :math:`\tfrac{C^R}{B_p}\epsilon_p` is our gradient noise b.
+
+.. math::
+    b_i &\sim \exp(-\zeta_i \tfrac{n_i}{c_i}\|b\|),\qquad
+    m_i = \tfrac{\lambda}{N} + 2\eta V_i + \Phi_i,\qquad
+    \kappa(m) = \frac{c_i c_1}{n_i m} \\
+    \Phi_i &= \max\Bigl(0,\; \frac{c_i c_1}{n_i (e^{\alpha/2} - 1)}
+             - \tfrac{\lambda}{N} - 2\eta V_i\Bigr),\qquad
+    \zeta_i = \frac{\alpha - \ln(1 + \kappa(m_i))}{2L}
+
+makes a round alpha-DP. Since Phi keeps :math:`\ln(1 + \kappa)` at or below alpha/2, the Jacobian
+never uses up a round. Gaussian noise needs no Phi: there the Jacobian costs :math:`O(\kappa^2)`.
+
+The published calibration is Algorithm 2 as printed, with the fraction of the paper's proof:
+
+.. math::
+    \hat\alpha &= \alpha - 2\ln(1 + \kappa(\tfrac{\lambda}{N} + 2\eta V_i)),\qquad
+    \zeta = \hat\alpha; \quad\text{if } \hat\alpha \le 0:\\
+    \Phi &= \frac{c_i c_1}{n_i (e^{\alpha/4} - 1)} - \tfrac{\lambda}{N} - 2\eta V_i,
+    \qquad \hat\alpha = \alpha/2 .
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, final
+
+import numpy as np
+from pydantic import Field
+
+from dpadmm.algorithms.base import Options, Settings, graph_convexity
+from dpadmm.algorithms.objective import (
+    check_total,
+    check_within_budget,
+    plan_objective,
+    release_level,
+)
+from dpadmm.algorithms.perturbed_admm import PerturbedADMM, noise_arrays
+from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError
+from dpadmm.privacy.calibration import exponential_rate
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
+from dpadmm.privacy.sensitivity import jacobian_ratio
+
+__all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
+
+
+class DVPOptions(Options):
+    """Options of ``dvp``."""
+
+    noise: Literal["exp-norm", "gaussian"] = Field(
+        "exp-norm",
+        description="density proportional to exp(-rate ||b||) as in the paper, or normal",
+    )
+    epsilon_per_round: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="alpha: what each round costs, instead of a share of epsilon; the total that "
+        "results must be within epsilon",
+    )
+
+
+def extra_convexity(site: Site, convexity: Array, jacobian: Array) -> Array:
+    """Phi for which ``ln(1 + kappa)`` is at most ``jacobian``; 0 where it is without."""
+    curvature = site.weight * site.loss.curvature_bound / site.rows
+    return np.maximum(curvature / np.expm1(jacobian) - convexity, 0.0)
+
+
+def printed_perturbation(site: Site, convexity: Array, alpha: Array) -> tuple[Array, Array]:
+    """Algorithm 2's zeta and Phi, with the fraction of the proof and Phi at least 0."""
+    kappa = _kappa(site, convexity)
+    spare = alpha - 2 * np.log1p(kappa)
+    zeta = np.where(spare > 0, spare, alpha / 2)
+    return zeta, np.where(spare > 0, 0.0, extra_convexity(site, convexity, alpha / 4))
+
+
+def _kappa(site: Site, convexity: Array) -> Array:
+    curvature = site.loss.curvature_bound
+    return jacobian_ratio(site.rows, convexity, weight=site.weight, curvature=curvature)
+
+
+@final
+@dataclass(frozen=True)
+class DVP(PerturbedADMM):
+    """ADMM with a perturbed dual variable; see :class:`PerturbedADMM` for the parameters."""
+
+    name: ClassVar[str] = "dvp"
+    paper: ClassVar[str] = "Zhang, Zhu, IEEE Transactions on Information Forensics 2017"
+    private: ClassVar[bool] = True
+    options: ClassVar[type[Options]] = DVPOptions
+
+    @classmethod
+    def configure(cls, site: Site, settings: Settings) -> Self:
+        """Fix alpha, Phi and the noise of every party."""
+        options = cls.parse_options(settings.options)
+        budget = settings.require_budget(cls.name)
+        published, alpha = settings.calibration == "published", options.epsilon_per_round
+        if options.noise == "gaussian" and (published or alpha is not None):
+            what = "a published calibration" if published else "epsilon_per_round"
+            raise ParameterError(
+                f"noise must be 'exp-norm' for {what} of {cls.name!r}; got 'gaussian'."
+            )
+        plain = graph_convexity(site, settings.penalty)
+        extra, scale, claimed = np.zeros_like(plain), None, None
+        if published:
+            # One-vs-rest columns are releases of their own and share alpha.
+            total = budget.epsilon / (settings.rounds * budget.rows_per_person)
+            level = (total if alpha is None else np.full_like(total, alpha)) / site.outputs
+            zeta, extra = printed_perturbation(site, plain, level)
+            scale = site.weight / (site.rows * zeta)
+            share = level * site.outputs * budget.rows_per_person
+            claimed = _claim(share, settings.rounds)
+            check_total(site, budget, share * settings.rounds, "epsilon_per_round")
+        elif options.noise == "exp-norm":
+            level = (
+                release_level(site, budget, settings.rounds)
+                if alpha is None
+                else np.full_like(plain, alpha / site.outputs)
+            )
+            extra = extra_convexity(site, plain, level / 2)
+            if alpha is not None:
+                kappa, slope = _kappa(site, plain + extra), site.loss.slope_bound
+                rate = exponential_rate(level, site.rows, kappa, weight=site.weight, slope=slope)
+                scale = (1 + SAMPLER_ALLOWANCE) / rate
+        every = (settings.rounds, len(plain))
+        planned = plan_objective(
+            site,
+            budget,
+            options.noise,
+            np.broadcast_to(plain + extra, every),
+            tolerance=settings.tolerance,
+            scale=None if scale is None else np.broadcast_to(scale, every),
+        )
+        if alpha is not None and not published:
+            check_within_budget(site, budget, planned, "epsilon_per_round")
+        penalties = np.full(settings.rounds, settings.penalty)
+        return cls(penalties, **noise_arrays(planned), claimed=claimed)
+
+
+def _claim(alpha: Array, rounds: int) -> str:
+    """Theorem 1 for these numbers, and what its rounds add up to."""
+    largest = float(alpha.max())
+    return (
+        f"each iteration is alpha-differentially private with alpha = {largest:.6g} (Theorem 1), "
+        f"for an exact solver; {rounds} iterations add up to {rounds * largest:.6g}"
+    )

@@ -1,0 +1,407 @@
+r"""R-ADMM and MR-ADMM: every second iteration recycles what was sent, and costs no privacy.
+
+X. Zhang, M. M. Khalili, M. Liu, "Recycled ADMM: improving the privacy and accuracy of distributed
+algorithms", IEEE Transactions on Information Forensics and Security 2020; Algorithms 1 to 3,
+eqs. 10-19. With :math:`\eta_i = \eta_i(2k-1)` in both iterations k = 1, 2, ...
+
+.. math::
+    \text{odd:}\quad x_i &= \arg\min_w \tfrac{c_i}{n_i}\textstyle\sum_k l(w\cdot u_k)
+           + \tfrac{m_i}{2}\|w\|^2
+           + \langle \alpha_i + b_i - \eta_i(V_i y_i + \textstyle\sum_j y_j),\, w\rangle,
+           \quad m_i = \tfrac{\lambda}{N} + 2\eta_i V_i \\
+    y_i(2k-1) &= x_i + \xi_i \quad\text{(sent)},\qquad
+    \alpha_i \leftarrow \alpha_i + \eta_i\,(V_i y_i - \textstyle\sum_j y_j) \\
+    \text{even:}\quad y_i(2k) &= y_i(2k-1)
+        - \frac{G_i + \alpha_i + \eta_i(V_i y_i(2k-1) - \sum_j y_j(2k-1))}{2\eta_i V_i + \gamma}
+        \quad\text{(sent)}
+
+where b is fresh noise in the gradient and :math:`\xi` the little noise of an inexact solve
+(``noise="output"``: all the noise is in :math:`\xi`). :math:`G_i` is the noisy gradient at
+:math:`y_i(2k-1)`, read off the optimality condition of the odd iteration and never from the rows.
+The dual variable cancels in it, and what is left is a function of messages:
+
+.. math::
+    y_i(2k) = y_i(2k-1) + \frac{\eta_i}{2\eta_i V_i + \gamma}
+        \Bigl(2\textstyle\sum_j y_j(2k-1) - V_i y_i(2k-2) - \textstyle\sum_j y_j(2k-2)\Bigr).
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, Self, final
+
+import numpy as np
+from pydantic import Field
+
+from dpadmm.algorithms.base import (
+    Algorithm,
+    GraphState,
+    Options,
+    Settings,
+    graph_absorb,
+    graph_convexity,
+    graph_linear,
+)
+from dpadmm.algorithms.recycled_noise import proven_noise, published_loss, published_noise
+from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError, positive_number, unknown_name
+from dpadmm.privacy.events import Event, PostProcessing
+from dpadmm.privacy.mechanisms import (
+    ObjectivePerturbation,
+    Released,
+    gaussian_events,
+    release_gaussian,
+    release_objective,
+    release_post_processed,
+)
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.schedules import penalty_growth
+from dpadmm.solvers.newton import Workspace, check_reachable
+
+__all__ = [
+    "MRADMM",
+    "RADMM",
+    "MRADMMOptions",
+    "OptimumWarning",
+    "RADMMOptions",
+    "RecycledADMM",
+    "RecycledState",
+]
+
+
+class OptimumWarning(UserWarning):
+    """A run that converges to something else than the optimum of the pooled objective."""
+
+
+class RADMMOptions(Options):
+    """Options of ``r-admm``."""
+
+    noise: Literal["exp-norm", "gaussian", "output"] = Field(
+        "exp-norm",
+        description="noise in the gradient, of density exp(-rate ||b||) or Gaussian, or Gaussian "
+        "noise added to the solution",
+    )
+    gamma: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="weight that keeps an even iteration near the odd one; the bound on the "
+        "loss's curvature by default",
+    )
+    penalty_growth: float = Field(
+        1.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="factor by which the penalty grows from one odd iteration to the next",
+    )
+    send_even: bool = Field(
+        True,
+        description="send the even iterations too; on a complete graph everyone can compute them",
+    )
+    noise_rate: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="rate of the noise density in a published calibration, alpha in the paper; "
+        "from epsilon by eq. (32) by default",
+    )
+
+
+class MRADMMOptions(RADMMOptions):
+    """Options of ``mr-admm``."""
+
+    penalty_growth: float = Field(
+        1.04,
+        ge=1,
+        allow_inf_nan=False,
+        description="factor by which the penalty grows from one odd iteration to the next",
+    )
+    node_penalties: dict[str | int, float] | list[float] | None = Field(
+        None,
+        description="a first penalty for each party, by name or in order, instead of the common "
+        "one; the run then converges to the optimum of sum_i f_i / penalty_i",
+    )
+
+
+class RecycledState(NamedTuple):
+    """State of R-ADMM: :class:`GraphState` and what the even iteration needs of the one before.
+
+    Attributes
+    ----------
+    message, heard, dual
+        As in :class:`GraphState`.
+    earlier
+        ``V_i y_i + sum_j y_j`` before the last odd iteration.
+    """
+
+    message: Array
+    heard: Array
+    dual: Array
+    earlier: Array
+
+
+@dataclass(frozen=True)
+class RecycledADMM(Algorithm, ABC):
+    """What R-ADMM and MR-ADMM share: Algorithm 3 of the paper.
+
+    Arrays are ``(releases, nodes)``, a release for every odd iteration.
+
+    Parameters
+    ----------
+    penalty
+        eta_i(2k - 1).
+    gamma
+        Weight that keeps an even iteration near the odd one.
+    kind
+        The noise.
+    sensitivity, scale
+        How far one row moves the gradient (``"output"``: the solution), and the noise.
+    kappa, output_sigma
+        ``c c1 / (n m)``, and AMP's noise; zero for ``"output"``.
+    tolerance
+        Largest gradient norm of a local solve.
+    send_even
+        Whether even iterations are rounds of their own.
+    published
+        Noise by the paper's eq. (32).
+    """
+
+    private: ClassVar[bool] = True
+
+    penalty: Array
+    gamma: float
+    kind: Literal["exp-norm", "gaussian", "output"]
+    sensitivity: Array
+    scale: Array
+    kappa: Array
+    output_sigma: Array
+    tolerance: Array
+    send_even: bool = True
+    published: bool = False
+
+    @classmethod
+    def configure(cls, site: Site, settings: Settings) -> Self:
+        """Calibrate each party's noise over the odd iterations to its own budget."""
+        options = cls.parse_options(settings.options)
+        budget = settings.require_budget(cls.name)
+        everyone = _first_penalties(site, settings, getattr(options, "node_penalties", None))
+        if not options.send_even:
+            _check_complete(site, everyone)
+        gamma = site.loss.curvature_bound if options.gamma is None else options.gamma
+        if gamma == 0 and site.parties == 1:
+            raise ParameterError("gamma must be positive for a single party; got 0.")
+        releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds
+        growth = penalty_growth(1.0, options.penalty_growth, releases)
+        penalty = growth[:, None] * everyone[: len(site.index)]
+        convexity = graph_convexity(site, penalty)
+        published = settings.calibration == "published"
+        if published:
+            plan = published_noise(
+                site, settings, budget, options.noise, convexity, noise_rate=options.noise_rate
+            )
+        elif options.noise_rate is None:
+            plan = proven_noise(site, settings, budget, options.noise, convexity)
+        else:
+            raise ParameterError(
+                "noise_rate needs calibration 'published': a proven one follows from epsilon and "
+                f"delta; got {options.noise_rate}."
+            )
+        return cls(
+            penalty=penalty,
+            gamma=gamma,
+            kind=options.noise,
+            send_even=options.send_even,
+            published=published,
+            **plan,
+        )
+
+    def init(self, site: Site) -> RecycledState:
+        """Start from zero everywhere."""
+        zero = np.zeros(site.shape)
+        return RecycledState(zero, zero, zero, zero)
+
+    def _release(self, t: int) -> int:
+        """The number of the odd iteration that round ``t`` belongs to, from 0."""
+        return t // 2 if self.send_even else t
+
+    def _recycles(self, t: int) -> bool:
+        return self.send_even and t % 2 == 1
+
+    def _problem(self, state: RecycledState, site: Site, t: int) -> tuple[Array, Array]:
+        """The public linear term and the strong convexity of an odd iteration."""
+        penalty = self.penalty[self._release(t)]
+        linear = graph_linear(GraphState(*state[:3]), site, site.per_node(penalty))
+        return linear, graph_convexity(site, penalty)
+
+    def _perturbation(self, site: Site, convexity: Array, release: int) -> ObjectivePerturbation:
+        assert self.kind != "output"
+        return ObjectivePerturbation(
+            kind=self.kind,
+            sensitivity=self.sensitivity[release],
+            kappa=self.kappa[release],
+            scale=self.scale[release],
+            tolerance=self.tolerance[release],
+            convexity=convexity,
+            output_sigma=self.output_sigma[release],
+            outputs=site.outputs,
+        )
+
+    def announce(self, state: RecycledState, site: Site, t: int) -> tuple[Event, ...]:
+        """Charge the odd iterations; refuse messages too large to solve for in all of them."""
+        release = self._release(t)
+        linear, convexity = self._problem(state, site, t)
+        check_reachable(site, linear, convexity, self.tolerance[release])
+        if self._recycles(t):
+            return (PostProcessing(),) * len(site.index)
+        if self.kind == "output":
+            return gaussian_events(self.sensitivity[release], self.scale[release])
+        return self._perturbation(site, convexity, release).events()
+
+    def local_step(
+        self, state: RecycledState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
+    ) -> Released:
+        """Solve the perturbed problem, or recycle what was sent; only the former reads rows."""
+        release = self._release(t)
+        if self._recycles(t):
+            return release_post_processed(
+                self._recycled(state.message, state.heard, state.earlier, site, release)
+            )
+        (linear, convexity), tolerance = self._problem(state, site, t), self.tolerance[release]
+        if self.kind == "output":
+            return release_gaussian(
+                *workspace.argmin(linear, convexity, tolerance),
+                tolerance=tolerance,
+                sensitivity=self.sensitivity[release],
+                sigma=self.scale[release],
+                parties=site.index,
+                noise=noise,
+                t=t,
+            )
+        return release_objective(
+            lambda drawn: workspace.argmin(linear + drawn, convexity, tolerance),
+            self._perturbation(site, convexity, release),
+            site.shape,
+            site.index,
+            noise,
+            t,
+        )
+
+    def _recycled(
+        self, message: Array, heard: Array, earlier: Array, site: Site, release: int
+    ) -> Array:
+        """``y_i(2k)`` from ``y_i(2k-1)``, ``sum_j y_j(2k-1)`` and the iteration before."""
+        penalty = site.per_node(self.penalty[release])
+        step = penalty / (2 * penalty * site.per_node(site.degree) + self.gamma)
+        return message + step * (2 * heard - earlier)
+
+    def absorb(
+        self, state: RecycledState, message: Array, inbox: Array, site: Site, t: int
+    ) -> RecycledState:
+        """Update the dual after an odd iteration; keep it after an even one."""
+        if self._recycles(t):
+            return state._replace(message=message, heard=site.neighbour_sum(inbox))
+        release, degree = self._release(t), site.per_node(site.degree)
+        penalty = site.per_node(self.penalty[release])
+        odd = graph_absorb(GraphState(*state[:3]), message, inbox, site, penalty)
+        earlier = degree * state.message + state.heard
+        if self.send_even:
+            return RecycledState(*odd, earlier)
+
+        # On a complete graph what i's neighbours heard, and their own messages, add up to sums
+        # that i knows: the even iteration of all of them takes no message.
+        def heard_by_neighbours(own: Array, heard: Array) -> Array:
+            return degree * own + (degree - 1) * heard
+
+        around = heard_by_neighbours(odd.message, odd.heard)
+        earlier_around = degree * state.heard + heard_by_neighbours(state.message, state.heard)
+        return RecycledState(
+            self._recycled(odd.message, odd.heard, earlier, site, release),
+            self._recycled(odd.heard, around, earlier_around, site, release),
+            odd.dual,
+            earlier,
+        )
+
+    def claim(self, site: Site) -> str | None:
+        """Theorem V.1's figure for this run."""
+        if not self.published:
+            return None
+        total = float(published_loss(site, 1 / self.scale, self.kappa).max())
+        return (
+            f"Theorem V.1, eq. (32): epsilon = {total:.6g} with delta = 0 for one row over the "
+            "whole run, for exact minimisers"
+        )
+
+
+@final
+@dataclass(frozen=True)
+class RADMM(RecycledADMM):
+    """R-ADMM: one penalty for all parties."""
+
+    name: ClassVar[str] = "r-admm"
+    paper: ClassVar[str] = "Zhang, Khalili, Liu, IEEE TIFS 2020"
+    options: ClassVar[type[Options]] = RADMMOptions
+
+
+@final
+@dataclass(frozen=True)
+class MRADMM(RecycledADMM):
+    """MR-ADMM: a penalty that grows, and may differ from party to party."""
+
+    name: ClassVar[str] = "mr-admm"
+    paper: ClassVar[str] = "Zhang, Khalili, Liu, IEEE TIFS 2020"
+    options: ClassVar[type[Options]] = MRADMMOptions
+
+
+def _first_penalties(
+    site: Site, settings: Settings, given: Mapping[str | int, float] | Sequence[float] | None
+) -> Array:
+    """eta_i(1) of all parties, those computed here first."""
+    if given is None:
+        return np.full(site.parties, settings.penalty)
+    if isinstance(given, Mapping):
+        named = {str(name): value for name, value in given.items()}
+        for name in named:
+            if len(site.names) == site.parties and name not in site.names:
+                raise unknown_name("node_penalties' parties", name, site.names)
+        for name in site.names:
+            if name not in named:
+                raise ParameterError(
+                    f"node_penalties must have a number for every party; {name} has none."
+                )
+        own = [named.pop(name) for name in site.names]
+        everyone = [*own, *named.values()]
+    else:
+        here = [party for party in site.index.tolist() if party < len(given)]
+        elsewhere = [party for party in range(len(given)) if party not in here]
+        everyone = [given[party] for party in (*here, *elsewhere)]
+    if len(everyone) != site.parties:
+        raise ParameterError(
+            f"node_penalties must have one number per party ({site.parties}); got {len(everyone)}."
+        )
+    penalties = np.array([positive_number("node_penalties", value) for value in everyone])
+    if np.ptp(penalties) > 0:
+        warnings.warn(
+            "node_penalties differ: the run converges to the optimum of sum_i f_i / penalty_i, "
+            "not to that of the pooled objective. Use one penalty for all parties to reach that.",
+            OptimumWarning,
+            stacklevel=2,
+        )
+    return penalties
+
+
+def _check_complete(site: Site, penalty: Array) -> None:
+    """Refuse to leave out even iterations where someone could not compute them."""
+    if (site.topology.degrees != site.parties - 1).any():
+        raise ParameterError(
+            "send_even=False needs topology 'complete', where everyone hears everyone: elsewhere "
+            "a party cannot compute its neighbours' even iterations; "
+            f"got {site.topology.name!r}."
+        )
+    if np.ptp(penalty) > 0:
+        raise ParameterError(
+            "send_even=False needs the same penalty for all parties; got node_penalties from "
+            f"{penalty.min():g} to {penalty.max():g}."
+        )

@@ -1,0 +1,256 @@
+r"""The worst case of each mechanism: two neighbouring data sets and a score that tells them apart.
+
+A case draws independent runs of a mechanism on D and on D' and returns one score per run, the
+privacy loss ln(Pr'[o] / Pr[o]) of the output or an increasing function of it: by Neyman and
+Pearson no other function of the output tells the two apart better.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.audit.bounds import SMALLEST_SAMPLE, audit_scores
+from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
+from dpadmm.audit.verdict import Setting, Verdict
+from dpadmm.errors import ParameterError, positive_number
+from dpadmm.privacy.calibration import gaussian_sigma, subsampled_sigma
+from dpadmm.privacy.events import InexactSolve
+from dpadmm.privacy.gaussian import gaussian_mu
+from dpadmm.privacy.mechanisms import randomize_labels, release_gaussian
+from dpadmm.privacy.noise import SimulatedNoise
+
+__all__ = [
+    "Case",
+    "GaussianShift",
+    "RandomizedResponse",
+    "SubsampledShift",
+    "audit_case",
+    "gaussian_case",
+    "inexact_solve_case",
+    "randomized_response_case",
+    "subsampled_gaussian_case",
+]
+
+Array = NDArray[np.float64]
+_ONE_PARTY = np.array([0], dtype=np.intp)
+
+
+class Case(ABC):
+    """Two neighbouring data sets, a mechanism and a score. Subclasses are final."""
+
+    claim: Claim
+    setting: Setting
+    #: The most runs that are drawn at once.
+    batch: int = 1 << 17
+
+    @abstractmethod
+    def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
+        """One score for each of ``runs`` independent runs on D, or on D' where replaced."""
+
+
+def audit_case(
+    case: Case,
+    *,
+    samples: int,
+    confidence: float = 0.99,
+    seed: int = 0,
+    on_progress: Callable[[int], None] | None = None,
+) -> Verdict:
+    """Draw a case and bound from below what is lost.
+
+    Parameters
+    ----------
+    case
+        What to run.
+    samples
+        Independent runs of each data set.
+    confidence
+        The probability with which the bound holds.
+    seed
+        The same seed gives the same verdict.
+    on_progress
+        Called with the number of runs just made.
+    """
+    if samples < SMALLEST_SAMPLE:
+        raise ParameterError(f"samples must be at least {SMALLEST_SAMPLE}; got {samples}.")
+    if seed < 0:
+        raise ParameterError(f"seed must be a whole number of at least 0; got {seed}.")
+    scores = np.empty((2, samples))
+    for start in range(0, samples, case.batch):
+        runs = min(case.batch, samples - start)
+        for replaced in (False, True):
+            # Every piece has a key of its own: no run of D shares a draw with one of D'.
+            words = np.random.SeedSequence([seed, start, replaced]).generate_state(4)
+            noise = SimulatedNoise(int.from_bytes(words.tobytes(), "little"))
+            scores[int(replaced), start : start + runs] = case.scores(
+                noise, runs, replaced=replaced
+            )
+            if on_progress is not None:
+                on_progress(runs)
+    return audit_scores(
+        case.claim, scores[0], scores[1], setting=case.setting, confidence=confidence
+    )
+
+
+@final
+@dataclass(frozen=True)
+class GaussianShift(Case):
+    """A value that replacing a row moves by a known vector, released with Gaussian noise.
+
+    Parameters
+    ----------
+    claim, setting
+        What is claimed, and of what.
+    shift
+        How far the value moves.
+    sigma
+        The noise that is really added.
+    residual
+        The gradient norm that the value was found to.
+    """
+
+    claim: Claim
+    setting: Setting
+    shift: float
+    sigma: float
+    residual: float = 0.0
+
+    def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
+        """The released number: the privacy loss grows with it."""
+        # Independent releases lie along the outputs, so that one stream serves them all.
+        values = np.full((1, 1, runs, 1), self.shift if replaced else 0.0)
+        released = release_gaussian(
+            values,
+            np.full(values.shape[:-1], self.residual),
+            tolerance=np.array([self.residual]),
+            sensitivity=np.array([abs(self.shift)]),
+            sigma=np.array([self.sigma]),
+            parties=_ONE_PARTY,
+            noise=noise,
+            t=0,
+        )
+        return released.values.ravel()
+
+
+def gaussian_case(epsilon: float, delta: float, *, noise_scale: float = 1.0) -> GaussianShift:
+    """A value that the row moves by its whole sensitivity, plus N(0, sigma^2): attains mu.
+
+    ``noise_scale`` multiplies the noise that the claim needs.
+    """
+    sigma = float(gaussian_sigma(epsilon, delta, 1.0))
+    setting = Setting(
+        f"Gaussian release, sigma = {noise_scale * sigma:.4g} times the sensitivity",
+        "replacing the row moves the value by its sensitivity",
+        "the released value (its privacy loss up to scale)",
+    )
+    claim = GaussianClaim(float(gaussian_mu(epsilon, delta)), delta)
+    return GaussianShift(claim, setting, 1.0, noise_scale * sigma)
+
+
+def inexact_solve_case(epsilon: float, delta: float, *, noise_scale: float = 1.0) -> GaussianShift:
+    """A solver that stops tolerance / m to one side on D and to the other on D': attains mu."""
+    tolerance, convexity = 1e-6, 1.0
+    mu = float(gaussian_mu(epsilon, delta))
+    sigma = 2 * tolerance / (convexity * mu)
+    event = InexactSolve(tolerance, convexity, sigma)
+    setting = Setting(
+        f"inexact minimiser with tolerance {tolerance:g} and output noise "
+        f"{noise_scale * sigma:.4g}",
+        "both data sets have the same minimiser, given to the adversary; the solver stops at "
+        "tolerance / strong convexity from it, on opposite sides",
+        "the released value (its privacy loss up to scale)",
+    )
+    shift = 2 * event.tolerance / event.strong_convexity
+    return GaussianShift(
+        GaussianClaim(mu, delta), setting, shift, noise_scale * event.output_sigma, tolerance
+    )
+
+
+@final
+@dataclass(frozen=True)
+class RandomizedResponse(Case):
+    """A label, randomised with the epsilon that is really used."""
+
+    claim: Claim
+    setting: Setting
+    epsilon: float
+
+    def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
+        """The reported label; the true one is -1 in D and +1 in D'."""
+        labels = np.full(runs, 1.0 if replaced else -1.0)
+        return randomize_labels(labels, self.epsilon, noise.generator(0, 0, 0, "labels"))[0]
+
+
+def randomized_response_case(
+    epsilon: float, delta: float = 0.0, *, noise_scale: float = 1.0
+) -> RandomizedResponse:
+    """A label flipped with probability 1/(1 + e^epsilon): attains epsilon, with delta 0.
+
+    ``noise_scale`` multiplies the probability of a flip.
+    """
+    flip = noise_scale / (1 + math.exp(positive_number("epsilon", epsilon)))
+    if not flip < 0.5:
+        raise ParameterError(f"noise_scale must keep flips below one half; got {noise_scale!r}.")
+    setting = Setting(
+        f"randomised response, labels flipped with probability {flip:.4g}",
+        "the label is -1 or +1",
+        "the reported label",
+        "the label of one row is flipped",
+    )
+    return RandomizedResponse(EpsilonClaim(epsilon, 0.0), setting, math.log(1 / flip - 1))
+
+
+@final
+@dataclass(frozen=True)
+class SubsampledShift(Case):
+    """The sum of a secret batch, drawn without replacement, with Gaussian noise.
+
+    Parameters
+    ----------
+    claim, setting
+        What is claimed, and of what.
+    rate
+        The probability that a row is in the batch.
+    sigma
+        The noise that is really added; the sensitivity is 1.
+    """
+
+    claim: Claim
+    setting: Setting
+    rate: float
+    sigma: float
+
+    def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
+        """The released sum: the privacy loss grows with it."""
+        values = np.zeros((1, 1, runs, 1))
+        if replaced:
+            values[0, 0, :, 0] = noise.generator(0, 0, 0, "batch").random(runs) < self.rate
+        sigma = np.array(self.sigma)
+        return noise.add_gaussian(values, sigma, _ONE_PARTY, 0, "output").ravel()
+
+
+def subsampled_gaussian_case(
+    epsilon: float,
+    delta: float,
+    *,
+    noise_scale: float = 1.0,
+    batch: int = 20,
+    population: int = 100,
+) -> SubsampledShift:
+    """All rows add 0 but the one that D' has: attains the amplified curve."""
+    sigma = float(subsampled_sigma(epsilon, delta, 1, batch, population, 1.0))
+    setting = Setting(
+        f"Gaussian release of a batch of {batch} out of {population} rows, "
+        f"sigma = {noise_scale * sigma:.4g} times the sensitivity",
+        "every row adds 0 to the batch, the replaced one its sensitivity",
+        "the released value (its privacy loss grows with it)",
+    )
+    claim = EpsilonClaim(epsilon, delta)
+    return SubsampledShift(claim, setting, batch / population, noise_scale * sigma)

@@ -1,0 +1,518 @@
+"""R-ADMM and MR-ADMM: against their papers' algorithms, their optimum and their budget."""
+
+import dataclasses
+import math
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import oracles
+from dpadmm.algorithms import get_algorithm
+from dpadmm.algorithms.base import Budget, Settings
+from dpadmm.algorithms.r_admm import OptimumWarning
+from dpadmm.arrays import Shard, Site
+from dpadmm.engine import run
+from dpadmm.errors import ParameterError
+from dpadmm.exchange.in_process import InProcess
+from dpadmm.losses import get_loss
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.events import Composed, GaussianRelease, InexactSolve, PostProcessing
+from dpadmm.privacy.ledger import MemoryLedger
+from dpadmm.privacy.mechanisms import release_post_processed
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource, SimulatedNoise
+from dpadmm.solvers.newton import Workspace
+from dpadmm.theory.r_admm import privacy_loss
+from dpadmm.topologies import build_topology
+from dpadmm.training import TrainingParameters, announced, plan, state_privacy, train
+
+COUNTS = (60, 85, 110, 140, 170, 200)
+FEATURES = 5
+LAM = 0.05
+UNEQUAL = [0.02, 0.03, 0.015, 0.025, 0.02, 0.01]
+PARTIES = oracles.random_parties(1, COUNTS, FEATURES)
+NOISES = ("exp-norm", "gaussian", "output")
+NAMES = ("r-admm", "mr-admm")
+
+
+class Silence(NoiseSource):
+    """Every draw is zero."""
+
+    description = "silence"
+    simulated = True
+
+    def generator(self, run, party, t, purpose):
+        raise AssertionError("nothing is drawn")
+
+    def add_gaussian(self, values, sigma, parties, t, purpose):
+        return values.copy()
+
+    def exponential_norm(self, shape, parties, t, purpose):
+        return np.zeros(shape)
+
+
+class Untouchable:
+    """A workspace that must not be looked at."""
+
+    def __getattr__(self, name):
+        raise AssertionError(f"an even iteration asked the workspace for {name}")
+
+
+def site_on(topology, *, counts=COUNTS, outputs=1):
+    return Site.of_all(
+        np.array(counts),
+        build_topology(topology, len(counts)),
+        get_loss("logistic"),
+        features=FEATURES,
+        regularization=LAM,
+        outputs=outputs,
+        party_weight="equal",
+    )
+
+
+def configured(name, site, *, rounds, penalty=0.02, calibration="proven", epsilon=1e3, **options):
+    count = len(site.index)
+    settings = Settings(
+        rounds=rounds,
+        penalty=penalty,
+        tolerance=1e-12,
+        options=options,
+        budget=Budget(np.full(count, epsilon), np.full(count, 1e-5)),
+        calibration=calibration,
+    )
+    return get_algorithm(name).configure(site, settings)
+
+
+def messages(algorithm, site, rounds, noise):
+    """The messages of every round, ``(rounds, parties, features)``."""
+    sent = []
+    shard = Shard.from_parties([(rows, labels[:, None]) for rows, labels in PARTIES])
+    run(
+        algorithm,
+        site,
+        Workspace(shard, site),
+        rounds=rounds,
+        exchange=InProcess(),
+        ledgers=[MemoryLedger() for _ in site.index],
+        noise=noise,
+        on_round=lambda done, values: sent.append(values[:, 0, 0]),
+    )
+    return np.array(sent)
+
+
+# -- where it goes without noise ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gamma", [0.0, None, 0.5])
+@pytest.mark.parametrize("topology", ["ring", "path", "star", "complete"])
+def test_without_noise_it_reaches_the_pooled_optimum(topology, gamma):
+    site = site_on(topology)
+    algorithm = configured("r-admm", site, rounds=400, gamma=gamma)
+    last = messages(algorithm, site, 400, Silence())[-1]
+    optimum = oracles.pooled_optimum(PARTIES, lam=LAM, weights=np.ones(6))
+    np.testing.assert_allclose(last, np.tile(optimum, (6, 1)), atol=1e-6)
+
+
+def test_a_growing_penalty_common_to_all_reaches_the_pooled_optimum():
+    site = site_on("ring")
+    algorithm = configured("mr-admm", site, rounds=400, penalty=0.01, penalty_growth=1.005)
+    last = messages(algorithm, site, 400, Silence())[-1]
+    optimum = oracles.pooled_optimum(PARTIES, lam=LAM, weights=np.ones(6))
+    np.testing.assert_allclose(last, np.tile(optimum, (6, 1)), atol=1e-6)
+
+
+def test_unequal_penalties_reach_the_optimum_weighted_by_their_inverses():
+    site, inverse = site_on("ring"), 1 / np.array(UNEQUAL)
+    with pytest.warns(OptimumWarning, match="sum_i f_i / penalty_i"):
+        algorithm = configured(
+            "mr-admm", site, rounds=500, node_penalties=UNEQUAL, penalty_growth=1.0
+        )
+    last = messages(algorithm, site, 500, Silence())[-1]
+    weighted = oracles.pooled_optimum(PARTIES, lam=LAM * inverse.mean(), weights=inverse)
+    pooled = oracles.pooled_optimum(PARTIES, lam=LAM, weights=np.ones(6))
+    np.testing.assert_allclose(last, np.tile(weighted, (6, 1)), atol=1e-6)
+    assert np.linalg.norm(last[0] - pooled) > 0.05
+
+
+def test_weighting_the_objectives_by_the_penalties_is_the_common_penalty_again():
+    """eta_i f_i with the penalty eta_i: the same messages as f_i with the penalty 1."""
+    site, factor = site_on("ring"), np.array(UNEQUAL) / 0.02
+    common = messages(configured("r-admm", site, rounds=8, gamma=0.0), site, 8, Silence())
+    weights = [1.0] * 6
+
+    def scaled(dual, own, others, party):
+        return oracles.augmented_lagrangian_minimum(
+            PARTIES[party],
+            own,
+            others,
+            dual,
+            eta=UNEQUAL[party],
+            rho=factor[party] * LAM / 6,
+            weight=factor[party] * weights[party],
+            loss="logistic",
+        )
+
+    literal = literal_iterates(
+        site, [np.array(UNEQUAL)] * 4, gamma=0.0, solve=scaled, factor=factor
+    )
+    np.testing.assert_allclose(common, literal, atol=1e-8)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.3])
+def test_even_iterations_need_not_be_sent_on_a_complete_graph(gamma):
+    site = site_on("complete")
+    options = {"gamma": gamma, "penalty_growth": 1.1}
+    sending = configured("r-admm", site, rounds=19, **options)
+    silent = configured("r-admm", site, rounds=10, send_even=False, **options)
+    sent = messages(sending, site, 19, Silence())
+    np.testing.assert_allclose(messages(silent, site, 10, Silence()), sent[::2], atol=1e-10)
+
+
+# -- the paper's algorithm, literally -------------------------------------------------------------
+
+
+def literal_iterates(site, penalties, *, gamma, solve, factor=None, noise=None):
+    """Algorithm 3 with its halved duals and the stored gradient; ``penalties[k][i]``."""
+    count = len(PARTIES)
+    neighbours = [site.topology.neighbours(i) for i in range(count)]
+    scale = np.ones(count) if factor is None else factor
+    f = [np.zeros(FEATURES) for _ in range(count)]
+    dual = [np.zeros(FEATURES) for _ in range(count)]
+    iterates = []
+    for k, eta in enumerate(penalties):
+        drawn = np.zeros((count, FEATURES)) if noise is None else noise[k]
+        odd, stored = [], []
+        for i in range(count):
+            others = [f[j] for j in neighbours[i]]
+            point = solve(dual[i] + drawn[i] / 2, f[i], others, i)
+            rows, labels = PARTIES[i]
+            gradient = oracles.local_gradient(
+                point,
+                rows,
+                labels,
+                loss="logistic",
+                weight=scale[i],
+                convexity=scale[i] * LAM / count,
+                linear=np.zeros(FEATURES),
+            )
+            odd.append(point)
+            stored.append(drawn[i] + gradient)
+        difference = []
+        for i in range(count):
+            total = np.zeros(FEATURES)
+            for j in neighbours[i]:
+                total = total + eta[i] * (odd[i] - odd[j])
+            difference.append(total)
+            dual[i] = dual[i] + total / 2
+        f = [
+            odd[i]
+            - (2 * dual[i] + stored[i] + difference[i]) / (2 * eta[i] * len(neighbours[i]) + gamma)
+            for i in range(count)
+        ]
+        iterates += [np.array(odd), np.array(f)]
+    return np.array(iterates)
+
+
+@pytest.mark.parametrize("topology", ["ring", "star"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_published_form_is_the_paper_s_algorithm(name, topology):
+    site = site_on(topology)
+    options = {"gamma": 0.5, "noise_rate": 40.0, "penalty_growth": 1.04}
+    if name == "mr-admm":
+        options["node_penalties"] = [0.2, 0.206, 0.204, 0.16, 0.202, 0.2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OptimumWarning)
+        algorithm = configured(
+            name, site, rounds=10, penalty=0.2, calibration="published", **options
+        )
+    source, shape = SimulatedNoise(3), (6, 1, 1, FEATURES)
+    drawn = [
+        source.exponential_norm(shape, site.index, 2 * k, "objective")[:, 0, 0] / 40.0
+        for k in range(5)
+    ]
+    first = np.array(options.get("node_penalties", [0.2] * 6))
+    penalties = [first * 1.04**k for k in range(5)]
+    at = {}
+
+    def solve(dual, own, others, party):
+        k = at.setdefault(party, 0)
+        at[party] += 1
+        return oracles.augmented_lagrangian_minimum(
+            PARTIES[party],
+            own,
+            others,
+            dual,
+            eta=penalties[k][party],
+            rho=LAM / 6,
+            weight=1.0,
+            loss="logistic",
+        )
+
+    literal = literal_iterates(site, penalties, gamma=0.5, solve=solve, noise=drawn)
+    sent = messages(algorithm, site, 10, source)
+    np.testing.assert_allclose(sent, literal, atol=1e-8)
+
+
+# -- what it costs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(
+    ("rounds", "outputs", "rows_per_person"), [(9, 1, 1), (10, 3, 1), (4, 1, 2)]
+)
+def test_a_proven_calibration_spends_its_budget(name, noise, rounds, outputs, rows_per_person):
+    planned = plan(
+        TrainingParameters(
+            algorithm=name,
+            rounds=rounds,
+            epsilon={"0": 0.8, "1": 2.0, "2": 0.8},
+            rows_per_person=rows_per_person,
+            algorithm_options={"noise": noise},
+        ),
+        [4000, 6000, 9000],
+        features=FEATURES,
+        outputs=outputs,
+    )
+    delta = 1e-5 * (1 - SAMPLER_ALLOWANCE)
+    for events, budget in zip(announced(planned), (0.8, 2.0, 0.8), strict=True):
+        paid = [event for event in events if event != PostProcessing()]
+        assert len(paid) == math.ceil(rounds / 2)
+        spent = epsilon_spent(events, delta, rows_per_person=rows_per_person).epsilon
+        assert 0.999 * budget <= spent <= budget
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_every_message_is_paid_for_when_even_ones_are_not_sent(noise):
+    planned = plan(
+        TrainingParameters(
+            algorithm="r-admm",
+            topology="complete",
+            rounds=6,
+            algorithm_options={"noise": noise, "send_even": False},
+        ),
+        [4000] * 3,
+        features=FEATURES,
+    )
+    for events in announced(planned):
+        assert PostProcessing() not in events
+        assert 0.999 <= epsilon_spent(events, 1e-5).epsilon <= 1.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("noise", NOISES)
+def test_an_even_iteration_reads_no_row_draws_no_noise_and_costs_nothing(name, noise):
+    site = site_on("ring")
+    algorithm = configured(name, site, rounds=6, noise=noise)
+    shard = Shard.from_parties([(rows, labels[:, None]) for rows, labels in PARTIES])
+    workspace, state = Workspace(shard, site), algorithm.init(site)
+    for t in range(6):
+        events = algorithm.announce(state, site, t)
+        if t % 2:
+            message = algorithm.local_step(state, Untouchable(), site, Untouchable(), t)
+            assert events == message.events == (PostProcessing(),) * 6
+        else:
+            message = algorithm.local_step(state, workspace, site, SimulatedNoise(0), t)
+            expected = GaussianRelease if noise == "output" else Composed
+            assert all(isinstance(event, expected) for event in events)
+        dual = state.dual
+        state = algorithm.absorb(state, message.values, message.values, site, t)
+        assert (t % 2 == 1) == np.array_equal(state.dual, dual)
+
+
+def test_an_even_message_is_a_function_of_the_messages_before_it():
+    """Recomputed from the log of messages alone by the paper's formula with the stored gradient."""
+    site, gamma, eta = site_on("star"), 0.3, 0.02
+    algorithm = configured("r-admm", site, rounds=8, gamma=gamma, epsilon=5.0)
+    log = messages(algorithm, site, 8, SimulatedNoise(1))
+    links, degree = site.adjacency.toarray(), site.degree[:, None]
+    dual, before = np.zeros((6, FEATURES)), np.zeros((6, FEATURES))
+    for k in range(4):
+        odd, even = log[2 * k], log[2 * k + 1]
+        gradient = -dual - eta * (2 * degree * odd - degree * before - links @ before)
+        dual = dual + eta * (degree * odd - links @ odd)
+        step = gradient + dual + eta * (degree * odd - links @ odd)
+        np.testing.assert_allclose(even, odd - step / (2 * eta * degree + gamma), atol=1e-9)
+        before = even
+
+
+def test_a_post_processed_release_costs_nothing():
+    values = np.ones((3, 1, 1, 2))
+    released = release_post_processed(values)
+    assert released.events == (PostProcessing(),) * 3
+    assert epsilon_spent(released.events, 1e-5).epsilon == 0
+
+
+# -- the published calibration --------------------------------------------------------------------
+
+
+def published(rows=(4000, 6000, 9000), name="r-admm", **more):
+    parameters = {
+        "algorithm": name,
+        "rounds": 9,
+        "penalty": 0.5,
+        "epsilon": 3.0,
+        "calibration": "published",
+        "party_weight": "equal",
+        **more,
+    }
+    return plan(TrainingParameters(**parameters), list(rows), features=FEATURES)
+
+
+def test_a_published_run_states_the_claim_and_what_is_proven():
+    planned = published(rows=(400, 400, 400), rounds=4)
+    noise = SimulatedNoise(0)
+    shard = Shard.from_parties(
+        [(rows, labels[:, None]) for rows, labels in oracles.random_parties(2, (400,) * 3, 5)]
+    )
+    statement = state_privacy(planned, train(planned, shard, noise=noise), noise)
+    assert "Theorem V.1, eq. (32): epsilon = 3 with delta = 0" in statement.claim
+    # Two releases compose no better than they add up; the solver's residual comes on top.
+    assert 2.9 < statement.epsilon < 3.05
+    assert statement.delta == 1e-5
+    assert statement.calibration == "published"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_claim_is_equation_32_and_the_charge_what_is_proven(name):
+    planned = published(name=name, algorithm_options={"noise_rate": 500.0, "penalty_growth": 1.05})
+    claim = planned.algorithm.claim(planned.site)
+    bowls = [1e-4 / 3 + 4 * 0.5 * 1.05**k for k in range(5)]
+    losses = [privacy_loss(bowls, 500.0, rows) for rows in (4000, 6000, 9000)]
+    figure = float(re.search(r"epsilon = ([0-9.e+-]+)", claim).group(1))
+    assert figure == pytest.approx(max(loss.published for loss in losses), rel=1e-5)
+    for events, loss in zip(announced(planned), losses, strict=True):
+        exact = [event.events[0].epsilon for event in events if isinstance(event, Composed)]
+        assert sum(exact) == pytest.approx(loss.proven, rel=1e-8)
+        assert all(
+            isinstance(event.events[1], InexactSolve)
+            for event in events
+            if isinstance(event, Composed)
+        )
+
+
+def test_the_published_noise_of_amp_does_not_show():
+    algorithm = published().algorithm
+    solution_noise = algorithm.scale * FEATURES / (algorithm.penalty * 4)
+    assert (algorithm.output_sigma < 1e-3 * solution_noise).all()
+
+
+def test_the_paper_s_condition_is_checked_with_its_numbers():
+    with pytest.raises(ParameterError, match=re.escape("2 c1 < (B / C)(rho / N + 2 eta V)")) as no:
+        published(rows=(40, 6000, 9000), penalty=0.002)
+    assert "at 0 it reads 0.5 < 0.32" in str(no.value)
+    assert published(rows=(40, 6000, 9000), penalty=0.02, epsilon=100.0)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"epsilon": 1e-4}, "what eq. (32) counts for the Jacobians alone"),
+        ({"algorithm_options": {"noise": "gaussian"}}, "noise must be 'exp-norm'"),
+        ({"algorithm_options": {"noise": "output"}}, "noise must be 'exp-norm'"),
+        (
+            {"calibration": "proven", "algorithm_options": {"noise_rate": 1.0}},
+            "noise_rate needs calibration 'published'",
+        ),
+    ],
+)
+def test_what_the_published_form_lacks_is_refused(more, words):
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        published(**more)
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("gamma", -0.1),
+        ("gamma", math.inf),
+        ("penalty_growth", 0.99),
+        ("penalty_growth", math.nan),
+        ("noise", "laplace"),
+        ("noise_rate", 0.0),
+        ("send_even", 1),
+    ],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bad_option_is_refused_by_name_and_value(name, option, value):
+    with pytest.raises(ParameterError, match=option) as refusal:
+        configured(name, site_on("ring"), rounds=2, **{option: value})
+    assert repr(value) in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([0.1] * 5, "one number per party (6); got 5"),
+        ([0.1] * 5 + [-1.0], "node_penalties must be a positive number; got -1.0"),
+        ({str(party): 0.1 for party in range(5)}, "5 has none"),
+        ({**{str(party): 0.1 for party in range(6)}, "hospital": 1.0}, "got 'hospital'"),
+    ],
+)
+def test_bad_node_penalties_are_refused(given, words):
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        configured("mr-admm", site_on("ring"), rounds=2, node_penalties=given)
+
+
+def test_equal_node_penalties_are_the_common_one_and_need_no_warning():
+    site = site_on("ring")
+    by_name = configured("mr-admm", site, rounds=4, node_penalties={str(i): 0.02 for i in range(6)})
+    by_number = configured("mr-admm", site, rounds=4, node_penalties=dict.fromkeys(range(6), 0.02))
+    common = configured("mr-admm", site, rounds=4, penalty=0.02)
+    for field in dataclasses.fields(common):
+        expected = getattr(common, field.name)
+        np.testing.assert_array_equal(getattr(by_name, field.name), expected)
+        np.testing.assert_array_equal(getattr(by_number, field.name), expected)
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_a_party_by_itself_takes_its_own_penalty_and_knows_that_others_differ(as_list):
+    site = site_on("complete")
+    given = UNEQUAL if as_list else {str(party): value for party, value in enumerate(UNEQUAL)}
+    own = dataclasses.replace(
+        site,
+        names=site.names[2:3],
+        index=site.index[[2]],
+        rows=site.rows[[2]],
+        degree=site.degree[[2]],
+        weight=site.weight[[2]],
+    )
+    with pytest.warns(OptimumWarning):
+        algorithm = configured("mr-admm", own, rounds=2, node_penalties=given)
+    np.testing.assert_array_equal(algorithm.penalty, [[UNEQUAL[2]]])
+    with (
+        pytest.warns(OptimumWarning),
+        pytest.raises(ParameterError, match="send_even=False needs the same penalty"),
+    ):
+        configured("mr-admm", own, rounds=2, node_penalties=given, send_even=False)
+
+
+def test_r_admm_has_no_node_penalties():
+    with pytest.raises(ParameterError, match="node_penalties"):
+        configured("r-admm", site_on("ring"), rounds=2, node_penalties=UNEQUAL)
+
+
+def test_a_single_party_has_no_neighbours_to_recycle_from():
+    site = site_on("ring", counts=(200,))
+    with pytest.raises(ParameterError, match="gamma must be positive for a single party"):
+        configured("r-admm", site, rounds=4, gamma=0.0)
+    algorithm = configured("r-admm", site, rounds=4)
+    state = algorithm.init(site)._replace(message=np.ones(site.shape))
+    again = algorithm.local_step(state, Untouchable(), site, Silence(), 1)
+    np.testing.assert_array_equal(again.values, state.message)
+
+
+def test_even_iterations_are_left_out_only_where_everyone_can_compute_them():
+    with pytest.raises(ParameterError, match="send_even=False needs topology 'complete'"):
+        configured("r-admm", site_on("ring"), rounds=2, send_even=False)
+    with (
+        pytest.warns(OptimumWarning),
+        pytest.raises(ParameterError, match="send_even=False needs the same penalty"),
+    ):
+        configured(
+            "mr-admm", site_on("complete"), rounds=2, send_even=False, node_penalties=UNEQUAL
+        )
