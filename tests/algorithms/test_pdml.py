@@ -12,6 +12,7 @@ from dpadmm import ADMMClassifier
 from dpadmm.algorithms.base import Budget, Settings
 from dpadmm.algorithms.pdml import PDML
 from dpadmm.arrays import Shard, Site
+from dpadmm.audit import AlgorithmCase, audit_case
 from dpadmm.engine import Checkpoint
 from dpadmm.errors import ParameterError
 from dpadmm.losses import corrected_for_label_noise, get_loss
@@ -317,6 +318,15 @@ def test_no_row_and_no_label_moves_a_message_further_than_is_charged():
     # The label's bound is attained but for the curvature of the loss.
     assert worst_label > 0.9 * run.algorithm.label_sensitivity[0]
     assert run.algorithm.label_sensitivity[0] < run.algorithm.sensitivity[0]
+
+
+def test_the_auditor_comes_close_to_the_claim_and_refutes_half_the_noise():
+    arguments = {"rounds": 5, "options": {"label_epsilon": 0.4}}
+    honest = audit_case(AlgorithmCase("pdml", 1.0, 1e-5, **arguments), samples=10_000)
+    assert not honest.refuted
+    assert honest.lower_bound > 0.7 * honest.claim.mu
+    cheated = AlgorithmCase("pdml", 1.0, 1e-5, noise_scale=0.5, **arguments)
+    assert audit_case(cheated, samples=10_000).refuted
 
 
 @pytest.mark.parametrize(("label_epsilon", "mu"), [(1.0, 0.3), (0.4, 1.0), (3.0, 2.0)])
