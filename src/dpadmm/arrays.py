@@ -129,22 +129,43 @@ class Block:
 
 @dataclass(frozen=True)
 class Shard:
-    """The private rows of the parties in this process. Only a workspace may read them."""
+    """The private rows of the parties in this process. Only a workspace may read them.
+
+    Attributes
+    ----------
+    blocks, counts
+        The rows, and how many each party has.
+    tilt
+        ``(nodes, outputs, features)``: a constant part of the mean loss gradient of each party,
+        ``sum_k tilt_k u_k / n``; None without.
+    """
 
     blocks: tuple[Block, ...]
     counts: NDArray[np.int64]
+    tilt: Array | None = None
 
     @classmethod
-    def from_parties(cls, parties: Sequence[tuple[Rows, Array]]) -> Shard:
+    def from_parties(
+        cls, parties: Sequence[tuple[Rows, Array]], tilts: Sequence[Array] | None = None
+    ) -> Shard:
         """Lay out ``(rows, labels)`` of each party; labels are ``(rows, outputs)`` in {-1, +1}.
 
         Rows are clipped to norm 1; a label that is neither -1 nor +1 counts by its sign.
+        ``tilts`` hold a number for every row of each party, which is added to the slope of its
+        loss.
         """
         counts = np.array([rows.shape[0] for rows, _ in parties], dtype=np.int64)
         if counts.min(initial=1) < 1:
             empty = int(np.argmin(counts))
             raise ParameterError(f"parties must each have at least one row; party {empty} has 0.")
         parties = [(clip_rows(rows), np.where(labels > 0, 1.0, -1.0)) for rows, labels in parties]
+        tilt = None
+        if tilts is not None:
+            sums = [
+                np.asarray(rows.T @ (labels * extra[:, None])).T
+                for (rows, labels), extra in zip(parties, tilts, strict=True)
+            ]
+            tilt = np.stack(sums) / counts[:, None, None]
         blocks: list[Block] = []
         stacked: list[int] = []
         for node in np.argsort(counts, kind="stable"):
@@ -161,7 +182,7 @@ class Shard:
             stacked.append(int(node))
         if stacked:
             blocks.append(_stack(parties, stacked))
-        return cls(tuple(blocks), counts)
+        return cls(tuple(blocks), counts, tilt)
 
 
 def _stack(parties: Sequence[tuple[Rows, Array]], nodes: list[int]) -> Block:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpadmm.schema import WHITESPACE, canonical_text
 
-__all__ = ["MISSING", "OTHER", "cells_as_numbers", "cells_as_text", "codes_of"]
+__all__ = ["MISSING", "OTHER", "cells_as_numbers", "cells_as_text", "codes_of", "valid_text"]
 
 MISSING: Final = -1
 OTHER: Final = -2
@@ -104,13 +104,13 @@ def _parsed(cells: pa.Array) -> NDArray[np.float64]:
     try:
         return _to_numpy(texts.cast(pa.float64()))
     except pa.ArrowInvalid:
-        texts = pc.utf8_trim(_valid(cells), WHITESPACE)
+        texts = pc.utf8_trim(valid_text(cells), WHITESPACE)
         decimal = pc.match_substring_regex(texts, DECIMAL)
         numbers = pc.if_else(decimal, texts, pa.scalar(None, pa.string()))
         return _to_numpy(numbers.cast(pa.float64()))
 
 
-def _valid(cells: pa.Array) -> pa.StringArray:
+def valid_text(cells: pa.Array) -> pa.StringArray:
     """Cells as valid UTF-8."""
     try:
         return cells.cast(pa.string())

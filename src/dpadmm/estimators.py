@@ -22,7 +22,7 @@ from dpadmm.engine import Outcome
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.losses import get_loss
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
-from dpadmm.training import Plan, TrainingParameters, plan, state_privacy, train
+from dpadmm.training import Plan, TrainingParameters, lay_out, plan, state_privacy, train
 
 __all__ = ["ADMMClassifier", "label_signs"]
 
@@ -146,6 +146,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parties: ArrayLike | None = None,
         ledgers: Mapping[str, str | Path] | None = None,
         run_id: str = "",
+        label_epsilon: ArrayLike | None = None,
         **refused: Any,
     ) -> ADMMClassifier:
         """Train on rows ``X`` with labels ``y``.
@@ -163,6 +164,9 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             row is read where it does not fit.
         run_id : str
             The name of the run in the ledgers: the same name is continued and never charged twice.
+        label_epsilon : array of shape (rows,), optional
+            For ``pdml``, where each label has an epsilon of its own: between its options
+            ``label_epsilon`` and ``largest_label_epsilon``.
         **refused
             ``sample_weight`` and ``class_weight`` are refused: a row that counts more moves the
             model more, and no theorem here covers that.
@@ -199,25 +203,36 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.random_state is not None:
             noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
         with charged(planned, ledgers, run_id, noise) as runs:
-            shard = self._shard(rows, codes, members, outputs)
+            shard = self._shard(planned, noise, rows, codes, members, label_epsilon)
             self._adopt(planned, train(planned, shard, noise=noise, ledgers=runs), noise)
         return self
 
     def _shard(
-        self, rows: Rows, codes: NDArray[np.intp], members: list[NDArray[np.intp]], outputs: int
+        self,
+        planned: Plan,
+        noise: NoiseSource,
+        rows: Rows,
+        codes: NDArray[np.intp],
+        members: list[NDArray[np.intp]],
+        label_epsilon: ArrayLike | None,
     ) -> Shard:
         """Lay out the rows of every party, prepared one by one."""
-        signs = label_signs(codes, outputs)
+        signs = label_signs(codes, planned.site.outputs)
         norm, intercept = float(self.data_norm), bool(self.fit_intercept)
-        return Shard.from_parties(
-            [
-                (
-                    prepare_rows(rows[member], data_norm=norm, fit_intercept=intercept),
-                    signs[member],
-                )
-                for member in members
-            ]
-        )
+        parties = [
+            (prepare_rows(rows[member], data_norm=norm, fit_intercept=intercept), signs[member])
+            for member in members
+        ]
+        if label_epsilon is None:
+            return lay_out(planned, parties, noise=noise)
+        chosen = np.asarray(label_epsilon, dtype=np.float64)
+        if chosen.shape != codes.shape:
+            raise ParameterError(
+                f"label_epsilon must be one number for each of the {len(codes)} rows; got an "
+                f"array of shape {chosen.shape}."
+            )
+        own = [chosen[member] for member in members]
+        return lay_out(planned, parties, noise=noise, label_epsilon=own)
 
     def _adopt(self, planned: Plan, outcome: Outcome, noise: NoiseSource) -> None:
         """Keep what a run released."""

@@ -6,17 +6,18 @@ record and a line in :data:`LOSSES`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpadmm.errors import unknown_name
+from dpadmm.errors import ParameterError, positive_number, unknown_name
 
-__all__ = ["LOSSES", "Loss", "get_loss"]
+__all__ = ["LOSSES", "Loss", "corrected_for_label_noise", "get_loss"]
 
 Array = NDArray[np.float64]
 
@@ -141,3 +142,40 @@ def get_loss(name: str) -> Loss:
     if name not in LOSSES:
         raise unknown_name("loss", name, LOSSES)
     return LOSSES[name]
+
+
+def corrected_for_label_noise(loss: Loss, epsilon: float) -> Loss:
+    r"""The loss whose mean over randomised labels is the given loss on the true ones.
+
+    .. math:: \hat l(m) = \frac{e^\epsilon l(m) - l(-m)}{e^\epsilon - 1}
+              = l(m) + 2\,l'(0)\,r\,m,\qquad r = \frac{1}{e^\epsilon - 1}
+
+    for labels flipped with probability 1 / (1 + e^epsilon); the second form needs
+    ``l''(m) = l''(-m)``, without which the first is not convex. Then ``l'`` lies within half its
+    range of ``l'(0)``, so that the slope is at most ``|l'(0)| (1 + 2 r)`` plus that half
+    (logistic: ``e^epsilon / (e^epsilon - 1)``); its range and the curvature stay. The corrected
+    loss has no lower bound: it needs a regularization.
+    """
+    positive_number("label_epsilon", epsilon)
+    if not loss.symmetric_curvature:
+        raise ParameterError(
+            f"pdml needs a loss with symmetric curvature; {loss.name} has none. Use logistic."
+        )
+    start = float(loss.slope(np.zeros(1))[0])
+    tilt = 2.0 * start * math.exp(-epsilon) / -math.expm1(-epsilon)
+
+    def value(margin: Array) -> Array:
+        return loss.value(margin) + tilt * margin
+
+    def slope(margin: Array) -> Array:
+        slopes = loss.slope(margin)
+        slopes += tilt
+        return slopes
+
+    return replace(
+        loss,
+        name=f"{loss.name} for labels randomised at epsilon {float(epsilon)!r}",
+        value=value,
+        slope=slope,
+        slope_bound=abs(start + tilt) + loss.slope_range / 2,
+    )

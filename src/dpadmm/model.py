@@ -274,6 +274,7 @@ def _statement(content: dict[str, Any]) -> PrivacyStatement:
     fields = {name: value for name, value in content.items() if name in known}
     fields["epsilon"] = _number(fields["epsilon"])
     fields["parties"] = parties
+    fields["details"] = tuple(content.get("details", {}).items())
     fields["rounds"] = {
         name: np.array([_number(value) for value in values])
         for name, values in content["rounds"].items()

@@ -23,7 +23,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpadmm.arrays import Shard
 from dpadmm.charging import charged, ledger_statements
 from dpadmm.config import RunConfig, run_hash
 from dpadmm.datasets.files import check_columns
@@ -37,7 +36,7 @@ from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 from dpadmm.schema import DataError, Schema, load_schema
-from dpadmm.training import Plan, PrivacyWarning, plan, train
+from dpadmm.training import Plan, PrivacyWarning, lay_out, plan, train
 from dpadmm.version import __version__
 
 __all__ = ["RECORD_VERSION", "TrainedRun", "Watch", "prepare", "train_run", "write_results"]
@@ -169,8 +168,10 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
             warnings.simplefilter("always", PrivacyWarning)
             planned = _plan(config, schema, rows)
         outputs = planned.site.outputs
-        shard = Shard.from_parties(
-            [(party.rows, label_signs(party.labels, outputs)) for party in parties.values()]
+        shard = lay_out(
+            planned,
+            [(party.rows, label_signs(party.labels, outputs)) for party in parties.values()],
+            noise=noise,
         )
         del parties
         watch.on_stage("training")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms import get_algorithm, reviewed
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
-from dpadmm.arrays import Array, Shard, Site
+from dpadmm.arrays import Array, Rows, Shard, Site
 from dpadmm.engine import Checkpoint, Outcome, fingerprint, run
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.exchange.base import Exchange
@@ -26,6 +26,7 @@ from dpadmm.losses import get_loss
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.ledger import Ledger, MemoryLedger
+from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
 from dpadmm.privacy.statement import PrivacyStatement, make_statement
@@ -42,6 +43,7 @@ __all__ = [
     "TrainingParameters",
     "announced",
     "auto_penalty",
+    "lay_out",
     "open_runs",
     "plan",
     "state_privacy",
@@ -178,6 +180,7 @@ def plan(
             f"loss must have a bounded slope for the private algorithm {algorithm.name!r}; "
             f"{loss.name!r} has none. Use logistic or huber-hinge."
         )
+    loss = algorithm.training_loss(loss, parameters.algorithm_options)
     site = Site.of_all(
         np.asarray(rows, dtype=np.int64),
         _topology_for(algorithm, parameters.topology, len(rows)),
@@ -267,6 +270,64 @@ def _topology_for(
     return built
 
 
+def lay_out(
+    planned: Plan,
+    parties: Sequence[tuple[Rows, Array]],
+    *,
+    noise: NoiseSource,
+    label_epsilon: Sequence[Array] | None = None,
+) -> Shard:
+    """Lay out ``(rows, labels)`` of the parties of a plan's site for :func:`train`.
+
+    Where the algorithm asks for randomised labels they are randomised here, row by row and once;
+    a plan whose labels come randomised leaves them as they are.
+
+    Parameters
+    ----------
+    planned, parties
+        The run; rows, and labels ``(rows, outputs)`` in {-1, +1}.
+    noise
+        Where the randomness comes from.
+    label_epsilon
+        One number for every row of each party, where users have chosen their own; within the
+        public bounds of the plan.
+    """
+    added, site = planned.algorithm.label_noise, planned.site
+    if added is None:
+        if label_epsilon is not None:
+            raise ParameterError(
+                f"label_epsilon must be left out for the algorithm {planned.algorithm.name!r}: "
+                "it does not randomise labels."
+            )
+        return Shard.from_parties(parties)
+    chosen = [np.full(len(labels), added.epsilon) for _, labels in parties]
+    if label_epsilon is not None:
+        chosen = [np.asarray(values, dtype=np.float64) for values in label_epsilon]
+        everything = np.concatenate(chosen)
+        if not ((added.epsilon <= everything) & (everything <= added.largest_epsilon)).all():
+            raise ParameterError(
+                "label_epsilon of every row must be between the options label_epsilon and "
+                f"largest_label_epsilon, {added.epsilon:g} and {added.largest_epsilon:g}; got "
+                f"{everything.min():g} to {everything.max():g}."
+            )
+    if not added.already_added:
+        parties = [
+            (rows, randomize_labels(labels, epsilon[:, None], stream)[0])
+            for (rows, labels), epsilon, stream in zip(
+                parties,
+                chosen,
+                (noise.generator(0, int(party), 0, "labels") for party in site.index),
+                strict=True,
+            )
+        ]
+    if label_epsilon is None:
+        return Shard.from_parties(parties)
+    # The corrected slope at 0 is l'(0) / tanh(epsilon / 2); the loss has that of the smallest.
+    start = float(site.loss.slope(np.zeros(1))[0])
+    ratios = [np.tanh(added.epsilon / 2) / np.tanh(epsilon / 2) for epsilon in chosen]
+    return Shard.from_parties(parties, [start * (ratio - 1.0) for ratio in ratios])
+
+
 def train(
     planned: Plan,
     shard: Shard,
@@ -277,6 +338,8 @@ def train(
     on_round: Callable[[int, Array], None] | None = None,
 ) -> Outcome:
     """Run a plan with all parties in this process."""
+    if checkpoint is not None and not noise.simulated:
+        _check_continued(planned, "with a checkpoint")
     return run(
         planned.algorithm,
         planned.site,
@@ -288,6 +351,16 @@ def train(
         checkpoint=checkpoint,
         on_round=on_round,
     )
+
+
+def _check_continued(planned: Plan, what: str) -> None:
+    """Refuse a run that may be continued, with labels that would be randomised again."""
+    added = planned.algorithm.label_noise
+    if added is not None and not added.already_added:
+        raise ParameterError(
+            f"labels_already_randomized must be true in a run {what}: continued after a crash, it "
+            "would randomise labels again. Use dpadmm randomize-labels first."
+        )
 
 
 def train_party(
@@ -321,18 +394,20 @@ def train_party(
 def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> PrivacyStatement:
     """Account what a run was charged, at the deltas of its budget."""
     budget, names = planned.budget, planned.site.names
+    deltas = np.zeros(len(names)) if budget is None else budget.delta
     name = planned.algorithm.name
     return make_statement(
         name,
         names,
         outcome.events,
-        np.zeros(len(names)) if budget is None else budget.delta,
+        deltas,
         rows_per_person=1 if budget is None else budget.rows_per_person,
         noise=noise.description,
         simulated=noise.simulated,
         calibration=planned.calibration,
         reviewed=reviewed(name),
         claim=planned.algorithm.claim(planned.site),
+        details=planned.algorithm.statement_details(planned.site, deltas),
     )
 
 
@@ -372,6 +447,7 @@ def open_runs(
             f"noise must not be simulated in a run that is charged to a ledger; got "
             f"{noise.description!r}. Leave random_state out."
         )
+    _check_continued(planned, "charged to a ledger")
     if site.runs != 1:
         raise ParameterError(f"runs must be 1 in a run charged to a ledger; got {site.runs}.")
     if len(ledgers) != len(site.index):

@@ -15,6 +15,7 @@ from dpadmm.algorithms.base import Algorithm
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
 from dpadmm.algorithms.dvp import DVP
 from dpadmm.algorithms.m_admm import MADMM
+from dpadmm.algorithms.pdml import PDML
 from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.algorithms.ps_admm import PSADMM
 from dpadmm.algorithms.r_admm import MRADMM, RADMM
@@ -37,6 +38,7 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
         MRADMM,
         SCASADMM,
         PSADMM,
+        PDML,
     )
 }
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError, unknown_name
+from dpadmm.losses import Loss
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
@@ -28,6 +29,7 @@ __all__ = [
     "Algorithm",
     "Budget",
     "GraphState",
+    "LabelNoise",
     "Options",
     "Settings",
     "graph_absorb",
@@ -114,6 +116,25 @@ class Settings:
         return _PRIVATE_RESIDUAL * site.loss.slope_bound * site.weight / site.rows
 
 
+@dataclass(frozen=True)
+class LabelNoise:
+    """How every label is randomised, once, where it is collected.
+
+    Attributes
+    ----------
+    epsilon
+        What the loss is corrected for; the smallest where users have chosen their own.
+    largest_epsilon
+        The largest that a user may have chosen.
+    already_added
+        The labels come randomised.
+    """
+
+    epsilon: float
+    largest_epsilon: float
+    already_added: bool
+
+
 class Algorithm(ABC):
     """One way to train together. Subclasses are frozen dataclasses and final."""
 
@@ -161,9 +182,23 @@ class Algorithm(ABC):
         kind = getattr(cls.parse_options(options), "noise", "gaussian")
         return math.sqrt(site.features) if kind == "exp-norm" else 1.0
 
+    @classmethod
+    def training_loss(cls, loss: Loss, options: Mapping[str, Any]) -> Loss:
+        """The loss that the parties minimise, from the one that was asked for."""
+        return loss
+
+    @property
+    def label_noise(self) -> LabelNoise | None:
+        """How labels are randomised before rows are laid out; None leaves them as they are."""
+        return None
+
     def claim(self, site: Site) -> str | None:
         """What the paper claims for this run, in a published calibration; else None."""
         return None
+
+    def statement_details(self, site: Site, deltas: Array) -> tuple[tuple[str, str], ...]:
+        """Guarantees beside that of a row: pairs of a heading and its words."""
+        return ()
 
     @classmethod
     def parse_options(cls, given: Mapping[str, Any]) -> Any:

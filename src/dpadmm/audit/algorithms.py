@@ -37,7 +37,7 @@ from dpadmm.audit.verdict import Setting
 from dpadmm.engine import MESSAGE_BOUND, run
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.exchange.base import Exchange
-from dpadmm.losses import LOSSES
+from dpadmm.losses import LOSSES, Loss
 from dpadmm.privacy.curves import gaussian_mu_squared
 from dpadmm.privacy.events import Event, GaussianRelease
 from dpadmm.privacy.gaussian import gaussian_mu
@@ -262,7 +262,8 @@ class AlgorithmCase(Case):
 
         A row of zeros adds nothing to a gradient: leaving it out changes n, and c / n is kept.
         """
-        self._site = _one_party(kind, rows, weight=rows / (rows + left_out))
+        loss = kind.training_loss(LOSSES["logistic"], settings.options)
+        self._site = _one_party(kind, rows, loss, weight=rows / (rows + left_out))
         self._algorithm = kind.configure(self._site, settings)
         slant = _best_slant(self._site, settings.penalty, self._rounds)
         others = np.tile([1.0, 0.0], (rows - 1, 1))
@@ -295,7 +296,9 @@ class AlgorithmCase(Case):
         return self._run(SharedNoise(noise, self._noise_scale), runs, replaced=replaced)[0]
 
 
-def _one_party(kind: type[Algorithm], rows: int, weight: float = 1.0) -> Site:
+def _one_party(
+    kind: type[Algorithm], rows: int, loss: Loss = LOSSES["logistic"], weight: float = 1.0
+) -> Site:
     """The public facts of the honest party: one neighbour, or a server."""
     return Site(
         names=("honest",),
@@ -308,7 +311,7 @@ def _one_party(kind: type[Algorithm], rows: int, weight: float = 1.0) -> Site:
         features=2,
         outputs=1,
         runs=1,
-        loss=LOSSES["logistic"],
+        loss=loss,
         regularization=_REGULARIZATION,
     )
 

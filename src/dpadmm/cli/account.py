@@ -158,6 +158,7 @@ def _run(
         rows_per_person=others["rows_per_person"],
         noise="none drawn: this is a plan",
         simulated=False,
+        details=planned.algorithm.statement_details(site, np.full(len(rows), delta)),
     )
     parties = []
     for place, name in enumerate(site.names):

@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.privacy.events import (
@@ -426,7 +427,7 @@ def randomize_labels(
     strength = np.broadcast_to(np.asarray(epsilon, dtype=np.float64), labels.shape)
     if not (np.isfinite(strength).all() and (strength > 0).all()):
         raise ParameterError(f"label epsilon must be positive and finite; got {strength.min()}.")
-    flipped = generator.random(labels.shape) * (1.0 + np.exp(strength)) < 1.0
+    flipped = generator.random(labels.shape) < expit(-strength)
     signs = np.where(labels > 0, 1.0, -1.0)
     return np.where(flipped, -signs, signs), LabelRandomizedResponse(float(strength.max()))
 

@@ -61,6 +61,8 @@ class PrivacyStatement:
         Whether the algorithm's theorem is this package's own.
     claim
         What the paper claims, for a published calibration; not what is proven.
+    details
+        Guarantees beside that of a row, such as a label's: pairs of a heading and its words.
     """
 
     algorithm: str
@@ -74,6 +76,7 @@ class PrivacyStatement:
     calibration: str = "proven"
     reviewed: bool = True
     claim: str | None = None
+    details: tuple[tuple[str, str], ...] = ()
 
     @property
     def private(self) -> bool:
@@ -95,13 +98,14 @@ class PrivacyStatement:
         claimed = [] if self.claim is None else [("As published, not proven", self.claim)]
         if not self.private:
             words = f"none: no finite epsilon is proven for this run of {self.algorithm}"
-            return [("Guarantee", words), ("Epsilon", "infinite"), *claimed]
+            return [("Guarantee", words), ("Epsilon", "infinite"), *self.details, *claimed]
         lines = [
             (
                 "Guarantee",
                 f"({self.epsilon:.6g}, {self.delta:g})-differential privacy of each party, "
                 "total over the whole run; the largest of the parties' figures",
             ),
+            *self.details,
             ("Adjacency", adjacency_words(self.rows_per_person)),
             ("Adversary", ADVERSARY),
             ("Theorem", self.theorem),
@@ -136,6 +140,7 @@ class PrivacyStatement:
             "calibration": self.calibration,
             "reviewed": self.reviewed,
             "claim": self.claim,
+            "details": dict(self.details),
             "not_covered": list(NOT_COVERED),
             "parties": {
                 name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
@@ -160,6 +165,7 @@ def make_statement(
     calibration: str = "proven",
     reviewed: bool = True,
     claim: str | None = None,
+    details: tuple[tuple[str, str], ...] = (),
 ) -> PrivacyStatement:
     """Account what every party was charged.
 
@@ -173,7 +179,7 @@ def make_statement(
         How many rows are replaced at once.
     noise, simulated
         Where noise came from, and whether it can be drawn again.
-    calibration, reviewed, claim
+    calibration, reviewed, claim, details
         As in :class:`PrivacyStatement`.
     """
     # Parties often share a history; each different one is accounted once.
@@ -201,4 +207,5 @@ def make_statement(
         calibration=calibration,
         reviewed=reviewed,
         claim=claim,
+        details=details,
     )

@@ -29,7 +29,7 @@ the Newton direction comes from conjugate gradients on Hessian-vector products.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -98,11 +98,18 @@ class Workspace:
         self._site = site
         self._shard = shard
         self._objectives = [
-            _Objective(block, site, use_factor=site.features <= factor_limit)
+            _Objective(block, site, shard.tilt, use_factor=site.features <= factor_limit)
             for block in shard.blocks
         ]
         #: Gradient passes made so far, summed over blocks; it depends on the rows: never show it.
         self.passes = 0
+        self._kept: dict[str, Array] = {}
+
+    def keep(self, name: str, draw: Callable[[], Array]) -> Array:
+        """What an algorithm draws once for the whole run: private, and part of a snapshot."""
+        if name not in self._kept:
+            self._kept[name] = draw()
+        return self._kept[name]
 
     def argmin(self, linear: Array, strong_convexity: Array, tolerance: float | Array) -> Solution:
         """Minimise every party's local problem to a gradient norm of at most ``tolerance``.
@@ -201,11 +208,13 @@ class Workspace:
             parts = [rows.data, rows.indices, rows.indptr] if sparse.issparse(rows) else [rows]
             for part in (block.nodes, *parts, block.labels):
                 digest.update(np.ascontiguousarray(part).data)
+        if self._shard.tilt is not None:
+            digest.update(np.ascontiguousarray(self._shard.tilt).data)
         return digest.digest()
 
     def snapshot(self) -> dict[str, Array]:
         """Everything kept between solves, as arrays: restoring it repeats the same bits."""
-        saved: dict[str, Array] = {}
+        saved = {f"kept.{name}": values.copy() for name, values in self._kept.items()}
         for number, objective in enumerate(self._objectives):
             state = objective.state
             if state is None:
@@ -218,6 +227,9 @@ class Workspace:
 
     def restore(self, saved: dict[str, Array]) -> None:
         """Take up a :meth:`snapshot`."""
+        for name, values in saved.items():
+            if name.startswith("kept."):
+                self._kept[name.removeprefix("kept.")] = values.copy()
         for number, objective in enumerate(self._objectives):
             if f"{number}.point" in saved:
                 inverse = saved.get(f"{number}.inverse")
@@ -269,7 +281,7 @@ _ALL: Final = slice(None)
 class _Objective:
     """The local problems of one block, with lanes = runs x outputs."""
 
-    def __init__(self, block: Block, site: Site, *, use_factor: bool) -> None:
+    def __init__(self, block: Block, site: Site, tilt: Array | None, *, use_factor: bool) -> None:
         self.nodes = block.nodes
         self.state: _BlockState | None = None
         self.passes = 0
@@ -279,6 +291,9 @@ class _Objective:
         self._lanes = (site.runs, site.outputs)
         self._features = site.features
         self._scale = (site.weight / site.rows)[block.nodes, None, None]
+        tilted = np.zeros((len(site.index), site.outputs, site.features)) if tilt is None else tilt
+        weighted = site.weight[block.nodes, None, None] * tilted[block.nodes]
+        self._tilt = np.tile(weighted, (1, site.runs, 1))
         self._smooth = (site.weight * site.loss.curvature_bound)[block.nodes, None, None]
         self._use_factor = use_factor and not self._sparse
         # A Hessian and its inverse cost about this many gradient passes.
@@ -324,6 +339,7 @@ class _Objective:
             slopes *= labels[:, :, None, :]
             total += self._back(rows, slopes)
         total *= self._scale[chosen]
+        total += self._tilt[chosen]
         return total
 
     def _mean_hessian(self, points: Array, chosen: Chosen) -> Array:
@@ -424,7 +440,7 @@ class _Objective:
             for rows, labels in self._pieces(chosen)
         ]
         bend = (convexity * np.square(direction)).sum(axis=-1)
-        constant = np.einsum("nlf,nlf->nl", fixed, direction)
+        constant = np.einsum("nlf,nlf->nl", fixed + self._tilt[chosen], direction)
         scale = self._scale[chosen][..., 0]
 
         def slope(length: Array) -> Array:

@@ -1,0 +1,179 @@
+"""``dpadmm randomize-labels``: flip labels at random where they are collected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import typer
+from numpy.typing import NDArray
+
+from dpadmm.cells import cells_as_numbers, cells_as_text, codes_of, valid_text
+from dpadmm.cli.output import JsonOption, emit, refusals
+from dpadmm.datasets.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_table
+from dpadmm.datasets.whole_file import check_writable, written_whole
+from dpadmm.errors import ParameterError, positive_number
+from dpadmm.privacy.events import LabelRandomizedResponse
+from dpadmm.privacy.mechanisms import randomize_labels
+from dpadmm.privacy.noise import secure_noise
+from dpadmm.schema import DataError, canonical_text
+
+__all__ = ["randomize_labels_command"]
+
+
+def randomize_labels_command(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="CSV or Parquet file.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="CSV or Parquet file to make: what is reported.")
+    ],
+    label: Annotated[str, typer.Option(help="Name of the label column.")],
+    positive: Annotated[str, typer.Option(help="The label of the positive class.")],
+    negative: Annotated[
+        str | None,
+        typer.Option(help="The other label; by default the one other that the column has."),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Of every label.")] = None,
+    epsilon_column: Annotated[
+        str | None, typer.Option(help="Name of the column with each label's own epsilon.")
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Flip each label with probability 1 / (1 + e^epsilon), before anyone else sees it.
+
+    Run it once: every further run on the same labels tells more about them.
+    """
+    with refusals("randomize-labels", as_json):
+        if (epsilon is None) == (epsilon_column is None):
+            raise ParameterError("either --epsilon or --epsilon-column must be given.")
+        _check_output(output)
+        table = read_table(source, delimiter=delimiter)
+        if not table.num_rows:
+            raise DataError(f"IN must have at least one row; {source} has none")
+        cells = _column(table, label, source)
+        classes = _classes(cells, label, positive, negative)
+        signs = _signs(cells, label, classes)
+        strength: Any = epsilon
+        if epsilon_column is None:
+            positive_number("--epsilon", epsilon)
+        else:
+            strength = _epsilons(_column(table, epsilon_column, source), epsilon_column)
+        stream = secure_noise().generator(0, 0, 0, "labels")
+        flipped, event = randomize_labels(signs, strength, stream)
+        reported = _like(cells, classes, flipped > 0)
+        place = table.column_names.index(label)
+        _write(table.set_column(place, label, reported), output)
+    _report(output, table.num_rows, event, own=epsilon_column is not None, as_json=as_json)
+
+
+def _check_output(output: Path) -> None:
+    known = (*CSV_SUFFIXES, *PARQUET_SUFFIXES)
+    if output.suffix.lower() not in known:
+        raise DataError(f"OUT must end in {', '.join(known)}; got {output.name!r}: rename it")
+    check_writable(output, "OUT")
+    if output.exists():
+        raise DataError(f"OUT must be a new file; {output} is there: choose another name")
+
+
+def _column(table: pa.Table, name: str, source: Path) -> pa.Array:
+    if name not in table.column_names:
+        listed = ", ".join(table.column_names)
+        raise DataError(f"{source} must have the column {name!r}; it has {listed}")
+    return table.column(name).combine_chunks()
+
+
+def _classes(cells: pa.Array, label: str, positive: str, negative: str | None) -> tuple[str, str]:
+    """The negative and the positive label."""
+    first = canonical_text(positive)
+    if negative is not None:
+        second = canonical_text(negative)
+        if second == first:
+            raise ParameterError(f"--negative must differ from --positive; got {negative!r}.")
+        return second, first
+    others = [cell for cell in cells_as_text(cells).unique().to_pylist() if cell is not None]
+    others = [cell for cell in others if codes_of(pa.array([cell]), [first], [])[0] != 0]
+    if len(others) != 1:
+        raise DataError(
+            f"column {label!r} must hold --positive and one other label; it holds {len(others)} "
+            "others: correct it, or name the other with --negative"
+        )
+    return others[0], first
+
+
+def _signs(cells: pa.Array, label: str, classes: tuple[str, str]) -> NDArray[np.float64]:
+    """-1 or +1 of every row; a cell that is neither class is refused by its row."""
+    codes = codes_of(cells, classes, [])
+    if not (known := np.isin(codes, (0, 1))).all():
+        raise DataError(
+            f"column {label!r} must hold {classes[0]!r} or {classes[1]!r} in every row; row "
+            f"{int(np.argmin(known)) + 1} holds something else: correct it"
+        )
+    return np.where(codes == 1, 1.0, -1.0)
+
+
+def _epsilons(cells: pa.Array, name: str) -> NDArray[np.float64]:
+    values = cells_as_numbers(cells)
+    if not (usable := (values > 0) & (values < np.inf)).all():
+        raise DataError(
+            f"column {name!r} must hold a positive number in every row; row "
+            f"{int(np.argmin(usable)) + 1} does not: correct it"
+        )
+    return values
+
+
+def _like(cells: pa.Array, classes: tuple[str, str], positive: NDArray[np.bool_]) -> pa.Array:
+    """The reported labels, of the type that the column has."""
+    kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
+    return pa.array(classes).cast(kind).take(pa.array(positive.astype(np.int64)))
+
+
+def _write(table: pa.Table, output: Path) -> None:
+    table = _as_text(table)
+    with written_whole(output, "OUT") as file:
+        if output.suffix.lower() in PARQUET_SUFFIXES:
+            pyarrow.parquet.write_table(table, file)
+            return
+        options = pyarrow.csv.WriteOptions(
+            delimiter="\t" if output.suffix.lower() == ".tsv" else ",", quoting_style="needed"
+        )
+        pyarrow.csv.write_csv(table, file, options)
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    """Cells of a CSV file, which are bytes, as text."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type):
+            cells = valid_text(table.column(place).combine_chunks())
+            table = table.set_column(place, field.name, cells)
+    return table
+
+
+def _report(
+    output: Path, rows: int, event: LabelRandomizedResponse, *, own: bool, as_json: bool
+) -> None:
+    which = f"its own epsilon, at most {event.epsilon:g}" if own else f"epsilon = {event.epsilon:g}"
+    guarantee = (
+        f"local differential privacy of each label with {which}: whoever sees OUT, the server "
+        "that collects it included, can hardly tell the label that was there"
+    )
+    not_covered = "the other columns; a second run on the same labels, whose epsilons add up"
+    if as_json:
+        result = {
+            "output": str(output),
+            "rows": rows,
+            "epsilon": event.epsilon,
+            "guarantee": guarantee,
+            "not_covered": not_covered,
+        }
+        emit("randomize-labels", result)
+        return
+    typer.echo(f"Wrote {output}: {rows} rows.")
+    typer.echo(f"Guarantee: {guarantee}.")
+    typer.echo(f"Not covered: {not_covered}.")
+    typer.echo("Keep IN, or delete it; do not send it.")
