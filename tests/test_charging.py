@@ -37,7 +37,7 @@ def fit(paths, run_id="first", epsilon=0.6, random_state=None, **changes):
     model = ADMMClassifier(
         rounds=4, epsilon=epsilon, delta=1e-3, random_state=random_state, **changes
     )
-    return model.fit(*data(), ledgers=paths, run_id=run_id)
+    return model.fit(*data(), ledgers=paths, run_id=run_id, classes=[False, True])
 
 
 def spent(path):
@@ -138,6 +138,14 @@ def test_a_ledger_about_other_rows_is_refused(tmp_path):
 def test_every_party_must_have_a_ledger(tmp_path):
     with pytest.raises(ParameterError, match="every party"):
         fit({"x": make_ledgers(tmp_path)["x"]})
+
+
+@pytest.mark.parametrize("missing", ["parties", "classes"])
+def test_what_must_be_public_is_asked_for(missing, tmp_path):
+    rows, labels, owners = data()
+    given = {"parties": owners, "classes": [False, True]} | {missing: None}
+    with pytest.raises(ParameterError, match=f"{missing} must be given"):
+        ADMMClassifier().fit(rows, labels, ledgers=make_ledgers(tmp_path), run_id="a", **given)
 
 
 HOSPITALS = {"north": 60, "south": 40, "west": 20}

@@ -12,6 +12,9 @@ from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 from dpadmm.training import TrainingParameters, announced, open_runs, plan, train
 
+# Large penalties keep these runs cheap; how far they get does not matter here.
+pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+
 PARTIES, ROWS, FEATURES, ROUNDS = 3, 30, 2, 4
 
 
@@ -158,3 +161,11 @@ def test_a_continued_run_keeps_its_parameters(paths):
     train_once(paths, stop_after=1)
     with pytest.raises(LedgerError, match="parameters it began with"):
         train_once(paths, planned=make_plan(regularization=0.5))
+
+
+def test_several_runs_of_real_noise_are_refused():
+    planned = plan(
+        TrainingParameters("pr-admm", rounds=2, delta=1e-3), [ROWS] * PARTIES, features=2, runs=2
+    )
+    with pytest.raises(ParameterError, match="runs must be 1"):
+        train(planned, make_shard(), noise=SecureNoise())

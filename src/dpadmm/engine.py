@@ -150,7 +150,7 @@ def check_inbox(inbox: Array, site: Site) -> Array:
     if not largest <= MESSAGE_BOUND:
         raise ExchangeError(
             f"messages must be finite and at most {MESSAGE_BOUND:g} in every entry; got {largest}. "
-            "A neighbour is faulty; nothing was charged for it."
+            "A neighbour is faulty; no further round is charged."
         )
     return inbox
 

@@ -27,6 +27,9 @@ from dpadmm.training import Plan, TrainingParameters, lay_out, plan, state_priva
 __all__ = ["ADMMClassifier", "label_signs"]
 
 _OUTPUTS: Final = ("auto", "last", "tail")
+_CLASSES_FROM_ROWS: Final = (
+    "the list of classes and whether all numbers are finite, which were taken from the rows"
+)
 _REFUSED: Final = ("sample_weight", "class_weight")
 
 
@@ -147,6 +150,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ledgers: Mapping[str, str | Path] | None = None,
         run_id: str = "",
         label_epsilon: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
         **refused: Any,
     ) -> ADMMClassifier:
         """Train on rows ``X`` with labels ``y``.
@@ -154,19 +158,22 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or sparse matrix of shape (rows, features)
-            Finite numbers.
+            Finite numbers; with ``classes``, a row that is not finite counts as a row of zeros.
         y : array of shape (rows,)
             At least two classes overall; a party may have one.
         parties : array of shape (rows,), optional
             Whose row it is; None splits the rows evenly at random among ``n_parties``.
         ledgers : mapping of party to path, optional
             The budget ledger of every party; the run is charged to them, and refused before any
-            row is read where it does not fit.
+            row is read where it does not fit. Needs ``parties`` and ``classes``.
         run_id : str
             The name of the run in the ledgers: the same name is continued and never charged twice.
         label_epsilon : array of shape (rows,), optional
             For ``pdml``, where each label has an epsilon of its own: between its options
             ``label_epsilon`` and ``largest_label_epsilon``.
+        classes : array, optional
+            The public list of classes; a label outside it counts as the first. Without it the
+            classes are taken from ``y``, and the statement says that this is not covered.
         **refused
             ``sample_weight`` and ``class_weight`` are refused: a row that counts more moves the
             model more, and no theorem here covers that.
@@ -182,13 +189,23 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.output not in _OUTPUTS:
             raise unknown_name("output", self.output, _OUTPUTS)
         positive_number("data_norm", self.data_norm)
-        rows, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
-        check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ParameterError(
-                f"y must have at least two classes; got one class, {self.classes_[0]!r}."
-            )
+        for what, given in (("parties", parties), ("classes", classes)):
+            if ledgers and given is None:
+                raise ParameterError(
+                    f"{what} must be given in a run charged to ledgers: it has to be public and "
+                    "the same in every run; got none."
+                )
+        rows, labels = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=np.float64,
+            order="C",
+            # With public classes nothing about a row may stop the run; it is mapped row by row.
+            ensure_all_finite=classes is None,
+        )
+        codes = self._codes(labels, classes)
         random = check_random_state(self.random_state)
         self.parties_, members = self._members(rows.shape[0], parties, random)
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
@@ -204,8 +221,25 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
         with charged(planned, ledgers, run_id, noise) as runs:
             shard = self._shard(planned, noise, rows, codes, members, label_epsilon)
-            self._adopt(planned, train(planned, shard, noise=noise, ledgers=runs), noise)
+            outcome = train(planned, shard, noise=noise, ledgers=runs)
+        own = () if classes is not None else (_CLASSES_FROM_ROWS,)
+        self._adopt(planned, outcome, noise, also_not_covered=own)
         return self
+
+    def _codes(self, labels: NDArray[Any], classes: ArrayLike | None) -> NDArray[np.intp]:
+        """Set ``classes_``; return the number of each label's class."""
+        if classes is None:
+            check_classification_targets(labels)
+            self.classes_, codes = np.unique(labels, return_inverse=True)
+        else:
+            self.classes_ = np.unique(np.asarray(classes))
+            place = np.searchsorted(self.classes_, labels).clip(0, len(self.classes_) - 1)
+            codes = np.where(self.classes_[place] == labels, place, 0)
+        if len(self.classes_) < 2:
+            raise ParameterError(
+                f"y must have at least two classes; got one class, {self.classes_[0]!r}."
+            )
+        return codes
 
     def _shard(
         self,
@@ -234,9 +268,16 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own = [chosen[member] for member in members]
         return lay_out(planned, parties, noise=noise, label_epsilon=own)
 
-    def _adopt(self, planned: Plan, outcome: Outcome, noise: NoiseSource) -> None:
+    def _adopt(
+        self,
+        planned: Plan,
+        outcome: Outcome,
+        noise: NoiseSource,
+        *,
+        also_not_covered: tuple[str, ...] = (),
+    ) -> None:
         """Keep what a run released."""
-        self.privacy_ = state_privacy(planned, outcome, noise)
+        self.privacy_ = state_privacy(planned, outcome, noise, also_not_covered=also_not_covered)
         self.penalty_ = planned.penalty
         self.history_ = {
             "disagreement": outcome.history.disagreement[:, 0],

@@ -204,14 +204,14 @@ def write_results(run: TrainedRun) -> None:
     with written_whole(result.model, "model") as file:
         file.write(data)
         file.flush()
+        if result.checkpoint is not None:
+            # Before any result has its name: a run that released its model must not go on from
+            # here once more, with other noise.
+            result.checkpoint.unlink(missing_ok=True)
         if result.record is not None:
             record = _record(run, hashlib.sha256(data).hexdigest())
             with written_whole(result.record, "record") as beside:
                 beside.write(json.dumps(record, indent=2, allow_nan=False).encode())
-        if result.checkpoint is not None:
-            # Before the model has its name: a run that released its model must not go on from
-            # here once more, with other noise.
-            result.checkpoint.unlink(missing_ok=True)
 
 
 def _record(run: TrainedRun, model_sha256: str) -> dict[str, Any]:

@@ -340,6 +340,11 @@ def train(
     """Run a plan with all parties in this process."""
     if checkpoint is not None and not noise.simulated:
         _check_continued(planned, "with a checkpoint")
+    if planned.site.runs > 1 and not noise.simulated:
+        raise ParameterError(
+            f"runs must be 1 with noise that is not simulated: every run would release messages of "
+            f"its own, and they are charged once; got {planned.site.runs}."
+        )
     return run(
         planned.algorithm,
         planned.site,
@@ -391,7 +396,9 @@ def train_party(
     )
 
 
-def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> PrivacyStatement:
+def state_privacy(
+    planned: Plan, outcome: Outcome, noise: NoiseSource, *, also_not_covered: Sequence[str] = ()
+) -> PrivacyStatement:
     """Account what a run was charged, at the deltas of its budget."""
     budget, names = planned.budget, planned.site.names
     deltas = np.zeros(len(names)) if budget is None else budget.delta
@@ -407,6 +414,7 @@ def state_privacy(planned: Plan, outcome: Outcome, noise: NoiseSource) -> Privac
         calibration=planned.calibration,
         reviewed=reviewed(name),
         claim=planned.algorithm.claim(planned.site),
+        also_not_covered=(*noise.not_covered, *also_not_covered),
         details=planned.algorithm.statement_details(planned.site, deltas),
     )
 

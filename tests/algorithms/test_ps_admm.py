@@ -239,7 +239,7 @@ def test_the_published_calibration_states_claim_and_proof():
     parameters = TrainingParameters(
         "ps-admm",
         rounds=2,
-        penalty=0.2,
+        penalty=0.05,
         epsilon=0.5,
         delta=1e-3,
         calibration="published",

@@ -27,6 +27,9 @@ from dpadmm.theory.r_admm import privacy_loss
 from dpadmm.topologies import build_topology
 from dpadmm.training import TrainingParameters, announced, plan, state_privacy, train
 
+# Large penalties keep these runs cheap; how far they get does not matter here.
+pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+
 COUNTS = (60, 85, 110, 140, 170, 200)
 FEATURES = 5
 LAM = 0.05
@@ -516,3 +519,13 @@ def test_even_iterations_are_left_out_only_where_everyone_can_compute_them():
         configured(
             "mr-admm", site_on("complete"), rounds=2, send_even=False, node_penalties=UNEQUAL
         )
+
+
+@pytest.mark.parametrize("algorithm", ["dvp", "m-admm", "r-admm", "mr-admm"])
+def test_noise_is_never_cut_off_by_the_solver(algorithm):
+    """A tolerance that large noise could miss is refused before anything is drawn."""
+    parameters = TrainingParameters(
+        algorithm, rounds=10, penalty=0.03, tolerance=1.45e-13, epsilon=1.0, delta=1e-5
+    )
+    with pytest.raises(ParameterError, match="tolerance must be at least"):
+        announced(plan(parameters, [100, 100, 100], features=50))

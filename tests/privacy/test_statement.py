@@ -9,7 +9,7 @@ import pytest
 from dpadmm import ADMMClassifier
 from dpadmm.privacy.events import GaussianRelease, NonPrivate
 from dpadmm.privacy.noise import SIMULATED
-from dpadmm.privacy.statement import make_statement
+from dpadmm.privacy.statement import make_statement, rounded_up
 
 
 def statement(events, names=("a", "b"), deltas=(1e-5, 1e-6), **changes):
@@ -110,3 +110,33 @@ def test_a_delta_that_protects_little_is_warned_about():
     model = ADMMClassifier(rounds=3, n_parties=3, delta=0.1, random_state=0)
     with pytest.warns(UserWarning, match="delta"):
         model.fit(rows, rows[:, 0] > 0)
+
+
+def test_a_bound_is_shown_rounded_up():
+    assert rounded_up(1.0) == "1"
+    assert rounded_up(0.9999997614575877) == "1"
+    assert float(rounded_up(1.2345671)) == 1.23457
+    assert float(rounded_up(0.00123456701)) >= 0.00123456701
+    assert rounded_up(math.inf) == "inf"
+
+
+def test_public_classes_leave_nothing_to_the_rows():
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    labels = np.where(rows[:, 0] > 0, "b", "a").astype(object)
+    changed_rows, changed_labels = rows.copy(), labels.copy()
+    changed_rows[3, 1], changed_labels[3] = np.nan, "rare"
+    model = ADMMClassifier(rounds=3, n_parties=3, random_state=0)
+    first = model.fit(rows, labels, classes=["a", "b"])
+    shapes, words = first.coef_.shape, str(first.privacy_)
+    second = model.fit(changed_rows, changed_labels, classes=["a", "b"])
+    assert second.coef_.shape == shapes
+    assert list(second.classes_) == ["a", "b"]
+    assert str(second.privacy_) == words
+    assert "taken from the rows" not in words
+    assert "taken from the rows" in str(model.fit(rows, labels).privacy_)
+
+
+def test_the_noise_says_what_it_does_not_cover():
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    model = ADMMClassifier(rounds=2, n_parties=3).fit(rows, rows[:, 0] > 0)
+    assert "last bits" in str(model.privacy_)

@@ -16,22 +16,19 @@ The algorithms differ in how much noise they add and in the penalties.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import chi, gamma
 
 from dpadmm.algorithms.base import Algorithm, GraphState, graph_absorb, graph_linear
+from dpadmm.algorithms.objective import check_reachable_under_noise
 from dpadmm.arrays import Array, Site
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import ObjectivePerturbation, Released, release_objective
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.solvers.newton import Workspace, check_reachable
+from dpadmm.solvers.newton import Workspace
 
 __all__ = ["PerturbedADMM", "noise_arrays"]
-
-# How likely noise may be to exceed the size that the solver was checked for.
-_EXCESS: Final = 1e-15
 
 
 def noise_arrays(perturbations: tuple[ObjectivePerturbation, ...]) -> dict[str, Any]:
@@ -92,17 +89,11 @@ class PerturbedADMM(Algorithm):
         return GraphState(zero, zero, zero)
 
     def announce(self, state: GraphState, site: Site, t: int) -> tuple[Event, ...]:
-        """Charge a perturbed objective; refuse messages too large to solve for with its noise.
-
-        Noise has no bound. It exceeds the size checked here with a probability of 1e-15 a round;
-        the solver then refuses, for a reason that depends on the noise and not on rows.
-        """
+        """Charge a perturbed objective; refuse messages too large to solve for with its noise."""
         linear = graph_linear(state, site, self.penalty[t])
-        check_reachable(site, linear, self.convexity[t], self.tolerance)
-        radius = gamma(site.features) if self.noise == "exp-norm" else chi(site.features)
-        largest = self.scale[t] * float(radius.isf(_EXCESS))
-        size = np.linalg.norm(linear, axis=-1, keepdims=True) + site.per_node(largest)
-        check_reachable(site, size, self.convexity[t], self.tolerance)
+        check_reachable_under_noise(
+            site, linear, self.convexity[t], self.tolerance, self.noise, self.scale[t]
+        )
         return self.perturbation(site, t).events()
 
     def local_step(

@@ -45,6 +45,7 @@ from dpadmm.algorithms.base import (
     graph_convexity,
     graph_linear,
 )
+from dpadmm.algorithms.objective import check_reachable_under_noise
 from dpadmm.algorithms.recycled_noise import proven_noise, published_loss, published_noise
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError, positive_number, unknown_name
@@ -253,11 +254,15 @@ class RecycledADMM(Algorithm, ABC):
         """Charge the odd iterations; refuse messages too large to solve for in all of them."""
         release = self._release(t)
         linear, convexity = self._problem(state, site, t)
-        check_reachable(site, linear, convexity, self.tolerance[release])
+        tolerance, scale = self.tolerance[release], self.scale[release]
+        if self._recycles(t) or self.kind == "output":
+            check_reachable(site, linear, convexity, tolerance)
+        else:
+            check_reachable_under_noise(site, linear, convexity, tolerance, self.kind, scale)
         if self._recycles(t):
             return (PostProcessing(),) * len(site.index)
         if self.kind == "output":
-            return gaussian_events(self.sensitivity[release], self.scale[release])
+            return gaussian_events(self.sensitivity[release], scale)
         return self._perturbation(site, convexity, release).events()
 
     def local_step(

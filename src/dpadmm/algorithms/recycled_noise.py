@@ -17,7 +17,7 @@ from typing import Final, Literal
 import numpy as np
 
 from dpadmm.algorithms.base import Budget, Settings
-from dpadmm.algorithms.objective import plan_objective
+from dpadmm.algorithms.objective import check_total, plan_objective
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.calibration import gaussian_sigma
@@ -118,7 +118,9 @@ def published_noise(
     nothing, each = np.zeros_like(kappa), np.ones_like(kappa)
     if noise_rate is None:
         jacobian = published_loss(site, nothing, kappa)
-        rate = (budget.epsilon - jacobian) / published_loss(site, each, nothing)
+        # The paper counts one row and one output; each further one costs as much again.
+        share = budget.epsilon / (budget.rows_per_person * site.outputs)
+        rate = (share - jacobian) / published_loss(site, each, nothing)
         if not (rate > 0).all():
             party = int(np.argmin(rate))
             raise ParameterError(
@@ -127,6 +129,8 @@ def published_noise(
             )
     else:
         rate = np.full(len(site.index), noise_rate)
+        claimed = published_loss(site, each * rate, kappa) * budget.rows_per_person * site.outputs
+        check_total(site, budget, claimed, "noise_rate")
     sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
         site.rows, weight=site.weight, slope=site.loss.slope_bound
     )

@@ -44,6 +44,8 @@ class NoiseSource(ABC):
 
     #: What a statement says about the draws.
     description: str
+    #: What the draws do not cover.
+    not_covered: tuple[str, ...] = ()
     #: Whether the draws can be repeated, and so hide nothing.
     simulated: bool
 
@@ -134,6 +136,7 @@ class SecureNoise(NoiseSource):
     """
 
     description = "ChaCha20 keyed by the operating system"
+    not_covered = ("attacks on the last bits of floating-point noise",)
     simulated = False
 
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
@@ -156,7 +159,11 @@ class DiscreteNoise(NoiseSource):
     below the allowance that sensitivities and deltas here carry (``SAMPLER_ALLOWANCE``).
     """
 
-    description = "OpenDP's discrete Gaussian, keyed by the operating system"
+    description = (
+        "Gaussian noise: OpenDP's discrete sampler; any other noise: ChaCha20; both keyed by the "
+        "operating system"
+    )
+    not_covered = ("attacks on the last bits of noise that is not Gaussian",)
     simulated = False
 
     def __init__(self) -> None:

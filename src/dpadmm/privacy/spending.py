@@ -16,7 +16,7 @@ from dpadmm.errors import BudgetError, LedgerError
 from dpadmm.privacy.entries import FORMAT_VERSION, Dataset, Entry
 from dpadmm.privacy.events import Event, event_from_dict
 from dpadmm.privacy.filters import Policy, PrivacyFilter, affordable
-from dpadmm.privacy.statement import ADVERSARY, adjacency_words
+from dpadmm.privacy.statement import ADVERSARY, adjacency_words, rounded_up
 
 __all__ = ["Account", "RunRecord", "StoredMessage", "recompute"]
 
@@ -188,7 +188,7 @@ class Account:
             ("Adjacency", adjacency_words(policy.rows_per_person)),
             ("Adversary", ADVERSARY),
             ("Filter", f"{self.filter.name}: {self.filter.theorem}"),
-            ("Spent", f"epsilon = {self.spent_epsilon:.6g} at delta = {policy.delta:g}"),
+            ("Spent", f"epsilon = {rounded_up(self.spent_epsilon)} at delta = {policy.delta:g}"),
             ("Left", f"Gaussian releases with epsilon up to {self.fitting_epsilon:.6g} together"),
             (
                 "Not covered",

@@ -14,7 +14,14 @@ from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarante
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
-__all__ = ["ADVERSARY", "NOT_COVERED", "PrivacyStatement", "adjacency_words", "make_statement"]
+__all__ = [
+    "ADVERSARY",
+    "NOT_COVERED",
+    "PrivacyStatement",
+    "adjacency_words",
+    "make_statement",
+    "rounded_up",
+]
 
 ADVERSARY: Final = (
     "sees every message of every round and may control all other parties; the guarantee of a "
@@ -26,6 +33,15 @@ NOT_COVERED: Final = (
     "tuning on private rows",
     "anything computed from rows outside this run",
 )
+
+
+def rounded_up(value: float, digits: int = 6) -> str:
+    """Return a bound with a few digits, never below it."""
+    if not (math.isfinite(value) and value > 0):
+        return f"{value:g}"
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    # A value that is such a number already, up to the rounding of doubles, stays it.
+    return f"{math.ceil(value / step - 1e-9) * step:.{digits}g}"
 
 
 def adjacency_words(rows_per_person: int) -> str:
@@ -59,6 +75,8 @@ class PrivacyStatement:
         "proven", or "published": noise as a paper sets it, while the figures here stay proven.
     reviewed
         Whether the algorithm's theorem is this package's own.
+    not_covered
+        What the guarantee does not speak of.
     claim
         What the paper claims, for a published calibration; not what is proven.
     details
@@ -76,6 +94,7 @@ class PrivacyStatement:
     calibration: str = "proven"
     reviewed: bool = True
     claim: str | None = None
+    not_covered: tuple[str, ...] = NOT_COVERED
     details: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -102,7 +121,7 @@ class PrivacyStatement:
         lines = [
             (
                 "Guarantee",
-                f"({self.epsilon:.6g}, {self.delta:g})-differential privacy of each party, "
+                f"({rounded_up(self.epsilon)}, {self.delta:g})-differential privacy of each party, "
                 "total over the whole run; the largest of the parties' figures",
             ),
             *self.details,
@@ -112,7 +131,7 @@ class PrivacyStatement:
             ("Accountant", self.accountant),
             ("Noise", self.noise),
             ("Calibration", self.calibration),
-            ("Not covered", "; ".join(NOT_COVERED)),
+            ("Not covered", "; ".join(self.not_covered)),
             *claimed,
         ]
         if self.simulated:
@@ -141,7 +160,7 @@ class PrivacyStatement:
             "reviewed": self.reviewed,
             "claim": self.claim,
             "details": dict(self.details),
-            "not_covered": list(NOT_COVERED),
+            "not_covered": list(self.not_covered),
             "parties": {
                 name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
                 for name, guarantee in self.parties.items()
@@ -165,6 +184,7 @@ def make_statement(
     calibration: str = "proven",
     reviewed: bool = True,
     claim: str | None = None,
+    also_not_covered: Sequence[str] = (),
     details: tuple[tuple[str, str], ...] = (),
 ) -> PrivacyStatement:
     """Account what every party was charged.
@@ -179,6 +199,8 @@ def make_statement(
         How many rows are replaced at once.
     noise, simulated
         Where noise came from, and whether it can be drawn again.
+    also_not_covered
+        What the noise and the data at hand add to :data:`NOT_COVERED`.
     calibration, reviewed, claim, details
         As in :class:`PrivacyStatement`.
     """
@@ -207,5 +229,6 @@ def make_statement(
         calibration=calibration,
         reviewed=reviewed,
         claim=claim,
+        not_covered=(*NOT_COVERED, *also_not_covered),
         details=details,
     )
