@@ -46,7 +46,7 @@ from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 __all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
 
 #: Features above which the factor-free form is used (``make bench`` prints both around it).
-FACTOR_LIMIT: Final = 1500
+FACTOR_LIMIT: Final = 300
 # A pass works on pieces of about this many bytes, so that a piece read for X w is still in the
 # cache for X' r.
 _PIECE_BYTES: Final = 1 << 22
