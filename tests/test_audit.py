@@ -456,7 +456,7 @@ def test_silent_noise_is_none():
     assert (silent.add_gaussian(values, np.ones(1), parties, 0, "output") == values).all()
     assert not silent.exponential_norm(values.shape, parties, 0, "gradient").any()
     with pytest.raises(ParameterError, match="no form without noise"):
-        silent.generator(0, 0, 0, "batch")
+        silent.generator(0, 0, 0, "labels")
 
 
 @pytest.mark.parametrize(
@@ -475,3 +475,10 @@ def test_runs_that_make_no_sense_are_refused(change, words):
     arguments = {"name": "pr-admm", "epsilon": 1.0, "delta": 1e-5, "rounds": 2} | change
     with pytest.raises(ValueError, match=words):
         AlgorithmCase(**arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise_scale", "refuted"), [(1.0, False), (0.1, True)])
+def test_the_proven_ps_admm_stands_and_falls_with_a_tenth_of_its_noise(noise_scale, refuted):
+    case = AlgorithmCase("ps-admm", 1.0, 1e-5, rounds=2, rows=40, noise_scale=noise_scale)
+    assert audit_case(case, samples=3000, confidence=0.99, seed=0).refuted is refuted
