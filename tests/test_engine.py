@@ -11,7 +11,7 @@ from dpadmm.algorithms.base import Algorithm, Settings
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
 from dpadmm.arrays import Shard, Site
 from dpadmm.engine import Checkpoint, run
-from dpadmm.errors import ConvergenceError, ParameterError
+from dpadmm.errors import ConvergenceError, ExchangeError, ParameterError
 from dpadmm.exchange.base import Exchange
 from dpadmm.exchange.in_process import InProcess
 from dpadmm.losses import LOSSES, get_loss
@@ -604,3 +604,28 @@ def test_simulated_noise_depends_on_its_coordinates_and_on_nothing_else():
 def test_configured_algorithms_keep_what_they_were_given():
     settings = Settings(rounds=3, penalty=0.25, tolerance=1e-7)
     assert ADMM.configure(site_of(), settings) == ADMM(0.25, 1e-7)
+
+
+@pytest.mark.parametrize("fault", ["nan", "huge", "shape"])
+def test_bad_messages_stop_the_run_before_another_round_is_charged(fault):
+    class Faulty(RecordingExchange):
+        def __call__(self, message, t):
+            inbox = np.array(super().__call__(message, t))
+            if fault == "shape":
+                return inbox[:, :, :, :-1]
+            inbox[0, 0, 0, 0] = np.nan if fault == "nan" else 1e7
+            return inbox
+
+    log = []
+    parties = oracles.random_parties(12, (12, 10, 14), 3)
+    ledgers = [RecordingLedger(log, party) for party in range(3)]
+    with pytest.raises(ExchangeError, match="messages must"):
+        train(
+            ADMM(0.1, 1e-9),
+            site_of((12, 10, 14), features=3),
+            parties,
+            3,
+            ledgers=ledgers,
+            exchange=Faulty(log),
+        )
+    assert {entry[2] for entry in log if entry[0] == "reserve"} == {0}

@@ -89,3 +89,30 @@ def test_bad_input_is_one_sentence(words, hint, capsys):
     printed = capsys.readouterr()
     assert hint in printed.err
     assert "Traceback" not in printed.err
+
+
+def test_a_configuration_is_accounted_without_its_files(hospitals):
+    text = (
+        (hospitals / "run.toml")
+        .read_text()
+        .replace('algorithm = "admm"', 'algorithm = "pr-admm"\nepsilon = 0.8\ndelta = 1e-3')
+    )
+    for name, rows in (("north", 60), ("south", 40), ("west", 20)):
+        text = text.replace(f'file = "{name}.csv"', f'file = "{name}.csv"\nrows = {rows}')
+        (hospitals / f"{name}.csv").unlink()
+    (hospitals / "run.toml").write_text(text)
+    result = account(str(hospitals / "run.toml"))
+    assert [party["party"] for party in result["parties"]] == ["north", "south", "west"]
+    assert [party["rows"] for party in result["parties"]] == [60, 40, 20]
+    assert all(0.799 < party["epsilon"] <= 0.8 for party in result["parties"])
+
+
+def test_a_configuration_must_declare_rows(hospitals, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["account", str(hospitals / "run.toml")])
+    assert stopped.value.code == 2
+    assert "rows must be declared" in capsys.readouterr().err
+
+
+def test_an_algorithm_without_noise_is_infinite():
+    assert account("--algorithm", "admm")["parties"][0]["epsilon"] == "infinite"

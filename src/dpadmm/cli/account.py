@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import typer
 
 from dpadmm.cli.output import JsonOption, console, emit, show_table
 from dpadmm.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dpadmm.training import Plan, TrainingParameters
 
 __all__ = ["account"]
 
@@ -20,6 +25,10 @@ ReleaseKind = Literal["gaussian", "pure", "objective", "subsampled"]
 
 
 def account(
+    config: Annotated[
+        Path | None,
+        typer.Argument(help="A configuration; it then decides the run, and the options do not."),
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-5,
     algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = "pr-admm",
@@ -68,6 +77,8 @@ def account(
 
     No data are read. Examples:
 
+    * `dpadmm account run.toml` (the run of a configuration whose parties declare their rows)
+
     * `dpadmm account --epsilon 1 --delta 1e-5 --rows 8000,4000` (a run)
 
     * `dpadmm account --release pure --release-epsilon 0.1 --rounds 50 --delta 1e-4`
@@ -75,20 +86,25 @@ def account(
     * `dpadmm account --release gaussian --mu 0.01 --schedule periodic --decay 0.925`
     """
     if release is None:
-        result = _run(
-            epsilon=epsilon,
-            delta=delta,
-            algorithm=algorithm,
-            rounds=rounds,
-            rows=_counts(rows),
-            features=features,
-            topology=topology,
-            penalty=penalty if penalty == "auto" else _number("penalty", penalty),
-            regularization=regularization,
-            party_weight=party_weight,
-            rows_per_person=rows_per_person,
-            options=_options(option or []),
-        )
+        if config is not None:
+            question = _from_config(config)
+        else:
+            from dpadmm.training import TrainingParameters
+
+            parameters = TrainingParameters(
+                algorithm=algorithm,
+                epsilon=epsilon,
+                delta=delta,
+                rounds=rounds,
+                topology=topology,
+                penalty=penalty if penalty == "auto" else _number("penalty", penalty),
+                regularization=regularization,
+                party_weight=party_weight,
+                rows_per_person=rows_per_person,
+                algorithm_options=_options(option or []),
+            )
+            question = _Question(parameters, _counts(rows), features)
+        result = _run(question)
         show = _show_run
     else:
         from dpadmm.privacy.events import Event
@@ -121,44 +137,81 @@ def account(
 # -- a run ---------------------------------------------------------------------------------------
 
 
-def _run(
-    *, epsilon: float, delta: float, algorithm: str, rounds: int, rows: list[int], **others: Any
-) -> dict[str, Any]:
+class _Question(NamedTuple):
+    """The public facts of a run that has not happened."""
+
+    parameters: TrainingParameters
+    rows: list[int]
+    features: int
+    outputs: int = 1
+    names: tuple[str, ...] | None = None
+
+    def plan(self, rounds: int) -> Plan:
+        """The run, with so many rounds."""
+        from dpadmm.training import plan
+
+        return plan(
+            replace(self.parameters, rounds=rounds),
+            self.rows,
+            features=self.features,
+            outputs=self.outputs,
+            names=self.names,
+        )
+
+
+def _from_config(path: Path) -> _Question:
+    """What a configuration says, without opening a file of rows."""
+    from dpadmm.config import load_config
+    from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+    from dpadmm.schema import load_schema
+
+    told = load_config(path)
+    rows = {party.name: party.rows for party in told.party}
+    for name, place in told.ledgers.items():
+        with SQLiteLedger(place, read_only=True) as ledger:
+            rows[name] = ledger.dataset.rows
+    counts = {name: count for name, count in rows.items() if count is not None}
+    if len(counts) < len(rows) or not rows:
+        missing = ", ".join(name for name in rows if name not in counts) or "every party"
+        raise ParameterError(
+            f"rows must be declared, under [[party]] or in a ledger, to account a run without "
+            f"reading its files; they are not for {missing}."
+        )
+    schema = load_schema(told.data.schema_file)
+    classes = len(schema.classes)
+    names = tuple(counts)
+    return _Question(
+        told.parameters(names),
+        list(counts.values()),
+        len(schema.feature_names),
+        1 if classes == 2 else classes,
+        names,
+    )
+
+
+def _run(question: _Question) -> dict[str, Any]:
     """Configure a run for public facts only and account what it announces."""
     from dpadmm.privacy.gaussian import gaussian_mu
     from dpadmm.privacy.statement import make_statement
-    from dpadmm.training import TrainingParameters, announced, plan
+    from dpadmm.training import announced
 
-    parameters = TrainingParameters(
-        algorithm=algorithm,
-        epsilon=epsilon,
-        delta=delta,
-        rounds=rounds,
-        topology=others["topology"],
-        penalty=others["penalty"],
-        regularization=others["regularization"],
-        party_weight=others["party_weight"],
-        rows_per_person=others["rows_per_person"],
-        algorithm_options=others["options"],
-    )
-
-    def planned_for(count: int) -> Any:
-        from dataclasses import replace
-
-        return plan(replace(parameters, rounds=count), rows, features=others["features"])
-
-    planned = planned_for(rounds)
-    site = planned.site
+    parameters = question.parameters
+    rounds, people = parameters.rounds, parameters.rows_per_person
+    planned = question.plan(rounds)
+    site, budget = planned.site, planned.budget
+    deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
     statement = make_statement(
-        algorithm,
+        parameters.algorithm,
         site.names,
         events,
-        np.full(len(rows), delta),
-        rows_per_person=others["rows_per_person"],
+        deltas,
+        rows_per_person=people,
         noise="none drawn: this is a plan",
         simulated=False,
-        details=planned.algorithm.statement_details(site, np.full(len(rows), delta)),
+        calibration=planned.calibration,
+        claim=planned.algorithm.claim(site),
+        details=planned.algorithm.statement_details(site, deltas),
     )
     parties = []
     for place, name in enumerate(site.names):
@@ -172,22 +225,23 @@ def _run(
                 "sigma_first": first.get("sigma"),
                 "sigma_last": last.get("sigma"),
                 "epsilon": statement.parties[name].epsilon,
-                "delta": delta,
+                "delta": float(deltas[place]),
                 "accountant": statement.parties[name].accountant,
                 "theorem": statement.parties[name].theorem,
                 "epsilon_after_round": statement.rounds[name].tolist(),
             }
         )
-    worst = max(range(len(rows)), key=lambda place: parties[place]["epsilon"])
+    worst = max(range(len(parties)), key=lambda place: parties[place]["epsilon"])
+    weakest = None if budget is None else float(gaussian_mu(budget.epsilon, budget.delta).max())
     return {
-        "algorithm": algorithm,
+        "algorithm": parameters.algorithm,
         "rounds": rounds,
         "penalty": planned.penalty,
-        "budget_mu": float(gaussian_mu(epsilon, delta)),
+        "budget_mu": weakest,
         "parties": parties,
-        "curve": _curve(events[worst], others["rows_per_person"]),
+        "curve": _curve(events[worst], people),
         "other_rounds": [
-            _other_rounds(planned_for(count), count, events[worst], delta, others)
+            _other_rounds(question.plan(count), count, events[worst], deltas[worst], people)
             for count in (max(1, rounds // 2), rounds, 2 * rounds)
         ],
         "statement": statement.to_dict(),
@@ -196,7 +250,7 @@ def _run(
 
 
 def _other_rounds(
-    planned: Any, rounds: int, events: Sequence[Any], delta: float, others: dict[str, Any]
+    planned: Plan, rounds: int, events: Sequence[Any], delta: float, people: int
 ) -> dict[str, Any]:
     """What the same budget asks of the noise, and what the same noise would cost."""
     from dpadmm.privacy.accountant import epsilon_spent
@@ -204,12 +258,13 @@ def _other_rounds(
 
     calibrated = announced(planned)[0][0].to_dict()
     repeated = [events[t % len(events)] for t in range(rounds)]
-    spent = epsilon_spent(repeated, delta, rows_per_person=others["rows_per_person"])
     return {
         "rounds": rounds,
         "penalty": planned.penalty,
         "sigma_for_this_budget": calibrated.get("sigma"),
-        "epsilon_with_this_noise": spent.epsilon,
+        "epsilon_with_this_noise": epsilon_spent(
+            repeated, float(delta), rows_per_person=people
+        ).epsilon,
     }
 
 
@@ -231,7 +286,9 @@ def _show_run(result: dict[str, Any]) -> None:
             for party in result["parties"]
         ],
     )
-    console.print(f"The budget of one party is mu = {result['budget_mu']:.5f} of Gaussian DP.\n")
+    if result["budget_mu"] is not None:
+        mu = result["budget_mu"]
+        console.print(f"The budget of one party is mu = {mu:.5f} of Gaussian DP.\n")
     spent = result["parties"][0]["epsilon_after_round"]
     marks = sorted({0, len(spent) // 4, len(spent) // 2, 3 * len(spent) // 4, len(spent) - 1})
     show_table(
