@@ -482,3 +482,9 @@ def test_runs_that_make_no_sense_are_refused(change, words):
 def test_the_proven_ps_admm_stands_and_falls_with_a_tenth_of_its_noise(noise_scale, refuted):
     case = AlgorithmCase("ps-admm", 1.0, 1e-5, rounds=2, rows=40, noise_scale=noise_scale)
     assert audit_case(case, samples=3000, confidence=0.99, seed=0).refuted is refuted
+
+
+def test_a_published_run_without_a_claim_cannot_be_audited(monkeypatch):
+    monkeypatch.setattr("dpadmm.algorithms.pr_admm.PRADMM.claim", lambda self, site: None)
+    with pytest.raises(ParameterError, match="states no claim of its paper"):
+        AlgorithmCase("pr-admm", 1.0, 1e-5, rounds=2, calibration="published")
