@@ -1,0 +1,64 @@
+"""The page of an experiment: what the paper concludes, our criterion, and what came out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpadmm.experiments.experiment import Evaluation, Experiment
+
+__all__ = ["page"]
+
+
+def page(experiment: Experiment, evaluation: Evaluation, manifest: dict[str, Any]) -> str:
+    """Markdown for the documentation; every number in it comes from the manifest."""
+    parts = [f"# {experiment.citation}, {experiment.part}\n", f"{experiment.title}.\n"]
+    if manifest["stand_ins"]:
+        parts.append(f"**Stand-in data:** {'; '.join(manifest['stand_ins'])}.\n")
+    parts += ["## What it concludes, and what came out\n"]
+    for conclusion in experiment.conclusions:
+        parts.append(f"**{conclusion.claim}**\n")
+        parts.append(f"*Criterion, fixed before running:* {conclusion.criterion}\n")
+        for finding in evaluation.findings:
+            if finding.conclusion == conclusion.name:
+                parts.append(
+                    f"* {_heading(finding.calibration)}: **{finding.verdict}**. {finding.number}"
+                )
+        parts.append("")
+    parts += [f"{remark}\n" for remark in evaluation.remarks]
+    if evaluation.panels:
+        words = f"{experiment.part}: {experiment.title}"
+        parts.append(f"![{words}](figure.svg)\n")
+        parts += [f"{panel.title}: {panel.note}\n" for panel in evaluation.panels if panel.note]
+        parts.append(
+            "Dashed: noise as published, whose epsilon is the paper's claim. Solid: proven. Bands "
+            "are 95% intervals of the mean over runs. {download}`The points <figure.csv>`.\n"
+        )
+    for title, table in evaluation.tables.items():
+        parts += [f"## {title}\n", table.markdown()]
+    parts += ["## Settings\n", "| setting | value | source | why |\n| --- | --- | --- | --- |"]
+    parts += [
+        f"| {name} | {_words(setting.value)} | {setting.source} | {_words(setting.why)} |"
+        for name, setting in experiment.settings.items()
+    ]
+    parts += [
+        "",
+        "## How it was made\n",
+        f"```console\n$ {manifest['command']}\n```\n",
+        f"dpadmm {manifest['dpadmm']}, numpy {manifest['numpy']}, Python {manifest['python']}; "
+        f"{manifest['cell_seconds']:g} s of computing. Everything is a simulation on public data. "
+        "Every cell's seed, parameters and statement of privacy: "
+        "{download}`manifest <manifest.json>`.\n",
+    ]
+    return "\n".join(parts)
+
+
+def _heading(calibration: str) -> str:
+    return {
+        "published": "As published",
+        "proven": "Proven",
+        "": "Without noise",
+    }.get(calibration, calibration)
+
+
+def _words(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")

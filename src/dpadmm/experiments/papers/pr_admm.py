@@ -1,0 +1,9 @@
+"""PR-ADMM: the figures of its section V."""
+
+from __future__ import annotations
+
+from dpadmm.experiments.experiment import Experiment
+
+__all__ = ["EXPERIMENTS"]
+
+EXPERIMENTS: tuple[Experiment, ...] = ()

@@ -1,0 +1,64 @@
+r"""Intervals for means over runs.
+
+.. math:: \bar x \pm t_{0.975,\,m-1}\, s/\sqrt{m}
+
+Runs are independent draws of the noise, so that Student's interval for their mean holds for about
+normal figures; a difference between two sets of runs has Welch's.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+__all__ = ["LEVEL", "Interval", "difference", "mean_interval"]
+
+#: How often such an interval holds the mean it is about.
+LEVEL = 0.95
+
+
+class Interval(NamedTuple):
+    """A mean and where it lies."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __format__(self, form: str) -> str:
+        """``mean [low, high]``, each in the form given."""
+        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
+
+def mean_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+    """Student's interval for the mean of independent figures; a single one has no width known."""
+    sample = np.asarray(values, dtype=np.float64).ravel()
+    mean = float(sample.mean())
+    if len(sample) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    return _around(mean, float(stats.sem(sample)), len(sample) - 1, level)
+
+
+def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Interval:
+    """Welch's interval for the mean of ``first`` minus that of ``second``, drawn independently.
+
+    A ``second`` that is a number and not a sample is taken as exact.
+    """
+    if np.ndim(second) == 0:
+        return mean_interval(np.asarray(first, dtype=np.float64) - np.asarray(second), level)
+    one, two = (np.asarray(sample, dtype=np.float64).ravel() for sample in (first, second))
+    mean = float(one.mean() - two.mean())
+    if len(one) < 2 or len(two) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    parts = np.array([one.var(ddof=1) / len(one), two.var(ddof=1) / len(two)])
+    if parts.sum() == 0:
+        return Interval(mean, mean, mean)
+    freedom = parts.sum() ** 2 / (parts**2 / [len(one) - 1, len(two) - 1]).sum()
+    return _around(mean, float(np.sqrt(parts.sum())), freedom, level)
+
+
+def _around(mean: float, error: float, freedom: float, level: float) -> Interval:
+    reach = error * float(stats.t.ppf((1 + level) / 2, freedom))
+    return Interval(mean, mean - reach, mean + reach)
