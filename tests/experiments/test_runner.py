@@ -102,7 +102,7 @@ def test_every_process_computes_the_same(tmp_path):
 def test_dask_computes_the_same(tmp_path):
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     here = compute(small_cells(), Store(tmp_path / "here"))
-    with backend("dask", 1):
+    with backend("dask", 2):
         there = compute(small_cells(), Store(tmp_path / "there"), jobs=2)
     for label, result in here.items():
         assert np.array_equal(result.final("AUC"), there[label].final("AUC"))
@@ -113,7 +113,7 @@ def test_dask_computes_the_same(tmp_path):
 def test_ray_computes_the_same(tmp_path):
     ray = pytest.importorskip("ray", reason="ray is not installed")
     here = compute(small_cells(), Store(tmp_path / "here"))
-    with backend("ray", 1):
+    with backend("ray", 2):
         there = compute(small_cells(), Store(tmp_path / "there"), jobs=2)
     ray.shutdown()
     for label, result in here.items():
