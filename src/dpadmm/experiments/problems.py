@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from dpadmm.datasets import Dataset, load
 from dpadmm.errors import ParameterError
 
 __all__ = ["NamedProblem", "OnePartyProblem", "Problem", "ProblemSource"]
+
+# Rows with fewer entries than this part are kept sparse: on Adult (an eighth) a pass over them
+# takes half the time.
+_MOSTLY_ZERO: Final = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +150,10 @@ def _deal(problem: NamedProblem) -> Problem:
     shares = np.array_split(order[:used], problem.parties)
     test = order[used : used + held]
     stand_in = data.source if "stand" in data.source else None
+    rows = sparse.csr_array(data.X) if (data.X != 0).mean() < _MOSTLY_ZERO else data.X
     return Problem(
-        members=tuple((data.X[share], data.y[share][:, None]) for share in shares),
-        test_rows=data.X[test],
+        members=tuple((rows[share], data.y[share][:, None]) for share in shares),
+        test_rows=rows[test],
         test_codes=(data.y[test] > 0).astype(np.int64),
         names=tuple(f"party {number}" for number in range(problem.parties)),
         facts={
@@ -158,6 +163,7 @@ def _deal(problem: NamedProblem) -> Problem:
             "checksum": data.checksum,
             "notes": data.notes,
             "rows": [len(share) for share in shares],
+            "features": data.X.shape[1],
             "test_rows": held,
         },
     )
