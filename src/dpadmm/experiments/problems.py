@@ -135,6 +135,11 @@ def _named(dataset: str, drawn_rows: int) -> Dataset:
     return load(dataset, rows=drawn_rows or None, download=False)
 
 
+def _majority(labels: Array) -> float:
+    positive = float((labels > 0).mean())
+    return max(positive, 1 - positive)
+
+
 @lru_cache(maxsize=4)
 def _deal(problem: NamedProblem) -> Problem:
     data = _named(problem.dataset, problem.drawn_rows)
@@ -165,5 +170,6 @@ def _deal(problem: NamedProblem) -> Problem:
             "rows": [len(share) for share in shares],
             "features": data.X.shape[1],
             "test_rows": held,
+            "majority_of_test_rows": _majority(data.y[test]),
         },
     )
