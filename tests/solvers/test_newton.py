@@ -173,9 +173,13 @@ def test_factor_free_and_sparse_are_as_factored_and_dense(loss):
     convexity = np.array([0.1, 0.2, 0.4])
     dense = workspace_of(parties, site).argmin(linear, convexity, 1e-11)
     free = workspace_of(parties, site, factor_limit=0).argmin(linear, convexity, 1e-11)
-    compressed = workspace_of(thin, site).argmin(linear, convexity, 1e-11)
     np.testing.assert_allclose(free.point, dense.point, atol=3e-10)
-    np.testing.assert_allclose(compressed.point, dense.point, atol=3e-10)
+    for limit in (newton.FACTOR_LIMIT, 0):
+        workspace = workspace_of(thin, site, factor_limit=limit)
+        compressed = workspace.argmin(linear, convexity, 1e-11)
+        np.testing.assert_allclose(compressed.point, dense.point, atol=3e-10)
+        kept = {name.partition(".")[2] for name in workspace.snapshot()}
+        assert ("inverse" in kept) == (limit > 0)
 
 
 def test_a_party_read_in_pieces_is_the_party_read_at_once(monkeypatch):

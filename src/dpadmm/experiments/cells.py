@@ -116,6 +116,8 @@ class TrainingCell(Cell):
     seed: int = 0
     courses: tuple[str, ...] = ()
     finals: tuple[str, ...] = ("test accuracy",)
+    #: Whether to account every round, as ``epsilon``; it can take as long as training.
+    epsilon_course: bool = field(default=False, kw_only=True)
     #: Whether a refused plan is a result, whose facts then have only ``refused``, the reason.
     may_refuse: bool = field(default=False, kw_only=True)
     #: A word that tells cells apart that are described alike, such as two timings.
@@ -172,8 +174,9 @@ class TrainingCell(Cell):
             values |= _measured(f"{which}/", self.finals, models, problem)
         values["disagreement"] = outcome.history.disagreement
         values["change"] = outcome.history.change
-        statement = state_privacy(planned, outcome, noise)
-        values["epsilon"] = np.max(list(statement.rounds.values()), axis=0)
+        statement = state_privacy(planned, outcome, noise, by_round=self.epsilon_course)
+        if self.epsilon_course:
+            values["epsilon"] = np.max(list(statement.rounds.values()), axis=0)
         facts = {
             "privacy": statement.to_dict(),
             "penalty": planned.penalty,

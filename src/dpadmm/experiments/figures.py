@@ -98,7 +98,7 @@ def draw(panels: Sequence[Panel], path: Path, heading: str) -> list[Path]:
 
     # The same figure has the same bytes: no date, no random names inside.
     with pyplot.rc_context({"svg.hashsalt": "dpadmm", "font.size": 8}):
-        columns = min(3, len(panels))
+        columns = 2 if len(panels) == 4 else min(3, len(panels))
         lines = -(-len(panels) // columns)
         figure, grid = pyplot.subplots(
             lines,

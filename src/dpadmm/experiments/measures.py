@@ -72,6 +72,15 @@ def training_accuracy(models: Array, problem: Problem) -> Array:
     return np.sum(right, axis=0) / sum(problem.counts)
 
 
+def average_training_accuracy(models: Array, problem: Problem) -> Array:
+    """Share of its own rows that a party's model gets right, averaged over parties."""
+    right = [
+        (_codes(_scores(rows, model)) == _signs_to_codes(signs)[:, None]).mean(axis=0)
+        for (rows, signs), model in zip(problem.members, models, strict=True)
+    ]
+    return np.mean(right, axis=0)
+
+
 def held_back_accuracy(models: Array, problem: Problem) -> Array:
     """Share of the held-back rows that the mean model gets right."""
     scores = _scores(problem.test_rows, models.mean(axis=0))
@@ -113,6 +122,11 @@ def held_back_auc(models: Array, problem: Problem) -> Array:
     return np.mean(areas, axis=0) if areas else np.full(scores.shape[1], np.nan)
 
 
+def average_norm(models: Array, problem: Problem) -> Array:
+    """Mean over parties of the norm of each one's model."""
+    return np.sqrt(np.square(models).sum(axis=(2, 3))).mean(axis=0)
+
+
 def consensus_error(models: Array, problem: Problem) -> Array:
     """Largest distance of a party's model from the mean model."""
     apart = models - models.mean(axis=0)
@@ -124,10 +138,12 @@ MEASURES: Final[dict[str, Measure]] = {
     "average loss": average_loss,
     "pooled loss": pooled_loss,
     "training accuracy": training_accuracy,
+    "average training accuracy": average_training_accuracy,
     "test accuracy": held_back_accuracy,
     "average test accuracy": average_held_back_accuracy,
     "log loss": held_back_log_loss,
     "AUC": held_back_auc,
+    "average norm": average_norm,
     "consensus error": consensus_error,
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,11 @@ from dpadmm.arrays import Array, Rows
 from dpadmm.datasets import Dataset, load
 from dpadmm.errors import ParameterError
 
-__all__ = ["NamedProblem", "OnePartyProblem", "Problem", "ProblemSource"]
+__all__ = ["NamedProblem", "OnePartyProblem", "Problem", "ProblemSource", "compact"]
+
+# Rows with fewer entries than this part are kept sparse: on Adult (an eighth) a pass over them
+# takes half the time.
+_MOSTLY_ZERO: Final = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +135,16 @@ def _named(dataset: str, drawn_rows: int) -> Dataset:
     return load(dataset, rows=drawn_rows or None, download=False)
 
 
+def compact(rows: Array) -> Rows:
+    """Rows as they are worked on fastest: sparse where most entries are zero."""
+    return sparse.csr_array(rows) if np.count_nonzero(rows) < _MOSTLY_ZERO * rows.size else rows
+
+
+def _majority(labels: Array) -> float:
+    positive = float((labels > 0).mean())
+    return max(positive, 1 - positive)
+
+
 @lru_cache(maxsize=4)
 def _deal(problem: NamedProblem) -> Problem:
     data = _named(problem.dataset, problem.drawn_rows)
@@ -146,9 +160,10 @@ def _deal(problem: NamedProblem) -> Problem:
     shares = np.array_split(order[:used], problem.parties)
     test = order[used : used + held]
     stand_in = data.source if "stand" in data.source else None
+    rows = compact(data.X)
     return Problem(
-        members=tuple((data.X[share], data.y[share][:, None]) for share in shares),
-        test_rows=data.X[test],
+        members=tuple((rows[share], data.y[share][:, None]) for share in shares),
+        test_rows=rows[test],
         test_codes=(data.y[test] > 0).astype(np.int64),
         names=tuple(f"party {number}" for number in range(problem.parties)),
         facts={
@@ -158,6 +173,8 @@ def _deal(problem: NamedProblem) -> Problem:
             "checksum": data.checksum,
             "notes": data.notes,
             "rows": [len(share) for share in shares],
+            "features": data.X.shape[1],
             "test_rows": held,
+            "majority_of_test_rows": _majority(data.y[test]),
         },
     )

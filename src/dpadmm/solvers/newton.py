@@ -22,8 +22,8 @@ solve cannot fail because of what a row holds.
 returned. With the rounding error of that evaluation, for which a public bound is set aside, it is
 at most the tolerance, or :class:`~dpadmm.errors.ConvergenceError` is raised.
 
-**Wide problems.** Above :data:`FACTOR_LIMIT` features (or for sparse rows) no matrix is formed:
-the Newton direction comes from conjugate gradients on Hessian-vector products.
+**Wide problems.** Above :data:`FACTOR_LIMIT` features no matrix is formed: the Newton direction
+comes from conjugate gradients on Hessian-vector products.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ class _Objective:
         weighted = site.weight[block.nodes, None, None] * tilted[block.nodes]
         self._tilt = np.tile(weighted, (1, site.runs, 1))
         self._smooth = (site.weight * site.loss.curvature_bound)[block.nodes, None, None]
-        self._use_factor = use_factor and not self._sparse
+        self._use_factor = use_factor
         # A Hessian and its inverse cost about this many gradient passes.
         self._rebuild_cost = 4.0 + site.features / 20.0
 
@@ -349,8 +349,13 @@ class _Objective:
         for rows, labels in self._pieces(chosen):
             curvature = self._loss.curvature(self._margins(rows, labels, points)).mean(axis=2)
             for output in range(outputs):
-                weighted = rows * np.sqrt(curvature[:, :, output, None])
-                total[:, output] += np.matmul(weighted.swapaxes(1, 2), weighted)
+                roots = np.sqrt(curvature[:, :, output, None])
+                if self._sparse:
+                    weighted = sparse.csr_array(rows.multiply(roots[0]))
+                    total[0, output] += (weighted.T @ weighted).toarray()
+                else:
+                    weighted = rows * roots
+                    total[:, output] += np.matmul(weighted.swapaxes(1, 2), weighted)
         total *= self._scale[chosen][..., None]
         return total
 
