@@ -15,11 +15,13 @@ from typing import Any, final
 import numpy as np
 
 from dpadmm.arrays import Array
+from dpadmm.errors import ParameterError
 from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.problems import NamedProblem, Problem
+from dpadmm.experiments.problems import Problem, ProblemSource
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.training import (
     ConvergenceWarning,
+    Plan,
     PrivacyWarning,
     TrainingParameters,
     lay_out,
@@ -108,12 +110,14 @@ class TrainingCell(Cell):
         Measures to take at the end, of the last messages and of their mean over the last third.
     """
 
-    problem: NamedProblem
+    problem: ProblemSource
     parameters: TrainingParameters
     runs: int = 10
     seed: int = 0
     courses: tuple[str, ...] = ()
     finals: tuple[str, ...] = ("test accuracy",)
+    #: Whether a refused plan is a result, whose facts then have only ``refused``, the reason.
+    may_refuse: bool = field(default=False, kw_only=True)
     #: A word that tells cells apart that are described alike, such as two timings.
     note: str = field(default="", kw_only=True)
 
@@ -122,10 +126,8 @@ class TrainingCell(Cell):
         """Rounds times runs; a round of a run costs a few passes over the rows."""
         return float(self.parameters.rounds * self.runs)
 
-    def compute(self) -> Result:
-        """Train and measure."""
-        problem = self.problem.load()
-        start = time.monotonic()
+    def plan(self, problem: Problem) -> tuple[Plan, list[str]]:
+        """Check and fix the run; also what it is warned of."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", PrivacyWarning)
@@ -138,6 +140,18 @@ class TrainingCell(Cell):
                 runs=self.runs,
                 names=problem.names,
             )
+        return planned, sorted({str(warning.message) for warning in caught})
+
+    def compute(self) -> Result:
+        """Train and measure."""
+        problem = self.problem.load()
+        start = time.monotonic()
+        try:
+            planned, cautions = self.plan(problem)
+        except ParameterError as error:
+            if not self.may_refuse:
+                raise
+            return Result({}, {"refused": str(error), "data": problem.facts})
         noise = SimulatedNoise(self.seed)
         shard = lay_out(planned, problem.members, noise=noise)
         taken: dict[str, list[Array]] = {name: [] for name in self.courses}
@@ -164,7 +178,7 @@ class TrainingCell(Cell):
             "privacy": statement.to_dict(),
             "penalty": planned.penalty,
             "data": problem.facts,
-            "warnings": sorted({str(warning.message) for warning in caught}),
+            "warnings": cautions,
             "training_seconds": training,
             "seconds": time.monotonic() - start,
         }

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from dpadmm.arrays import Array, Rows
 from dpadmm.datasets import Dataset, load
 from dpadmm.errors import ParameterError
 
-__all__ = ["NamedProblem", "Problem"]
+__all__ = ["NamedProblem", "OnePartyProblem", "Problem", "ProblemSource"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,17 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class NamedProblem:
+class ProblemSource(ABC):
+    """A frozen description from which a problem can be had in any process."""
+
+    @abstractmethod
+    def load(self) -> Problem:
+        """Read the rows; the same description gives the same rows."""
+
+
+@final
+@dataclass(frozen=True)
+class NamedProblem(ProblemSource):
     """A named data set, its rows dealt to parties at random.
 
     Attributes
@@ -82,8 +94,36 @@ class NamedProblem:
     drawn_rows: int = 0
 
     def load(self) -> Problem:
-        """Read and deal out the rows; the same description gives the same rows."""
+        """Read and deal out the rows."""
         return _deal(self)
+
+
+@final
+@dataclass(frozen=True)
+class OnePartyProblem(ProblemSource):
+    """The rows of a problem in one hand: all parties' rows pooled, or one party's alone.
+
+    Attributes
+    ----------
+    whole
+        The problem.
+    party
+        Whose rows; all of them if it is -1.
+    """
+
+    whole: ProblemSource
+    party: int = -1
+
+    def load(self) -> Problem:
+        """The same rows to judge by, and one party."""
+        whole = self.whole.load()
+        if self.party >= 0:
+            one = whole.members[self.party]
+            return replace(whole, members=(one,), names=(whole.names[self.party],))
+        blocks, labels = zip(*whole.members, strict=True)
+        thin = any(sparse.issparse(block) for block in blocks)
+        rows = sparse.vstack(blocks, format="csr") if thin else np.concatenate(blocks)
+        return replace(whole, members=((rows, np.concatenate(labels)),), names=("all",))
 
 
 @lru_cache(maxsize=4)
