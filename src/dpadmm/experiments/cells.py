@@ -9,17 +9,20 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 
 from dpadmm.arrays import Array
+from dpadmm.engine import Outcome
+from dpadmm.errors import positive_integer
 from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import NamedProblem, Problem
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.training import (
     ConvergenceWarning,
+    Plan,
     PrivacyWarning,
     TrainingParameters,
     lay_out,
@@ -114,16 +117,20 @@ class TrainingCell(Cell):
     seed: int = 0
     courses: tuple[str, ...] = ()
     finals: tuple[str, ...] = ("test accuracy",)
+    #: How often everything is drawn anew, each time with as many runs: who gets which row, the
+    #: labels where they are randomised, and the noise. Runs share the first two.
+    repeats: int = field(default=1, kw_only=True)
     #: A word that tells cells apart that are described alike, such as two timings.
     note: str = field(default="", kw_only=True)
 
     @property
     def weight(self) -> float:
         """Rounds times runs; a round of a run costs a few passes over the rows."""
-        return float(self.parameters.rounds * self.runs)
+        return float(self.parameters.rounds * self.runs * self.repeats)
 
     def compute(self) -> Result:
         """Train and measure."""
+        repeats = positive_integer("repeats", self.repeats)
         problem = self.problem.load()
         start = time.monotonic()
         with warnings.catch_warnings(record=True) as caught:
@@ -138,7 +145,31 @@ class TrainingCell(Cell):
                 runs=self.runs,
                 names=problem.names,
             )
-        noise = SimulatedNoise(self.seed)
+        parts, training = [], 0.0
+        for repeat in range(repeats):
+            if repeat:
+                problem = replace(self.problem, split_seed=self.problem.split_seed + repeat).load()
+            noise = SimulatedNoise(self.seed + repeat)
+            outcome, part, seconds = self._train(planned, problem, noise)
+            parts.append(part)
+            training += seconds
+        values = {name: np.concatenate([part[name] for part in parts], -1) for name in parts[0]}
+        statement = state_privacy(planned, outcome, noise)
+        values["epsilon"] = np.max(list(statement.rounds.values()), axis=0)
+        facts = {
+            "privacy": statement.to_dict(),
+            "penalty": planned.penalty,
+            "data": problem.facts,
+            "warnings": sorted({str(warning.message) for warning in caught}),
+            "training_seconds": training,
+            "seconds": time.monotonic() - start,
+        }
+        return Result(values, facts)
+
+    def _train(
+        self, planned: Plan, problem: Problem, noise: SimulatedNoise
+    ) -> tuple[Outcome, dict[str, Array], float]:
+        """Train once: what came out, what was measured of it, and the seconds of training alone."""
         shard = lay_out(planned, problem.members, noise=noise)
         taken: dict[str, list[Array]] = {name: [] for name in self.courses}
         looking = 0.0
@@ -158,17 +189,7 @@ class TrainingCell(Cell):
             values |= _measured(f"{which}/", self.finals, models, problem)
         values["disagreement"] = outcome.history.disagreement
         values["change"] = outcome.history.change
-        statement = state_privacy(planned, outcome, noise)
-        values["epsilon"] = np.max(list(statement.rounds.values()), axis=0)
-        facts = {
-            "privacy": statement.to_dict(),
-            "penalty": planned.penalty,
-            "data": problem.facts,
-            "warnings": sorted({str(warning.message) for warning in caught}),
-            "training_seconds": training,
-            "seconds": time.monotonic() - start,
-        }
-        return Result(values, facts)
+        return outcome, values, training
 
 
 def _measured(

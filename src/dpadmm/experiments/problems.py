@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from dpadmm.datasets import Dataset, load
 from dpadmm.errors import ParameterError
 
 __all__ = ["NamedProblem", "Problem"]
+
+# How a data set's source says that its rows are not those a paper used.
+_NOT_THE_ORIGINAL: Final = ("stand", "not identical", "not the benchmark")
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +108,7 @@ def _deal(problem: NamedProblem) -> Problem:
     order = np.random.default_rng(problem.split_seed).permutation(total)
     shares = np.array_split(order[:used], problem.parties)
     test = order[used : used + held]
-    stand_in = data.source if "stand" in data.source else None
+    stand_in = data.source if any(word in data.source for word in _NOT_THE_ORIGINAL) else None
     return Problem(
         members=tuple((data.X[share], data.y[share][:, None]) for share in shares),
         test_rows=data.X[test],
