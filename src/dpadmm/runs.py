@@ -39,7 +39,15 @@ from dpadmm.schema import DataError, Schema, load_schema
 from dpadmm.training import Plan, PrivacyWarning, lay_out, plan, train
 from dpadmm.version import __version__
 
-__all__ = ["RECORD_VERSION", "TrainedRun", "Watch", "prepare", "train_run", "write_results"]
+__all__ = [
+    "RECORD_VERSION",
+    "TrainedRun",
+    "Watch",
+    "prepare",
+    "read_parties",
+    "train_run",
+    "write_results",
+]
 
 RECORD_VERSION: Final = 1
 """Version of the run record; a field never changes its meaning within a version."""
@@ -162,7 +170,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
         folder = stack.enter_context(_work_folder(config.result.model))
         counted, ledgers = _open_ledgers(config, schema, noise, stack)
         watch.on_stage("encoding")
-        parties = _encode(config, schema, folder, counted)
+        parties = read_parties(config, schema, folder, counted)
         rows = {name: len(party.labels) for name, party in parties.items()}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
@@ -304,7 +312,7 @@ def _estimator_parameters(config: RunConfig, names: Iterable[str]) -> dict[str, 
     return parameters | {"random_state": config.run.simulation_key}
 
 
-def _encode(
+def read_parties(
     config: RunConfig, schema: Schema, folder: Path, counted: dict[str, int]
 ) -> dict[str, PartyRows]:
     """The rows of every party; how many there are is public, and ``counted`` in its ledger."""

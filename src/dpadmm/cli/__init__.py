@@ -11,6 +11,7 @@ import dpadmm
 from dpadmm.cli import (
     account,
     audit,
+    compare,
     demo,
     ledger,
     predict,
@@ -55,6 +56,7 @@ app.command()(account.account)
 app.command()(audit.audit)
 app.command()(train.train)
 app.command()(predict.predict)
+app.command()(compare.compare)
 app.command("reproduce")(reproduce.reproduce_command)
 app.command("randomize-labels")(randomize_labels.randomize_labels_command)
 app.add_typer(schema.app)

@@ -9,16 +9,16 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
 
 from dpadmm.arrays import Array
 from dpadmm.engine import Outcome
-from dpadmm.errors import positive_integer
+from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.problems import NamedProblem, Problem
+from dpadmm.experiments.problems import Problem, ProblemSource
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.training import (
     ConvergenceWarning,
@@ -111,7 +111,7 @@ class TrainingCell(Cell):
         Measures to take at the end, of the last messages and of their mean over the last third.
     """
 
-    problem: NamedProblem
+    problem: ProblemSource
     parameters: TrainingParameters
     runs: int = 10
     seed: int = 0
@@ -120,6 +120,8 @@ class TrainingCell(Cell):
     #: How often everything is drawn anew, each time with as many runs: who gets which row, the
     #: labels where they are randomised, and the noise. Runs share the first two.
     repeats: int = field(default=1, kw_only=True)
+    #: Whether a refused plan is a result, whose facts then have only ``refused``, the reason.
+    may_refuse: bool = field(default=False, kw_only=True)
     #: A word that tells cells apart that are described alike, such as two timings.
     note: str = field(default="", kw_only=True)
 
@@ -128,11 +130,8 @@ class TrainingCell(Cell):
         """Rounds times runs; a round of a run costs a few passes over the rows."""
         return float(self.parameters.rounds * self.runs * self.repeats)
 
-    def compute(self) -> Result:
-        """Train and measure."""
-        repeats = positive_integer("repeats", self.repeats)
-        problem = self.problem.load()
-        start = time.monotonic()
+    def plan(self, problem: Problem) -> tuple[Plan, list[str]]:
+        """Check and fix the run; also what it is warned of."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", PrivacyWarning)
@@ -145,10 +144,23 @@ class TrainingCell(Cell):
                 runs=self.runs,
                 names=problem.names,
             )
+        return planned, sorted({str(warning.message) for warning in caught})
+
+    def compute(self) -> Result:
+        """Train and measure."""
+        repeats = positive_integer("repeats", self.repeats)
+        problem = self.problem.load()
+        start = time.monotonic()
+        try:
+            planned, cautions = self.plan(problem)
+        except ParameterError as error:
+            if not self.may_refuse:
+                raise
+            return Result({}, {"refused": str(error), "data": problem.facts})
         parts, training = [], 0.0
         for repeat in range(repeats):
             if repeat:
-                problem = replace(self.problem, split_seed=self.problem.split_seed + repeat).load()
+                problem = self.problem.dealt_again(repeat).load()
             noise = SimulatedNoise(self.seed + repeat)
             outcome, part, seconds = self._train(planned, problem, noise)
             parts.append(part)
@@ -160,7 +172,7 @@ class TrainingCell(Cell):
             "privacy": statement.to_dict(),
             "penalty": planned.penalty,
             "data": problem.facts,
-            "warnings": sorted({str(warning.message) for warning in caught}),
+            "warnings": cautions,
             "training_seconds": training,
             "seconds": time.monotonic() - start,
         }

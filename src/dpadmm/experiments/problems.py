@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from dpadmm.arrays import Array, Rows
 from dpadmm.datasets import Dataset, load
 from dpadmm.errors import ParameterError
 
-__all__ = ["NamedProblem", "Problem"]
+__all__ = ["NamedProblem", "OnePartyProblem", "Problem", "ProblemSource"]
 
 # How a data set's source says that its rows are not those a paper used.
 _NOT_THE_ORIGINAL: Final = ("stand", "not identical", "not the benchmark")
@@ -58,7 +60,21 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class NamedProblem:
+class ProblemSource(ABC):
+    """A frozen description from which a problem can be had in any process."""
+
+    @abstractmethod
+    def load(self) -> Problem:
+        """Read the rows; the same description gives the same rows."""
+
+    def dealt_again(self, times: int) -> Self:
+        """The same rows with another deal; as it is where it is given who has which."""
+        return self
+
+
+@final
+@dataclass(frozen=True)
+class NamedProblem(ProblemSource):
     """A named data set, its rows dealt to parties at random.
 
     Attributes
@@ -85,8 +101,44 @@ class NamedProblem:
     drawn_rows: int = 0
 
     def load(self) -> Problem:
-        """Read and deal out the rows; the same description gives the same rows."""
+        """Read and deal out the rows."""
         return _deal(self)
+
+    def dealt_again(self, times: int) -> Self:
+        """Other rows to judge by, and other rows for every party."""
+        return replace(self, split_seed=self.split_seed + times)
+
+
+@final
+@dataclass(frozen=True)
+class OnePartyProblem(ProblemSource):
+    """The rows of a problem in one hand: all parties' rows pooled, or one party's alone.
+
+    Attributes
+    ----------
+    whole
+        The problem.
+    party
+        Whose rows; all of them if it is -1.
+    """
+
+    whole: ProblemSource
+    party: int = -1
+
+    def load(self) -> Problem:
+        """The same rows to judge by, and one party."""
+        whole = self.whole.load()
+        if self.party >= 0:
+            one = whole.members[self.party]
+            return replace(whole, members=(one,), names=(whole.names[self.party],))
+        blocks, labels = zip(*whole.members, strict=True)
+        thin = any(sparse.issparse(block) for block in blocks)
+        rows = sparse.vstack(blocks, format="csr") if thin else np.concatenate(blocks)
+        return replace(whole, members=((rows, np.concatenate(labels)),), names=("all",))
+
+    def dealt_again(self, times: int) -> Self:
+        """Deal out the whole again."""
+        return replace(self, whole=self.whole.dealt_again(times))
 
 
 @lru_cache(maxsize=4)

@@ -1,8 +1,8 @@
-"""Computes the cells that are missing, in parallel, and says how long it will take.
+"""Computes the cells that are missing, in parallel, and tells of progress.
 
-The work goes through joblib, so that a backend of Dask or Ray serves too: whoever wants one calls
-:func:`compute` inside ``joblib.parallel_config(backend=...)``. A worker saves what it finished
-itself; a run that is killed loses only the cells at work.
+The work goes through joblib, on the backend that is in force
+(:func:`dpadmm.experiments.backends.backend`). A worker saves what it finished itself, so that a run
+that is killed loses only the cells at work.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import joblib
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from dpadmm.errors import ParameterError, positive_integer
+from dpadmm.experiments.backends import worker_died
 from dpadmm.experiments.cells import Cell, Result
 from dpadmm.experiments.store import Store
 
-__all__ = ["WorkerError", "compute"]
+__all__ = ["OnDone", "WorkerError", "compute"]
 
 #: Called with the weight that is done, the whole weight, and what was finished.
 OnDone = Callable[[float, float, str], None]
@@ -46,30 +46,47 @@ def compute(
     positive_integer("jobs", jobs)
     by_key = {cell.key: (label, cell) for label, cell in cells.items()}
     whole = sum(cell.weight for _, cell in by_key.values())
-    missing = {key: item for key, item in by_key.items() if store.get(item[1]) is None}
-    done = whole - sum(cell.weight for _, cell in missing.values())
+    missing = [item for item in by_key.values() if store.get(item[1]) is None]
+    done = whole - sum(cell.weight for _, cell in missing)
     tell = on_done or (lambda done, whole, label: None)
     tell(done, whole, "")
     # The heaviest first: no long cell is left for the end, when other workers have nothing to do.
-    order = sorted(missing.values(), key=lambda item: -item[1].weight)
-    calls = (joblib.delayed(_finish)(label, cell, store.folder) for label, cell in order)
+    missing.sort(key=lambda item: -item[1].weight)
+    calls = [joblib.delayed(_finish)(label, cell, store.folder) for label, cell in missing]
     try:
-        for label, weight in joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(calls):
+        for label, weight in _parallel(jobs)(calls) if calls else ():
             done += weight
             tell(done, whole, label)
-    except TerminatedWorkerError:
+    except Exception as error:
+        if not worker_died(error):
+            raise
         raise WorkerError(
             "a worker was killed, perhaps for want of memory; finished cells are kept. Run the "
-            f"same command again to go on, with fewer jobs than {jobs}."
+            f"same command again to go on, with fewer jobs than {jobs} if memory is short."
         ) from None
-    found = {label: store.get(cell) for label, cell in cells.items()}
-    for label, result in found.items():
-        if result is None:
-            raise ParameterError(f"the result of {label!r} must be readable; it was damaged.")
-    return {label: result for label, result in found.items() if result is not None}
+    return {label: _kept(label, cell, store) for label, cell in cells.items()}
+
+
+def _parallel(jobs: int) -> joblib.Parallel:
+    """Results as they come, where the backend can; Ray's gives them all at the end."""
+    active, _ = joblib.parallel.get_active_backend()
+    as_they_come = jobs == 1 or active.supports_return_generator
+    return joblib.Parallel(
+        n_jobs=jobs, return_as="generator_unordered" if as_they_come else "list", batch_size=1
+    )
 
 
 def _finish(label: str, cell: Cell, folder: Path) -> tuple[str, float]:
     """Compute and keep one cell, in whichever process this is."""
     Store(folder).put(cell, cell.compute())
     return label, cell.weight
+
+
+def _kept(label: str, cell: Cell, store: Store) -> Result:
+    result = store.get(cell)
+    if result is None:
+        raise ParameterError(
+            f"the result of {label!r} must be readable in {store.folder}; it is gone or damaged. "
+            "Do the workers see the same folder?"
+        )
+    return result

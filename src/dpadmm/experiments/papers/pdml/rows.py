@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.datasets.generators import clip_rows
-from dpadmm.experiments.problems import NamedProblem, Problem
+from dpadmm.experiments.problems import NamedProblem, Problem, ProblemSource
 
 __all__ = ["StandardizedProblem"]
 
 
+@final
 @dataclass(frozen=True)
-class StandardizedProblem(NamedProblem):
+class StandardizedProblem(ProblemSource):
     r"""A named data set whose columns have mean 0 and deviation 1, with a constant 1 at the end.
 
     .. math:: x \mapsto \frac1B \Bigl(\frac{x_1 - \mu_1}{s_1}, \dots, \frac{x_d - \mu_d}{s_d},
@@ -28,18 +30,21 @@ class StandardizedProblem(NamedProblem):
 
     Attributes
     ----------
+    whole
+        The data set, its rows dealt out.
     row_bound
         B, the length that rows are scaled down to before the division.
     numbering
         For columns of equally spaced levels: which rank each level gets instead; empty leaves them.
     """
 
-    row_bound: float = 1.0
+    whole: NamedProblem
+    row_bound: float
     numbering: tuple[int, ...] = ()
 
     def load(self) -> Problem:
         """Read, deal out and standardise the rows."""
-        problem = super().load()
+        problem = self.whole.load()
         used = [rows for rows, _ in problem.members] + [problem.test_rows]
         everything = np.concatenate([np.asarray(rows) for rows in used])
         if self.numbering:
@@ -60,6 +65,10 @@ class StandardizedProblem(NamedProblem):
                 f"{self.row_bound:.4g}; {longer:.2%} of the rows were scaled down to that length"
             },
         )
+
+    def dealt_again(self, times: int) -> Self:
+        """Deal out the whole again."""
+        return replace(self, whole=self.whole.dealt_again(times))
 
 
 def _renumbered(values: NDArray[np.float64], numbering: tuple[int, ...]) -> NDArray[np.float64]:
