@@ -59,6 +59,8 @@ _NEWTON_ACCURACY: Final = 0.05
 _LINE_SLOPE: Final = 0.1
 # Rebuilds in one solve after which the runs of a party no longer share one inverse.
 _SHARED_REBUILDS: Final = 3
+# What inverses of single runs may take; beyond it they go on sharing, and search along lines.
+_OWN_BYTES: Final = 2**28
 # Rows per feature that the inverse of a single run is made from: it need only lead downhill.
 _OWN_ROWS: Final = 10
 
@@ -298,6 +300,8 @@ class _Objective:
         self._tilt = np.tile(weighted, (1, site.runs, 1))
         self._smooth = (site.weight * site.loss.curvature_bound)[block.nodes, None, None]
         self._use_factor = use_factor
+        own = len(block.nodes) * site.runs * site.outputs * 8 * site.features**2
+        self._own_inverses_fit = site.runs > 1 and own <= _OWN_BYTES
         # A Hessian and its inverse cost about this many gradient passes.
         self._rebuild_cost = 4.0 + site.features / 20.0
 
@@ -363,14 +367,22 @@ class _Objective:
 
     def _own_hessian(self, point: Array, node: int, output: int) -> Array:
         """The loss Hessian of one lane, estimated from every few rows of its party."""
-        rows, labels = self._rows[node], self._labels[node, :, output]
-        step = max(1, len(rows) // (_OWN_ROWS * self._features))
-        some, signs = rows[::step], labels[::step]
+        labels = self._labels[node, :, output]
+        step = max(1, len(labels) // (_OWN_ROWS * self._features))
+        # A block of sparse rows is one party's.
+        some = self._rows[::step] if self._sparse else self._rows[node, ::step]
+        signs = labels[::step]
         # Rows that fill up a block have the label 0.
         curvature = np.square(signs) * self._loss.curvature(signs * (some @ point))
-        weighted = some * np.sqrt(curvature)[:, None]
+        roots = np.sqrt(curvature)[:, None]
         share = np.count_nonzero(labels) / np.count_nonzero(signs)
-        hessian: Array = weighted.T @ weighted
+        hessian: Array
+        if self._sparse:
+            weighted = sparse.csr_array(some.multiply(roots))
+            hessian = (weighted.T @ weighted).toarray()
+        else:
+            weighted = some * roots
+            hessian = weighted.T @ weighted
         return hessian * (share * self._scale[node])
 
     def _curvatures(self, points: Array, chosen: Chosen) -> list[Array]:
@@ -570,7 +582,7 @@ class _Objective:
             outdated[chosen] = slow & state.stale[chosen]
             if outdated.any():
                 rebuilds += outdated.any(axis=1)
-                apart = self._lanes[0] > 1 and rebuilds.max() > _SHARED_REBUILDS
+                apart = self._own_inverses_fit and rebuilds.max() > _SHARED_REBUILDS
                 if apart and self._shares(state):
                     state.inverse = np.tile(state.inverse, (1, self._lanes[0], 1, 1))
                 self._rebuild(state, convexity, outdated)
