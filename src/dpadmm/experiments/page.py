@@ -32,7 +32,8 @@ def page(experiment: Experiment, evaluation: Evaluation, manifest: dict[str, Any
         parts += [f"{panel.title}: {panel.note}\n" for panel in evaluation.panels if panel.note]
         parts.append(
             "Dashed: noise as published, whose epsilon is the paper's claim. Solid: proven. Bands "
-            "are 95% intervals of the mean over runs. {download}`The points <figure.csv>`.\n"
+            "are 95% intervals of the mean over runs, unless a panel says otherwise. "
+            "{download}`The points <figure.csv>`.\n"
         )
     for title, table in evaluation.tables.items():
         parts += [f"## {title}\n", table.markdown()]
