@@ -115,7 +115,7 @@ def _list(experiments: list[Experiment], as_json: bool) -> None:
         return
     show_table(
         "Experiments",
-        ("name", "paper", "part", "shows"),
-        [(each.name, each.citation, each.part, each.title) for each in experiments],
+        ("name", "part", "shows"),
+        [(each.name, each.part, each.title) for each in experiments],
     )
     typer.echo("Run one with: dpadmm reproduce NAME, or all with: dpadmm reproduce --all")
