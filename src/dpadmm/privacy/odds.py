@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +33,8 @@ __all__ = ["Odds", "attacker_odds"]
 
 # gaussian_mu rounds down by less than this, relatively.
 _MU_ERROR = 1e-8
+# The smallest delta for which mu is worked out; below, the pair alone is used.
+_SMALLEST = 1e-300
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,12 @@ class Odds:
         return self.delta * SAMPLER_ALLOWANCE
 
 
+@lru_cache(maxsize=4096)
 def attacker_odds(epsilon: float, delta: float, accountant: str) -> Odds:
     """Bounds from a guarantee and the way it was accounted."""
-    gaussian = accountant == ExactGaussian.name and math.isfinite(epsilon) and 0 < delta < 1
+    gaussian = (
+        accountant == ExactGaussian.name and math.isfinite(epsilon) and _SMALLEST <= delta < 1
+    )
     if not gaussian:
         return Odds(epsilon, delta)
     return Odds(epsilon, delta, float(gaussian_mu(epsilon, delta)) * (1 + _MU_ERROR))

@@ -31,8 +31,14 @@ def riskiest(run: RecordedRun) -> Odds:
 
     That need not be the party with the largest epsilon: another may have a larger delta.
     """
-    odds = (guarantee.odds for guarantee in run.privacy.parties.values())
-    return max(odds, key=lambda each: each.right)
+    # Odds grow with epsilon and with delta: a party that another exceeds in both need not be asked.
+    largest: dict[str, float] = {}
+    candidates = []
+    for each in sorted(run.privacy.parties.values(), key=lambda each: (-each.epsilon, -each.delta)):
+        if each.delta > largest.get(each.accountant, -1.0):
+            largest[each.accountant] = each.delta
+            candidates.append(each.odds)
+    return max(candidates, key=lambda odds: odds.right)
 
 
 def banners(run: RecordedRun) -> tuple[Banner, ...]:

@@ -95,7 +95,7 @@ class Table:
     def csv(self) -> str:
         """All rows with full precision; texts that a spreadsheet would compute are quoted."""
         file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv.writer(file, lineterminator="\r\n")
         writer.writerow([_inert(column) for column in self.columns])
         writer.writerows([_inert(cell) for cell in row] for row in self.rows)
         return file.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -67,8 +68,12 @@ def parties_section(run: RecordedRun) -> Section:
 
 def _party_table(run: RecordedRun) -> Table:
     degrees = _degrees(run)
+    note, shown = "", list(run.parties)
+    if len(shown) > _MOST_ROWS:
+        note = texts.MORE_PARTIES.format(shown=_MOST_ROWS, all=len(shown))
+        shown.sort(key=lambda party: -run.privacy.parties[party.name].epsilon)
     rows = []
-    for party in run.parties:
+    for party in shown[:_MOST_ROWS]:
         guarantee = run.privacy.parties[party.name]
         rows.append(
             (
@@ -82,10 +87,6 @@ def _party_table(run: RecordedRun) -> Table:
                 guarantee.theorem,
             )
         )
-    note = ""
-    if len(rows) > _MOST_ROWS:
-        rows.sort(key=lambda row: -row[3])
-        note = texts.MORE_PARTIES.format(shown=_MOST_ROWS, all=len(rows))
     columns = (
         texts.PARTY,
         texts.ROWS,
@@ -96,7 +97,7 @@ def _party_table(run: RecordedRun) -> Table:
         texts.GUESSES,
         texts.THEOREM,
     )
-    return Table(texts.PARTIES_TABLE, columns, tuple(rows[:_MOST_ROWS]), note)
+    return Table(texts.PARTIES_TABLE, columns, tuple(rows), note)
 
 
 def _degrees(run: RecordedRun) -> dict[str, int]:
@@ -104,8 +105,8 @@ def _degrees(run: RecordedRun) -> dict[str, int]:
         return {}
     if run.topology.server:
         return dict.fromkeys(run.names, 1)
-    ends = [end for edge in run.topology.edges for end in edge]
-    return {name: ends.count(place) for place, name in enumerate(run.names)}
+    ends = Counter(end for edge in run.topology.edges for end in edge)
+    return {name: ends[place] for place, name in enumerate(run.names)}
 
 
 def thinned(count: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

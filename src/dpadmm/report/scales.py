@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 __all__ = ["Scale", "scale_over"]
+
+# Beyond these, sums and ratios leave the range of doubles; nothing that is plotted is there.
+_SMALLEST: Final = 1e-280
+_LARGEST: Final = 1e280
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,7 @@ class Scale:
 
     def shows(self, value: float) -> bool:
         """Whether a value has a place."""
-        return math.isfinite(value) and (value > 0 or not self.log)
+        return _usable(value, self.log)
 
     def at(self, value: float) -> float:
         """The place of a value, two digits after the point."""
@@ -62,11 +67,15 @@ def _linear_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
     )
 
 
+def _usable(value: float, log: bool) -> bool:
+    return abs(value) < _LARGEST and (value > _SMALLEST or not log)
+
+
 def scale_over(
     values: Iterable[float], start: float, end: float, *, log: bool = False, from_zero: bool = False
 ) -> Scale:
     """A scale that shows all these values with a little room; some scale if there are none."""
-    usable = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
+    usable = [value for value in values if _usable(value, log)]
     if not usable:
         usable = [0.1, 1.0] if log else [0.0, 1.0]
     low, high = min(usable), max(usable)
@@ -76,8 +85,11 @@ def scale_over(
         return Scale(low / 1.08, high * 1.08, start, end, log=True)
     if from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-300):
-        low, high = (low - 0.5 * abs(low), high + 0.5 * abs(high)) if high else (-1.0, 1.0)
+    size = max(abs(low), abs(high))
+    if size < _SMALLEST:
+        low, high = -1.0, 1.0
+    elif high - low <= 1e-9 * size:
+        low, high = low - 0.5 * size, high + 0.5 * size
     room = 0.05 * (high - low)
     return Scale(
         low if from_zero and low == 0 else low - room,
