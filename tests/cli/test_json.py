@@ -36,6 +36,8 @@ def test_train_and_predict(hospitals, dpadmm, algorithm):
     arguments = (hospitals / "m.model", hospitals / "west.csv", "-o", hospitals / "out.csv")
     result = checked(dpadmm("predict", *arguments, "--json"), "predict")
     assert result["rows"] == 20
+    page = ("report", hospitals / "record.json", "-o", hospitals / "page.html", "--json")
+    assert checked(dpadmm(*page), "report")["runs"] == 1
 
 
 def test_schema_draft_and_check(hospitals, dpadmm):
@@ -50,6 +52,7 @@ def test_schema_draft_and_check(hospitals, dpadmm):
     [
         ("train", "nowhere"),
         ("predict", "nowhere", "nowhere", "-o", "nowhere.csv"),
+        ("report", "nowhere"),
         ("schema", "draft", "nowhere.csv", "--label", "y"),
         ("schema", "check", "nowhere", "nowhere"),
     ],

@@ -16,6 +16,7 @@ from dpadmm.cli import (
     ledger,
     predict,
     randomize_labels,
+    report,
     reproduce,
     schema,
     train,
@@ -58,6 +59,7 @@ app.command()(train.train)
 app.command()(predict.predict)
 app.command()(compare.compare)
 app.command("reproduce")(reproduce.reproduce_command)
+app.command()(report.report)
 app.command("randomize-labels")(randomize_labels.randomize_labels_command)
 app.add_typer(schema.app)
 app.add_typer(ledger.app)
