@@ -46,6 +46,7 @@ ORDER = [
     ["archive"],
     ["model"],
     ["prediction", "runs"],
+    ["federation.*"],
     [""],
     ["experiments.*"],
     ["cli.*"],

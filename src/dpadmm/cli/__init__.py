@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import dpadmm
-from dpadmm.cli import account, audit, demo, ledger, predict, randomize_labels, schema, train
+from dpadmm.cli import account, audit, cert, demo, ledger, predict, randomize_labels, schema, train
 from dpadmm.cli.output import fail
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
 
@@ -48,6 +48,7 @@ app.command()(predict.predict)
 app.command("randomize-labels")(randomize_labels.randomize_labels_command)
 app.add_typer(schema.app)
 app.add_typer(ledger.app)
+app.add_typer(cert.app)
 
 
 def main(arguments: list[str] | None = None) -> None:
