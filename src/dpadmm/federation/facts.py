@@ -18,7 +18,7 @@ import numpy as np
 
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
 
-__all__ = ["FIELDS", "LONGEST_TEXT", "Fact", "code_word", "public_facts"]
+__all__ = ["FIELDS", "LONGEST_TEXT", "Fact", "code_word", "plain_text", "public_facts"]
 
 #: What a fact looks like in the log.
 Fact = str | int | float | bool | list[str]
@@ -56,7 +56,8 @@ def _number(value: Any) -> float | str:
     return number if math.isfinite(number) else "infinite" if number > 0 else "-infinite"
 
 
-def _text(value: Any) -> str:
+def plain_text(value: Any) -> str:
+    """The text without control characters, cut where it is too long."""
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str):
@@ -77,14 +78,14 @@ def _names(value: Any) -> list[str]:
     items = sorted(value) if isinstance(value, (set, frozenset)) else value
     if not all(isinstance(item, str) for item in items):
         raise TypeError
-    return [_text(item) for item in items]
+    return [plain_text(item) for item in items]
 
 
 def _error(value: Any) -> str:
     if not isinstance(value, BaseException):
         raise TypeError
     kind = type(value).__name__
-    return _text(f"{kind}: {value}" if isinstance(value, _SPOKEN_ERRORS) else kind)
+    return plain_text(f"{kind}: {value}" if isinstance(value, _SPOKEN_ERRORS) else kind)
 
 
 def code_word(value: Any) -> str:
@@ -102,9 +103,9 @@ _KINDS: Final[Mapping[Callable[[Any], Fact], str]] = {
     _count: "round rounds party parties size limit sent received attempt features outputs rows "
     "process port count version",
     _number: "seconds timeout epsilon delta epsilon_spent epsilon_left",
-    _text: "node neighbour address algorithm topology policy choice consequence field ours theirs "
-    "spec schema fingerprint release model report statement ledger record config log metrics "
-    "advice state",
+    plain_text: "node neighbour address algorithm topology policy choice consequence field ours "
+    "theirs spec schema fingerprint release model report statement ledger record config log "
+    "metrics advice state",
     _names: "neighbours nodes missing",
     code_word: "reason",
     _error: "error",
@@ -129,7 +130,7 @@ def public_facts(facts: Mapping[str, Any]) -> dict[str, Fact]:
         check = FIELDS.get(name)
         if check is None:
             raise ParameterError(
-                f"a fact must be on the list of public facts; {_text(name)!r} is not. Known: "
+                f"a fact must be on the list of public facts; {plain_text(name)!r} is not. Known: "
                 f"{', '.join(sorted(FIELDS))}."
             )
         try:
