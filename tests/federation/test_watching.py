@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -154,6 +154,7 @@ anything = st.recursive(
 
 
 class TestAllowList:
+    @settings(max_examples=60)
     @given(st.dictionaries(st.sampled_from(sorted(FIELDS)) | st.text(max_size=8), anything))
     def test_nothing_but_short_plain_facts_gets_in(self, facts):
         try:
