@@ -95,3 +95,22 @@ def test_ledger_show(dpadmm, tmp_path):
     facts = ("--dataset", "d", "--owner", "o", "--rows", "9", "--epsilon", "1", "--delta", "1e-5")
     dpadmm("ledger", "init", place, *facts)
     assert checked(dpadmm("ledger", "show", place, "--json"))["spent_epsilon"] == 0
+
+
+def test_cert(dpadmm, tmp_path):
+    made = checked(dpadmm("cert", "authority", tmp_path / "c", "--json"), "cert")
+    assert made["authority"]
+    made = checked(dpadmm("cert", "node", tmp_path / "c", "north", "--json"), "cert")
+    shown = checked(dpadmm("cert", "show", tmp_path / "c" / "north.pem", "--json"), "cert")
+    assert shown["fingerprint"] == made["fingerprint"]
+
+
+def test_status(dpadmm, tmp_path):
+    from dpadmm.federation.watching import Watcher
+
+    with Watcher("north", log=tmp_path / "log", status=tmp_path / "north.status.json") as watcher:
+        watcher.round(3, 50)
+        watcher.budget(0.5, float("inf"))
+    result = checked(dpadmm("status", tmp_path, "--json"), "status")
+    described = SCHEMA["$defs"]["status"]["properties"]["nodes"]["items"]["properties"]
+    assert set(result["nodes"][0]) - {"version", "process_space"} == set(described)

@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 import dpadmm
-from dpadmm.cli import account, audit, cert, demo, ledger, predict, randomize_labels, schema, train
+from dpadmm.cli import (
+    account,
+    audit,
+    cert,
+    demo,
+    ledger,
+    predict,
+    randomize_labels,
+    schema,
+    status,
+    train,
+)
 from dpadmm.cli.output import fail
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
 
@@ -45,6 +56,7 @@ app.command()(account.account)
 app.command()(audit.audit)
 app.command()(train.train)
 app.command()(predict.predict)
+app.command()(status.status)
 app.command("randomize-labels")(randomize_labels.randomize_labels_command)
 app.add_typer(schema.app)
 app.add_typer(ledger.app)
