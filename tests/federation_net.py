@@ -1,11 +1,30 @@
 """What tests of the federation share: ports, and certificates that nobody should accept."""
 
+import json
 import os
+import random
+import signal
 import socket
+import subprocess
+import sys
+import time
+import tomllib
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+
+from dpadmm.config import validated
+from dpadmm.exchange.message_store import MessageFile
+from dpadmm.federation.agreed_run import AgreedRun
+from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.privacy.entries import Dataset
+from dpadmm.privacy.filters import Policy
+from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+from dpadmm.schema import Schema
+
+RESULTS = ("model", "record", "statement")
 
 
 def free_ports(count):
@@ -39,3 +58,208 @@ def sign_again(folder, name, target, *, begin, end):
     handle = os.open(target / f"{name}.key", os.O_CREAT | os.O_WRONLY, 0o600)
     os.write(handle, (folder / f"{name}.key").read_bytes())
     os.close(handle)
+
+
+SCHEMA = """
+constant = true
+[label]
+column = "y"
+classes = ["no", "yes"]
+[[columns]]
+name = "age"
+kind = "numeric"
+lower = 0
+upper = 100
+[[columns]]
+name = "ward"
+kind = "categorical"
+levels = ["a", "b"]
+"""
+
+
+class ForkServer:
+    """A process that starts nodes; see ``fork_server.py``."""
+
+    def __init__(self):
+        source = Path(__file__).parents[1] / "src"
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("federation") / "fork_server.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(source), "OPENBLAS_NUM_THREADS": "1"},
+        )
+        self._running = set()
+
+    def _order(self, **order):
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def start(self, words, output):
+        number = self._order(start=[str(word) for word in words], output=str(output))
+        self._running.add(number)
+        return number
+
+    def wait(self, number):
+        self._running.discard(number)
+        return self._order(wait=number)
+
+    def kill(self, number):
+        os.kill(number, signal.SIGKILL)
+        return self.wait(number)
+
+    def close(self):
+        for number in list(self._running):
+            self.kill(number)
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+
+class Federation:
+    """Files of a federation on this machine, and its nodes as processes."""
+
+    def __init__(self, folder, server, names, *, tls=True, averager=None, run=None, rows=None):
+        self.folder, self._server, self.names, self.tls = folder, server, tuple(names), tls
+        self.averager = averager
+        self.nodes = (*names, averager) if averager else tuple(names)
+        self.rows = dict(zip(names, rows or [40 + 10 * n for n in range(len(names))], strict=True))
+        self.ports = dict(zip(self.nodes, free_ports(len(self.nodes)), strict=True))
+        self.run = {
+            "run_id": "trial",
+            "algorithm": "pr-admm",
+            "topology": "ring",
+            "rounds": 10,
+            "epsilon": 1.0,
+            "delta": 1e-3,
+            "penalty": 0.05,
+            "regularization": 0.01,
+            **(run or {}),
+        }
+        self.processes = {}
+        folder.mkdir(exist_ok=True)
+        (folder / "schema.toml").write_text(SCHEMA)
+        self.schema = Schema.from_toml(SCHEMA)
+        self.write_rows()
+        if tls:
+            make_authority(folder / "certificates")
+            for name in self.nodes:
+                make_certificate(folder / "certificates", name)
+
+    def write_rows(self):
+        for number, (name, count) in enumerate(self.rows.items()):
+            draw = random.Random(number)
+            cells = ["age,ward,y"]
+            for _ in range(count):
+                age = draw.randint(0, 100)
+                label = "yes" if age + draw.gauss(0, 20) > 50 else "no"
+                cells.append(f"{age},{draw.choice('ab')},{label}")
+            (self.folder / f"{name}.csv").write_text("\n".join(cells) + "\n")
+
+    def agreed_text(self, **changes):
+        run = {**self.run, **changes}
+        lines = [f'schema_sha256 = "{self.schema.sha256}"']
+        if self.averager:
+            lines.append(f'server = "{self.averager}"')
+        options = run.pop("algorithm_options", {})
+        lines += ["[run]", *(f"{key} = {json.dumps(value)}" for key, value in run.items())]
+        if options:
+            lines += ["[run.algorithm_options]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in options.items()]
+        for name, count in self.rows.items():
+            lines += ["[[party]]", f'name = "{name}"', f"rows = {count}"]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def agreed(self):
+        return validated(AgreedRun, tomllib.loads(self.agreed_text()), self.folder, "agreed")
+
+    def neighbours(self, name):
+        agreed = self.agreed
+        return agreed.neighbours(name, agreed.plan(self.schema))
+
+    def make_ledger(self, name, epsilon=None):
+        path = self.folder / f"{name}.ledger"
+        policy = Policy(
+            epsilon or self.run["epsilon"], self.run["delta"], filter=self.run_filter()
+        )
+        SQLiteLedger.create(path, Dataset("rows", name, self.rows[name]), policy).close()
+        return path
+
+    def run_filter(self):
+        return "gaussian" if self.run["algorithm"] == "pr-admm" else "renyi"
+
+    def write(self, name, *, policy="", simulation=None, addresses=None, agreed=None, extra=""):
+        """Write the node's files; ``addresses`` replaces where neighbours are reached."""
+        folder = self.folder
+        agreed_file = folder / f"{name}.agreed.toml"
+        agreed_file.write_text(agreed or self.agreed_text())
+        lines = [
+            f'run = "{agreed_file.name}"',
+            "[node]",
+            f'name = "{name}"',
+            f'listen = "127.0.0.1:{self.ports[name]}"',
+            'schema = "schema.toml"',
+        ]
+        if name == self.averager:
+            lines.append('role = "server"')
+        else:
+            lines.append(f'data = "{name}.csv"')
+            if simulation is None:
+                lines.append(f'ledger = "{name}.ledger"')
+        if self.tls:
+            lines += [
+                "[certificates]",
+                'authority = "certificates/ca.pem"',
+                f'certificate = "certificates/{name}.pem"',
+                f'key = "certificates/{name}.key"',
+            ]
+        lines += ["[policy]", "serve_for = 10", "start_within = 60", policy]
+        if "epsilon" not in policy:
+            lines += ["epsilon = 1.0", "delta = 1e-3"]
+        if name != self.averager:
+            lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in RESULTS)]
+        lines += ["[watch]", f'log = "{name}.log"', "lease = 2", "report_every = 1"]
+        if simulation is not None:
+            lines += ["[simulation]", f"key = {simulation}"]
+        for neighbour in self.neighbours(name):
+            address = (addresses or {}).get(neighbour, f"127.0.0.1:{self.ports[neighbour]}")
+            lines += ["[[neighbour]]", f'name = "{neighbour}"', f'address = "{address}"']
+        path = folder / f"{name}.toml"
+        path.write_text("\n".join([*lines, extra]) + "\n")
+        return path
+
+    def start(self, name, *more):
+        words = ["node", "--config", self.folder / f"{name}.toml", *more]
+        if not self.tls:
+            words.append("--insecure-loopback")
+        self.processes[name] = self._server.start(words, self.folder / f"{name}.out")
+
+    def wait(self, name):
+        return self._server.wait(self.processes.pop(name))
+
+    def kill(self, name):
+        return self._server.kill(self.processes.pop(name))
+
+    def output(self, name):
+        return (self.folder / f"{name}.out").read_text()
+
+    def log(self, name, event=None):
+        path = self.folder / f"{name}.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        entries = [json.loads(line) for line in lines]
+        return [entry for entry in entries if event in (None, entry["event"])]
+
+    def wait_for(self, name, event, seconds=30.0):
+        deadline = time.monotonic() + seconds
+        while not self.log(name, event):
+            assert time.monotonic() < deadline, (name, event, self.log(name), self.output(name))
+            time.sleep(0.02)
+        return self.log(name, event)[-1]["facts"]
+
+    def messages(self, name):
+        """Every message that the node keeps: round by round, by party."""
+        with MessageFile(self.folder / f"{name}.messages") as store:
+            run = self.agreed.digest(self.schema)
+            return [store.messages(run, t) for t in range(store.rounds(run))]

@@ -17,7 +17,7 @@ from dpadmm.algorithms.base import Algorithm
 from dpadmm.arrays import Array, Site
 from dpadmm.datasets.whole_file import written_whole
 from dpadmm.errors import ExchangeError, ParameterError, positive_integer
-from dpadmm.exchange.base import Exchange
+from dpadmm.exchange.base import Exchange, RunEnded
 from dpadmm.exchange.wire import MESSAGE_BOUND
 from dpadmm.privacy.events import Event, event_from_dict
 from dpadmm.privacy.ledger import Ledger
@@ -106,7 +106,7 @@ def run(
     rounds
         Number of messages.
     exchange
-        How messages travel.
+        How messages travel; it may end the run early (:class:`~dpadmm.exchange.base.RunEnded`).
     ledgers
         One per party computed here. A round is reserved there before a row is read.
     noise
@@ -126,7 +126,10 @@ def run(
         if message is None:
             message = algorithm.local_step(progress.state, workspace, site, noise, t)
             message = _commit(algorithm, message, ledgers, events, t)
-        inbox = check_inbox(exchange(message, t), site)
+        try:
+            inbox = check_inbox(exchange(message, t), site)
+        except RunEnded:
+            break
         progress.state = algorithm.absorb(progress.state, message.values, inbox, site, t)
         progress.record(t, message.values, inbox)
         if checkpoint is not None and progress.done % checkpoint.every == 0:
@@ -246,10 +249,12 @@ class _Progress:
 
     def outcome(self, ledgers: Sequence[Ledger]) -> Outcome:
         """Close the run."""
+        # A run that ended before its last third has no tail but its last messages.
+        in_tail = self.done - self.tail_start
         return Outcome(
             last=self.last,
-            tail=self.tail / (self.rounds - self.tail_start),
-            history=History(self.disagreement, self.change),
+            tail=self.tail / in_tail if in_tail > 0 else self.last,
+            history=History(self.disagreement[: self.done], self.change[: self.done]),
             events=tuple(ledger.events for ledger in ledgers),
         )
 

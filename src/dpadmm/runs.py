@@ -39,7 +39,17 @@ from dpadmm.schema import DataError, Schema, load_schema
 from dpadmm.training import Plan, PrivacyWarning, lay_out, plan, train
 from dpadmm.version import __version__
 
-__all__ = ["RECORD_VERSION", "TrainedRun", "Watch", "prepare", "train_run", "write_results"]
+__all__ = [
+    "RECORD_VERSION",
+    "TrainedRun",
+    "Watch",
+    "estimator_parameters",
+    "file_schema",
+    "prepare",
+    "train_run",
+    "work_folder",
+    "write_results",
+]
 
 RECORD_VERSION: Final = 1
 """Version of the run record; a field never changes its meaning within a version."""
@@ -74,6 +84,8 @@ class TrainedRun:
         Sentences about the budget.
     seconds
         How long it took, reading included.
+    federation
+        For the run of one node: public facts about the others and how it went.
     """
 
     config: RunConfig
@@ -83,10 +95,12 @@ class TrainedRun:
     sha256: str
     warnings: tuple[str, ...]
     seconds: float
+    federation: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any]:
         """What the command prints and the record begins with."""
         privacy = self.estimator.privacy_
+        beside = {} if self.federation is None else {"federation": self.federation}
         return {
             "run_sha256": self.sha256,
             "schema_sha256": self.schema.sha256,
@@ -108,6 +122,7 @@ class TrainedRun:
             "ledgers": ledger_statements(self.config.ledgers),
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
+            **beside,
         }
 
     def model(self) -> Model:
@@ -118,12 +133,14 @@ class TrainedRun:
             "rows": self.rows,
             "config": self.config.plain(),
         }
+        if self.federation is not None:
+            provenance["federation"] = self.federation
         return Model.from_estimator(self.estimator, schema=self.schema, provenance=provenance)
 
 
 def prepare(config: RunConfig) -> Schema:
     """Check all that can be checked before a row is read; return the schema for the files."""
-    schema = _file_schema(load_schema(config.data.schema_file), config)
+    schema = file_schema(load_schema(config.data.schema_file), config)
     places = [("model", config.result.model), ("record", config.result.record)]
     places += [("checkpoint", config.result.checkpoint)]
     for what, place in places:
@@ -159,7 +176,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
     schema = prepare(config)
     noise = _noise(config)
     with ExitStack() as stack:
-        folder = stack.enter_context(_work_folder(config.result.model))
+        folder = stack.enter_context(work_folder(config.result.model))
         counted, ledgers = _open_ledgers(config, schema, noise, stack)
         watch.on_stage("encoding")
         parties = _encode(config, schema, folder, counted)
@@ -184,7 +201,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
     estimator = ADMMClassifier.from_run(
-        planned, outcome, noise, classes=schema.classes, **_estimator_parameters(config, rows)
+        planned, outcome, noise, classes=schema.classes, **estimator_parameters(config, rows)
     )
     return TrainedRun(
         config=config,
@@ -237,7 +254,7 @@ def _word(value: float) -> float | str:
     return value if np.isfinite(value) else "infinite"
 
 
-def _file_schema(schema: Schema, config: RunConfig) -> Schema:
+def file_schema(schema: Schema, config: RunConfig) -> Schema:
     """The schema as it applies to the files at hand: only a common file has a party column."""
     wanted = None
     if config.data.file is not None:
@@ -298,7 +315,8 @@ def _checkpoint(config: RunConfig) -> Checkpoint | None:
     return Checkpoint(result.checkpoint, every=result.checkpoint_every)
 
 
-def _estimator_parameters(config: RunConfig, names: Iterable[str]) -> dict[str, Any]:
+def estimator_parameters(config: RunConfig, names: Iterable[str]) -> dict[str, Any]:
+    """What the run was asked for, as the estimator names it."""
     parameters = config.run.model_dump(exclude={"tolerance", "simulation_key", "run_id"})
     parameters["topology"] = config.parameters(tuple(names)).topology
     return parameters | {"random_state": config.run.simulation_key}
@@ -338,7 +356,7 @@ def _encode(
 
 
 @contextmanager
-def _work_folder(model: Path) -> Iterator[Path]:
+def work_folder(model: Path) -> Iterator[Path]:
     """A folder beside the model for encoded rows; one that a killed run left is emptied."""
     folder = model.with_name(f".{model.name}.rows")
     try:

@@ -14,6 +14,7 @@ from dpadmm.cli import (
     cert,
     demo,
     ledger,
+    node,
     predict,
     randomize_labels,
     schema,
@@ -56,6 +57,7 @@ app.command()(account.account)
 app.command()(audit.audit)
 app.command()(train.train)
 app.command()(predict.predict)
+app.command()(node.node)
 app.command()(status.status)
 app.command("randomize-labels")(randomize_labels.randomize_labels_command)
 app.add_typer(schema.app)

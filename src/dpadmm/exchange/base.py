@@ -12,7 +12,11 @@ from dpadmm.errors import ParameterError
 from dpadmm.exchange.wire import decode, encode
 from dpadmm.privacy.mechanisms import Released
 
-__all__ = ["Exchange", "OneParty"]
+__all__ = ["Exchange", "OneParty", "RunEnded"]
+
+
+class RunEnded(Exception):
+    """Raised by an exchange that ends a run early, with the rounds that are complete."""
 
 
 class Exchange(ABC):

@@ -14,7 +14,7 @@ from typing import Final
 
 from dpadmm.errors import ExchangeError
 from dpadmm.exchange.message_store import MessageStore
-from dpadmm.exchange.peer_session import OnEvent, PeerSession, no_event
+from dpadmm.exchange.peer_session import PeerSession
 from dpadmm.exchange.wire import decode, round_of
 
 __all__ = ["Mailbox", "NeighbourLost", "Patience"]
@@ -32,10 +32,11 @@ class NeighbourLost(ExchangeError):
         Who, and which message is missing.
     """
 
-    def __init__(self, name: str, t: int, seconds: float) -> None:
+    def __init__(self, name: str, t: int, seconds: float | None = None) -> None:
+        when = "it ended before" if seconds is None else f"nothing came within {seconds:g} s"
         super().__init__(
-            f"{name} must send round {t} within {seconds:g} s; nothing came. Check that it runs "
-            "and can be reached; started again, this node goes on where it was."
+            f"{name} must send round {t}; {when}. Check that it runs and can be reached; started "
+            "again, this node goes on where it was."
         )
         self.name, self.round = name, t
 
@@ -77,8 +78,12 @@ class Mailbox:
         Of a message.
     store
         Where complete rounds are kept.
-    patience, on_event, on_waiting
-        How long to wait; told what is refused, and whom one waits for how long.
+    patience
+        How long to wait.
+    on_refused
+        Told of every message that is dropped: whose, a word for why, and the sentence.
+    on_waiting
+        Told whom one waits for and how long already; 0 when it came.
     """
 
     def __init__(
@@ -91,7 +96,7 @@ class Mailbox:
         store: MessageStore,
         *,
         patience: Patience | None = None,
-        on_event: OnEvent = no_event,
+        on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
         on_waiting: Callable[[str, float], None] = lambda name, seconds: None,
     ) -> None:
         self._session = session
@@ -103,7 +108,7 @@ class Mailbox:
         self._shape = shape
         self._store = store
         self._patience = patience or Patience()
-        self._tell = on_event
+        self._tell_refused = on_refused
         self._waiting = on_waiting
         self._news = threading.Condition()
         #: The first round that is not complete; and its and the next one's messages.
@@ -111,9 +116,9 @@ class Mailbox:
         self._arrived: dict[tuple[int, int], bytes] = {}
         self._own: dict[int, bytes] = {}
         self._finished = False
-        self._done: set[str] = set()
-        self._refused: dict[str, int] = {}
-        self.sent = self.received = 0
+        self._done: dict[str, int] = {}
+        self._refused: dict[tuple[str, str], int] = {}
+        self._sent = self._received = 0
         session.hear(self._topic, self._take)
         session.serve(self._topic, self._answer)
 
@@ -124,8 +129,12 @@ class Mailbox:
         with self._news:
             self._own = {t: data}
         if t >= self._round:
-            self._session.publish(self._topic, _MESSAGE, data)
-            self.sent += len(data)
+            self.tell(data)
+
+    def tell(self, data: bytes) -> None:
+        """Publish a message to all neighbours at once."""
+        self._session.publish(self._topic, _MESSAGE, data)
+        self._sent += len(data)
 
     def receive(self, number: int, t: int) -> bytes:
         """Wait for a neighbour's message; ask for it from time to time."""
@@ -133,11 +142,17 @@ class Mailbox:
             return self._store.messages(self._run, t)[number]
         name = self._names[number]
 
-        def arrived() -> bool:
-            return (number, t) in self._arrived
+        timeout = self._patience.timeout
 
-        self._wait(name, str(t), arrived, self._patience.timeout, lost_round=t)
+        def settled() -> bool:
+            # A neighbour that ended after fewer rounds sends no more; who waits for ever waits on.
+            ended = timeout is not None and t > self._done.get(name, t)
+            return ended or (number, t) in self._arrived
+
+        self._wait(name, str(t), settled, timeout, lost_round=t)
         with self._news:
+            if (number, t) not in self._arrived:
+                raise NeighbourLost(name, t)
             return self._arrived[number, t]
 
     def keep(self, t: int, messages: dict[int, bytes]) -> None:
@@ -159,7 +174,7 @@ class Mailbox:
             The neighbours that did not say so in time.
         """
         self._finished = True
-        self._session.publish(self._topic, _DONE, b"")
+        self._session.publish(self._topic, _DONE, self._rounds_done())
         deadline = time.monotonic() + linger
         late = []
         for name in self._sources:
@@ -182,8 +197,11 @@ class Mailbox:
         pause, report = self._patience.first_question, self._patience.report
         while True:
             with self._news:
-                if self._news.wait_for(ready, timeout=pause):
-                    return
+                came = self._news.wait_for(ready, timeout=pause)
+            if came:
+                if report > self._patience.report:
+                    self._waiting(name, 0.0)
+                return
             waited = time.monotonic() - begin
             if timeout is not None and waited > timeout:
                 raise NeighbourLost(name, lost_round, timeout)
@@ -199,11 +217,12 @@ class Mailbox:
 
     def _take(self, name: str, label: str, data: bytes) -> None:
         """Check what came from a neighbour; keep what is due."""
-        self.received += len(data)
+        self._received += len(data)
         if label == _DONE:
-            with self._news:
-                self._done.add(name)
-                self._news.notify_all()
+            if len(data) <= 9 and data.isdigit():
+                with self._news:
+                    self._done[name] = int(data)
+                    self._news.notify_all()
             return
         number = self._sources.get(name)
         if number is None:
@@ -212,7 +231,7 @@ class Mailbox:
             t = round_of(data, self._shape)
             decode(data, run=self._run, party=number, t=t, shape=self._shape)
         except ExchangeError as error:
-            self._refuse(name, str(error))
+            self._refuse(name, "invalid", error)
             return
         with self._news:
             now = self._round
@@ -222,24 +241,22 @@ class Mailbox:
         if t < now:
             known = self._store.messages(self._run, t).get(number, data)
         elif t > now + 1:
-            self._refuse(name, f"round {t} is not due: this node is in round {now}.")
+            sentence = f"round {t} of {name} is not due: this node is in round {now}."
+            self._refuse(name, "not-due", ExchangeError(sentence))
             return
         if known != data:
-            self._refuse(
-                name, f"{name} sent two different messages for round {t}; the first one stands."
-            )
+            sentence = f"{name} sent two different messages for round {t}; the first one stands."
+            self._refuse(name, "two-messages", ExchangeError(sentence))
 
-    def _refuse(self, name: str, reason: str) -> None:
-        """Tell of a refused message: the first, and then ever fewer."""
+    def _refuse(self, name: str, reason: str, error: ExchangeError) -> None:
         with self._news:
-            count = self._refused[name] = self._refused.get(name, 0) + 1
-        if count & (count - 1) == 0:
-            self._tell("message-refused", neighbour=name, reason=reason, refused=count)
+            self._refused[name, reason] = self._refused.get((name, reason), 0) + 1
+        self._tell_refused(name, reason, error)
 
     def _answer(self, label: str) -> bytes | None:
         """Hand out a round again, as it was sent."""
         if label == _DONE:
-            return b"" if self._finished else None
+            return self._rounds_done() if self._finished else None
         if not label.isdecimal() or len(label) > 9:
             return None
         t = int(label)
@@ -247,8 +264,18 @@ class Mailbox:
             data = self._own.get(t)
         return self._store.messages(self._run, t).get(self._number) if data is None else data
 
+    def take_counts(self) -> tuple[int, int]:
+        """Bytes of messages sent and received since the last call."""
+        with self._news:
+            counts = self._sent, self._received
+            self._sent = self._received = 0
+        return counts
+
+    def _rounds_done(self) -> bytes:
+        return str(self._round).encode("ascii")
+
     @property
-    def refused(self) -> dict[str, int]:
-        """How many messages of each neighbour were refused."""
+    def refused(self) -> dict[tuple[str, str], int]:
+        """How many messages of each neighbour were refused, and why."""
         with self._news:
             return dict(self._refused)

@@ -209,14 +209,17 @@ class PeerSession(Closing):
             changed = self._present[neighbour] != here
             self._present[neighbour] = here
         if changed:
-            self._tell("neighbour-here" if here else "neighbour-gone", neighbour=neighbour)
+            if here:
+                self._tell("neighbour-here", neighbour=neighbour)
+            else:
+                self._tell("neighbour-gone", level="warning", neighbour=neighbour)
 
     def _link(self, event: Any) -> None:
         """Name whoever connects with a certificate that is no neighbour's: it is not served."""
         if event.kind == self._zenoh.SampleKind.PUT:
             name = event.link.auth_identifier
             if name not in self.neighbours:
-                self._tell("stranger-refused", certificate=str(name)[:100])
+                self._tell("stranger-refused", level="warning", node=str(name))
 
 
 def _key(topic: str, name: str, label: str) -> str:

@@ -36,7 +36,7 @@ class PeerExchange(OneParty):
     store
         Where complete rounds are kept: a run goes on where its store ends.
     **options
-        ``patience``, ``on_event`` and ``on_waiting`` of the mailbox.
+        ``patience``, ``on_refused`` and ``on_waiting`` of the mailbox.
     """
 
     def __init__(
@@ -53,6 +53,8 @@ class PeerExchange(OneParty):
         super().__init__(site, run, averager=averager is not None)
         everybody = [*names, averager]
         sources = {str(everybody[party]): party for party in self.sources}
+        #: Names of the sources, in their order.
+        self.source_names = tuple(sources)
         self.mailbox = Mailbox(
             session, run, self.party, sources, self._shape, store or MemoryStore(), **options
         )
