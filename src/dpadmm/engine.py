@@ -18,6 +18,7 @@ from dpadmm.arrays import Array, Site
 from dpadmm.datasets.whole_file import written_whole
 from dpadmm.errors import ExchangeError, ParameterError, positive_integer
 from dpadmm.exchange.base import Exchange
+from dpadmm.exchange.wire import MESSAGE_BOUND
 from dpadmm.privacy.events import Event, event_from_dict
 from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.mechanisms import Released, release_again
@@ -27,8 +28,6 @@ from dpadmm.solvers.newton import Workspace
 __all__ = ["MESSAGE_BOUND", "Checkpoint", "History", "Outcome", "fingerprint", "run"]
 
 _CHECKPOINT_VERSION: Final = 1
-#: The largest entry of a message that is let in; parameters of a model are far below.
-MESSAGE_BOUND: Final = 1e6
 # What reading a damaged checkpoint raises.
 _DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 # What a checkpoint holds besides the algorithm's state and the workspace.
