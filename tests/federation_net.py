@@ -181,9 +181,7 @@ class Federation:
 
     def make_ledger(self, name, epsilon=None):
         path = self.folder / f"{name}.ledger"
-        policy = Policy(
-            epsilon or self.run["epsilon"], self.run["delta"], filter=self.run_filter()
-        )
+        policy = Policy(epsilon or self.run["epsilon"], self.run["delta"], filter=self.run_filter())
         SQLiteLedger.create(path, Dataset("rows", name, self.rows[name]), policy).close()
         return path
 

@@ -17,7 +17,7 @@ from dpadmm.errors import ParameterError
 if TYPE_CHECKING:
     from dpadmm.federation.status import NodeStatus
 
-__all__ = ["status"]
+__all__ = ["status", "status_table"]
 
 _COLUMNS = ("node", "life", "round", "waiting for", "epsilon spent", "left", "last event", "age")
 _TROUBLE = ("dead", "silent")
@@ -52,18 +52,19 @@ def status(
         if as_json:
             emit("status", {"nodes": [node.to_dict() for node in nodes]})
         elif watch:
-            with Live(_table(nodes), console=console, auto_refresh=False) as live:
+            with Live(status_table(nodes), console=console, auto_refresh=False) as live:
                 while any(node.life in ("alive", *_TROUBLE) for node in nodes):
                     time.sleep(every)
                     nodes = read_statuses(wanted)
-                    live.update(_table(nodes), refresh=True)
+                    live.update(status_table(nodes), refresh=True)
         else:
-            console.print(_table(nodes))
+            console.print(status_table(nodes))
     if any(node.life in _TROUBLE for node in nodes):
         raise typer.Exit(3)
 
 
-def _table(nodes: list[NodeStatus]) -> Table:
+def status_table(nodes: list[NodeStatus]) -> Table:
+    """One line per node."""
     from dpadmm.federation.facts import plain_text
 
     table = Table()
