@@ -101,6 +101,9 @@ class ForkServer:
         self._running.add(number)
         return number
 
+    def warm(self):
+        self._order(warm=True)
+
     def wait(self, number):
         self._running.discard(number)
         return self._order(wait=number)
@@ -181,9 +184,7 @@ class Federation:
 
     def make_ledger(self, name, epsilon=None):
         path = self.folder / f"{name}.ledger"
-        policy = Policy(
-            epsilon or self.run["epsilon"], self.run["delta"], filter=self.run_filter()
-        )
+        policy = Policy(epsilon or self.run["epsilon"], self.run["delta"], filter=self.run_filter())
         SQLiteLedger.create(path, Dataset("rows", name, self.rows[name]), policy).close()
         return path
 
