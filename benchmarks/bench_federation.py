@@ -11,6 +11,7 @@ their own where that is allowed, so that the bytes on the wire can be counted.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -19,14 +20,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dpadmm.arrays import Shard
 from dpadmm.exchange.wire import message_size
 from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.training import TrainingParameters, plan, train
 
 Row = tuple[str, float, float | None]
 
@@ -148,7 +153,9 @@ def measure(module: str, nodes: int, features: int, rounds: int) -> Measured:
     """Run one process per node and sum up what they measured."""
     results, sent = run_processes(module, nodes, features, rounds)
     took = [np.diff(result["moments"])[SETTLE:] for result in results]
-    solves = [np.array(result.get("solves", [0.0] * rounds))[1:][SETTLE:] for result in results]
+    solves = [
+        np.array(result.get("solves", [0.0] * rounds))[1:][SETTLE:] for result in results
+    ]
     beyond = [all_of_it - solve for all_of_it, solve in zip(took, solves, strict=True)]
     messages = sum(map(len, ring(nodes))) * rounds
     return Measured(
@@ -164,10 +171,7 @@ def main() -> list[Row]:
     rows: list[Row] = []
     # In turns, so that whatever else the machine does weighs on both alike.
     pairs = [
-        (
-            measure("benchmarks.bare_peer", 5, 105, 100),
-            measure("benchmarks.federated_peer", 5, 105, 100),
-        )
+        (measure("benchmarks.bare_peer", 5, 105, 100), measure("benchmarks.federated_peer", 5, 105, 100))
         for _ in range(3)
     ]
     bare = statistics.median(pair[0].beyond_seconds for pair in pairs)
@@ -180,5 +184,4 @@ def main() -> list[Row]:
 
 
 if __name__ == "__main__":
-    for row in main():
-        print(row)
+    for row in main(): print(row)
