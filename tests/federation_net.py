@@ -91,6 +91,12 @@ def write_wards(folder, rows):
         (folder / f"{name}.csv").write_text("\n".join(cells) + "\n")
 
 
+def toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
+
+
 class ForkServer:
     """A process that starts nodes; see ``fork_server.py``."""
 
@@ -182,7 +188,7 @@ class Federation:
         if self.averager:
             lines.append(f'server = "{self.averager}"')
         options = run.pop("algorithm_options", {})
-        lines += ["[run]", *(f"{key} = {json.dumps(value)}" for key, value in run.items())]
+        lines += ["[run]", *(f"{key} = {toml(value)}" for key, value in run.items())]
         if options:
             lines += ["[run.algorithm_options]"]
             lines += [f"{key} = {json.dumps(value)}" for key, value in options.items()]
@@ -234,7 +240,7 @@ class Federation:
             ]
         lines += ["[policy]", "serve_for = 10", "start_within = 60", policy]
         if "epsilon" not in policy:
-            lines += ["epsilon = 1.0", "delta = 1e-3"]
+            lines += [f"epsilon = {self.run['epsilon']}", f"delta = {self.run['delta']}"]
         if name != self.averager:
             lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in RESULTS)]
         lines += ["[watch]", f'log = "{name}.log"', "lease = 2", "report_every = 1"]

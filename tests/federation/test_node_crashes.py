@@ -57,7 +57,7 @@ def spent(federation):
     return totals
 
 
-def check_messages(federation, rounds):
+def check_messages(federation, run["rounds"]):
     """Each (node, round) has one message: in its ledger, in its own file and at its neighbours."""
     seen = {}
     planned = federation.agreed.plan(federation.schema)
@@ -102,9 +102,9 @@ def disturb(federation, lines, draw, kills, cuts, pause):
     return done
 
 
-def play(fork_server, folder, draw=None, *, rounds, kills=0, cuts=0, pause=0.0, **options):
+def play(fork_server, folder, draw=None, *, run, kills=0, cuts=0, pause=0.0, **options):
     """Train; return what every party spent, and what was done to the nodes."""
-    federation = Federation(folder, fork_server, NAMES, run={"rounds": rounds}, **options)
+    federation = Federation(folder, fork_server, NAMES, run=run, **options)
     lines = Lines(federation)
     done = {}
     try:
@@ -120,16 +120,16 @@ def play(fork_server, folder, draw=None, *, rounds, kills=0, cuts=0, pause=0.0, 
         for name in list(federation.processes):
             federation.kill(name)
         lines.close()
-    check_messages(federation, rounds)
+    check_messages(federation, run["rounds"])
     for name in NAMES:
         assert not federation.log(name, "message-dropped")
     return spent(federation), done
 
 
 def test_killed_and_cut_off_nodes_finish_and_charge_once(fork_server, tmp_path):
-    quiet, _ = play(fork_server, tmp_path / "quiet", rounds=30)
+    quiet, _ = play(fork_server, tmp_path / "quiet", run={"rounds": 30})
     draw = random.Random(1)
-    noisy, done = play(fork_server, tmp_path / "noisy", draw, rounds=30, kills=5, cuts=2, pause=0.4)
+    noisy, done = play(fork_server, tmp_path / "noisy", draw, run={"rounds": 30}, kills=5, cuts=2, pause=0.4)
     assert noisy == quiet
     assert done["kill"] >= 3
     assert done["cut"] + done["freeze"] >= 1
@@ -148,7 +148,7 @@ def test_adult_through_thirty_deaths_and_five_cuts(fork_server, tmp_path):
             pyarrow.csv.write_csv(part, folder / f"{name}.csv")
 
     options = {
-        "rounds": 100,
+        "run": {"rounds": 100, "delta": 1e-5},
         "rows": [after - before for before, after in itertools.pairwise(ends)],
         "schema": schema,
         "write_rows": write_rows,
