@@ -57,7 +57,7 @@ def spent(federation):
     return totals
 
 
-def check_messages(federation, run["rounds"]):
+def check_messages(federation, rounds):
     """Each (node, round) has one message: in its ledger, in its own file and at its neighbours."""
     seen = {}
     planned = federation.agreed.plan(federation.schema)
@@ -129,7 +129,9 @@ def play(fork_server, folder, draw=None, *, run, kills=0, cuts=0, pause=0.0, **o
 def test_killed_and_cut_off_nodes_finish_and_charge_once(fork_server, tmp_path):
     quiet, _ = play(fork_server, tmp_path / "quiet", run={"rounds": 30})
     draw = random.Random(1)
-    noisy, done = play(fork_server, tmp_path / "noisy", draw, run={"rounds": 30}, kills=5, cuts=2, pause=0.4)
+    noisy, done = play(
+        fork_server, tmp_path / "noisy", draw, run={"rounds": 30}, kills=5, cuts=2, pause=0.4
+    )
     assert noisy == quiet
     assert done["kill"] >= 3
     assert done["cut"] + done["freeze"] >= 1
