@@ -1,5 +1,6 @@
 """What tests of the federation share: ports, and certificates that nobody should accept."""
 
+import contextlib
 import json
 import os
 import random
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from datetime import UTC, datetime, timedelta
@@ -77,6 +79,24 @@ levels = ["a", "b"]
 """
 
 
+def write_wards(folder, rows):
+    """A file of random rows for every party."""
+    for number, (name, count) in enumerate(rows.items()):
+        draw = random.Random(number)
+        cells = ["age,ward,y"]
+        for _ in range(count):
+            age = draw.randint(0, 100)
+            label = "yes" if age + draw.gauss(0, 20) > 50 else "no"
+            cells.append(f"{age},{draw.choice('ab')},{label}")
+        (folder / f"{name}.csv").write_text("\n".join(cells) + "\n")
+
+
+def toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
+
+
 class ForkServer:
     """A process that starts nodes; see ``fork_server.py``."""
 
@@ -101,6 +121,9 @@ class ForkServer:
         self._running.add(number)
         return number
 
+    def warm(self):
+        self._order(warm=True)
+
     def wait(self, number):
         self._running.discard(number)
         return self._order(wait=number)
@@ -120,7 +143,19 @@ class ForkServer:
 class Federation:
     """Files of a federation on this machine, and its nodes as processes."""
 
-    def __init__(self, folder, server, names, *, tls=True, averager=None, run=None, rows=None):
+    def __init__(
+        self,
+        folder,
+        server,
+        names,
+        *,
+        tls=True,
+        averager=None,
+        run=None,
+        rows=None,
+        schema=SCHEMA,
+        write_rows=None,
+    ):
         self.folder, self._server, self.names, self.tls = folder, server, tuple(names), tls
         self.averager = averager
         self.nodes = (*names, averager) if averager else tuple(names)
@@ -139,23 +174,13 @@ class Federation:
         }
         self.processes = {}
         folder.mkdir(exist_ok=True)
-        (folder / "schema.toml").write_text(SCHEMA)
-        self.schema = Schema.from_toml(SCHEMA)
-        self.write_rows()
+        (folder / "schema.toml").write_text(schema)
+        self.schema = Schema.from_toml(schema)
+        (write_rows or write_wards)(folder, self.rows)
         if tls:
             make_authority(folder / "certificates")
             for name in self.nodes:
                 make_certificate(folder / "certificates", name)
-
-    def write_rows(self):
-        for number, (name, count) in enumerate(self.rows.items()):
-            draw = random.Random(number)
-            cells = ["age,ward,y"]
-            for _ in range(count):
-                age = draw.randint(0, 100)
-                label = "yes" if age + draw.gauss(0, 20) > 50 else "no"
-                cells.append(f"{age},{draw.choice('ab')},{label}")
-            (self.folder / f"{name}.csv").write_text("\n".join(cells) + "\n")
 
     def agreed_text(self, **changes):
         run = {**self.run, **changes}
@@ -163,7 +188,7 @@ class Federation:
         if self.averager:
             lines.append(f'server = "{self.averager}"')
         options = run.pop("algorithm_options", {})
-        lines += ["[run]", *(f"{key} = {json.dumps(value)}" for key, value in run.items())]
+        lines += ["[run]", *(f"{key} = {toml(value)}" for key, value in run.items())]
         if options:
             lines += ["[run.algorithm_options]"]
             lines += [f"{key} = {json.dumps(value)}" for key, value in options.items()]
@@ -215,7 +240,7 @@ class Federation:
             ]
         lines += ["[policy]", "serve_for = 10", "start_within = 60", policy]
         if "epsilon" not in policy:
-            lines += ["epsilon = 1.0", "delta = 1e-3"]
+            lines += [f"epsilon = {self.run['epsilon']}", f"delta = {self.run['delta']}"]
         if name != self.averager:
             lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in RESULTS)]
         lines += ["[watch]", f'log = "{name}.log"', "lease = 2", "report_every = 1"]
@@ -261,3 +286,75 @@ class Federation:
         with MessageFile(self.folder / f"{name}.messages") as store:
             run = self.agreed.digest(self.schema)
             return [store.messages(run, t) for t in range(store.rounds(run))]
+
+
+class Proxy:
+    """A line between two nodes that can be cut, frozen and healed."""
+
+    def __init__(self, target):
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._pairs = set()
+        self._open = threading.Event()
+        self._open.set()
+        self._cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._cut:
+                near.close()
+                continue
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target), timeout=5)
+                far.settimeout(None)
+            except OSError:
+                near.close()
+                continue
+            pair = (near, far)
+            with self._lock:
+                self._pairs.add(pair)
+            for source, sink in (pair, pair[::-1]):
+                threading.Thread(target=self._pump, args=(source, sink, pair), daemon=True).start()
+
+    def _pump(self, source, sink, pair):
+        try:
+            while data := source.recv(1 << 16):
+                self._open.wait()
+                sink.sendall(data)
+        except OSError:
+            pass
+        self._drop(pair)
+
+    def _drop(self, pair):
+        with self._lock:
+            self._pairs.discard(pair)
+        for end in pair:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def cut(self):
+        """Drop every connection and refuse new ones."""
+        self._cut = True
+        for pair in list(self._pairs):
+            self._drop(pair)
+
+    def freeze(self):
+        """Keep connections open but let nothing through."""
+        self._open.clear()
+
+    def heal(self):
+        self._cut = False
+        self._open.set()
+
+    def close(self):
+        self.cut()
+        self._open.set()
+        self._listener.close()

@@ -1,14 +1,18 @@
 """Starts nodes quickly: everything is imported once, and every node is a fork.
 
 Orders come as lines of JSON: ``{"start": [words of a dpadmm command], "output": file}`` is answered
-with the number of the process, ``{"wait": number}`` with its exit code.
+with the number of the process, ``{"wait": number}`` with its exit code. ``{"warm": true}`` compiles
+what would otherwise be compiled in every fork.
 """
 
 import json
 import os
 import sys
 
+import numpy as np
+
 import dpadmm.federation.node
+from dpadmm import ADMMClassifier
 from dpadmm.cli import main
 
 
@@ -31,6 +35,12 @@ def child(words, output):
         os._exit(code)
 
 
+def warm():
+    for algorithm in ("scas-admm", "ps-admm"):
+        classifier = ADMMClassifier(algorithm, rounds=1, n_parties=2, random_state=0, delta=1e-3)
+        classifier.fit(np.eye(8), [0, 1] * 4)
+
+
 def serve():
     assert dpadmm.federation.node
     for line in sys.stdin:
@@ -39,6 +49,9 @@ def serve():
             answer = os.fork()
             if answer == 0:
                 child(order["start"], order["output"])
+        elif "warm" in order:
+            warm()
+            answer = 0
         else:
             _, status = os.waitpid(order["wait"], 0)
             answer = os.waitstatus_to_exitcode(status)

@@ -24,7 +24,9 @@ TOPIC: Final = "agreement"
 _FACTS: Final = "facts"
 _LONGEST: Final = 1 << 20
 _MOST_SHOWN: Final = 5
-_PAUSE: Final = 0.3
+# Between two questions: short at first, then longer.
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
 # How long a node that refuses still answers, so that its neighbours learn why.
 _GRACE: Final = 3.0
 _ABSENT: Final = "nothing"
@@ -99,11 +101,12 @@ class Agreement:
         Disagreement
             If somebody does not, or not in time; nothing was started here.
         """
-        deadline = time.monotonic() + timeout
+        deadline, pause = time.monotonic() + timeout, _FIRST_PAUSE
         while True:
             for neighbour in self._session.neighbours:
                 self._session.ask(TOPIC, neighbour, _FACTS, self._take, timeout=2.0)
-            time.sleep(_PAUSE)
+            time.sleep(pause)
+            pause = min(1.5 * pause, _LONGEST_PAUSE)
             with self._lock:
                 fault = self._fault
                 missing = self._nodes - self._agreed

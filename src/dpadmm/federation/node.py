@@ -27,7 +27,7 @@ from dpadmm.engine import Outcome
 from dpadmm.errors import ParameterError
 from dpadmm.estimators import ADMMClassifier, label_signs
 from dpadmm.exchange.mailbox import Mailbox, Patience
-from dpadmm.exchange.message_store import MemoryStore, MessageFile, MessageStore
+from dpadmm.exchange.message_store import MessageFile, MessageStore
 from dpadmm.exchange.peer_session import PeerSession, Security
 from dpadmm.exchange.peers import PeerExchange
 from dpadmm.exchange.wire import decode, encode, message_size
@@ -171,11 +171,15 @@ class _Parts:
         config = prepared.config
         noise: NoiseSource = secure_noise()
         ledger, ledger_run = None, None
-        store: MessageStore = MemoryStore()
+        store = stack.enter_context(MessageFile(config.messages))
         if config.simulation is not None:
             noise = SimulatedNoise(config.simulation.key)
-        else:
-            store = stack.enter_context(MessageFile(config.messages))
+            if store.note(prepared.run, _INSTANCE) is not None:
+                # Without a ledger nothing keeps the message of a round that was cut short.
+                raise ParameterError(
+                    f"a simulation must begin anew: it cannot be continued. Remove "
+                    f"{config.messages}, or change run_id at every node."
+                )
         if config.node.ledger is not None:
             ledger = stack.enter_context(SQLiteLedger(config.node.ledger))
             check_owner(prepared.name, ledger, prepared.schema.sha256)
