@@ -28,8 +28,8 @@ class NeighbourLost(ExchangeError):
 
     Attributes
     ----------
-    name, round
-        Who, and which message is missing.
+    name, round, ended
+        Who, which message is missing, and whether it said that it sends no more.
     """
 
     def __init__(self, name: str, t: int, seconds: float | None = None) -> None:
@@ -38,7 +38,7 @@ class NeighbourLost(ExchangeError):
             f"{name} must send round {t}; {when}. Check that it runs and can be reached; started "
             "again, this node goes on where it was."
         )
-        self.name, self.round = name, t
+        self.name, self.round, self.ended = name, t, seconds is None
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,8 @@ class Mailbox:
         Told of every message that is dropped: whose, a word for why, and the sentence.
     on_waiting
         Told whom one waits for and how long already; 0 when it came.
+    on_pause
+        Called from time to time while waiting; what it raises ends the waiting.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Mailbox:
         patience: Patience | None = None,
         on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
         on_waiting: Callable[[str, float], None] = lambda name, seconds: None,
+        on_pause: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
         self._run = run
@@ -110,6 +113,7 @@ class Mailbox:
         self._patience = patience or Patience()
         self._tell_refused = on_refused
         self._waiting = on_waiting
+        self._pause = on_pause
         self._news = threading.Condition()
         #: The first round that is not complete; and its and the next one's messages.
         self._round = store.rounds(run)
@@ -130,6 +134,17 @@ class Mailbox:
             self._own = {t: data}
         if t >= self._round:
             self.tell(data)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds are complete."""
+        return self._round
+
+    def own(self, t: int) -> bytes:
+        """Return this node's message of a round that it sent."""
+        with self._news:
+            data = self._own.get(t)
+        return self._store.messages(self._run, t)[self._number] if data is None else data
 
     def tell(self, data: bytes) -> None:
         """Publish a message to all neighbours at once."""
@@ -208,6 +223,7 @@ class Mailbox:
             if waited > report:
                 self._waiting(name, waited)
                 report += self._patience.report
+            self._pause()
             self._session.ask(self._topic, name, label, self._take)
             pause = min(2 * pause, self._patience.longest_pause)
             if timeout is not None:
