@@ -116,8 +116,9 @@ class ForkServer:
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
-    def start(self, words, output):
-        number = self._order(start=[str(word) for word in words], output=str(output))
+    def start(self, words, output, folder="/"):
+        words = [str(word) for word in words]
+        number = self._order(start=words, output=str(output), folder=str(folder))
         self._running.add(number)
         return number
 
@@ -206,14 +207,14 @@ class Federation:
 
     def make_ledger(self, name, epsilon=None):
         path = self.folder / f"{name}.ledger"
-        policy = Policy(epsilon or self.run["epsilon"], self.run["delta"], filter=self.run_filter())
+        kind = "gaussian" if self.run["algorithm"] == "pr-admm" else "renyi"
+        # At one order of Renyi divergence a run costs more than it states.
+        total = epsilon or self.run["epsilon"] * (1 if kind == "gaussian" else 4)
+        policy = Policy(total, self.run["delta"], filter=kind)
         SQLiteLedger.create(path, Dataset("rows", name, self.rows[name]), policy).close()
         return path
 
-    def run_filter(self):
-        return "gaussian" if self.run["algorithm"] == "pr-admm" else "renyi"
-
-    def write(self, name, *, policy="", simulation=None, addresses=None, agreed=None, extra=""):
+    def write(self, name, *, policy=None, simulation=None, addresses=None, agreed=None, extra=""):
         """Write the node's files; ``addresses`` replaces where neighbours are reached."""
         folder = self.folder
         agreed_file = folder / f"{name}.agreed.toml"
@@ -238,9 +239,14 @@ class Federation:
                 f'certificate = "certificates/{name}.pem"',
                 f'key = "certificates/{name}.key"',
             ]
-        lines += ["[policy]", "serve_for = 10", "start_within = 60", policy]
-        if "epsilon" not in policy:
-            lines += [f"epsilon = {self.run['epsilon']}", f"delta = {self.run['delta']}"]
+        limits = {
+            "serve_for": 10,
+            "start_within": 60,
+            "epsilon": self.run["epsilon"],
+            "delta": self.run["delta"],
+            **(policy or {}),
+        }
+        lines += ["[policy]", *(f"{key} = {toml(value)}" for key, value in limits.items())]
         if name != self.averager:
             lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in RESULTS)]
         lines += ["[watch]", f'log = "{name}.log"', "lease = 2", "report_every = 1"]

@@ -49,6 +49,7 @@ def test_schema_draft_and_check(hospitals, dpadmm):
     "command",
     [
         ("train", "nowhere"),
+        ("node", "--config", "nowhere"),
         ("predict", "nowhere", "nowhere", "-o", "nowhere.csv"),
         ("schema", "draft", "nowhere.csv", "--label", "y"),
         ("schema", "check", "nowhere", "nowhere"),

@@ -1,8 +1,8 @@
 """Starts nodes quickly: everything is imported once, and every node is a fork.
 
-Orders come as lines of JSON: ``{"start": [words of a dpadmm command], "output": file}`` is answered
-with the number of the process, ``{"wait": number}`` with its exit code. ``{"warm": true}`` compiles
-what would otherwise be compiled in every fork.
+Orders come as lines of JSON. ``{"start": [words of a dpadmm command], "output": file, "folder":
+where}`` is answered with the number of the process, ``{"wait": number}`` with its exit code;
+``{"warm": true}`` compiles what would otherwise be compiled in every fork.
 """
 
 import json
@@ -16,7 +16,7 @@ from dpadmm import ADMMClassifier
 from dpadmm.cli import main
 
 
-def child(words, output):
+def child(words, output, folder):
     # A process group of its own, and nothing shared with the one who waits.
     os.setsid()
     handle = os.open(output, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
@@ -24,6 +24,7 @@ def child(words, output):
         os.dup2(handle, descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     code = 70
+    os.chdir(folder)
     try:
         main(words)
         code = 0
@@ -48,7 +49,7 @@ def serve():
         if "start" in order:
             answer = os.fork()
             if answer == 0:
-                child(order["start"], order["output"])
+                child(order["start"], order["output"], order["folder"])
         elif "warm" in order:
             warm()
             answer = 0

@@ -62,7 +62,8 @@ class AgreedRun(Part):
     party
         The ``[[party]]`` tables; their order numbers the parties.
     schema_sha256
-        The sha256 of the schema that encodes everybody's rows (``dpadmm schema check``).
+        The sha256 of the schema that encodes everybody's rows (``dpadmm schema check --json``);
+        without it nodes compare the schemas they have.
     server
         With ``topology = "server"``: the node without rows that averages. Without it every party
         hears all others and averages itself.
@@ -70,7 +71,7 @@ class AgreedRun(Part):
 
     run: RunSection
     party: Annotated[tuple[AgreedParty, ...], BeforeValidator(as_tuple)]
-    schema_sha256: Name
+    schema_sha256: Name | None = None
     server: NodeName | None = None
 
     @model_validator(mode="after")
@@ -116,7 +117,7 @@ class AgreedRun(Part):
             "party": {party.name: {"rows": party.rows} for party in self.party},
             "order": list(self.names),
             "server": self.server,
-            "schema_sha256": self.schema_sha256,
+            "schema_sha256": schema.sha256,
             "schema": plain_data(columns),
         }
 

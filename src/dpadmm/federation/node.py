@@ -102,7 +102,7 @@ def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> Prep
     security = config.security(insecure_loopback)
     agreed = load_agreed_run(config.run)
     schema = load_schema(config.node.schema_file)
-    if schema.sha256 != agreed.schema_sha256:
+    if agreed.schema_sha256 not in (None, schema.sha256):
         raise ParameterError(
             f"schema must be the agreed one, with the sha256 {agreed.schema_sha256}; "
             f"{config.node.schema_file} has {schema.sha256}."
