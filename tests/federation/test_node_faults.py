@@ -113,6 +113,7 @@ def test_stop_leaves_the_model_of_the_last_complete_round(build):
         assert len(kept) == done
 
 
+@pytest.mark.slow
 def test_a_frozen_neighbour_is_noticed_waited_for_and_let_in_again(build):
     federation = build(run=LONG)
     for name in NAMES:
@@ -130,6 +131,7 @@ def test_a_frozen_neighbour_is_noticed_waited_for_and_let_in_again(build):
             assert len(ledger.verify().runs["trial"].commits) == LONG["rounds"]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_hands_out_the_same_means(build):
     federation = build(
         averager="hub", run={"algorithm": "ps-admm", "topology": "server", "rounds": 30}
@@ -152,6 +154,7 @@ def test_a_server_that_is_killed_hands_out_the_same_means(build):
         assert not federation.log(name, "message-dropped")
 
 
+@pytest.mark.slow
 def test_a_node_without_its_messages_catches_up(build):
     federation = build(run=LONG)
     for name in NAMES:
@@ -192,16 +195,17 @@ def go_on(federation, lost, names, also_killed=None):
     return records
 
 
-def test_the_others_go_on_without_a_lost_node_within_their_budgets(build):
+@pytest.mark.parametrize("also_killed", [None, pytest.param("c", marks=pytest.mark.slow)])
+def test_the_others_go_on_without_a_lost_node_within_their_budgets(build, also_killed):
+    """One of the others may die, too, as it stops and as it goes on: it comes back."""
     edges = [["a", "b"], ["b", "c"], ["c", "d"], ["d", "e"], ["e", "a"], ["b", "e"]]
     federation = build(
         RING,
         run={"rounds": 60, "topology": edges},
-        policy={"when_lost": "continue", "lost_after": 3},
+        policy={"when_lost": "continue", "lost_after": 15 if also_killed else 3},
     )
     others = [name for name in RING if name != "a"]
-    # One of the others dies, too, as it stops and as it goes on; it comes back.
-    records = go_on(federation, "a", others, also_killed="c")
+    records = go_on(federation, "a", others, also_killed)
     furthest = 0
     for name, record in zip(others, records, strict=True):
         with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
@@ -217,7 +221,7 @@ def test_the_others_go_on_without_a_lost_node_within_their_budgets(build):
     assert furthest == 60
 
 
-@pytest.mark.parametrize("averager", [None, "hub"])
+@pytest.mark.parametrize("averager", [None, pytest.param("hub", marks=pytest.mark.slow)])
 def test_what_the_others_reach_is_their_own_optimum(build, tmp_path, averager):
     """Without noise: the links and messages of the lost node leave no trace."""
     algorithm = "consensus-admm" if averager else "admm"
@@ -246,6 +250,7 @@ def test_what_the_others_reach_is_their_own_optimum(build, tmp_path, averager):
         np.testing.assert_allclose(found, pooled.coef_, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_a_graph_that_falls_apart_ends_with_the_last_complete_round(build):
     federation = build(
         run={**LONG, "topology": "path"}, policy={"when_lost": "continue", "lost_after": 3}
