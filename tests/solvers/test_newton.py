@@ -152,6 +152,43 @@ def test_runs_together_are_the_runs_apart(loss):
         np.testing.assert_allclose(together.point[:, [run]], alone.point, atol=4e-10 / 0.01)
 
 
+@pytest.mark.parametrize("thin", [False, True])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_runs_that_noise_drives_apart_get_inverses_of_their_own(outputs, thin):
+    """Stacked parties of unlike sizes, one of them with few of its rows in an inverse."""
+    random, counts = np.random.default_rng(3), [300, 280, 40]
+    labels = [random.choice([-1.0, 1.0], size=(count, outputs)) for count in counts]
+    rows = [part for part, _ in oracles.random_parties(3, counts, 4)]
+    parties = list(zip(rows, labels, strict=True))
+    site = site_of(counts, "logistic", 4, runs=5, outputs=outputs, weight="equal")
+    given = [(sparse.csr_array(part) if thin else part, signs) for part, signs in parties]
+    workspace, convexity = workspace_of(given, site), np.array([1e-3, 2e-3, 5e-3])
+    for _ in range(4):
+        linear = 0.3 * random.normal(size=site.shape)
+        solved = workspace.argmin(linear, convexity, 1e-10)
+        exact = true_gradient(solved.point, parties, site, linear, convexity)
+        assert np.linalg.norm(exact, axis=-1).max() <= 1e-10
+    inverses = [values for name, values in workspace.snapshot().items() if "inverse" in name]
+    # Sparse parties are solved one by one, and the small one does not need it.
+    assert 5 * outputs in {values.shape[1] for values in inverses}
+    assert thin or {values.shape[1] for values in inverses} == {5 * outputs}
+
+
+def test_runs_go_on_sharing_where_inverses_of_their_own_would_not_fit(monkeypatch):
+    monkeypatch.setattr(newton, "_OWN_BYTES", 0)
+    random, counts = np.random.default_rng(3), [300, 280]
+    parties = oracles.random_parties(3, counts, 4)
+    site = site_of(counts, "logistic", 4, runs=5, weight="equal")
+    workspace, convexity = workspace_of(parties, site), np.array([1e-3, 2e-3])
+    for _ in range(4):
+        linear = 0.3 * random.normal(size=site.shape)
+        solved = workspace.argmin(linear, convexity, 1e-10)
+        exact = true_gradient(solved.point, parties, site, linear, convexity)
+        assert np.linalg.norm(exact, axis=-1).max() <= 1e-10
+    inverses = [values for name, values in workspace.snapshot().items() if "inverse" in name]
+    assert {values.shape[1] for values in inverses} == {1}
+
+
 @pytest.mark.parametrize("loss", NAMES)
 def test_stacked_parties_are_the_parties_alone(loss):
     counts = [30, 31, 33, 8, 9, 200]

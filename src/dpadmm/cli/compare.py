@@ -164,16 +164,17 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> None:
+    from dpadmm.experiments.comparison_files import epsilon_words, figure_words
+
     show_table(
         f"{manifest['data']['dataset']}: {manifest['data']['source']}",
-        ("who", "graph", "noise", "epsilon", *comparison.measured),
+        ("who", "graph", "epsilon", *comparison.measured),
         [
             (
                 line["who"],
                 line["topology"],
-                line["calibration"],
-                _epsilon(line),
-                *(_figure(line, name) for name in comparison.measured),
+                epsilon_words(line),
+                *(figure_words(line, name) for name in comparison.measured),
             )
             for line in manifest["lines"]
         ],
@@ -184,22 +185,3 @@ def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> Non
     typer.echo(f"{manifest['intervals'][0].upper()}{manifest['intervals'][1:]}.")
     console.print(manifest["notice"], style="bold", highlight=False)
     typer.echo(f"Table, figure and manifest: {output}")
-
-
-def _epsilon(line: dict[str, Any]) -> str:
-    """The budget; with published noise what is provable stands beside the claim."""
-    if line["epsilon"] == "infinite":
-        return "none"
-    if line["calibration"] != "published":
-        return f"{line['epsilon']:g}"
-    proven = line["provable_epsilon"]
-    words = proven if isinstance(proven, str) else f"{proven:.3g}"
-    return f"claimed {line['epsilon']:g}, proven {words}"
-
-
-def _figure(line: dict[str, Any], name: str) -> str:
-    found = line["figures"].get(name)
-    if found is None or found["mean"] is None:
-        return "refused" if line["refused"] else "-"
-    half = None if found["high"] is None else found["high"] - found["mean"]
-    return f"{found['mean']:.4g}" + ("" if half is None else f" ± {half:.2g}")

@@ -84,7 +84,21 @@ def _rerun(
                 "seconds": round(time.monotonic() - start, 1),
             }
         )
+    _write_index(output)
     return summaries
+
+
+def _write_index(output: Path) -> None:
+    """List every experiment that the folder has, whenever it was rerun."""
+    import json
+
+    from dpadmm.datasets.whole_file import write_whole
+    from dpadmm.experiments.page import index_page
+    from dpadmm.experiments.papers import EXPERIMENTS
+
+    places = [output / name / "manifest.json" for name in EXPERIMENTS]
+    manifests = [json.loads(place.read_text()) for place in places if place.exists()]
+    write_whole(output / "index.md", index_page(manifests).encode(), "index")
 
 
 def _list(experiments: list[Experiment], as_json: bool) -> None:
@@ -101,7 +115,7 @@ def _list(experiments: list[Experiment], as_json: bool) -> None:
         return
     show_table(
         "Experiments",
-        ("name", "paper", "part", "shows"),
-        [(each.name, each.citation, each.part, each.title) for each in experiments],
+        ("name", "part", "shows"),
+        [(each.name, each.part, each.title) for each in experiments],
     )
     typer.echo("Run one with: dpadmm reproduce NAME, or all with: dpadmm reproduce --all")

@@ -191,10 +191,10 @@ class Comparison:
                 fine.add(place.who)
             except ParameterError as error:
                 refused.setdefault(place.who, error)
-        for who, error in refused.items():
+        for who, reason in refused.items():
             # One that runs in one calibration or graph alone is told of in the table.
             if who not in fine:
-                raise ParameterError(f"{who}: {error}") from None
+                raise ParameterError(f"{who}: {reason}") from None
 
     def cells(self) -> dict[str, Cell]:
         """Everything to compute, by labels for people."""

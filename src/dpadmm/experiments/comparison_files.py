@@ -16,10 +16,18 @@ from dpadmm.experiments.cells import Result
 from dpadmm.experiments.compare import Comparison, Line, comparison_table
 from dpadmm.experiments.figures import Curve, Panel, draw, figure_table
 from dpadmm.experiments.statistics import LEVEL
-from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
+from dpadmm.experiments.tables import Table
+from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words, rounded_up
 from dpadmm.version import __version__
 
-__all__ = ["COMPARISON_VERSION", "NOTICE", "interval_words", "write_comparison"]
+__all__ = [
+    "COMPARISON_VERSION",
+    "NOTICE",
+    "epsilon_words",
+    "figure_words",
+    "interval_words",
+    "write_comparison",
+]
 
 #: Version of the manifest; a field never changes its meaning within a version.
 COMPARISON_VERSION: Final = 1
@@ -51,11 +59,49 @@ def write_comparison(
     manifest = _manifest(comparison, results, lines, panels, command)
     table = comparison_table(lines, comparison.measured)
     write_whole(folder / "comparison.csv", table.csv().encode(), "table")
+    words = comparison_words(manifest)
+    write_whole(folder / "comparison.md", words.encode(), "table")
     draw(panels, folder / "figure", "Simulation: privacy and utility")
     write_whole(folder / "figure.csv", figure_table(panels).csv().encode(), "data")
     text = json.dumps(manifest, indent=1, allow_nan=False, default=dict)
     write_whole(folder / "manifest.json", text.encode(), "manifest")
     return manifest
+
+
+def comparison_words(manifest: dict[str, Any]) -> str:
+    """The table for people, in Markdown."""
+    measured = manifest["comparison"]["measured"]
+    rows = [
+        (
+            line["who"],
+            line["topology"],
+            epsilon_words(line),
+            *(figure_words(line, name) for name in measured),
+        )
+        for line in manifest["lines"]
+    ]
+    table = Table.of(("who", "graph", "epsilon", *measured), rows).markdown()
+    return f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n"
+
+
+def epsilon_words(line: dict[str, Any]) -> str:
+    """The budget; with published noise what is provable stands beside the claim."""
+    if line["epsilon"] == "infinite":
+        return "none"
+    if line["calibration"] != "published":
+        return f"{line['epsilon']:g}"
+    proven = line["provable_epsilon"]
+    words = proven if isinstance(proven, str) else rounded_up(proven, 3)
+    return f"claimed {line['epsilon']:g}, proven {words}"
+
+
+def figure_words(line: dict[str, Any], name: str) -> str:
+    """A mean and half the width of its interval."""
+    found = line["figures"].get(name)
+    if found is None or found["mean"] is None:
+        return "refused" if line["refused"] else "-"
+    half = None if found["high"] is None else found["high"] - found["mean"]
+    return f"{found['mean']:.4g}" + ("" if half is None else f" ± {half:.2g}")
 
 
 def _panels(comparison: Comparison, lines: Sequence[Line]) -> tuple[Panel, ...]:

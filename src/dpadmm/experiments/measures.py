@@ -8,6 +8,7 @@ judge the mean of the parties' models. All of them look at rows, so they exist i
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -133,6 +134,20 @@ def consensus_error(models: Array, problem: Problem) -> Array:
     return np.sqrt(np.square(apart).sum(axis=(2, 3))).max(axis=0)
 
 
+def largest_distance(models: Array, problem: Problem) -> Array:
+    """Largest distance between the models of two parties."""
+    squares = [
+        np.square(models[first] - models[second]).sum(axis=(1, 2))
+        for first, second in combinations(range(len(models)), 2)
+    ]
+    return np.sqrt(np.max(squares, axis=0))
+
+
+def average_squared_norm(models: Array, problem: Problem) -> Array:
+    """Mean over parties of the squared norm of each one's model."""
+    return np.square(models).sum(axis=(2, 3)).mean(axis=0)
+
+
 #: Every measure by its name.
 MEASURES: Final[dict[str, Measure]] = {
     "average loss": average_loss,
@@ -145,6 +160,8 @@ MEASURES: Final[dict[str, Measure]] = {
     "AUC": held_back_auc,
     "average norm": average_norm,
     "consensus error": consensus_error,
+    "largest distance": largest_distance,
+    "average squared norm": average_squared_norm,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import textwrap
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -79,7 +80,8 @@ def reproduce(
 
 
 def _stand_in_words(stand_ins: list[str]) -> str:
-    return f"\nstand-in data: {'; '.join(stand_ins)}" if stand_ins else ""
+    words = textwrap.fill(f"stand-in data: {'; '.join(stand_ins)}", 160)
+    return f"\n{words}" if stand_ins else ""
 
 
 def _manifest(

@@ -8,13 +8,21 @@ normal figures; a difference between two sets of runs has Welch's.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-__all__ = ["LEVEL", "Interval", "difference", "mean_interval"]
+__all__ = [
+    "LEVEL",
+    "Interval",
+    "contrast",
+    "difference",
+    "mean_interval",
+    "prediction_interval",
+]
 
 #: How often such an interval holds the mean it is about.
 LEVEL = 0.95
@@ -41,6 +49,19 @@ def mean_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     return _around(mean, float(stats.sem(sample)), len(sample) - 1, level)
 
 
+def prediction_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+    r"""Where one more figure of the same kind lies, about normal ones given.
+
+    .. math:: \bar x \pm t_{0.975,\,m-1}\, s\,\sqrt{1 + 1/m}
+    """
+    sample = np.asarray(values, dtype=np.float64).ravel()
+    mean = float(sample.mean())
+    if len(sample) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    spread = float(sample.std(ddof=1)) * math.sqrt(1 + 1 / len(sample))
+    return _around(mean, spread, len(sample) - 1, level)
+
+
 def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Interval:
     """Welch's interval for the mean of ``first`` minus that of ``second``, drawn independently.
 
@@ -48,14 +69,29 @@ def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Int
     """
     if np.ndim(second) == 0:
         return mean_interval(np.asarray(first, dtype=np.float64) - np.asarray(second), level)
-    one, two = (np.asarray(sample, dtype=np.float64).ravel() for sample in (first, second))
-    mean = float(one.mean() - two.mean())
-    if len(one) < 2 or len(two) < 2:
+    return contrast((1.0, first), (-1.0, second), level=level)
+
+
+def contrast(*terms: tuple[float, ArrayLike], level: float = LEVEL) -> Interval:
+    r"""Welch's interval for a weighted sum of the means of independent samples.
+
+    .. math:: \sum_j a_j \bar x_j, \qquad s^2 = \sum_j a_j^2 s_j^2 / m_j, \qquad
+              \nu = s^4 \Big/ \sum_j \frac{(a_j^2 s_j^2/m_j)^2}{m_j - 1}
+
+    Parameters
+    ----------
+    terms
+        A weight and a sample each.
+    """
+    samples = [(weight, np.asarray(sample, dtype=np.float64).ravel()) for weight, sample in terms]
+    mean = float(sum(weight * sample.mean() for weight, sample in samples))
+    sizes = np.array([len(sample) for _, sample in samples])
+    if (sizes < 2).any():
         return Interval(mean, -np.inf, np.inf)
-    parts = np.array([one.var(ddof=1) / len(one), two.var(ddof=1) / len(two)])
+    parts = np.array([weight**2 * sample.var(ddof=1) / len(sample) for weight, sample in samples])
     if parts.sum() == 0:
         return Interval(mean, mean, mean)
-    freedom = parts.sum() ** 2 / (parts**2 / [len(one) - 1, len(two) - 1]).sum()
+    freedom = parts.sum() ** 2 / (parts**2 / (sizes - 1)).sum()
     return _around(mean, float(np.sqrt(parts.sum())), freedom, level)
 
 
