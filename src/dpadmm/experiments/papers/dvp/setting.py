@@ -46,7 +46,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     ),
     "start": ours("zero", "the paper starts at random"),
     "alphas": ours(
-        (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5),
+        (0.01, 0.02, 0.05, 0.1, 0.3, 0.5),
         "not stated but for 0.3; c5 = 25 means that the trade-off happens around 1/25",
     ),
     "runs": ours(10, "not stated"),
