@@ -120,9 +120,9 @@ class Section5(Experiment):
             **changes,
         )
 
-    def control(self) -> TrainingCell:
+    def control(self, eta: float | None = None) -> TrainingCell:
         """Algorithm 1, without noise, at the rho that the paper gives it."""
-        return self.cell(CONTROL, "admm", rho=self["rho without privacy"], runs=1)
+        return self.cell(CONTROL, "admm", rho=self["rho without privacy"], eta=eta, runs=1)
 
     def guarantees(self, results: Mapping[str, Result], alphas: Sequence[float]) -> Table:
         """What the paper claims of each alpha, and what is proven of the same noise."""
