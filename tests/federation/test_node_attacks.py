@@ -239,7 +239,8 @@ class BadNeighbour:
 
     def _answer(self, label):
         if label == "done":
-            return str(self.federation.run["rounds"]).encode() if self.finished else None
+            end = {"rounds": self.federation.run["rounds"], "heard": {}}
+            return json.dumps(end).encode() if self.finished else None
         return self.message(int(label))
 
     def message(self, t, value=0.0):

@@ -6,6 +6,8 @@ dropped and told of. The first good one of a round stands; a second one must be 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +23,7 @@ __all__ = ["Mailbox", "NeighbourLost", "Patience"]
 
 _MESSAGE: Final = "message"
 _DONE: Final = "done"
+_LONGEST_END: Final = 1 << 20
 
 
 class NeighbourLost(ExchangeError):
@@ -119,7 +122,9 @@ class Mailbox:
         self._round = store.rounds(run)
         self._arrived: dict[tuple[int, int], bytes] = {}
         self._own: dict[int, bytes] = {}
-        self._finished = False
+        # How this node ended, once it has; and what neighbours that ended had heard.
+        self._ended: bytes | None = None
+        self._heard_by: dict[str, tuple[int, dict[str, str]]] = {}
         self._done: dict[str, int] = {}
         self._refused: dict[tuple[str, str], int] = {}
         self._sent = self._received = 0
@@ -188,8 +193,12 @@ class Mailbox:
         tuple of str
             The neighbours that did not say so in time.
         """
-        self._finished = True
-        self._session.publish(self._topic, _DONE, self._rounds_done())
+        self._ended = self._summary()
+        self._session.publish(self._topic, _DONE, self._ended)
+        with self._news:
+            early = list(self._heard_by.items())
+        for name, heard in early:
+            self._compare(name, heard)
         deadline = time.monotonic() + linger
         late = []
         for name in self._sources:
@@ -233,12 +242,10 @@ class Mailbox:
 
     def _take(self, name: str, label: str, data: bytes) -> None:
         """Check what came from a neighbour; keep what is due."""
-        self._received += len(data)
+        with self._news:
+            self._received += len(data)
         if label == _DONE:
-            if len(data) <= 9 and data.isdigit():
-                with self._news:
-                    self._done[name] = int(data)
-                    self._news.notify_all()
+            self._take_end(name, data)
             return
         number = self._sources.get(name)
         if number is None:
@@ -272,7 +279,7 @@ class Mailbox:
     def _answer(self, label: str) -> bytes | None:
         """Hand out a round again, as it was sent."""
         if label == _DONE:
-            return self._rounds_done() if self._finished else None
+            return self._ended
         if not label.isdecimal() or len(label) > 9:
             return None
         t = int(label)
@@ -287,8 +294,51 @@ class Mailbox:
             self._sent = self._received = 0
         return counts
 
-    def _rounds_done(self) -> bytes:
-        return str(self._round).encode("ascii")
+    def _summary(self) -> bytes:
+        """How many rounds were complete, and a hash of what everybody was heard to say in them.
+
+        Neighbours that hear the same node compare: one that told them different things is found.
+        """
+        numbers = {self._session.name: self._number, **self._sources}
+        hashes = {name: hashlib.sha256() for name in numbers}
+        for t in range(self._round):
+            messages = self._store.messages(self._run, t)
+            for name, number in numbers.items():
+                if number not in messages:  # a store in memory forgets: nothing to compare
+                    hashes.pop(name, None)
+                elif name in hashes:
+                    hashes[name].update(messages[number])
+        heard = {name: found.hexdigest() for name, found in hashes.items()}
+        return json.dumps({"rounds": self._round, "heard": heard}).encode("ascii")
+
+    def _take_end(self, name: str, data: bytes) -> None:
+        """Take note that a neighbour ended."""
+        try:
+            content = json.loads(data if len(data) <= _LONGEST_END else b"")
+            rounds, heard = int(content["rounds"]), dict(content["heard"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            self._refuse(name, "invalid", ExchangeError(f"{name} must say how it ended in JSON."))
+            return
+        with self._news:
+            new = name not in self._done
+            self._done[name] = rounds
+            self._heard_by[name] = (rounds, heard)
+            self._news.notify_all()
+        if new and self._ended is not None:
+            self._compare(name, (rounds, heard))
+
+    def _compare(self, name: str, theirs: tuple[int, dict[str, str]]) -> None:
+        """Name who told this node and a neighbour different things."""
+        ours = json.loads(self._ended or b"{}")
+        if theirs[0] != ours["rounds"]:
+            return
+        for source in sorted(set(ours["heard"]) & set(theirs[1])):
+            if ours["heard"][source] != theirs[1][source]:
+                sentence = (
+                    f"{name} heard other messages of {source} than this node: {source} sent "
+                    f"different messages, or {name} does not tell the truth."
+                )
+                self._refuse(source, "two-messages", ExchangeError(sentence))
 
     @property
     def refused(self) -> dict[tuple[str, str], int]:

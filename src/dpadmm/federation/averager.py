@@ -43,12 +43,13 @@ def _average_segment(
                 raise SomebodyLeft(departure.lost)
             received = {place: mailbox.receive(place, t) for place in sources.values()}
         except (NeighbourLost, SomebodyLeft) as error:
-            if departure is None:
-                raise
-            if isinstance(error, NeighbourLost) and session.present(error.name):
+            slow = isinstance(error, NeighbourLost) and not error.ended
+            if slow and session.present(error.name):
                 continue
-            departure.freeze(error.name, t)
             node.watcher.event("neighbour-lost", level="error", neighbour=error.name, round=t)
+            if departure is None:
+                break
+            departure.freeze(error.name, t)
             decision = departure.settle(node.prepared.config.policy.lost_after)
             break
         heard = [
