@@ -33,7 +33,7 @@ def test_the_answers_are_all_there(record, page):
     text = words(page(record()))
     for phrase in (
         "3 parties, on a ring: north (60 rows), south (50 rows), west (40 rows).",
-        "predicts readmitted (no or yes) from 1 columns (age)",
+        "predicts readmitted (no or yes) from the column age, encoded as 3 features",
         "(1, 0.0001)-differential privacy, in total over the whole run",
         "more than 2.72 times as likely, plus 0.0001",
         "Not a simulation.",

@@ -182,7 +182,8 @@ def learnt(run: RecordedRun) -> str:
     if run.learnt is not None:
         label = texts.LEARNT_LABEL.format(label=shown_name(run.learnt.label, 40))
     if run.learnt is not None and run.learnt.columns:
-        columns = texts.LEARNT_COLUMNS.format(
+        one = len(run.learnt.columns) == 1
+        columns = (texts.LEARNT_COLUMN if one else texts.LEARNT_COLUMNS).format(
             count=len(run.learnt.columns),
             columns=", ".join(_few(run.learnt.columns, _MOST_COLUMNS)),
             features=run.features,

@@ -23,7 +23,7 @@ __all__ = ["FIGURE_STYLE", "draw", "standalone"]
 #: The style of drawings, for the page and for a file of its own.
 FIGURE_STYLE: Final = files("dpadmm.report").joinpath("figure.css").read_text(encoding="utf-8")
 
-_WIDTH: Final = 460.0
+_WIDTH: Final = 420.0
 _LEFT, _RIGHT, _BOTTOM = 58.0, 14.0, 42.0
 _HEIGHT_OF_AXES: Final = 220.0
 _STYLES: Final = 6

@@ -74,8 +74,12 @@ def comparison_report(
             )
     columns = tuple(dict.fromkeys(column for row in rows for column in row))
     body = tuple(tuple(row.get(column) for column in columns) for row in rows)
-    curves = Section(texts.COMPARISON_CURVES, (*_paragraphs(words), *_curves(rows)))
-    figures = Section(texts.COMPARISON_TABLE, (Table(texts.COMPARISON_TABLE, columns, body),))
+    plots = _curves(rows)
+    blocks = (*_paragraphs(words), *plots)
+    table = Table(texts.COMPARISON_TABLE, columns, body)
+    single = len(plots) == 1
+    curves = Section(texts.COMPARISON_CURVES, blocks, narrow=single)
+    figures = Section(texts.COMPARISON_TABLE, (table,), narrow=single)
     found = [*_simulation(simulated), *banners]
     if any(row["calibration"] == "published" for row in rows):
         found.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))

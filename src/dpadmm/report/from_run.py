@@ -68,10 +68,14 @@ def parties_section(run: RecordedRun) -> Section:
 
 def _party_table(run: RecordedRun) -> Table:
     degrees = _degrees(run)
-    note, shown = "", list(run.parties)
+    notes, shown = [], list(run.parties)
     if len(shown) > _MOST_ROWS:
-        note = texts.MORE_PARTIES.format(shown=_MOST_ROWS, all=len(shown))
+        notes.append(texts.MORE_PARTIES.format(shown=_MOST_ROWS, all=len(shown)))
         shown.sort(key=lambda party: -run.privacy.parties[party.name].epsilon)
+    theorems = {guarantee.theorem for guarantee in run.privacy.parties.values()}
+    several = len(theorems) > 1
+    if not several:
+        notes.append(texts.THEOREM_OF_ALL.format(theorem=theorems.pop()))
     rows = []
     for party in shown[:_MOST_ROWS]:
         guarantee = run.privacy.parties[party.name]
@@ -84,7 +88,7 @@ def _party_table(run: RecordedRun) -> Table:
                 run.budget(party.name),
                 guarantee.delta,
                 Bound(100 * guarantee.odds.right),
-                guarantee.theorem,
+                *((guarantee.theorem,) if several else ()),
             )
         )
     columns = (
@@ -95,9 +99,9 @@ def _party_table(run: RecordedRun) -> Table:
         texts.BUDGET,
         texts.DELTA,
         texts.GUESSES,
-        texts.THEOREM,
+        *((texts.THEOREM,) if several else ()),
     )
-    return Table(texts.PARTIES_TABLE, columns, tuple(rows), note)
+    return Table(texts.PARTIES_TABLE, columns, tuple(rows), " ".join(notes))
 
 
 def _degrees(run: RecordedRun) -> dict[str, int]:

@@ -17,8 +17,8 @@ __all__ = ["MOST_LINKS", "MOST_PARTIES", "draw_graph", "draw_guesses"]
 MOST_PARTIES: Final = 150
 MOST_LINKS: Final = 1500
 
-_WIDTH: Final = 460.0
-_HEIGHT: Final = 300.0
+_WIDTH: Final = 420.0
+_HEIGHT: Final = 280.0
 # With more parties than this the names would cover each other; the table has them.
 _MOST_NAMES: Final = 24
 _SERVER: Final = -1

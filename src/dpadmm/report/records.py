@@ -165,10 +165,10 @@ class RecordedRun(_Part):
 
     @property
     def weakest(self) -> tuple[str, ...]:
-        """The parties with the largest epsilon; empty where all have the same."""
+        """The parties with the largest epsilon; empty where all have the same to four digits."""
         spent = {name: self.privacy.parties[name].epsilon for name in self.names}
         most = max(spent.values())
-        found = tuple(name for name, epsilon in spent.items() if epsilon == most)
+        found = tuple(name for name, epsilon in spent.items() if epsilon >= most * (1 - 1e-4))
         return () if len(found) == len(spent) else found
 
     def budget(self, name: str) -> float | None:

@@ -29,7 +29,7 @@ from dpadmm.report.document import (
     cell_text,
 )
 from dpadmm.report.drawing import FIGURE_STYLE, draw, standalone
-from dpadmm.report.markup import Html, element
+from dpadmm.report.markup import Html, cut, element
 from dpadmm.report.plots import Plot
 
 __all__ = ["render"]
@@ -37,6 +37,10 @@ __all__ = ["render"]
 _STYLE: Final = FIGURE_STYLE + files("dpadmm.report").joinpath("page.css").read_text("utf-8")
 # Longer tables scroll by themselves.
 _TALL: Final = 14
+# A longer text is cut in a table; the data to save have all of it.
+_LONGEST_CELL: Final = 400
+# From here on a cell is given more room.
+_LONG_CELL: Final = 30
 
 
 def render(report: Report) -> str:
@@ -244,9 +248,11 @@ def _table(table: Table) -> Html:
 def _row(row: tuple[Cell, ...], numeric: list[bool]) -> Html:
     cells = []
     for place, (cell, number) in enumerate(zip(row, numeric, strict=True)):
-        attributes = {"class_": "number"} if number else {"dir": "auto"}
+        shown = cell_text(cell) if number else cut(cell_text(cell), _LONGEST_CELL)
+        long = "long" if len(shown) > _LONG_CELL else None
+        attributes = {"class_": "number"} if number else {"dir": "auto", "class_": long}
         if place == 0:
-            cells.append(element("th", cell_text(cell), scope="row", **attributes))
+            cells.append(element("th", shown, scope="row", **attributes))
         else:
-            cells.append(element("td", cell_text(cell), **attributes))
+            cells.append(element("td", shown, **attributes))
     return element("tr", *cells)
