@@ -9,13 +9,17 @@ import re
 import pytest
 
 from dpadmm.errors import ParameterError
+from dpadmm.experiments.reproduce import reproduce
+from dpadmm.experiments.store import Store
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, rounded_up
 from dpadmm.report.answers import riskiest
-from dpadmm.report.from_comparison import comparison_report, folder_report
+from dpadmm.report.from_comparison import comparison_report
+from dpadmm.report.from_manifest import folder_report
 from dpadmm.report.from_run import run_report
 from dpadmm.report.from_runs import runs_report
 from dpadmm.report.records import RecordedRun
 from dpadmm.report.render import render
+from small_experiments import SmallExperiment
 
 
 def words(page):
@@ -264,58 +268,64 @@ def test_a_comparison():
         comparison_report("x", [{"algorithm": "a"}])
 
 
-def write_folder(folder, manifest, **tables):
-    (folder / "data").mkdir()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    for name, text in tables.items():
-        (folder / "data" / f"{name}.csv").write_text(text)
-    return folder
+def test_a_comparison_from_its_folder(tmp_path, dpadmm):
+    small = ("--rows-per-party", "50", "--test-rows", "50", "--rounds", "2", "--runs", "2")
+    budget = ("--epsilon", "1", "--delta", "1e-3", "--algorithm", "pr-admm", "--jobs", "1")
+    made = dpadmm("compare", "waveform", *small, *budget, "--output", tmp_path / "out")
+    assert made.exit_code == 0, made.output
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert banners(page) == [("danger", "SIMULATION.")]
+    for phrase in ("waveform", "central AMP", "pr-admm", "protects nobody", "one row of one party"):
+        assert phrase in words(page)
+    assert dpadmm("report", tmp_path / "out", "-o", tmp_path / "again.html").exit_code == 0
+    assert (tmp_path / "again.html").read_text() == page
 
 
 def test_an_experiment_from_its_folder(tmp_path):
-    figure = {"title": "Error", "data": "data/a.csv", "x": "t", "y": "error", "series": "who"}
-    manifest = {
-        "kind": "experiment",
-        "title": "Figure 3",
-        "words": ["As printed."],
-        "command": "dpadmm reproduce fig3",
-        "config": {"run": {"rounds": 3}},
-        "simulated": False,
-        "figures": [
-            figure | {"log_y": True},
-            {"title": "Bars", "data": "data/a.csv", "kind": "bars", "x": "who", "y": "error"},
-            {"title": "All", "data": "data/a.csv", "kind": "table"},
-        ],
-    }
-    folder = write_folder(tmp_path, manifest, a="who,t,error\na,1,0.5\na,2,0.25\nb,1,0.6\n")
-    text = words(render(folder_report(folder)))
-    for phrase in ("Figure 3", "As printed.", "dpadmm reproduce fig3", "rounds = 3", "a 2 0.25"):
-        assert phrase in text
-    assert "SIMULATION" not in text
+    folder = tmp_path / "small"
+    reproduce(SmallExperiment(), folder, Store(tmp_path / "cells"))
+    page = (folder / "report.html").read_text()
+    for phrase in (
+        "Fig. 1: Accuracy over rounds",
+        "A. Nobody, A paper",
+        "The interval of accuracy is above 0.5.",
+        "enough for a test",
+        "A remark.",
+        "dpadmm reproduce small-figure-1",
+    ):
+        assert phrase in words(page)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["findings"][0]["number"] in words(page)
 
 
 @pytest.mark.parametrize(
-    ("figure", "said"),
+    ("change", "said"),
     [
-        ({"data": "../secret.csv"}, "must name a file in the folder"),
-        ({"data": "/etc/passwd"}, "must name a file in the folder"),
-        ({"data": "data/none.csv"}, "readable CSV"),
-        ({"data": "data/a.csv", "x": "nowhere"}, "nowhere missing"),
-        ({"data": "data/a.csv", "y": ""}, "must name its columns"),
-        ({"data": "data/a.csv", "y": "who"}, "finite numbers"),
+        ({"kind": "other"}, "must be a manifest of dpadmm; at kind"),
+        ({"settings": 3}, "at settings"),
+        ({"panels": [{"title": "a"}]}, r"at panels\.0"),
     ],
 )
-def test_a_bad_folder_is_refused(tmp_path, figure, said):
+def test_a_bad_folder_is_refused(tmp_path, change, said):
     manifest = {
         "kind": "experiment",
-        "title": "t",
-        "figures": [{"title": "f", "x": "t", "y": "error"} | figure],
+        "dpadmm": "0",
+        "command": "",
+        "citation": "",
+        "part": "",
+        "title": "",
+        "settings": {},
+        "conclusions": [],
+        "findings": [],
     }
-    (tmp_path / "in").mkdir()
-    folder = write_folder(tmp_path / "in", manifest, a="who,t,error\na,1,0.5\n")
-    (tmp_path / "secret.csv").write_text("t,error\n1,2\n")
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert folder_report(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | change))
     with pytest.raises(ParameterError, match=said):
-        folder_report(folder)
+        folder_report(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(ParameterError, match="must be readable JSON"):
+        folder_report(tmp_path)
 
 
 def test_hostile_names_stay_names(record):

@@ -1,42 +1,36 @@
-"""The reports of a comparison and of an experiment, from their folders or from plain rows."""
+"""The report of a comparison, from plain rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dpadmm.errors import ParameterError
 from dpadmm.report import texts
 from dpadmm.report.configuration import configuration_text
 from dpadmm.report.document import Banner, Block, Cell, Code, Report, Section, Table, Words
-from dpadmm.report.manifests import COLUMNS, Figure, Manifest, read_manifest, read_table
-from dpadmm.report.plots import Bar, BarPlot, LinePlot, Series
+from dpadmm.report.plots import LinePlot, Series
 from dpadmm.version import __version__
 
-__all__ = ["comparison_report", "experiment_report", "folder_report"]
+__all__ = ["COLUMNS", "comparison_report"]
+
+#: The columns that a comparison must have; an epsilon is a number, or empty or "infinite" where
+#: there is no noise.
+COLUMNS: Final = (
+    "algorithm",
+    "calibration",
+    "epsilon",
+    "topology",
+    "metric",
+    "mean",
+    "low",
+    "high",
+)
 
 _MOST_SERIES = 12
 
 Rows = Sequence[Mapping[str, Cell]]
-
-
-def folder_report(folder: Path) -> Report:
-    """The report of a folder with a manifest."""
-    manifest = read_manifest(folder)
-    if manifest.kind == "experiment":
-        return experiment_report(manifest, folder)
-    return comparison_report(
-        manifest.title,
-        read_table(folder, manifest.data, COLUMNS),
-        words=manifest.words,
-        command=manifest.command,
-        config=manifest.config,
-        simulated=manifest.simulated,
-        banners=_banners(manifest),
-        version=manifest.dpadmm,
-    )
 
 
 def comparison_report(
@@ -58,7 +52,7 @@ def comparison_report(
         What it is, in words; how it was made.
     rows
         One per algorithm, calibration, epsilon, topology and metric, with the columns of
-        :data:`~dpadmm.report.manifests.COLUMNS` and any others.
+        :data:`COLUMNS` and any others.
     simulated
         Whether its noise can be drawn again, as in every comparison on known rows.
     banners
@@ -149,58 +143,6 @@ def _best(rows: Rows) -> tuple[tuple[str, str], ...]:
     )[:_MOST_SERIES]
 
 
-def experiment_report(manifest: Manifest, folder: Path) -> Report:
-    """The figures of an experiment, each drawn as its manifest says."""
-    blocks = [_drawn(figure, folder) for figure in manifest.figures]
-    return Report(
-        title=manifest.title,
-        subtitle=texts.EXPERIMENT_SUBTITLE.format(version=manifest.dpadmm or __version__),
-        banners=(*_simulation(manifest.simulated), *_banners(manifest)),
-        answers=tuple((texts.ALL_WORDS, words) for words in manifest.words),
-        sections=(
-            Section(texts.FIGURES, tuple(blocks)),
-            *_again(manifest.command, manifest.config),
-        ),
-    )
-
-
-def _drawn(figure: Figure, folder: Path) -> Block:
-    used = (figure.x, figure.y, figure.series, figure.low, figure.high)
-    if figure.kind != "table" and not (figure.x and figure.y):
-        raise ParameterError(f"figure {figure.title!r} must name its columns x and y.")
-    rows = read_table(folder, figure.data, tuple(name for name in used if name))
-    if figure.kind == "table":
-        columns = tuple(rows[0])
-        body = tuple(tuple(row[column] for column in columns) for row in rows)
-        return Table(figure.title, columns, body, figure.caption)
-    if figure.kind == "bars":
-        bars = tuple(
-            Bar(
-                str(row[figure.x]),
-                _needed(row, figure.y),
-                low=_number(row.get(figure.low)),
-                high=_number(row.get(figure.high)),
-            )
-            for row in rows
-        )
-        return BarPlot(figure.title, figure.x, figure.y, bars, figure.caption)
-    lines: dict[str, list[Mapping[str, Cell]]] = {}
-    for row in rows:
-        lines.setdefault(str(row[figure.series]) if figure.series else figure.y, []).append(row)
-    return LinePlot(
-        figure.title,
-        figure.x,
-        figure.y,
-        tuple(
-            _series(name, members, figure.x, figure.y, figure.low, figure.high)
-            for name, members in list(lines.items())[:_MOST_SERIES]
-        ),
-        caption=figure.caption,
-        log_x=figure.log_x,
-        log_y=figure.log_y,
-    )
-
-
 def _series(name: str, rows: Rows, x: str, y: str, low: str, high: str) -> Series:
     ordered = sorted(rows, key=lambda row: _needed(row, x))
     banded = bool(low and high) and all(
@@ -233,10 +175,6 @@ def _simulation(simulated: bool) -> list[Banner]:
     if not simulated:
         return []
     return [Banner("danger", texts.SIMULATION, texts.COMPARISON_SIMULATED)]
-
-
-def _banners(manifest: Manifest) -> tuple[Banner, ...]:
-    return tuple(Banner(each.tone, each.heading, each.text) for each in manifest.banners)
 
 
 def _paragraphs(words: Sequence[str]) -> list[Block]:
