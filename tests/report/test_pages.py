@@ -7,7 +7,9 @@ import math
 import re
 
 import pytest
+from typer.testing import CliRunner
 
+from dpadmm.cli import app
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.reproduce import reproduce
 from dpadmm.experiments.store import Store
@@ -268,7 +270,11 @@ def test_a_comparison():
         comparison_report("x", [{"algorithm": "a"}])
 
 
-def test_a_comparison_from_its_folder(tmp_path, dpadmm):
+def dpadmm(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_comparison_from_its_folder(tmp_path):
     small = ("--rows-per-party", "50", "--test-rows", "50", "--rounds", "2", "--runs", "2")
     budget = ("--epsilon", "1", "--delta", "1e-3", "--algorithm", "pr-admm", "--jobs", "1")
     made = dpadmm("compare", "waveform", *small, *budget, "--output", tmp_path / "out")
