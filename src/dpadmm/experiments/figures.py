@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,9 @@ from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.tables import Table
 
 __all__ = ["Curve", "Panel", "draw", "figure_table"]
+
+# A legend with more entries than this hides curves.
+_MOST_INSIDE: Final = 6
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ def draw(panels: Sequence[Panel], path: Path, heading: str) -> list[Path]:
         )
         for axes, panel in zip(grid.flat, panels, strict=False):
             _draw_panel(axes, panel)
+        _add_legends(figure, list(grid.flat[: len(panels)]))
         for axes in grid.flat[len(panels) :]:
             axes.axis("off")
         figure.suptitle(heading)
@@ -149,4 +153,14 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=6)
+
+
+def _add_legends(figure: Any, every: Sequence[Any]) -> None:
+    """One legend below where all panels show the same with many curves, else one in each."""
+    handles, labels = every[0].get_legend_handles_labels()
+    same = all(axes.get_legend_handles_labels()[1] == labels for axes in every)
+    if same and len(every) > 1 and len(labels) > _MOST_INSIDE:
+        figure.legend(handles, labels, fontsize=7, ncols=4, loc="outside lower center")
+        return
+    for axes in every:
+        axes.legend(fontsize=6)
