@@ -35,7 +35,7 @@ def node(tmp_path):
     file = tmp_path / "south.status.json"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     process = subprocess.Popen([sys.executable, "-c", NODE, str(file)], env=environment)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not file.exists() or json.loads(file.read_text())["round"] != 3:
         assert time.monotonic() < deadline
         time.sleep(0.02)

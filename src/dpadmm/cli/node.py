@@ -66,7 +66,11 @@ def node(
             return
         watch = told.watch
         with Watcher(
-            prepared.name, log=watch.log, status=watch.status, metrics=watch.metrics
+            prepared.name,
+            log=watch.log,
+            status=watch.status,
+            metrics=watch.metrics,
+            metrics_anywhere=watch.metrics_anywhere,
         ) as watcher:
             try:
                 run = run_node(prepared, watcher)

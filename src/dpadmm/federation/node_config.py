@@ -167,6 +167,8 @@ class WatchSection(Part):
     ----------
     log, status, metrics
         A file of JSON lines, a file for ``dpadmm status``, an address for Prometheus.
+    metrics_anywhere
+        Allow an address for Prometheus that other machines reach.
     report_every
         Seconds between two reports that a neighbour is waited for.
     lease
@@ -176,6 +178,7 @@ class WatchSection(Part):
     log: File | None = None
     status: File | None = None
     metrics: str | None = None
+    metrics_anywhere: bool = False
     report_every: Time = 10.0
     lease: Time = 10.0
 
