@@ -19,7 +19,7 @@ from dpadmm.datasets.whole_file import written_whole
 from dpadmm.errors import ExchangeError, ParameterError, positive_integer
 from dpadmm.exchange.base import Exchange, RunEnded
 from dpadmm.exchange.wire import MESSAGE_BOUND
-from dpadmm.privacy.events import Event, event_from_dict
+from dpadmm.privacy.events import Event, PostProcessing, event_from_dict
 from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.mechanisms import Released, release_again
 from dpadmm.privacy.noise import NoiseSource
@@ -96,6 +96,7 @@ def run(
     noise: NoiseSource,
     checkpoint: Checkpoint | None = None,
     on_round: Callable[[int, Array], None] | None = None,
+    replayed: Sequence[Array] = (),
 ) -> Outcome:
     """Train: announce, reserve, compute, commit, exchange, absorb, ``rounds`` times.
 
@@ -115,17 +116,17 @@ def run(
         Save the run there every so often, and continue from there if it exists.
     on_round
         Called with the number of rounds done and the messages of the last one.
+    replayed
+        Messages of the first rounds that were released before, in a run that this one goes on
+        from: they are exchanged and absorbed, neither computed nor charged again.
     """
     identity = "" if checkpoint is None else _identity(algorithm, site, rounds, workspace, noise)
     progress = _Progress.start(identity, algorithm, site, rounds, workspace, checkpoint, ledgers)
     for t in range(progress.done, rounds):
-        events = algorithm.announce(progress.state, site, t)
-        for ledger, event in zip(ledgers, events, strict=True):
-            ledger.reserve(t, event)
-        message = _stored(ledgers, events, t)
-        if message is None:
-            message = algorithm.local_step(progress.state, workspace, site, noise, t)
-            message = _commit(algorithm, message, ledgers, events, t)
+        if t < len(replayed):
+            message = release_again(replayed[t], (PostProcessing(),) * len(ledgers))
+        else:
+            message = _release(algorithm, progress.state, workspace, site, ledgers, noise, t)
         try:
             inbox = check_inbox(exchange(message, t), site)
         except RunEnded:
@@ -137,6 +138,26 @@ def run(
         if on_round is not None:
             on_round(progress.done, message.values)
     return progress.outcome(ledgers)
+
+
+def _release(
+    algorithm: Algorithm,
+    state: Any,
+    workspace: Workspace,
+    site: Site,
+    ledgers: Sequence[Ledger],
+    noise: NoiseSource,
+    t: int,
+) -> Released:
+    """The messages of a round: reserved, computed and committed, or as they were committed."""
+    events = algorithm.announce(state, site, t)
+    for ledger, event in zip(ledgers, events, strict=True):
+        ledger.reserve(t, event)
+    message = _stored(ledgers, events, t)
+    if message is not None:
+        return message
+    message = algorithm.local_step(state, workspace, site, noise, t)
+    return _commit(algorithm, message, ledgers, events, t)
 
 
 def check_inbox(inbox: Array, site: Site) -> Array:

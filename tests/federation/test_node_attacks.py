@@ -137,7 +137,7 @@ def test_without_tls_only_on_this_machine(federation):
 # -- differing runs --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["rounds", "level", "rows"])
+@pytest.mark.parametrize("what", ["rounds", "level", pytest.param("rows", marks=pytest.mark.slow)])
 def test_a_difference_is_named_and_nothing_starts(federation, what):
     if what == "rounds":
         federation.write("west", agreed=federation.agreed_text(rounds=12))
@@ -239,7 +239,8 @@ class BadNeighbour:
 
     def _answer(self, label):
         if label == "done":
-            return str(self.federation.run["rounds"]).encode() if self.finished else None
+            end = {"rounds": self.federation.run["rounds"], "heard": {}}
+            return json.dumps(end).encode() if self.finished else None
         return self.message(int(label))
 
     def message(self, t, value=0.0):

@@ -165,7 +165,7 @@ def test_a_stranger_is_named_and_neither_heard_nor_answered(net):
     stranger = net.session("d", ["b"])
     heard = []
     stranger.hear(RUN.hex(), lambda *words: heard.append(words))
-    assert net.wait_for("b", "stranger-refused")[0] == {"level": "warning", "node": "d"}
+    assert net.wait_for("b", "stranger-refused")[0] == {"level": "warning", "node": "d", "count": 1}
     # It tries every name there is, past its own checks.
     for name in ("a", "d"):
         stranger._session.put(f"dpadmm/{RUN.hex()}/{name}/message", message(0, 0, 7.0))
@@ -322,3 +322,33 @@ def test_a_neighbour_that_leaves_is_noticed(net):
     net.sessions.remove(a)
     a.close()
     assert net.wait_for("b", "neighbour-gone") == [{"level": "warning", "neighbour": "a"}]
+
+
+def test_who_tells_neighbours_different_things_is_named_at_the_end(net, tmp_path):
+    stores = {name: MessageFile(tmp_path / name) for name in "ab"}
+    a = net.mailbox("a", ["b", "c"], stores["a"])
+    b = net.mailbox("b", ["a", "c"], stores["b"])
+    # c is a neighbour of both, and answers them differently.
+    for name, value in (("a", 1.0), ("b", 2.0)):
+        other = net.session("c", [name])
+        other.serve(
+            RUN.hex(),
+            lambda label, value=value: message(2, int(label), value) if label.isdigit() else None,
+        )
+        net.ports["c"] = free_ports(1)[0]
+
+    def rounds(mailbox, number, other):
+        for t in range(3):
+            mailbox.send(t, message(number, t))
+            heard = {source: mailbox.receive(source, t) for source in (other, 2)}
+            mailbox.keep(t, {number: message(number, t), **heard})
+        mailbox.finish(0.5)
+
+    together(lambda: rounds(a, 0, 1), lambda: rounds(b, 1, 0))
+    for name, other in (("a", "b"), ("b", "a")):
+        (refused,) = net.wait_for(name, "message-refused")
+        assert refused["neighbour"] == "c"
+        assert refused["reason"] == "two-messages"
+        assert f"{other} heard other messages of c than this node" in refused["error"]
+    for store in stores.values():
+        store.close()

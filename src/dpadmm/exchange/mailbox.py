@@ -6,6 +6,8 @@ dropped and told of. The first good one of a round stands; a second one must be 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +23,7 @@ __all__ = ["Mailbox", "NeighbourLost", "Patience"]
 
 _MESSAGE: Final = "message"
 _DONE: Final = "done"
+_LONGEST_END: Final = 1 << 20
 
 
 class NeighbourLost(ExchangeError):
@@ -28,8 +31,8 @@ class NeighbourLost(ExchangeError):
 
     Attributes
     ----------
-    name, round
-        Who, and which message is missing.
+    name, round, ended
+        Who, which message is missing, and whether it said that it sends no more.
     """
 
     def __init__(self, name: str, t: int, seconds: float | None = None) -> None:
@@ -38,7 +41,7 @@ class NeighbourLost(ExchangeError):
             f"{name} must send round {t}; {when}. Check that it runs and can be reached; started "
             "again, this node goes on where it was."
         )
-        self.name, self.round = name, t
+        self.name, self.round, self.ended = name, t, seconds is None
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Mailbox:
         Told of every message that is dropped: whose, a word for why, and the sentence.
     on_waiting
         Told whom one waits for and how long already; 0 when it came.
+    on_pause
+        Called from time to time while waiting; what it raises ends the waiting.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class Mailbox:
         patience: Patience | None = None,
         on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
         on_waiting: Callable[[str, float], None] = lambda name, seconds: None,
+        on_pause: Callable[[], None] = lambda: None,
     ) -> None:
         self._session = session
         self._run = run
@@ -110,12 +116,15 @@ class Mailbox:
         self._patience = patience or Patience()
         self._tell_refused = on_refused
         self._waiting = on_waiting
+        self._pause = on_pause
         self._news = threading.Condition()
         #: The first round that is not complete; and its and the next one's messages.
         self._round = store.rounds(run)
         self._arrived: dict[tuple[int, int], bytes] = {}
         self._own: dict[int, bytes] = {}
-        self._finished = False
+        # How this node ended, once it has; and what neighbours that ended had heard.
+        self._ended: bytes | None = None
+        self._heard_by: dict[str, tuple[int, dict[str, str]]] = {}
         self._done: dict[str, int] = {}
         self._refused: dict[tuple[str, str], int] = {}
         self._sent = self._received = 0
@@ -130,6 +139,17 @@ class Mailbox:
             self._own = {t: data}
         if t >= self._round:
             self.tell(data)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds are complete."""
+        return self._round
+
+    def own(self, t: int) -> bytes:
+        """Return this node's message of a round that it sent."""
+        with self._news:
+            data = self._own.get(t)
+        return self._store.messages(self._run, t)[self._number] if data is None else data
 
     def tell(self, data: bytes) -> None:
         """Publish a message to all neighbours at once."""
@@ -173,8 +193,12 @@ class Mailbox:
         tuple of str
             The neighbours that did not say so in time.
         """
-        self._finished = True
-        self._session.publish(self._topic, _DONE, self._rounds_done())
+        self._ended = self._summary()
+        self._session.publish(self._topic, _DONE, self._ended)
+        with self._news:
+            early = list(self._heard_by.items())
+        for name, heard in early:
+            self._compare(name, heard)
         deadline = time.monotonic() + linger
         late = []
         for name in self._sources:
@@ -208,6 +232,7 @@ class Mailbox:
             if waited > report:
                 self._waiting(name, waited)
                 report += self._patience.report
+            self._pause()
             self._session.ask(self._topic, name, label, self._take)
             pause = min(2 * pause, self._patience.longest_pause)
             if timeout is not None:
@@ -217,12 +242,10 @@ class Mailbox:
 
     def _take(self, name: str, label: str, data: bytes) -> None:
         """Check what came from a neighbour; keep what is due."""
-        self._received += len(data)
+        with self._news:
+            self._received += len(data)
         if label == _DONE:
-            if len(data) <= 9 and data.isdigit():
-                with self._news:
-                    self._done[name] = int(data)
-                    self._news.notify_all()
+            self._take_end(name, data)
             return
         number = self._sources.get(name)
         if number is None:
@@ -256,7 +279,7 @@ class Mailbox:
     def _answer(self, label: str) -> bytes | None:
         """Hand out a round again, as it was sent."""
         if label == _DONE:
-            return self._rounds_done() if self._finished else None
+            return self._ended
         if not label.isdecimal() or len(label) > 9:
             return None
         t = int(label)
@@ -271,8 +294,51 @@ class Mailbox:
             self._sent = self._received = 0
         return counts
 
-    def _rounds_done(self) -> bytes:
-        return str(self._round).encode("ascii")
+    def _summary(self) -> bytes:
+        """How many rounds were complete, and a hash of what everybody was heard to say in them.
+
+        Neighbours that hear the same node compare: one that told them different things is found.
+        """
+        numbers = {self._session.name: self._number, **self._sources}
+        hashes = {name: hashlib.sha256() for name in numbers}
+        for t in range(self._round):
+            messages = self._store.messages(self._run, t)
+            for name, number in numbers.items():
+                if number not in messages:  # a store in memory forgets: nothing to compare
+                    hashes.pop(name, None)
+                elif name in hashes:
+                    hashes[name].update(messages[number])
+        heard = {name: found.hexdigest() for name, found in hashes.items()}
+        return json.dumps({"rounds": self._round, "heard": heard}).encode("ascii")
+
+    def _take_end(self, name: str, data: bytes) -> None:
+        """Take note that a neighbour ended."""
+        try:
+            content = json.loads(data if len(data) <= _LONGEST_END else b"")
+            rounds, heard = int(content["rounds"]), dict(content["heard"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            self._refuse(name, "invalid", ExchangeError(f"{name} must say how it ended in JSON."))
+            return
+        with self._news:
+            new = name not in self._done
+            self._done[name] = rounds
+            self._heard_by[name] = (rounds, heard)
+            self._news.notify_all()
+        if new and self._ended is not None:
+            self._compare(name, (rounds, heard))
+
+    def _compare(self, name: str, theirs: tuple[int, dict[str, str]]) -> None:
+        """Name who told this node and a neighbour different things."""
+        ours = json.loads(self._ended or b"{}")
+        if theirs[0] != ours["rounds"]:
+            return
+        for source in sorted(set(ours["heard"]) & set(theirs[1])):
+            if ours["heard"][source] != theirs[1][source]:
+                sentence = (
+                    f"{name} heard other messages of {source} than this node: {source} sent "
+                    f"different messages, or {name} does not tell the truth."
+                )
+                self._refuse(source, "two-messages", ExchangeError(sentence))
 
     @property
     def refused(self) -> dict[tuple[str, str], int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.closing import Closing
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ExchangeError, ParameterError
 
 __all__ = ["OnEvent", "PeerSession", "Security", "check_loopback", "no_event"]
 
@@ -38,6 +38,7 @@ _READS: Final = [
 _LOG: Final = "error,zenoh_link_tls=warn,zenoh::net::routing::interceptor::access_control=info"
 # No message of a neighbour may take more memory than this, unless the run's are larger.
 _SMALLEST_LIMIT: Final = 1 << 20
+_MOST_STRANGERS: Final = 1000
 
 
 def no_event(name: str, **facts: Any) -> None:
@@ -110,6 +111,7 @@ class PeerSession(Closing):
         self._tell = on_event
         self._present: dict[str, bool] = dict.fromkeys(neighbours, False)
         self._lock = threading.Lock()
+        self._strangers: dict[str, int] = {}
         self._zenoh = _import_zenoh()
         self._zenoh.init_log_from_env_or(_LOG)
         settings = _settings(name, listen, self.neighbours, security, largest, lease)
@@ -145,7 +147,11 @@ class PeerSession(Closing):
         """Answer neighbours that ask for something below this node's name; None stays silent."""
 
         def reply(query: Any) -> None:
-            data = answer(str(query.key_expr).rsplit("/", 1)[-1])
+            try:
+                data = answer(str(query.key_expr).rsplit("/", 1)[-1])
+            except ExchangeError as error:
+                self._tell("no-answer", level="error", error=error)
+                return
             if data is not None:
                 query.reply(str(query.key_expr), data)
 
@@ -217,9 +223,13 @@ class PeerSession(Closing):
     def _link(self, event: Any) -> None:
         """Name whoever connects with a certificate that is no neighbour's: it is not served."""
         if event.kind == self._zenoh.SampleKind.PUT:
-            name = event.link.auth_identifier
-            if name not in self.neighbours:
-                self._tell("stranger-refused", level="warning", node=str(name))
+            name = str(event.link.auth_identifier)
+            if name in self.neighbours or len(self._strangers) >= _MOST_STRANGERS:
+                return
+            # Who comes again and again must not fill the log: the 1st, 2nd, 4th... time has a line.
+            count = self._strangers[name] = self._strangers.get(name, 0) + 1
+            if count & (count - 1) == 0:
+                self._tell("stranger-refused", level="warning", node=name, count=count)
 
 
 def _key(topic: str, name: str, label: str) -> str:

@@ -143,6 +143,27 @@ class AgreedRun(Part):
             )
         return planned
 
+    def without(self, lost: str, planned: Plan) -> AgreedRun:
+        """The run of the others over the links that are left; refused where that is none.
+
+        Rounds, budgets and options stay: what each release costs is what it would have cost.
+        """
+        if lost == self.server:
+            raise ParameterError(f"a run cannot go on without its server, {lost!r}.")
+        run = self.run
+        changes: dict[str, Any] = {"run_id": f"{run.run_id} without {lost}"}
+        if not planned.site.topology.server:
+            pairs = [(self.names[i], self.names[j]) for i, j in planned.site.topology.edges]
+            changes["topology"] = tuple(pair for pair in pairs if lost not in pair)
+        for budget in ("epsilon", "delta"):
+            given = getattr(run, budget)
+            if isinstance(given, dict):
+                changes[budget] = {name: value for name, value in given.items() if name != lost}
+        parties = tuple(party for party in self.party if party.name != lost)
+        if len(parties) < 2:
+            raise ParameterError(f"a run must have at least two parties; {lost!r} leaves one.")
+        return self.model_copy(update={"run": run.model_copy(update=changes), "party": parties})
+
     def neighbours(self, name: str, planned: Plan) -> tuple[str, ...]:
         """Who talks to a node."""
         if name == self.server:

@@ -28,7 +28,7 @@ _MOST_SHOWN: Final = 5
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 # How long a node that refuses still answers, so that its neighbours learn why.
-_GRACE: Final = 3.0
+_GRACE: Final = 2.0
 _ABSENT: Final = "nothing"
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from dpadmm.algorithms import reviewed
 from dpadmm.columns import Names, Part, as_tuple, fail
 from dpadmm.config import File, load_toml, validated
 from dpadmm.errors import ParameterError
@@ -102,7 +103,7 @@ class NodePolicy(Part):
     epsilon, delta
         The most that a run may spend here.
     algorithms
-        Which algorithms may run here; any private one unless given.
+        Which algorithms may run here; any private one of this package unless given.
     calibration
         Which calibrations; "proven" unless given.
     when_lost
@@ -290,6 +291,11 @@ class NodeConfig(Part):
             raise ParameterError(
                 f"algorithm must be private at a node with a ledger; the agreed run has "
                 f"{algorithm.name!r}, which adds no noise."
+            )
+        if policy.algorithms is None and not reviewed(algorithm.name):
+            raise ParameterError(
+                f"algorithms under [policy] must name {algorithm.name!r} to allow it: it comes "
+                "from another package, and its theorem was not reviewed here."
             )
         if policy.algorithms is not None and run.algorithm not in policy.algorithms:
             raise ParameterError(
