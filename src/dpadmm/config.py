@@ -93,10 +93,15 @@ def _resolved(value: Any, info: ValidationInfo) -> Any:
     return Path(os.path.normpath(folder / value))
 
 
+def _resolved_or_not(value: Any, info: ValidationInfo) -> Any:
+    return value if isinstance(value, bool) else _resolved(value, info)
+
+
 Budget = Annotated[float | dict[str, float], BeforeValidator(_number_or_table)]
 Penalty = Annotated[float | str, BeforeValidator(_number_or_auto)]
 Edges = Annotated[str | tuple[Edge, ...], BeforeValidator(_name_or_edges)]
 File = Annotated[Path, BeforeValidator(_resolved)]
+Page = Annotated[Path | bool, BeforeValidator(_resolved_or_not)]
 
 
 class RunSection(Part):
@@ -190,6 +195,8 @@ class ResultSection(Part):
         The model file.
     record
         The run record (JSON); none unless given.
+    report
+        The page to read (HTML): its place, or false for none. Beside the model unless given.
     checkpoint
         Where a long run saves itself, to be continued after a crash. As private as the rows.
     checkpoint_every
@@ -198,8 +205,16 @@ class ResultSection(Part):
 
     model: File
     record: File | None = None
+    report: Page = True
     checkpoint: File | None = None
     checkpoint_every: Annotated[int, Field(ge=1)] = 10
+
+    @property
+    def report_file(self) -> Path | None:
+        """Where the report goes, if anywhere."""
+        if isinstance(self.report, Path):
+            return self.report
+        return self.model.with_suffix(".html") if self.report else None
 
 
 class RunConfig(Part):
@@ -241,7 +256,8 @@ class RunConfig(Part):
             if name not in [party.name for party in self.party]:
                 raise fail(f"[ledgers] must name parties of this run; got {name!r}: correct it")
         inputs += [str(file) for file in self.ledgers.values()]
-        outputs = [self.result.model, self.result.record, self.result.checkpoint]
+        result = self.result
+        outputs = [result.model, result.record, result.report_file, result.checkpoint]
         _refuse_twice(
             [*inputs, *(str(file) for file in outputs if file)],
             "results must not overwrite each other or the data",

@@ -401,9 +401,14 @@ def train_party(
 
 
 def state_privacy(
-    planned: Plan, outcome: Outcome, noise: NoiseSource, *, also_not_covered: Sequence[str] = ()
+    planned: Plan,
+    outcome: Outcome,
+    noise: NoiseSource,
+    *,
+    also_not_covered: Sequence[str] = (),
+    by_round: bool = True,
 ) -> PrivacyStatement:
-    """Account what a run was charged, at the deltas of its budget."""
+    """Account what a run was charged, at the deltas of its budget, and after every round."""
     budget, names = planned.budget, planned.site.names
     deltas = np.zeros(len(names)) if budget is None else budget.delta
     name = planned.algorithm.name
@@ -420,6 +425,7 @@ def state_privacy(
         claim=planned.algorithm.claim(planned.site),
         also_not_covered=(*noise.not_covered, *also_not_covered),
         details=planned.algorithm.statement_details(planned.site, deltas),
+        by_round=by_round,
     )
 
 

@@ -36,6 +36,9 @@ def test_the_demo_shows_what_training_together_and_privacy_bring(tmp_path):
         assert word in printed
     assert "SIMULATION" in printed
     assert (tmp_path / "dpadmm-demo.png").stat().st_size > 10_000
+    # It ends by naming the page to open.
+    assert printed.rstrip().endswith("dpadmm-demo.html")
+    assert "SIMULATION" in (tmp_path / "dpadmm-demo.html").read_text(encoding="utf-8")
 
 
 def test_the_demo_speaks_json(tmp_path):
@@ -44,6 +47,7 @@ def test_the_demo_speaks_json(tmp_path):
     together = accuracy["together, no noise"]
     assert abs(together - accuracy["pooled (rows shared)"]) < 0.03
     assert result["privacy"]["simulated"] is True
+    assert (tmp_path / result["report"]).is_file()
 
 
 @pytest.mark.slow

@@ -36,6 +36,8 @@ def test_train_and_predict(hospitals, dpadmm, algorithm):
     arguments = (hospitals / "m.model", hospitals / "west.csv", "-o", hospitals / "out.csv")
     result = checked(dpadmm("predict", *arguments, "--json"), "predict")
     assert result["rows"] == 20
+    page = ("report", hospitals / "record.json", "-o", hospitals / "page.html", "--json")
+    assert checked(dpadmm(*page), "report")["runs"] == 1
 
 
 def test_schema_draft_and_check(hospitals, dpadmm):
@@ -51,6 +53,7 @@ def test_schema_draft_and_check(hospitals, dpadmm):
         ("train", "nowhere"),
         ("node", "--config", "nowhere"),
         ("predict", "nowhere", "nowhere", "-o", "nowhere.csv"),
+        ("report", "nowhere"),
         ("schema", "draft", "nowhere.csv", "--label", "y"),
         ("schema", "check", "nowhere", "nowhere"),
     ],
@@ -96,6 +99,16 @@ def test_ledger_show(dpadmm, tmp_path):
     facts = ("--dataset", "d", "--owner", "o", "--rows", "9", "--epsilon", "1", "--delta", "1e-5")
     dpadmm("ledger", "init", place, *facts)
     assert checked(dpadmm("ledger", "show", place, "--json"))["spent_epsilon"] == 0
+
+
+def test_compare_and_reproduce(dpadmm, tmp_path):
+    small = ("--rows-per-party", "50", "--test-rows", "50", "--rounds", "2", "--runs", "2")
+    budget = ("--epsilon", "1", "--delta", "1e-3", "--algorithm", "pr-admm", "--jobs", "1")
+    arguments = ("compare", "waveform", *small, *budget, "--output", tmp_path / "out", "--json")
+    result = checked(dpadmm(*arguments), "compare")
+    assert {line["who"] for line in result["lines"]} > {"pr-admm", "central AMP"}
+    assert checked(dpadmm("reproduce", "--json"), "reproduce")
+    assert "experiment must be" in checked(dpadmm("reproduce", "nothing", "--json"))
 
 
 def test_cert(dpadmm, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpadmm.cli import output
 from dpadmm.errors import ParameterError
 from dpadmm.federation.status import read_status
 from dpadmm.federation.watching import Watcher
@@ -57,7 +58,7 @@ def life(dpadmm, folder):
 
 
 def test_alive_frozen_and_killed(dpadmm, tmp_path, node, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr(output.console, "width", 160)
     shown = dpadmm("status", tmp_path)
     assert shown.exit_code == 0
     for words in ("south", "alive", "3/50", "north 12 s", "0.25", "0.75", "neighbour-lost (north)"):

@@ -12,11 +12,14 @@ from dpadmm.cli import (
     account,
     audit,
     cert,
+    compare,
     demo,
     ledger,
     node,
     predict,
     randomize_labels,
+    report,
+    reproduce,
     schema,
     status,
     train,
@@ -57,6 +60,9 @@ app.command()(account.account)
 app.command()(audit.audit)
 app.command()(train.train)
 app.command()(predict.predict)
+app.command()(compare.compare)
+app.command("reproduce")(reproduce.reproduce_command)
+app.command()(report.report)
 app.command()(node.node)
 app.command()(status.status)
 app.command("randomize-labels")(randomize_labels.randomize_labels_command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,7 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from dpadmm.cli.output import JsonOption, console, emit, show_table
+from dpadmm.cli.output import JsonOption, console, emit, refusals, show_table
 
 __all__ = [
     "DELTA",
@@ -47,6 +49,8 @@ class DemoData(NamedTuple):
     """Rows of five parties, and rows that nobody trains on."""
 
     title: str
+    label: tuple[str, tuple[str, str]]
+    features: tuple[str, ...]
     members: list[tuple[Array, Array]]
     test_rows: Array
     test_labels: Array
@@ -58,6 +62,9 @@ def demo(
     plot: Annotated[
         Path, typer.Option(help="Where the convergence plot goes (PNG, SVG or PDF).")
     ] = Path("dpadmm-demo.png"),
+    report: Annotated[Path, typer.Option(help="Where the report goes (HTML).")] = Path(
+        "dpadmm-demo.html"
+    ),
     federated: Annotated[
         bool,
         typer.Option("--federated", help="Train with one process per party, over mutual TLS."),
@@ -79,12 +86,22 @@ def demo(
 
         federated_demo(rounds, seed, results, as_json=as_json)
         return
+    from dpadmm.cli.demo_report import demo_report
+    from dpadmm.datasets.whole_file import check_writable, write_whole
+    from dpadmm.report.render import render
+
+    with refusals("demo", as_json):
+        check_writable(report, "report")
     data = load_data(seed)
     with progress_bar(quiet=as_json) as progress:
         rows = accuracies(data)
         outcome, histories = together(data, rounds, seed, progress)
     rows += outcome["rows"]
     drawn = _draw(plot, histories)
+    command = f"dpadmm demo --rounds {rounds} --seed {seed}"
+    shown = outcome["shown"]
+    page = demo_report(shown, data.label, data.features, rows, histories, command)
+    write_whole(report, render(page).encode(), "report")
     if as_json:
         emit(
             "demo",
@@ -93,9 +110,10 @@ def demo(
                 "accuracy": [
                     dict(zip(("who", "rows", "accuracy"), row, strict=True)) for row in rows
                 ],
-                "privacy": outcome["statement"].to_dict(),
+                "privacy": shown.statement.to_dict(),
                 "history": histories,
                 "plot": str(plot) if drawn else None,
+                "report": str(report),
             },
         )
         return
@@ -103,7 +121,7 @@ def demo(
     table = [(who, count, f"{100 * accuracy:.1f} %") for who, count, accuracy in rows]
     show_table("Accuracy on held-out rows", ("who", "rows", "accuracy"), table)
     console.print("\n[bold]What the budget of epsilon = 1 guarantees[/bold]")
-    for heading, words in outcome["statement"].lines():
+    for heading, words in shown.statement.lines():
         console.print(f"  [bold]{heading}:[/bold] {words}", highlight=False)
     console.print()
     if drawn:
@@ -116,6 +134,11 @@ def demo(
         "  dpadmm schema draft --help                    your own files\n"
         "  docs/quickstart.md                            ADMMClassifier in Python",
         highlight=False,
+    )
+    console.print(
+        f"\nReport (open it in a browser): [bold]{escape(str(report))}[/bold]",
+        highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -141,16 +164,25 @@ def load_data(seed: int) -> DemoData:
         try:
             data = load("adult", download=False)
             title, used = "UCI Adult, 40,000 rows at 5 parties", 40_000
+            label = ("income", ("at most 50,000 dollars a year", "more"))
         except DataError as error:
             console.print(f"Adult is not at hand: {error}", highlight=False)
     if data is None:
         data = load("waveform", seed=seed, rows=6_000, origin="generator")
         title, used = "Breiman's waveform (generated), 5,000 rows at 5 parties", 5_000
+        label = ("waveform", ("-1", "+1"))
     order = np.random.default_rng(seed).permutation(len(data.y))
     shares = np.array_split(order[:used], _PARTIES)
     held_out = order[used:]
     members = [(data.X[share], data.y[share]) for share in shares]
-    return DemoData(f"{title} ({data.source})", members, data.X[held_out], data.y[held_out])
+    return DemoData(
+        f"{title} ({data.source})",
+        label,
+        data.feature_names,
+        members,
+        data.X[held_out],
+        data.y[held_out],
+    )
 
 
 def score(data: DemoData, weights: Array) -> float:
@@ -186,6 +218,7 @@ def together(
 ) -> tuple[dict[str, Any], dict[str, _Course]]:
     """ADMM without noise, then PR-ADMM at several budgets, several runs each."""
     from dpadmm.arrays import Shard
+    from dpadmm.cli.demo_report import ShownRun
     from dpadmm.privacy.noise import SimulatedNoise
     from dpadmm.training import TrainingParameters, plan, state_privacy, train
 
@@ -193,7 +226,7 @@ def together(
     total = int(shard.counts.sum())
     rows: list[tuple[str, int, float]] = []
     histories: dict[str, _Course] = {}
-    statement = None
+    shown = None
     for epsilon in (None, *budgets):
         label = "no noise" if epsilon is None else f"epsilon = {epsilon:g}"
         parameters = TrainingParameters(
@@ -207,10 +240,11 @@ def together(
             parameters,
             shard.counts,
             features=data.test_rows.shape[1],
+            names=tuple(f"party {number}" for number in range(_PARTIES)),
             runs=1 if epsilon is None else _RUNS,
         )
         task = progress.add_task(f"together, {label}", total=rounds)
-        noise = SimulatedNoise(seed)
+        noise, start = SimulatedNoise(seed), time.monotonic()
         accuracy: list[float] = []
         on_round = partial(_advance, progress, task, data, accuracy)
         outcome = train(planned, shard, noise=noise, on_round=on_round)
@@ -223,7 +257,9 @@ def together(
         }
         if epsilon == 1.0:
             statement = state_privacy(planned, outcome, noise)
-    return {"rows": rows, "statement": statement}, histories
+            seconds = time.monotonic() - start
+            shown = ShownRun(parameters, planned, outcome, statement, seconds)
+    return {"rows": rows, "shown": shown}, histories
 
 
 def _mean_score(data: DemoData, messages: Array) -> float:

@@ -128,7 +128,8 @@ def _encoded(data: DemoData) -> tuple[DemoData, Schema]:
 
     members = [encoded(rows, labels) for rows, labels in data.members]
     test_rows, test_labels = encoded(data.test_rows, data.test_labels)
-    return DemoData(data.title, members, test_rows, test_labels), schema
+    dealt = data._replace(members=members, test_rows=test_rows, test_labels=test_labels)
+    return dealt, schema
 
 
 def _table(rows: Any, labels: Any) -> pa.Table:

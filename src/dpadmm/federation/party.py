@@ -198,6 +198,7 @@ def _trained(
         schema=prepared.schema,
         estimator=estimator,
         rows={prepared.name: agreed.rows[prepared.name]},
+        topology=prepared.planned.site.topology,
         sha256=prepared.run.hex(),
         warnings=prepared.warnings,
         seconds=seconds,
