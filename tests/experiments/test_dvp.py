@@ -39,7 +39,12 @@ class Waveforms:
 
 
 class Small2(Waveforms, Figure2):
-    settings: ClassVar = {**Figure2.settings, **SMALL, "stated alpha": ours(4.0, "small")}
+    settings: ClassVar = {
+        **Figure2.settings,
+        **SMALL,
+        "stated alpha": ours(4.0, "small"),
+        "other etas": ours({50.0: 2}, "small"),
+    }
 
 
 class Small3(Waveforms, Figure3):
@@ -52,6 +57,7 @@ class Small3(Waveforms, Figure3):
         "other etas": ours((50.0,), "small"),
         "other parties": ours(((4, 40),), "small"),
         "alphas elsewhere": ours((0.5, 2.0, 4.0), "small"),
+        "alphas of a run": ours((2.0, 4.0), "small"),
         "runs elsewhere": ours(2, "small"),
     }
 
@@ -90,6 +96,7 @@ def test_the_figures_share_their_cells():
     one, three = Figure2().cells(), Figure3().cells()
     shared = set(one) & set(three)
     assert len(shared) >= 1 + 2 * 4
+    assert label(0.3, "eta 5") in shared
     assert all(one[name].key == three[name].key for name in shared)
     seeds = [cell.seed for cell in three.values()]
     assert len(set(seeds)) == len(seeds)
@@ -162,7 +169,7 @@ def made_up(experiment, loss, error):
     rounds = experiment["iterations"]
     results = {}
     for name, cell in experiment.cells().items():
-        alpha = 1e6 if name == CONTROL else float(name.split(",")[0].split()[1])
+        alpha = 1e6 if name.startswith(CONTROL) else float(name.split(",")[0].split()[1])
         course = loss(alpha) + 1e-3 * draw.normal(size=(rounds, cell.runs))
         wrong = error(alpha) + 1e-3 * draw.normal(size=cell.runs)
         results[name] = Result(

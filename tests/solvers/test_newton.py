@@ -9,7 +9,7 @@ import oracles
 from dpadmm.arrays import Block, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.losses import LOSSES, get_loss
-from dpadmm.solvers import newton
+from dpadmm.solvers import block, newton
 from dpadmm.solvers.newton import Workspace
 from dpadmm.topologies import build_topology
 
@@ -222,7 +222,7 @@ def test_factor_free_and_sparse_are_as_factored_and_dense(loss):
 def test_a_party_read_in_pieces_is_the_party_read_at_once(monkeypatch):
     parties, site, linear = problem(6, [9_000], "logistic")
     whole = workspace_of(parties, site).argmin(linear, np.ones(1), 1e-11)
-    monkeypatch.setattr(newton, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(block, "_PIECE_BYTES", 1)
     pieces = workspace_of(parties, site).argmin(linear, np.ones(1), 1e-11)
     np.testing.assert_allclose(pieces.point, whole.point, atol=1e-10)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from dpadmm.experiments.papers.pdml.scheme import paired
 from dpadmm.experiments.statistics import Interval, mean_interval, prediction_interval
 from dpadmm.experiments.tables import Table
 
-__all__ = ["Accuracies", "cell_by_cell", "judge", "panels"]
+__all__ = ["Accuracies", "by_preparation", "by_spread", "cell_by_cell", "judge", "panels"]
 
 #: Accuracy in percent, one per draw, by data set and column.
 Accuracies = Mapping[str, Mapping[str, Array]]
@@ -76,8 +76,7 @@ def judge(calibration: str, found: Accuracies) -> tuple[Finding, ...]:
         f"{first} over {second}": paired(mean[first], mean[second]) for first, second in comparisons
     }
     gap = paired(mean["without privacy"], mean["epsilon 0.4, R 9"])
-    places = [list(COLUMNS).index(name) for name in ("without privacy", "epsilon 0.4, R 9")]
-    own = float(np.mean([PRINTED[name][places[0]] - PRINTED[name][places[1]] for name in found]))
+    own = float((_column("without privacy", found) - _column("epsilon 0.4, R 9", found)).mean())
     findings = [
         Finding.judged(
             "epsilon and R",
@@ -94,11 +93,7 @@ def judge(calibration: str, found: Accuracies) -> tuple[Finding, ...]:
     ]
     for name in ("banana", "splice"):
         if name in found:
-            highest = {
-                heading: mean_interval(values)
-                for heading, values in found[name].items()
-                if calibration == "published" or COLUMNS[heading].kind == "published"
-            }
+            highest = {heading: mean_interval(values) for heading, values in found[name].items()}
             heading = max(highest, key=lambda each: highest[each].high)
             findings.append(
                 Finding.judged(
@@ -109,6 +104,66 @@ def judge(calibration: str, found: Accuracies) -> tuple[Finding, ...]:
                 )
             )
     return tuple(findings)
+
+
+def _column(heading: str, sets: Iterable[str]) -> Array:
+    """The paper's accuracies of a column."""
+    return np.array([PRINTED[name][list(COLUMNS).index(heading)] for name in sets])
+
+
+def by_spread(published: Accuracies, spreads: Mapping[float, Accuracies]) -> Table:
+    """Two of the conclusions, by the deviation of eta as a share of R, which the paper leaves open.
+
+    Parameters
+    ----------
+    published
+        All columns.
+    spreads
+        Those with the larger R, by the deviation of eta.
+    """
+    reference, weaker, stronger = "without privacy", "epsilon 1, R 9", "epsilon 0.4, R 9"
+
+    def mean(found: Accuracies, heading: str) -> Array:
+        return np.asarray(np.mean([columns[heading] for columns in found.values()], axis=0))
+
+    rows = [
+        (
+            f"ours, deviation {share:.2f} R",
+            f"{paired(mean(published, reference), mean(found, stronger)):.1f}",
+            f"{paired(mean(found, weaker), mean(found, stronger)):.1f}",
+        )
+        for share, found in spreads.items()
+    ]
+    own = {
+        heading: float(_column(heading, published).mean())
+        for heading in (reference, weaker, stronger)
+    }
+    rows.append(
+        (
+            "the paper",
+            f"{own[reference] - own[stronger]:.1f}",
+            f"{own[weaker] - own[stronger]:.1f}",
+        )
+    )
+    return Table.of(
+        ("eta", f"{reference} minus {stronger}: points", f"{weaker} minus {stronger}: points"), rows
+    )
+
+
+def by_preparation(found: Mapping[tuple[str, float], Accuracies], headings: Sequence[str]) -> Table:
+    """How far columns are from the paper's under each preparation and a.
+
+    Splice, and the sets of which it cannot be told, are left out.
+    """
+    rows = []
+    for (preparation, a), accuracies in found.items():
+        sets = [name for name in accuracies if not SETS[name].unknown and name != "splice"]
+        apart = [
+            np.abs([accuracies[name][heading].mean() for name in sets] - _column(heading, sets))
+            for heading in headings
+        ]
+        rows.append((preparation, a, *(float(each.mean()) for each in apart)))
+    return Table.of(("preparation", "a", *(f"{each}: points apart" for each in headings)), rows)
 
 
 def panels(published: Accuracies, proven: Accuracies) -> tuple[Panel, ...]:
@@ -123,7 +178,7 @@ def panels(published: Accuracies, proven: Accuracies) -> tuple[Panel, ...]:
                 "accuracy on held-back rows, %",
                 (
                     Curve("the paper", _TICKS, PRINTED[name]),
-                    _ranged("ours", ranges, "published"),
+                    _ranged("ours, range of one draw", ranges, "published"),
                     Curve.of_runs("ours", _TICKS, list(proven[name].values()), "proven"),
                 ),
             )

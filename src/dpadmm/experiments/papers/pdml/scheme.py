@@ -37,7 +37,7 @@ SHARED: Final[dict[str, Setting]] = {
     "regulariser": paper("a/(2n) |w|^2 at each of the n servers", "VI-A 2"),
     "a": ours(1.0, "not stated; the simplest value, and a grid is shown"),
     "penalty": ours(
-        0.1, "beta, not stated; without noise 100 rounds reach the optimum to 0.1% for a = 0.1 to 1"
+        0.1, "beta, not stated; without noise it reaches the optimum to about 0.1% in these rounds"
     ),
     "rounds": ours(100, "not stated"),
     "initial noise": ours(1.0, "V_i, not stated; the simplest value, and Fig. 3 has a grid"),

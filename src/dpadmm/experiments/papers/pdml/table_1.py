@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
-from typing import Any, ClassVar, Final, final
-
-import numpy as np
+from typing import ClassVar, Final, final
 
 from dpadmm.experiments.cells import Cell, Result, TrainingCell
 from dpadmm.experiments.experiment import (
@@ -21,6 +19,8 @@ from dpadmm.experiments.experiment import (
 )
 from dpadmm.experiments.papers.pdml.comparison import (
     Accuracies,
+    by_preparation,
+    by_spread,
     cell_by_cell,
     judge,
     panels,
@@ -28,7 +28,13 @@ from dpadmm.experiments.papers.pdml.comparison import (
 from dpadmm.experiments.papers.pdml.conclusions import TABLE_1
 from dpadmm.experiments.papers.pdml.printed import COLUMNS, PRINTED, SETS
 from dpadmm.experiments.papers.pdml.rows import StandardizedProblem
-from dpadmm.experiments.papers.pdml.scheme import CITATION, SHARED, Kind, Variant, guarantee_row
+from dpadmm.experiments.papers.pdml.scheme import (
+    CITATION,
+    SHARED,
+    Kind,
+    Variant,
+    guarantee_row,
+)
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.tables import Table
@@ -37,6 +43,14 @@ __all__ = ["Table1"]
 
 _STANDARD: Final = "standardised columns and a constant"
 _NORM: Final = "rows of norm at most 1"
+_MEASURE: Final = "test accuracy"
+# The columns that are looked at under other preparations.
+_HEADINGS: Final = (
+    "without privacy",
+    "epsilon 1, no phase 2",
+    "epsilon 1, R 1",
+    "epsilon 0.4, R 9",
+)
 
 
 @final
@@ -76,6 +90,11 @@ class Table1(Experiment):
         "draws": ours(
             10, "the paper's figures are of one; each draws split, labels and noise anew"
         ),
+        "deviation of eta, grid": ours(
+            (1 / math.sqrt(3), 1 / 3),
+            "as shares of R: of the uniform distribution, and of a normal one that is cut off at "
+            "three deviations; a uniform one of that deviation stands for it",
+        ),
         "row epsilon, grid": ours((1.0, 3.0, 10.0), "how the proven noise weighs"),
         "other preparations": ours(
             ((_STANDARD, 0.1), (_STANDARD, 10.0), (_NORM, 1.0), (_NORM, 0.1)),
@@ -109,6 +128,7 @@ class Table1(Experiment):
             variant.parameters(self.settings, scale),
             runs=1,
             seed=self["seed"],
+            finals=(_MEASURE,),
             repeats=draws,
         )
 
@@ -132,17 +152,24 @@ class Table1(Experiment):
             for epsilon in self["row epsilon, grid"]
         }
 
+    def _by_deviation(self) -> dict[float, dict[str, Variant]]:
+        """The columns with the larger R, as published, by the deviation of eta as a share of R."""
+        columns = self._columns("published")
+        return {
+            share: {
+                heading: replace(
+                    columns[heading], bound=columns[heading].bound * share * math.sqrt(3)
+                )
+                for heading in ("epsilon 0.4, R 9", "epsilon 1, R 9")
+            }
+            for share in self["deviation of eta, grid"]
+        }
+
     def _elsewhere(self) -> dict[tuple[str, float], dict[str, Variant]]:
         """Some columns under other preparations, by preparation and a."""
-        headings = (
-            "without privacy",
-            "epsilon 1, no phase 2",
-            "epsilon 1, R 1",
-            "epsilon 0.4, R 9",
-        )
         return {
             (preparation, a): {
-                heading: self._columns("published", a)[heading] for heading in headings
+                heading: self._columns("published", a)[heading] for heading in _HEADINGS
             }
             for preparation, a in self["other preparations"]
         }
@@ -153,6 +180,7 @@ class Table1(Experiment):
         main = self["preparation"]
         for name in self["data sets"]:
             variants = [*self._columns("published").values(), *self._columns("proven").values()]
+            variants += [each for both in self._by_deviation().values() for each in both.values()]
             for each in (*variants, *self._package().values()):
                 cells[f"{name}: {each.label}"] = self._cell(name, each, main, self["draws"])
             for (preparation, _), columns in self._elsewhere().items():
@@ -168,99 +196,71 @@ class Table1(Experiment):
                 )
         return cells
 
+    def _accuracies(
+        self, results: Mapping[str, Result], variants: Mapping[str, Variant], where: str = ""
+    ) -> Accuracies:
+        """In percent, of every data set, by the variants' headings."""
+        return {
+            name: {
+                heading: 100 * results[f"{name}{where}: {each.label}"].final(_MEASURE, each.output)
+                for heading, each in variants.items()
+            }
+            for name in self["data sets"]
+        }
+
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """The table beside the paper's, findings, and what other choices would give."""
-
-        def accuracies(kind: Kind) -> Accuracies:
-            return {
-                name: {
-                    heading: 100 * results[f"{name}: {each.label}"].final("test accuracy")
-                    for heading, each in self._columns(kind).items()
-                }
-                for name in self["data sets"]
-            }
-
-        published, proven = accuracies("published"), accuracies("proven")
+        published = self._accuracies(results, self._columns("published"))
+        proven = self._accuracies(results, self._columns("proven"))
         compared = cell_by_cell(published, proven, self["row epsilon"])
-        tables = {
-            "Cell by cell": compared,
-            "Proven, by the row's epsilon": self._row_grid(results, published),
-            "Other preparations": self._other_preparations(results, published),
-            "What is guaranteed": self._guarantees(results),
+        spreads = {
+            share: self._accuracies(results, columns)
+            for share, columns in self._by_deviation().items()
         }
+        elsewhere = {
+            (preparation, a): self._accuracies(results, columns, f", {preparation}")
+            for (preparation, a), columns in self._elsewhere().items()
+        }
+        here = {(self["preparation"], self["a"]): published}
         return Evaluation(
             panels=panels(published, proven),
-            tables=tables,
-            findings=(
-                *judge("published", published),
-                *judge("proven", proven),
-            ),
+            tables={
+                "Cell by cell": compared,
+                "Proven, by the row's epsilon": self._row_grid(results, published),
+                "By the spread of eta": by_spread(published, spreads),
+                "Other preparations": by_preparation(here | elsewhere, _HEADINGS),
+                "What is guaranteed": self._guarantees(results),
+            },
+            findings=(*judge("published", published), *judge("proven", proven)),
             remarks=self._remarks(results, compared),
         )
 
     def _row_grid(self, results: Mapping[str, Result], published: Accuracies) -> Table:
-        rows = []
-        for name in self["data sets"]:
-            values: list[Any] = [name, SETS[name].rows - SETS[name].test_rows]
-            values.append(float(published[name]["epsilon 1, no phase 2"].mean()))
-            for each in self._package().values():
-                found = results[f"{name}: {each.label}"].final("test accuracy", each.output)
-                values.append(f"{mean_interval(100 * found):.1f}")
-            rows.append(values)
-        headings = [f"row epsilon {epsilon:g}" for epsilon in self["row epsilon, grid"]]
-        return Table.of(("data set", "training rows", "no phase 2", *headings), rows)
-
-    def _other_preparations(self, results: Mapping[str, Result], published: Accuracies) -> Table:
-        """Mean difference from the paper over the sets that can be compared, per column."""
-        sets = [name for name in self["data sets"] if not SETS[name].unknown and name != "splice"]
-        headings = list(next(iter(self._elsewhere().values())))
-
-        def row(preparation: str, a: float, means: Mapping[str, Mapping[str, float]]) -> list[Any]:
-            places = [list(COLUMNS).index(heading) for heading in headings]
-            apart = [
-                np.abs([means[name][heading] - PRINTED[name][place] for name in sets]).mean()
-                for heading, place in zip(headings, places, strict=True)
-            ]
-            return [preparation, a, *(float(each) for each in apart)]
-
+        variants = {f"row epsilon {epsilon:g}": each for epsilon, each in self._package().items()}
         rows = [
-            row(
-                self["preparation"],
-                self["a"],
-                {
-                    name: {heading: float(published[name][heading].mean()) for heading in headings}
-                    for name in sets
-                },
+            (
+                name,
+                SETS[name].rows - SETS[name].test_rows,
+                float(published[name]["epsilon 1, no phase 2"].mean()),
+                *(f"{mean_interval(values):.1f}" for values in columns.values()),
             )
+            for name, columns in self._accuracies(results, variants).items()
         ]
-        for (preparation, a), columns in self._elsewhere().items():
-            means = {
-                name: {
-                    heading: 100
-                    * float(
-                        results[f"{name}, {preparation}: {each.label}"]
-                        .final("test accuracy")
-                        .mean()
-                    )
-                    for heading, each in columns.items()
-                }
-                for name in sets
-            }
-            rows.append(row(preparation, a, means))
-        return Table.of(("preparation", "a", *(f"{each}: points apart" for each in headings)), rows)
+        return Table.of(("data set", "training rows", "no phase 2", *variants), rows)
 
     def _guarantees(self, results: Mapping[str, Result]) -> Table:
         rows = []
-        kinds: tuple[Kind, ...] = ("published", "proven")
-        for kind in kinds:
-            for heading in ("epsilon 0.4, R 1", "epsilon 1, R 1"):
-                each = self._columns(kind)[heading]
-                for name in self["data sets"]:
-                    rows.append(
-                        guarantee_row(
-                            f"{name}, {kind}, {heading}", results[f"{name}: {each.label}"]
-                        )
-                    )
+        for heading in ("epsilon 0.4, R 1", "epsilon 1, R 1"):
+            published, proven = (
+                self._columns(kind)[heading].label for kind in ("published", "proven")
+            )
+            rows += [
+                guarantee_row(f"{name}, published, {heading}", results[f"{name}: {published}"])
+                for name in self["data sets"]
+            ]
+            found = [results[f"{name}: {proven}"] for name in self["data sets"]]
+            worst = max(found, key=lambda each: float(each.facts["privacy"]["epsilon"]))
+            rows.append(guarantee_row(f"all sets, proven, {heading}", worst))
         return Table.of(
             (
                 "variant",
@@ -286,7 +286,7 @@ class Table1(Experiment):
         ]
         if "splice" in self["data sets"]:
             means = [
-                100 * float(results[f"splice, bases numbered {each}"].final("test accuracy").mean())
+                100 * float(results[f"splice, bases numbered {each}"].final(_MEASURE).mean())
                 for each in self["numberings of the bases"]
             ]
             remarks.append(
