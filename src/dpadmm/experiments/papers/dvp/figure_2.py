@@ -17,7 +17,7 @@ from dpadmm.experiments.papers.dvp.setting import (
     falls,
     label,
 )
-from dpadmm.experiments.statistics import difference
+from dpadmm.experiments.statistics import difference, mean_interval
 from dpadmm.experiments.tables import Table
 
 __all__ = ["Figure2"]
@@ -123,6 +123,7 @@ class Figure2(Section5):
                 "The loss is the mean over parties of each party's mean loss on its own rows; the "
                 f"paper's C(t) is {self['C^R']} times it.",
                 "The other etas were added after a first run at one eta.",
+                *self._rises(results),
             ),
         )
 
@@ -166,6 +167,21 @@ class Figure2(Section5):
             tuple(curves),
             note="solid: without privacy.",
         )
+
+    def _rises(self, results: Mapping[str, Result]) -> list[str]:
+        """A remark on every course that ends surely above its lowest mean."""
+        found = []
+        for calibration in CALIBRATIONS:
+            for alpha in self["alphas"]:
+                course = results[label(alpha, calibration)].course("average loss")
+                lowest = int(course.mean(axis=1).argmin())
+                rise = mean_interval(course[-1] - course[lowest])
+                if rise.low > 0:
+                    found.append(
+                        f"With alpha = {alpha:g}, {calibration}, noise adds up: the loss is lowest "
+                        f"at iteration {lowest + 1} and then rises by {rise:.3f}."
+                    )
+        return found
 
     def _good(self, losses: Array, control: float, calibration: str) -> Finding:
         excess = difference(losses / control, 1.0)
