@@ -48,6 +48,7 @@ ORDER = [
     ["prediction", "trained_run"],
     ["runs"],
     ["report.*"],
+    ["federation.*"],
     [""],
     ["experiments.*"],
     ["cli.*"],

@@ -13,7 +13,7 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 from dpadmm.training import Plan, open_runs
 
-__all__ = ["charged", "ledger_checks", "ledger_statements"]
+__all__ = ["charged", "check_owner", "ledger_checks", "ledger_statements"]
 
 
 @contextmanager
@@ -54,14 +54,15 @@ def charged(
     with ExitStack() as stack:
         opened = [stack.enter_context(SQLiteLedger(given[name])) for name in names]
         for name, ledger in zip(names, opened, strict=True):
-            _check_owner(name, ledger, schema_sha256)
+            check_owner(name, ledger, schema_sha256)
         runs = open_runs(planned, opened, run_id, noise)
         for each in runs:
             stack.enter_context(each)
         yield runs
 
 
-def _check_owner(name: str, ledger: SQLiteLedger, schema_sha256: str | None) -> None:
+def check_owner(name: str, ledger: SQLiteLedger, schema_sha256: str | None) -> None:
+    """Refuse a ledger that belongs to somebody else or is about rows of another schema."""
     about = ledger.dataset
     if about.owner != name:
         raise LedgerError(

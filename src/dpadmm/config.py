@@ -14,7 +14,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
@@ -30,7 +30,11 @@ __all__ = [
     "RunConfig",
     "RunSection",
     "load_config",
+    "load_toml",
+    "plain_data",
     "run_hash",
+    "training_parameters",
+    "validated",
 ]
 
 HASH_PREFIX: Final = "dpadmm-run/1"
@@ -263,21 +267,44 @@ class RunConfig(Part):
     @classmethod
     def from_dict(cls, content: dict[str, Any], folder: Path = Path()) -> RunConfig:
         """Build a configuration from plain data; what is wrong is said in one sentence."""
-        try:
-            return cls.model_validate(content, context={"folder": folder})
-        except ValidationError as error:
-            raise ParameterError("configuration: " + _sentence(error, content)) from None
+        return validated(cls, content, folder, "configuration")
 
     def parameters(self, names: Sequence[str]) -> TrainingParameters:
         """What :func:`dpadmm.training.plan` takes, for parties of these names."""
-        known = {field.name for field in dataclasses.fields(TrainingParameters)}
-        values = {name: getattr(self.run, name) for name in known - {"topology"}}
-        return TrainingParameters(topology=_numbered(self.run.topology, names), **values)
+        return training_parameters(self.run, names)
 
     def plain(self) -> dict[str, Any]:
         """The configuration as data for machines, with the names of files but no folders."""
-        content: dict[str, Any] = _plain(self.model_dump(by_alias=True, exclude_none=True))
+        content: dict[str, Any] = plain_data(self.model_dump(by_alias=True, exclude_none=True))
         return content
+
+
+Model = TypeVar("Model", bound=Part)
+
+
+def validated(model: type[Model], content: dict[str, Any], folder: Path, what: str) -> Model:
+    """Build a part of a configuration; what is wrong is said in one sentence.
+
+    Parameters
+    ----------
+    model, content
+        What to build, from which plain data.
+    folder
+        Paths are relative to it.
+    what
+        How a refusal calls it.
+    """
+    try:
+        return model.model_validate(content, context={"folder": folder})
+    except ValidationError as error:
+        raise ParameterError(f"{what}: " + _sentence(error, content, model)) from None
+
+
+def training_parameters(run: RunSection, names: Sequence[str]) -> TrainingParameters:
+    """What :func:`dpadmm.training.plan` takes, for parties of these names."""
+    known = {field.name for field in dataclasses.fields(TrainingParameters)}
+    values = {name: getattr(run, name) for name in known - {"topology"}}
+    return TrainingParameters(topology=_numbered(run.topology, names), **values)
 
 
 def _refuse_twice(values: Sequence[str], rule: str) -> None:
@@ -302,12 +329,13 @@ def _numbered(topology: str | tuple[Edge, ...], names: Sequence[str]) -> Any:
     return edges
 
 
-def _plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
+    """Data for machines: names of files without their folders, lists for tuples."""
     if isinstance(value, Path):
         return value.name
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: plain_data(item) for key, item in value.items()}
+    return [plain_data(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _shown(value: object) -> str:
@@ -315,10 +343,10 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _sentence(error: ValidationError, content: dict[str, Any]) -> str:
+def _sentence(error: ValidationError, content: dict[str, Any], model: type[Part]) -> str:
     """Turn the first of pydantic's findings into one sentence that names the key."""
     finding = error.errors(include_url=False)[0]
-    place = _place(finding["loc"], content)
+    place = _place(finding["loc"], content, model)
     kind, message = finding["type"], finding["msg"]
     if kind == "schema":
         return f"{place} {message}" if place else message
@@ -327,27 +355,35 @@ def _sentence(error: ValidationError, content: dict[str, Any]) -> str:
     if kind == "missing":
         return f"{place} must be given; got nothing: add it"
     if kind in ("model_type", "tuple_type"):
-        table = "[[party]] tables" if finding["loc"] == ("party",) else "a table"
+        listed = kind == "tuple_type" and len(finding["loc"]) == 1
+        table = f"[[{finding['loc'][0]}]] tables" if listed else "a table"
         return f"{place} must be {table}; got {_shown(finding['input'])}: correct it"
     message = message[0].lower() + message[1:]
     message = message.removeprefix("input ").replace("should be", "must be", 1)
     return f"{place} {message}; got {_shown(finding['input'])}: correct it"
 
 
-def _place(location: tuple[int | str, ...], content: dict[str, Any]) -> str:
+def _place(location: tuple[int | str, ...], content: dict[str, Any], model: type[Part]) -> str:
     """Where a finding is: "epsilon under [run]", parties by their name."""
     items = list(location)
     if not items:
         return ""
-    if items[0] == "party" and len(items) > 1 and isinstance(items[1], int):
-        entry = content["party"][items[1]]
+    if len(items) > 1 and isinstance(items[1], int):
+        kind = str(items[0])
+        entry = content[kind][items[1]]
         name = entry.get("name") if isinstance(entry, dict) else None
         shown = _shown(name) if name else f"number {items[1] + 1}"
         inside = ", ".join(str(item) for item in items[2:])
-        return f"{inside} of party {shown}" if inside else f"party {shown}"
+        return f"{inside} of {kind} {shown}" if inside else f"{kind} {shown}"
     if len(items) == 1:
-        return f"[{items[0]}]" if items[0] in RunConfig.model_fields else str(items[0])
+        return f"[{items[0]}]" if items[0] in _tables(model) else str(items[0])
     return f"{'.'.join(str(item) for item in items[1:])} under [{items[0]}]"
+
+
+def _tables(model: type[Part]) -> set[str]:
+    """The keys of a file that are tables."""
+    plain = (str, Path, int, float)
+    return {name for name, field in model.model_fields.items() if field.annotation not in plain}
 
 
 def load_config(path: str | Path) -> RunConfig:
@@ -358,17 +394,21 @@ def load_config(path: str | Path) -> RunConfig:
     ParameterError
         If the file cannot be read or is no valid configuration.
     """
+    return RunConfig.from_dict(load_toml(path, "configuration"), Path(path).parent)
+
+
+def load_toml(path: str | Path, what: str) -> dict[str, Any]:
+    """Read a TOML file; ``what`` is how a refusal calls it."""
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ParameterError(
-            f"configuration must be a readable UTF-8 file; got {path}: {reason}"
+            f"{what} must be a readable UTF-8 file; got {path}: {reason}"
         ) from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ParameterError(f"configuration must be valid TOML; got {path}: {error}") from None
-    return RunConfig.from_dict(content, path.parent)
+        raise ParameterError(f"{what} must be valid TOML; got {path}: {error}") from None
 
 
 def run_hash(config: RunConfig, schema_sha256: str, rows: Mapping[str, int]) -> str:
@@ -386,7 +426,7 @@ def run_hash(config: RunConfig, schema_sha256: str, rows: Mapping[str, int]) -> 
     content = {
         "format": HASH_PREFIX,
         "version": __version__,
-        "run": _plain(config.run.model_dump()),
+        "run": plain_data(config.run.model_dump()),
         "schema_sha256": schema_sha256,
         "parties": [[name, count] for name, count in rows.items()],
     }

@@ -36,7 +36,17 @@ from dpadmm.schema import DataError, Schema, load_schema
 from dpadmm.trained_run import TrainedRun
 from dpadmm.training import Plan, PrivacyWarning, lay_out, plan, train
 
-__all__ = ["TrainedRun", "Watch", "prepare", "train_run", "write_results"]
+__all__ = [
+    "TrainedRun",
+    "Watch",
+    "estimator_parameters",
+    "file_schema",
+    "prepare",
+    "read_parties",
+    "train_run",
+    "work_folder",
+    "write_results",
+]
 
 # More rows never make a plan less feasible, so what is refused for this many is refused for all.
 _VERY_MANY_ROWS: Final = 2**30
@@ -52,7 +62,7 @@ class Watch:
 
 def prepare(config: RunConfig) -> Schema:
     """Check all that can be checked before a row is read; return the schema for the files."""
-    schema = _file_schema(load_schema(config.data.schema_file), config)
+    schema = file_schema(load_schema(config.data.schema_file), config)
     result = config.result
     places = [("model", result.model), ("record", result.record)]
     places += [("report", result.report_file), ("checkpoint", result.checkpoint)]
@@ -89,10 +99,10 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
     schema = prepare(config)
     noise = _noise(config)
     with ExitStack() as stack:
-        folder = stack.enter_context(_work_folder(config.result.model))
+        folder = stack.enter_context(work_folder(config.result.model))
         counted, ledgers = _open_ledgers(config, schema, noise, stack)
         watch.on_stage("encoding")
-        parties = _encode(config, schema, folder, counted)
+        parties = read_parties(config, schema, folder, counted)
         rows = {name: len(party.labels) for name, party in parties.items()}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
@@ -114,7 +124,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
     estimator = ADMMClassifier.from_run(
-        planned, outcome, noise, classes=schema.classes, **_estimator_parameters(config, rows)
+        planned, outcome, noise, classes=schema.classes, **estimator_parameters(config, rows)
     )
     return TrainedRun(
         config=config,
@@ -149,7 +159,7 @@ def write_results(run: TrainedRun) -> dict[str, Any]:
     return record
 
 
-def _file_schema(schema: Schema, config: RunConfig) -> Schema:
+def file_schema(schema: Schema, config: RunConfig) -> Schema:
     """The schema as it applies to the files at hand: only a common file has a party column."""
     wanted = None
     if config.data.file is not None:
@@ -210,13 +220,14 @@ def _checkpoint(config: RunConfig) -> Checkpoint | None:
     return Checkpoint(result.checkpoint, every=result.checkpoint_every)
 
 
-def _estimator_parameters(config: RunConfig, names: Iterable[str]) -> dict[str, Any]:
+def estimator_parameters(config: RunConfig, names: Iterable[str]) -> dict[str, Any]:
+    """What the run was asked for, as the estimator names it."""
     parameters = config.run.model_dump(exclude={"tolerance", "simulation_key", "run_id"})
     parameters["topology"] = config.parameters(tuple(names)).topology
     return parameters | {"random_state": config.run.simulation_key}
 
 
-def _encode(
+def read_parties(
     config: RunConfig, schema: Schema, folder: Path, counted: dict[str, int]
 ) -> dict[str, PartyRows]:
     """The rows of every party; how many there are is public, and ``counted`` in its ledger."""
@@ -250,7 +261,7 @@ def _encode(
 
 
 @contextmanager
-def _work_folder(model: Path) -> Iterator[Path]:
+def work_folder(model: Path) -> Iterator[Path]:
     """A folder beside the model for encoded rows; one that a killed run left is emptied."""
     folder = model.with_name(f".{model.name}.rows")
     try:

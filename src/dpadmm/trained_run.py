@@ -46,6 +46,8 @@ class TrainedRun:
         Sentences about the budget.
     seconds
         How long it took, reading included.
+    federation
+        For the run of one node: public facts about the others and how it went.
     """
 
     config: RunConfig
@@ -56,10 +58,12 @@ class TrainedRun:
     sha256: str
     warnings: tuple[str, ...]
     seconds: float
+    federation: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any]:
         """What the command prints and the record begins with."""
         privacy = self.estimator.privacy_
+        beside = {} if self.federation is None else {"federation": self.federation}
         return {
             "run_sha256": self.sha256,
             "schema_sha256": self.schema.sha256,
@@ -81,6 +85,7 @@ class TrainedRun:
             "ledgers": ledger_statements(self.config.ledgers),
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
+            **beside,
         }
 
     def model(self) -> Model:
@@ -91,6 +96,8 @@ class TrainedRun:
             "rows": self.rows,
             "config": self.config.plain(),
         }
+        if self.federation is not None:
+            provenance["federation"] = self.federation
         return Model.from_estimator(self.estimator, schema=self.schema, provenance=provenance)
 
     def record(self, model_sha256: str) -> dict[str, Any]:

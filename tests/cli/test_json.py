@@ -51,6 +51,7 @@ def test_schema_draft_and_check(hospitals, dpadmm):
     "command",
     [
         ("train", "nowhere"),
+        ("node", "--config", "nowhere"),
         ("predict", "nowhere", "nowhere", "-o", "nowhere.csv"),
         ("report", "nowhere"),
         ("schema", "draft", "nowhere.csv", "--label", "y"),
@@ -98,3 +99,32 @@ def test_ledger_show(dpadmm, tmp_path):
     facts = ("--dataset", "d", "--owner", "o", "--rows", "9", "--epsilon", "1", "--delta", "1e-5")
     dpadmm("ledger", "init", place, *facts)
     assert checked(dpadmm("ledger", "show", place, "--json"))["spent_epsilon"] == 0
+
+
+def test_compare_and_reproduce(dpadmm, tmp_path):
+    small = ("--rows-per-party", "50", "--test-rows", "50", "--rounds", "2", "--runs", "2")
+    budget = ("--epsilon", "1", "--delta", "1e-3", "--algorithm", "pr-admm", "--jobs", "1")
+    arguments = ("compare", "waveform", *small, *budget, "--output", tmp_path / "out", "--json")
+    result = checked(dpadmm(*arguments), "compare")
+    assert {line["who"] for line in result["lines"]} > {"pr-admm", "central AMP"}
+    assert checked(dpadmm("reproduce", "--json"), "reproduce")
+    assert "experiment must be" in checked(dpadmm("reproduce", "nothing", "--json"))
+
+
+def test_cert(dpadmm, tmp_path):
+    made = checked(dpadmm("cert", "authority", tmp_path / "c", "--json"), "cert")
+    assert made["authority"]
+    made = checked(dpadmm("cert", "node", tmp_path / "c", "north", "--json"), "cert")
+    shown = checked(dpadmm("cert", "show", tmp_path / "c" / "north.pem", "--json"), "cert")
+    assert shown["fingerprint"] == made["fingerprint"]
+
+
+def test_status(dpadmm, tmp_path):
+    from dpadmm.federation.watching import Watcher
+
+    with Watcher("north", log=tmp_path / "log", status=tmp_path / "north.status.json") as watcher:
+        watcher.round(3, 50)
+        watcher.budget(0.5, float("inf"))
+    result = checked(dpadmm("status", tmp_path, "--json"), "status")
+    described = SCHEMA["$defs"]["status"]["properties"]["nodes"]["items"]["properties"]
+    assert set(result["nodes"][0]) - {"version", "process_space"} == set(described)

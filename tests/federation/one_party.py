@@ -5,6 +5,7 @@ Everything a test compares is written to ``OUT/party-N.npz``.
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -36,18 +37,21 @@ def main(spec_path, party):
     planned = make_plan(spec)
     site = planned.site.of_party(party)
     run = bytes.fromhex(spec["run"])
+    session = None
     if spec["exchange"] == "files":
         from dpadmm.exchange.files import FileExchange
 
         exchange = FileExchange(Path(spec["folder"]) / "messages", site, run)
     else:
+        from dpadmm.exchange.peer_session import PeerSession
         from dpadmm.exchange.peers import PeerExchange
 
-        ports = spec["ports"]
-        others = [f"tcp/127.0.0.1:{ports[other]}" for other in site.heard_parties]
-        exchange = PeerExchange(f"tcp/127.0.0.1:{ports[party]}", others, site, run)
+        places = [f"127.0.0.1:{port}" for port in spec["ports"]]
+        others = {str(other): places[other] for other in site.heard_parties}
+        session = PeerSession(str(party), places[party], others, None)
+        exchange = PeerExchange(session, site, run, [str(each) for each in range(len(places))])
     messages = []
-    with exchange:
+    with session or nullcontext(), exchange:
         outcome = train_party(
             planned,
             party,

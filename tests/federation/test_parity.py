@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,19 +14,12 @@ import pytest
 from dpadmm.arrays import Shard
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.training import train
+from federation_net import free_ports
 
 SCRIPT = Path(__file__).with_name("one_party.py")
 _spec = importlib.util.spec_from_file_location("one_party", SCRIPT)
 one_party = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(one_party)
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [item.getsockname()[1] for item in sockets]
-    for item in sockets:
-        item.close()
-    return ports
 
 
 def run_processes(spec, folder):

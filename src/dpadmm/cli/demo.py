@@ -23,7 +23,17 @@ from rich.progress import (
 
 from dpadmm.cli.output import JsonOption, console, emit, refusals, show_table
 
-__all__ = ["demo"]
+__all__ = [
+    "DELTA",
+    "REGULARIZATION",
+    "DemoData",
+    "accuracies",
+    "demo",
+    "load_data",
+    "progress_bar",
+    "score",
+    "together",
+]
 
 Array = NDArray[np.float64]
 _Course = dict[str, list[float]]
@@ -31,11 +41,13 @@ _Course = dict[str, list[float]]
 _PARTIES = 5
 _RUNS = 5
 _BUDGETS = (0.1, 1.0, 10.0)
-_DELTA = 1e-5
-_REGULARIZATION = 1e-4
+DELTA = 1e-5
+REGULARIZATION = 1e-4
 
 
-class _Data(NamedTuple):
+class DemoData(NamedTuple):
+    """Rows of five parties, and rows that nobody trains on."""
+
     title: str
     label: tuple[str, tuple[str, str]]
     features: tuple[str, ...]
@@ -53,35 +65,41 @@ def demo(
     report: Annotated[Path, typer.Option(help="Where the report goes (HTML).")] = Path(
         "dpadmm-demo.html"
     ),
+    federated: Annotated[
+        bool,
+        typer.Option("--federated", help="Train with one process per party, over mutual TLS."),
+    ] = False,
+    results: Annotated[
+        Path, typer.Option(help="With --federated: where the nodes' models and statements go.")
+    ] = Path("dpadmm-demo-nodes"),
     as_json: JsonOption = False,
 ) -> None:
     """Five parties on a ring train one classifier: what it brings, and what privacy costs.
 
     Uses UCI Adult where the folder `DPADMM_DATA` has it, and otherwise draws Breiman's waveform
-    problem: no network is needed. Everything is a simulation in this process.
+    problem: no network is needed. Everything is a simulation in this process; with --federated
+    each party is a `dpadmm node` of its own on this machine, with a certificate from a trial
+    authority, a ledger, and noise that nobody can draw again.
     """
+    if federated:
+        from dpadmm.cli.federated_demo import federated_demo
+
+        federated_demo(rounds, seed, results, as_json=as_json)
+        return
     from dpadmm.cli.demo_report import demo_report
     from dpadmm.datasets.whole_file import check_writable, write_whole
     from dpadmm.report.render import render
 
     with refusals("demo", as_json):
         check_writable(report, "report")
-    data = _load(seed)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=as_json,
-    ) as progress:
-        rows = _accuracies(data)
-        together, histories = _together(data, rounds, seed, progress)
-    rows += together["rows"]
+    data = load_data(seed)
+    with progress_bar(quiet=as_json) as progress:
+        rows = accuracies(data)
+        outcome, histories = together(data, rounds, seed, progress)
+    rows += outcome["rows"]
     drawn = _draw(plot, histories)
     command = f"dpadmm demo --rounds {rounds} --seed {seed}"
-    shown = together["shown"]
+    shown = outcome["shown"]
     page = demo_report(shown, data.label, data.features, rows, histories, command)
     write_whole(report, render(page).encode(), "report")
     if as_json:
@@ -124,7 +142,20 @@ def demo(
     )
 
 
-def _load(seed: int) -> _Data:
+def progress_bar(*, quiet: bool) -> Progress:
+    """A bar for every run; nothing where a machine reads."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=quiet,
+    )
+
+
+def load_data(seed: int) -> DemoData:
     """Adult where it is at hand, else waveform; a fifth of the rows of each party each."""
     from dpadmm.datasets import DataError, load
 
@@ -144,7 +175,7 @@ def _load(seed: int) -> _Data:
     shares = np.array_split(order[:used], _PARTIES)
     held_out = order[used:]
     members = [(data.X[share], data.y[share]) for share in shares]
-    return _Data(
+    return DemoData(
         f"{title} ({data.source})",
         label,
         data.feature_names,
@@ -154,18 +185,19 @@ def _load(seed: int) -> _Data:
     )
 
 
-def _score(data: _Data, weights: Array) -> float:
+def score(data: DemoData, weights: Array) -> float:
+    """Share of the held-out rows whose label is right."""
     return float((np.where(data.test_rows @ weights > 0, 1.0, -1.0) == data.test_labels).mean())
 
 
-def _accuracies(data: _Data) -> list[tuple[str, int, float]]:
+def accuracies(data: DemoData) -> list[tuple[str, int, float]]:
     """Each party on its own rows, and scikit-learn on all of them."""
     from sklearn.linear_model import LogisticRegression
 
     def fitted(rows: Array, labels: Array, parties: int) -> float:
-        strength = parties / (len(labels) * _REGULARIZATION)
+        strength = parties / (len(labels) * REGULARIZATION)
         model = LogisticRegression(C=strength, fit_intercept=False, max_iter=2000)
-        return _score(data, model.fit(rows, labels).coef_[0])
+        return score(data, model.fit(rows, labels).coef_[0])
 
     result = []
     for number, (rows, labels) in enumerate(data.members):
@@ -177,8 +209,12 @@ def _accuracies(data: _Data) -> list[tuple[str, int, float]]:
     return result
 
 
-def _together(
-    data: _Data, rounds: int, seed: int, progress: Progress
+def together(
+    data: DemoData,
+    rounds: int,
+    seed: int,
+    progress: Progress,
+    budgets: tuple[float, ...] = _BUDGETS,
 ) -> tuple[dict[str, Any], dict[str, _Course]]:
     """ADMM without noise, then PR-ADMM at several budgets, several runs each."""
     from dpadmm.arrays import Shard
@@ -191,14 +227,14 @@ def _together(
     rows: list[tuple[str, int, float]] = []
     histories: dict[str, _Course] = {}
     shown = None
-    for epsilon in (None, *_BUDGETS):
+    for epsilon in (None, *budgets):
         label = "no noise" if epsilon is None else f"epsilon = {epsilon:g}"
         parameters = TrainingParameters(
             algorithm="admm" if epsilon is None else "pr-admm",
             rounds=rounds,
             epsilon=1.0 if epsilon is None else epsilon,
-            delta=_DELTA,
-            regularization=_REGULARIZATION,
+            delta=DELTA,
+            regularization=REGULARIZATION,
         )
         planned = plan(
             parameters,
@@ -226,13 +262,18 @@ def _together(
     return {"rows": rows, "shown": shown}, histories
 
 
-def _mean_score(data: _Data, messages: Array) -> float:
+def _mean_score(data: DemoData, messages: Array) -> float:
     """Accuracy of the mean over parties, averaged over runs."""
-    return float(np.mean([_score(data, weights) for weights in messages.mean(axis=(0, 2))]))
+    return float(np.mean([score(data, weights) for weights in messages.mean(axis=(0, 2))]))
 
 
 def _advance(
-    progress: Progress, task: TaskID, data: _Data, accuracy: list[float], done: int, message: Array
+    progress: Progress,
+    task: TaskID,
+    data: DemoData,
+    accuracy: list[float],
+    done: int,
+    message: Array,
 ) -> None:
     progress.update(task, completed=done)
     accuracy.append(_mean_score(data, message))

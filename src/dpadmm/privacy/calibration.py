@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import History, epsilon_spent
 from dpadmm.privacy.curves import objective_jacobian_rdp
 from dpadmm.privacy.events import (
@@ -45,7 +46,7 @@ FloatArray = NDArray[np.float64]
 _MARGIN: Final = 1 + 2e-7
 
 
-class InfeasibleBudgetError(ValueError):
+class InfeasibleBudgetError(ParameterError):
     """No amount of noise meets the budget; ``smallest_epsilon`` is what could be met instead."""
 
     def __init__(self, message: str, smallest_epsilon: float) -> None:

@@ -1,0 +1,187 @@
+"""``dpadmm compare``: algorithms side by side on a data set of the user's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpadmm.cli.output import JsonOption, console, emit, refusals, show_table
+from dpadmm.cli.progress import cell_progress
+
+if TYPE_CHECKING:
+    from dpadmm.experiments.compare import Comparison
+
+__all__ = ["compare"]
+
+
+def compare(
+    data: Annotated[
+        str, typer.Argument(help="A named data set such as adult, or a configuration (run.toml).")
+    ],
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An algorithm, with options if any: pr-admm, 'dvp:noise=gaussian'. Repeatable; "
+            "a good selection unless given."
+        ),
+    ] = None,
+    epsilon: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "0.1,1,10",
+    delta: Annotated[float, typer.Option(help="Of every budget.")] = 1e-5,
+    topology: Annotated[str, typer.Option(help="Graphs, separated by commas.")] = "ring",
+    calibration: Annotated[str, typer.Option(help="proven, published, or both.")] = "proven",
+    rounds: Annotated[int | None, typer.Option(min=1, help="Messages (50).")] = None,
+    parties: Annotated[int, typer.Option(min=2, help="Of a named data set.")] = 5,
+    rows_per_party: Annotated[
+        int, typer.Option(min=0, help="Of a named data set; 0 deals out all.")
+    ] = 0,
+    test_rows: Annotated[
+        float, typer.Option(min=0, help="Of a named data set: rows to judge by, or their share.")
+    ] = 0.2,
+    public_evaluation: Annotated[
+        Path | None,
+        typer.Option(
+            help="With a configuration: a file of rows to judge by. By naming it you declare its "
+            "rows public."
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Repeated runs of each.")] = 10,
+    splits: Annotated[int, typer.Option(min=1, help="Random splits of a named data set.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise and the splits.")] = 0,
+    output: Annotated[Path, typer.Option(help="Folder for table, figure, manifest.")] = Path(
+        "dpadmm-comparison"
+    ),
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 2,
+    backend: Annotated[str, typer.Option(help="loky, dask or ray.")] = "loky",
+    address: Annotated[str | None, typer.Option(help="Of a running Dask or Ray cluster.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare algorithms, budgets and graphs, and what one would pick instead.
+
+    Beside the algorithms stand the pooled optimum and each party alone, both without privacy, and
+    central training (objective perturbation, AMP) at the same total budget. Everything is a
+    simulation; on rows that are private its figures are not covered by any budget.
+
+    Finished work is kept in `cells/` under the output folder: the same command, run again after a
+    crash, goes on where it stopped and gives the same table.
+    """
+    from dpadmm.experiments.backends import backend as use_backend
+    from dpadmm.experiments.comparison_files import write_comparison
+    from dpadmm.experiments.runner import compute
+    from dpadmm.experiments.store import Store
+
+    with refusals("compare", as_json):
+        told = _comparison(
+            data,
+            algorithm,
+            shared=(epsilon, delta, topology, calibration, rounds),
+            dealt=(parties, rows_per_party, test_rows, seed),
+            public_evaluation=public_evaluation,
+            runs=runs,
+            splits=splits,
+        )
+        told.check()
+        store = Store(output / "cells")
+        with (
+            use_backend(backend, jobs, address),
+            cell_progress("comparing", quiet=as_json) as on_done,
+        ):
+            results = compute(told.cells(), store, jobs=jobs, on_done=on_done)
+        command = "dpadmm " + " ".join(sys.argv[1:])
+        manifest = write_comparison(told, results, output, command)
+    if as_json:
+        emit("compare", {"folder": str(output), **manifest})
+    else:
+        _show(told, manifest, output)
+
+
+def _comparison(
+    data: str,
+    algorithms: list[str] | None,
+    *,
+    shared: tuple[str, float, str, str, int | None],
+    dealt: tuple[int, int, float, int],
+    public_evaluation: Path | None,
+    runs: int,
+    splits: int,
+) -> Comparison:
+    from dataclasses import replace
+
+    from dpadmm.config import load_config
+    from dpadmm.errors import ParameterError
+    from dpadmm.experiments.compare import DEFAULT_ENTRIES, Comparison, parse_entry
+    from dpadmm.experiments.file_problem import FileProblem
+    from dpadmm.experiments.problems import NamedProblem, ProblemSource
+    from dpadmm.training import CALIBRATIONS, TrainingParameters
+
+    epsilon, delta, topology, calibration, rounds = shared
+    parties, rows_per_party, test_rows, seed = dealt
+    problem: ProblemSource
+    if data.endswith(".toml"):
+        if public_evaluation is None:
+            raise ParameterError(
+                "--public-evaluation must name a file of public rows to judge by, with a "
+                f"configuration; got none with {data}."
+            )
+        problem = FileProblem.of(Path(data), public_evaluation)
+        names = [party.name for party in load_config(data).party]
+        parameters = load_config(data).parameters(names)
+    else:
+        if public_evaluation is not None:
+            raise ParameterError(
+                "--public-evaluation goes with a configuration; a named data set holds rows back "
+                "itself (--test-rows)."
+            )
+        problem = NamedProblem(data, parties, rows_per_party, test_rows, split_seed=seed)
+        parameters = TrainingParameters(algorithm="admm")
+    parameters = replace(
+        parameters, algorithm_options={}, delta=delta, rounds=rounds or parameters.rounds
+    )
+    return Comparison(
+        problem,
+        parameters,
+        tuple(parse_entry(text) for text in algorithms or DEFAULT_ENTRIES),
+        epsilons=_numbers("--epsilon", epsilon),
+        topologies=tuple(topology.split(",")),
+        calibrations=CALIBRATIONS if calibration == "both" else (calibration,),
+        runs=runs,
+        splits=splits,
+        seed=seed,
+    )
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    from dpadmm.errors import ParameterError
+
+    try:
+        return tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise ParameterError(
+            f"{option} must be numbers separated by commas; got {text!r}."
+        ) from None
+
+
+def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> None:
+    from dpadmm.experiments.comparison_files import epsilon_words, figure_words
+
+    show_table(
+        f"{manifest['data']['dataset']}: {manifest['data']['source']}",
+        ("who", "graph", "epsilon", *comparison.measured),
+        [
+            (
+                line["who"],
+                line["topology"],
+                epsilon_words(line),
+                *(figure_words(line, name) for name in comparison.measured),
+            )
+            for line in manifest["lines"]
+        ],
+    )
+    refused = {line["who"]: line["refused"] for line in manifest["lines"] if line["refused"]}
+    for who, reason in refused.items():
+        typer.echo(f"{who} was refused: {reason}")
+    typer.echo(f"{manifest['intervals'][0].upper()}{manifest['intervals'][1:]}.")
+    console.print(manifest["notice"], style="bold", highlight=False)
+    typer.echo(f"Table, figure and manifest: {output}")

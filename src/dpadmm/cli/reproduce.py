@@ -1,0 +1,121 @@
+"""``dpadmm reproduce``: the figures and tables of the papers, rerun."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpadmm.cli.output import JsonOption, emit, refusals, show_table
+from dpadmm.cli.progress import cell_progress
+
+if TYPE_CHECKING:
+    from dpadmm.experiments.experiment import Experiment
+
+__all__ = ["reproduce_command"]
+
+
+def reproduce_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Experiments; none lists all there are.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every experiment.")] = False,
+    output: Annotated[
+        Path, typer.Option(help="Folder for figures, data, manifests, pages.")
+    ] = Path("dpadmm-reproduction"),
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 2,
+    as_json: JsonOption = False,
+) -> None:
+    """Rerun the figures and tables of the papers, as published and as proven, side by side.
+
+    Without a name it lists the experiments. Each leaves `figure.svg`, `figure.png`, `figure.csv`,
+    `manifest.json` and `page.md` in its folder under the output folder, and says of each of the
+    paper's conclusions whether it stands, by a criterion that was fixed beforehand. Finished work
+    is kept in `cells/` there: the same command, run again, goes on where it stopped.
+    """
+    from dpadmm.experiments.papers import EXPERIMENTS, get_experiment
+
+    with refusals("reproduce", as_json):
+        chosen = list(EXPERIMENTS) if everything else (names or [])
+        experiments = [get_experiment(name) for name in chosen]
+        if not experiments:
+            _list(list(EXPERIMENTS.values()), as_json)
+            return
+        summaries = _rerun(experiments, output, jobs, quiet=as_json)
+    if as_json:
+        emit("reproduce", {"experiments": summaries})
+        return
+    for summary in summaries:
+        show_table(
+            f"{summary['part']}: {summary['title']}",
+            ("conclusion", "calibration", "verdict", "number"),
+            [
+                (each["conclusion"], each["calibration"], each["verdict"], each["number"])
+                for each in summary["findings"]
+            ],
+        )
+        typer.echo(f"{summary['folder']}, {summary['seconds']:g} s\n")
+
+
+def _rerun(
+    experiments: list[Experiment], output: Path, jobs: int, *, quiet: bool
+) -> list[dict[str, Any]]:
+    from dpadmm.experiments.reproduce import reproduce
+    from dpadmm.experiments.store import Store
+
+    store = Store(output / "cells")
+    summaries = []
+    for experiment in experiments:
+        start = time.monotonic()
+        with cell_progress(experiment.name, quiet=quiet) as on_done:
+            done = reproduce(
+                experiment, output / experiment.name, store, jobs=jobs, on_done=on_done
+            )
+        summaries.append(
+            {
+                "experiment": experiment.name,
+                "part": experiment.part,
+                "title": experiment.title,
+                "findings": done.manifest["findings"],
+                "stand_ins": done.manifest["stand_ins"],
+                "folder": str(done.folder),
+                "seconds": round(time.monotonic() - start, 1),
+            }
+        )
+    _write_index(output)
+    return summaries
+
+
+def _write_index(output: Path) -> None:
+    """List every experiment that the folder has, whenever it was rerun."""
+    import json
+
+    from dpadmm.datasets.whole_file import write_whole
+    from dpadmm.experiments.page import index_page
+    from dpadmm.experiments.papers import EXPERIMENTS
+
+    places = [output / name / "manifest.json" for name in EXPERIMENTS]
+    manifests = [json.loads(place.read_text()) for place in places if place.exists()]
+    write_whole(output / "index.md", index_page(manifests).encode(), "index")
+
+
+def _list(experiments: list[Experiment], as_json: bool) -> None:
+    if as_json:
+        emit(
+            "reproduce",
+            {
+                "known": [
+                    {"experiment": each.name, "part": each.part, "title": each.title}
+                    for each in experiments
+                ]
+            },
+        )
+        return
+    show_table(
+        "Experiments",
+        ("name", "part", "shows"),
+        [(each.name, each.part, each.title) for each in experiments],
+    )
+    typer.echo("Run one with: dpadmm reproduce NAME, or all with: dpadmm reproduce --all")

@@ -1,0 +1,318 @@
+"""A comparison of algorithms on one problem: what is run, and the table that comes of it.
+
+Everything is a simulation: noise is drawn from a seed, and figures are functions of the rows. On
+rows that are private the comparison itself protects nobody, and what is chosen by it is not covered
+by any budget; it says so wherever its figures stand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from dpadmm.algorithms import get_algorithm
+from dpadmm.errors import ParameterError, positive_integer, positive_number
+from dpadmm.experiments.baselines import (
+    ALONE,
+    POOLED,
+    PRIVATE_BASELINES,
+    alone_cells,
+    pooled_cell,
+    private_cell,
+)
+from dpadmm.experiments.cells import Cell, Result, TrainingCell
+from dpadmm.experiments.experiment import seed_of
+from dpadmm.experiments.problems import NamedProblem, ProblemSource
+from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.experiments.tables import Table
+from dpadmm.training import TrainingParameters
+
+__all__ = [
+    "DEFAULT_ENTRIES",
+    "MEASURED",
+    "Comparison",
+    "Entry",
+    "Line",
+    "Place",
+    "comparison_table",
+    "parse_entry",
+]
+
+#: What is measured of every model.
+MEASURED: Final = ("test accuracy", "log loss", "AUC", "consensus error")
+#: What is compared unless told: noise that is Gaussian where there is a choice.
+DEFAULT_ENTRIES: Final = (
+    "admm",
+    "pr-admm",
+    "dvp:noise=gaussian",
+    "m-admm:noise=gaussian",
+    "r-admm:noise=gaussian",
+    "pdml:label_epsilon=1",
+    "ps-admm",
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An algorithm and its options."""
+
+    algorithm: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As it is written on the command line."""
+        words = ",".join(f"{name}={_word(value)}" for name, value in self.options)
+        return f"{self.algorithm}:{words}" if words else self.algorithm
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def parse_entry(text: str) -> Entry:
+    """Read ``algorithm`` or ``algorithm:option=value,option=value``."""
+    name, _, words = text.partition(":")
+    get_algorithm(name)
+    options = []
+    for word in words.split(",") if words else ():
+        option, sign, value = word.partition("=")
+        if not (option and sign and value):
+            raise ParameterError(
+                f"algorithm must be a name, or a name with options such as "
+                f"'dvp:noise=gaussian'; got {text!r}."
+            )
+        try:
+            options.append((option, json.loads(value)))
+        except ValueError:
+            options.append((option, value))
+    return Entry(name, tuple(options))
+
+
+class Place(NamedTuple):
+    """A row of the table: who, in which calibration, on which graph, within which budget."""
+
+    who: str
+    calibration: str = ""
+    topology: str = ""
+    epsilon: float = np.inf
+
+    @property
+    def order(self) -> tuple[float, bool]:
+        """Without privacy first, then from large budgets to small ones; baselines on top."""
+        return -self.epsilon, self.who not in (POOLED, ALONE, *PRIVATE_BASELINES)
+
+
+#: A cell with its place, the number of its split, and its label.
+Placed = tuple[Place, int, str, Cell]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the table: each measure's mean with its interval, or why there is none."""
+
+    place: Place
+    provable: float | str
+    figures: Mapping[str, Interval]
+    refused: str = ""
+
+    def plain(self) -> dict[str, Any]:
+        """For machines; a side of an interval that is not known is None."""
+        place = self.place._asdict()
+        if not np.isfinite(self.place.epsilon):
+            place["epsilon"] = "infinite"
+        return {
+            **place,
+            "provable_epsilon": self.provable,
+            "refused": self.refused or None,
+            "figures": {
+                name: {
+                    side: value if np.isfinite(value) else None
+                    for side, value in interval._asdict().items()
+                }
+                for name, interval in self.figures.items()
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared on which problem.
+
+    Attributes
+    ----------
+    problem
+        The data; a named set may be split anew, ``splits`` times.
+    parameters
+        What all runs share; the algorithm in it does not count.
+    entries, epsilons, topologies, calibrations
+        All combinations are run. An algorithm with a server runs with it, once.
+    runs
+        Repeated runs of each, on each split.
+    """
+
+    problem: ProblemSource
+    parameters: TrainingParameters
+    entries: tuple[Entry, ...]
+    epsilons: tuple[float, ...] = (0.1, 1.0, 10.0)
+    topologies: tuple[str, ...] = ("ring",)
+    calibrations: tuple[str, ...] = ("proven",)
+    runs: int = 10
+    splits: int = 1
+    seed: int = 0
+    measured: tuple[str, ...] = field(default=MEASURED)
+
+    def __post_init__(self) -> None:
+        positive_integer("runs", self.runs)
+        positive_integer("splits", self.splits)
+        for epsilon in self.epsilons:
+            positive_number("epsilon", epsilon)
+        if not isinstance(self.parameters.delta, float):
+            raise ParameterError("delta must be one number for all parties in a comparison.")
+        if self.splits > 1 and not isinstance(self.problem, NamedProblem):
+            raise ParameterError(
+                f"splits must be 1 for files, whose parties are given; got {self.splits}."
+            )
+
+    def check(self) -> None:
+        """Refuse an entry that no budget here would allow, before anything is computed."""
+        facts = self.problem.load()
+        largest = replace(self, epsilons=(max(self.epsilons),))
+        refused: dict[str, ParameterError] = {}
+        fine = set()
+        for place, _, _, cell in largest._trained(self.problem, 0):
+            try:
+                cell.plan(facts)
+                fine.add(place.who)
+            except ParameterError as error:
+                refused.setdefault(place.who, error)
+        for who, reason in refused.items():
+            # One that runs in one calibration or graph alone is told of in the table.
+            if who not in fine:
+                raise ParameterError(f"{who}: {reason}") from None
+
+    def cells(self) -> dict[str, Cell]:
+        """Everything to compute, by labels for people."""
+        return {label: cell for _, _, label, cell in self._placed()}
+
+    def lines(self, results: Mapping[str, Result]) -> list[Line]:
+        """The table, from the results by the labels of :meth:`cells`."""
+        rows: dict[Place, list[list[Result]]] = {}
+        for place, split, label, _ in self._placed():
+            rows.setdefault(place, [[] for _ in range(self.splits)])[split].append(results[label])
+        return [_line(place, groups, self.measured) for place, groups in rows.items()]
+
+    def _placed(self) -> list[Placed]:
+        """Every cell with its place in the table: baselines, then algorithms, budget by budget."""
+        placed: list[Placed] = []
+        for split in range(self.splits):
+            problem = self._split(split)
+            placed += self._baselines(problem, split)
+            placed += self._trained(problem, split)
+        return sorted(placed, key=lambda item: item[0].order)
+
+    def _split(self, split: int) -> ProblemSource:
+        if self.splits == 1 or not isinstance(self.problem, NamedProblem):
+            return self.problem
+        return replace(self.problem, split_seed=self.problem.split_seed + split)
+
+    def _label(self, place: Place, split: int, *words: str) -> str:
+        parts = [word for word in (place.who, place.topology, place.calibration) if word]
+        parts += [f"epsilon {place.epsilon:g}"] if np.isfinite(place.epsilon) else []
+        return ", ".join([*parts, *words, *([f"split {split}"] if self.splits > 1 else [])])
+
+    def _baselines(self, problem: ProblemSource, split: int) -> list[Placed]:
+        facts, measured = problem.load(), self.measured
+        parties = len(facts.counts)
+        pooled, alone = Place(POOLED), Place(ALONE)
+        cell = pooled_cell(problem, self.parameters, parties, measured)
+        placed: list[Placed] = [(pooled, split, self._label(pooled, split), cell)]
+        for name, cell in zip(
+            facts.names, alone_cells(problem, self.parameters, parties, measured), strict=True
+        ):
+            placed.append((alone, split, self._label(alone, split, name), cell))
+        for epsilon in self.epsilons:
+            for who in PRIVATE_BASELINES:
+                place = Place(who, "proven", "", epsilon)
+                label = self._label(place, split)
+                cell = private_cell(
+                    problem,
+                    facts,
+                    self.parameters,
+                    who,
+                    epsilon=epsilon,
+                    runs=self.runs,
+                    seed=seed_of(f"{self.seed} {label}"),
+                    finals=measured,
+                )
+                placed.append((place, split, label, cell))
+        return placed
+
+    def _trained(
+        self, problem: ProblemSource, split: int
+    ) -> list[tuple[Place, int, str, TrainingCell]]:
+        """The cells of the algorithms; one without noise has no budget."""
+        placed = []
+        for entry in self.entries:
+            kind = get_algorithm(entry.algorithm)
+            topologies = ("server",) if kind.needs_server else self.topologies
+            calibrations = self.calibrations if kind.private else ("",)
+            epsilons = self.epsilons if kind.private else (np.inf,)
+            for choice in product(calibrations, topologies, epsilons):
+                place = Place(entry.label, *choice)
+                label = self._label(place, split)
+                parameters = replace(
+                    self.parameters,
+                    algorithm=entry.algorithm,
+                    algorithm_options=dict(entry.options),
+                    topology=place.topology,
+                    calibration=place.calibration or "proven",
+                    epsilon=place.epsilon if kind.private else 1.0,
+                )
+                cell = TrainingCell(
+                    problem,
+                    parameters,
+                    runs=self.runs if kind.private else 1,
+                    seed=seed_of(f"{self.seed} {label}"),
+                    finals=self.measured,
+                    may_refuse=True,
+                )
+                placed.append((place, split, label, cell))
+        return placed
+
+
+def _line(place: Place, groups: Sequence[Sequence[Result]], measured: Sequence[str]) -> Line:
+    everything = [result for group in groups for result in group]
+    refused = next((r.facts["refused"] for r in everything if "refused" in r.facts), "")
+    if refused:
+        return Line(place, "none", {}, refused)
+    provable = max(
+        (result.facts["privacy"]["epsilon"] for result in everything),
+        key=lambda value: np.inf if isinstance(value, str) else value,
+    )
+    # One solve, or rounds without noise, end at the last message; noisy rounds are averaged.
+    noisy = np.isfinite(place.epsilon) and place.who not in PRIVATE_BASELINES
+    figures = {}
+    for name in measured:
+        # Parties alone are averaged; so are the runs of a split where there are several splits.
+        finals = [[each.final(name, "tail" if noisy else "last") for each in g] for g in groups]
+        splits = [np.mean(group, axis=0) for group in finals]
+        sample = splits[0] if len(splits) == 1 else np.array([values.mean() for values in splits])
+        figures[name] = mean_interval(sample)
+    return Line(place, provable, figures)
+
+
+def comparison_table(lines: Sequence[Line], measured: Sequence[str]) -> Table:
+    """Every number, for a CSV file."""
+    columns = ["who", "calibration", "topology", "epsilon", "provable epsilon", "refused"]
+    columns += [f"{name} {side}".strip() for name in measured for side in ("", "low", "high")]
+    rows = []
+    for line in lines:
+        numbers = [side for name in measured for side in line.figures.get(name, (None,) * 3)]
+        rows.append((*line.place, line.provable, line.refused, *numbers))
+    return Table.of(columns, rows)

@@ -1,0 +1,172 @@
+r"""What is measured of models, for all runs at once.
+
+A measure takes the models ``(nodes, runs, outputs, features)``, the parties' messages, and gives
+one number per run. "average ..." is the mean over parties, each with its own model; the others
+judge the mean of the parties' models. All of them look at rows, so they exist in simulations only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from dpadmm.arrays import Array, Rows
+from dpadmm.errors import unknown_name
+from dpadmm.experiments.problems import Problem
+from dpadmm.losses import LOSSES
+
+__all__ = ["MEASURES", "Measure", "get_measure"]
+
+Measure = Callable[[Array, Problem], Array]
+_LOGISTIC: Final = LOSSES["logistic"]
+
+
+def _scores(rows: Rows, models: Array) -> Array:
+    """Scores ``(rows, runs, outputs)`` of models ``(runs, outputs, features)``."""
+    runs, outputs, features = models.shape
+    return np.asarray(rows @ models.reshape(-1, features).T).reshape(-1, runs, outputs)
+
+
+def _codes(scores: Array) -> NDArray[Any]:
+    """The class that scores choose."""
+    return scores[..., 0] > 0 if scores.shape[2] == 1 else scores.argmax(axis=2)
+
+
+def _signs_to_codes(signs: Array) -> NDArray[Any]:
+    return signs[:, 0] > 0 if signs.shape[1] == 1 else signs.argmax(axis=1)
+
+
+def average_loss(models: Array, problem: Problem) -> Array:
+    r"""Mean over parties of the loss of each on its own rows.
+
+    .. math:: \frac1N \sum_i \frac{1}{n_i} \sum_k \ell(y_{ik}\, w_i\cdot x_{ik})
+    """
+    losses = [
+        _LOGISTIC.value(signs[:, None, :] * _scores(rows, model)).sum(axis=2).mean(axis=0)
+        for (rows, signs), model in zip(problem.members, models, strict=True)
+    ]
+    return np.mean(losses, axis=0)
+
+
+def pooled_loss(models: Array, problem: Problem) -> Array:
+    """Loss of the mean model, averaged over all rows of all parties."""
+    mean, counts = models.mean(axis=0), problem.counts
+    losses = [
+        _LOGISTIC.value(signs[:, None, :] * _scores(rows, mean)).sum(axis=(0, 2))
+        for rows, signs in problem.members
+    ]
+    return np.sum(losses, axis=0) / sum(counts)
+
+
+def training_accuracy(models: Array, problem: Problem) -> Array:
+    """Share of the parties' rows that the mean model gets right."""
+    mean = models.mean(axis=0)
+    right = [
+        (_codes(_scores(rows, mean)) == _signs_to_codes(signs)[:, None]).sum(axis=0)
+        for rows, signs in problem.members
+    ]
+    return np.sum(right, axis=0) / sum(problem.counts)
+
+
+def average_training_accuracy(models: Array, problem: Problem) -> Array:
+    """Share of its own rows that a party's model gets right, averaged over parties."""
+    right = [
+        (_codes(_scores(rows, model)) == _signs_to_codes(signs)[:, None]).mean(axis=0)
+        for (rows, signs), model in zip(problem.members, models, strict=True)
+    ]
+    return np.mean(right, axis=0)
+
+
+def held_back_accuracy(models: Array, problem: Problem) -> Array:
+    """Share of the held-back rows that the mean model gets right."""
+    scores = _scores(problem.test_rows, models.mean(axis=0))
+    return (_codes(scores) == problem.test_codes[:, None]).mean(axis=0)
+
+
+def average_held_back_accuracy(models: Array, problem: Problem) -> Array:
+    """Share of the held-back rows that a party's model gets right, averaged over parties."""
+    nodes, runs, outputs, features = models.shape
+    scores = _scores(problem.test_rows, models.reshape(-1, outputs, features))
+    right = (_codes(scores) == problem.test_codes[:, None]).mean(axis=0)
+    return right.reshape(nodes, runs).mean(axis=0)
+
+
+def held_back_log_loss(models: Array, problem: Problem) -> Array:
+    """Mean negative log probability of the held-back rows' classes under the mean model."""
+    scores = _scores(problem.test_rows, models.mean(axis=0))
+    if scores.shape[2] == 1:
+        signs = np.where(problem.test_codes > 0, 1.0, -1.0)[:, None]
+        return _LOGISTIC.value(signs * scores[..., 0]).mean(axis=0)
+    # One against the rest: shares of the probabilities, as predict_proba gives them.
+    chances = np.maximum(expit(scores), np.finfo(float).tiny)
+    chosen = np.take_along_axis(chances, problem.test_codes[:, None, None], axis=2)[..., 0]
+    return -np.log(chosen / chances.sum(axis=2)).mean(axis=0)
+
+
+def held_back_auc(models: Array, problem: Problem) -> Array:
+    """Area under the ROC curve on the held-back rows; the mean over classes against the rest."""
+    from sklearn.metrics import roc_auc_score
+
+    scores = _scores(problem.test_rows, models.mean(axis=0))
+    outputs = scores.shape[2]
+    truths = [problem.test_codes == (1 if outputs == 1 else code) for code in range(outputs)]
+    areas = [
+        [roc_auc_score(truth, scores[:, run, code]) for run in range(scores.shape[1])]
+        for code, truth in enumerate(truths)
+        if 0 < truth.sum() < len(truth)
+    ]
+    return np.mean(areas, axis=0) if areas else np.full(scores.shape[1], np.nan)
+
+
+def average_norm(models: Array, problem: Problem) -> Array:
+    """Mean over parties of the norm of each one's model."""
+    return np.sqrt(np.square(models).sum(axis=(2, 3))).mean(axis=0)
+
+
+def consensus_error(models: Array, problem: Problem) -> Array:
+    """Largest distance of a party's model from the mean model."""
+    apart = models - models.mean(axis=0)
+    return np.sqrt(np.square(apart).sum(axis=(2, 3))).max(axis=0)
+
+
+def largest_distance(models: Array, problem: Problem) -> Array:
+    """Largest distance between the models of two parties."""
+    squares = [
+        np.square(models[first] - models[second]).sum(axis=(1, 2))
+        for first, second in combinations(range(len(models)), 2)
+    ]
+    return np.sqrt(np.max(squares, axis=0))
+
+
+def average_squared_norm(models: Array, problem: Problem) -> Array:
+    """Mean over parties of the squared norm of each one's model."""
+    return np.square(models).sum(axis=(2, 3)).mean(axis=0)
+
+
+#: Every measure by its name.
+MEASURES: Final[dict[str, Measure]] = {
+    "average loss": average_loss,
+    "pooled loss": pooled_loss,
+    "training accuracy": training_accuracy,
+    "average training accuracy": average_training_accuracy,
+    "test accuracy": held_back_accuracy,
+    "average test accuracy": average_held_back_accuracy,
+    "log loss": held_back_log_loss,
+    "AUC": held_back_auc,
+    "average norm": average_norm,
+    "consensus error": consensus_error,
+    "largest distance": largest_distance,
+    "average squared norm": average_squared_norm,
+}
+
+
+def get_measure(name: str) -> Measure:
+    """A measure by name, or a refusal that lists them."""
+    if name not in MEASURES:
+        raise unknown_name("measure", name, MEASURES)
+    return MEASURES[name]

@@ -1,0 +1,96 @@
+"""The page of an experiment: what the paper concludes, our criterion, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpadmm.experiments.experiment import Evaluation, Experiment
+
+__all__ = ["index_page", "page"]
+
+
+def page(experiment: Experiment, evaluation: Evaluation, manifest: dict[str, Any]) -> str:
+    """Markdown for the documentation; every number in it comes from the manifest."""
+    parts = [f"# {experiment.citation}, {experiment.part}\n", f"{experiment.title}.\n"]
+    if manifest["stand_ins"]:
+        parts.append(f"**Stand-in data:** {'; '.join(manifest['stand_ins'])}.\n")
+    parts += ["## What it concludes, and what came out\n"]
+    for conclusion in experiment.conclusions:
+        parts.append(f"**{conclusion.claim}**\n")
+        parts.append(f"*Criterion, fixed before running:* {conclusion.criterion}\n")
+        for finding in evaluation.findings:
+            if finding.conclusion == conclusion.name:
+                parts.append(
+                    f"* {_heading(finding.calibration)}: **{finding.verdict}**. {finding.number}"
+                )
+        parts.append("")
+    parts += [f"{remark}\n" for remark in evaluation.remarks]
+    if evaluation.panels:
+        words = f"{experiment.part}: {experiment.title}"
+        parts.append(f"![{words}](figure.svg)\n")
+        parts += [f"{panel.title}: {panel.note}\n" for panel in evaluation.panels if panel.note]
+        parts.append(
+            "Dashed: noise as published, whose epsilon is the paper's claim. Solid: proven. Bands "
+            "are 95% intervals of the mean over runs, unless a panel says otherwise. "
+            "{download}`The points <figure.csv>`.\n"
+        )
+    for title, table in evaluation.tables.items():
+        parts += [f"## {title}\n", table.markdown()]
+    parts += ["## Settings\n", "| setting | value | source | why |\n| --- | --- | --- | --- |"]
+    parts += [
+        f"| {name} | {_words(setting.value)} | {setting.source} | {_words(setting.why)} |"
+        for name, setting in experiment.settings.items()
+    ]
+    parts += [
+        "",
+        "## How it was made\n",
+        f"```console\n$ {manifest['command']}\n```\n",
+        f"dpadmm {manifest['dpadmm']}, numpy {manifest['numpy']}, Python {manifest['python']}; "
+        f"{manifest['cell_seconds']:g} s of computing. Everything is a simulation on public data. "
+        "Every cell's seed, parameters and statement of privacy: "
+        "{download}`manifest <manifest.json>`.\n",
+    ]
+    return "\n".join(parts)
+
+
+def index_page(manifests: Sequence[dict[str, Any]]) -> str:
+    """The list of all rerun experiments with their verdicts, for the documentation."""
+    parts = [
+        "# The papers' figures and tables, rerun\n",
+        "Each experiment was rerun with noise as its paper sets it (as published) and with noise "
+        "that provably meets the same budget (proven). A conclusion *stands* when a criterion that "
+        "was fixed before running holds; the number that decides is on the experiment's page, with "
+        "every setting and who chose it. All of it is one command:\n",
+        "```console\n$ DPADMM_DATA=/folder/with/data dpadmm reproduce --all --output FOLDER\n```\n",
+        "| experiment | conclusion | as published | proven | otherwise |\n|" + " --- |" * 5,
+    ]
+    for manifest in manifests:
+        link = f"[{manifest['citation']}, {manifest['part']}]({manifest['experiment']}/page.md)"
+        for conclusion in manifest["conclusions"]:
+            verdicts: dict[str, list[str]] = {"published": [], "proven": [], "": []}
+            for finding in manifest["findings"]:
+                if finding["conclusion"] == conclusion["name"]:
+                    place = finding["calibration"] if finding["calibration"] in verdicts else ""
+                    verdicts[place].append(finding["verdict"])
+            cells = [", ".join(dict.fromkeys(each)) for each in verdicts.values()]
+            parts.append(f"| {link} | {_words(conclusion['claim'])} | {' | '.join(cells)} |")
+    seconds = sum(manifest["cell_seconds"] for manifest in manifests)
+    pages = "\n".join(f"{manifest['experiment']}/page" for manifest in manifests)
+    parts += [
+        f"\nAll cells together took {seconds / 60:.0f} minutes of one core.\n",
+        f"```{{toctree}}\n:hidden:\n\n{pages}\n```\n",
+    ]
+    return "\n".join(parts)
+
+
+def _heading(calibration: str) -> str:
+    return {
+        "published": "As published",
+        "proven": "Proven",
+        "": "Without noise",
+    }.get(calibration, calibration)
+
+
+def _words(value: Any) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")

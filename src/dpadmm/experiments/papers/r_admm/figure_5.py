@@ -1,0 +1,278 @@
+"""Fig. 5: R-ADMM and MR-ADMM against DVP and M-ADMM at the same total."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import ClassVar, Final
+
+from dpadmm.experiments.cells import Cell, Result, TrainingCell
+from dpadmm.experiments.experiment import (
+    Conclusion,
+    Evaluation,
+    Experiment,
+    Finding,
+    Setting,
+    ours,
+    paper,
+)
+from dpadmm.experiments.papers.r_admm.common import (
+    CALIBRATIONS,
+    CITATION,
+    COMMON,
+    error_of,
+    loss_of,
+    setup_of,
+)
+from dpadmm.experiments.papers.r_admm.figure_5_parts import (
+    error_panel,
+    loss_panels,
+    loss_table,
+    privacy_panels,
+    privacy_table,
+    rival_table,
+)
+from dpadmm.experiments.statistics import Interval, contrast, difference
+
+__all__ = ["AS_PRINTED", "FigureFive"]
+
+R, MR, DVP, M = "R-ADMM", "MR-ADMM", "ADMM (DVP)", "M-ADMM"
+PRIVATE: Final = (DVP, M, R, MR)
+#: Published noise, and for DVP that of its own authors.
+AS_PRINTED: Final = "published, DVP by its own Algorithm 2"
+PLAIN: Final = "without noise"
+
+
+class FigureFive(Experiment):
+    """Fig. 5 a-g."""
+
+    name = "r-admm-figure-5"
+    citation = CITATION
+    part = "Fig. 5"
+    title = "DVP, M-ADMM, R-ADMM and MR-ADMM at the same total privacy loss"
+    settings: ClassVar[Mapping[str, Setting]] = {
+        **COMMON,
+        "alphas": paper((2.0, 1.0, 0.5), "Fig. 5: noise of R-ADMM and MR-ADMM"),
+        "growth of MR-ADMM": paper(1.04, "section VIII.B.2: the penalty is 1.04^k"),
+        "penalty of ADMM and R-ADMM": paper(1.0, "caption"),
+        "growth of M-ADMM": ours(
+            1.02,
+            "not stated; the penalty ends where that of MR-ADMM does, at 2.7",
+        ),
+        "other growths of M-ADMM": ours((1.01, 1.04), "whether 1.02 decides, at alpha = 1"),
+        "noise of the rivals": paper(
+            "the same total as R-ADMM", "section VIII.B.2: approximately the same total bounds"
+        ),
+        "noise of DVP": ours(
+            "eq. (32) over all iterations, as for M-ADMM",
+            "the paper bounds its privacy loss so; DVP's own Algorithm 2 is a row of its own",
+        ),
+        "other graphs": ours(("complete",), "whether the graph decides, at alpha = 1"),
+    }
+    conclusions = (
+        Conclusion(
+            "R-ADMM and MR-ADMM outperform",
+            "Both private R-ADMM and private MR-ADMM outperform private ADMM and M-ADMM with "
+            "higher accuracy and lower privacy loss.",
+            "At each alpha the 95% intervals of the average loss after 50 iterations of R-ADMM and "
+            "of MR-ADMM less that of ADMM and of M-ADMM are below 0, all at the same total "
+            "(claimed for published noise, provable for proven).",
+        ),
+        Conclusion(
+            "MR-ADMM is the best",
+            "MR-ADMM has the highest accuracy with the lowest privacy loss among all algorithms.",
+            "At each alpha the 95% intervals of its average loss less that of each other private "
+            "algorithm are below 0, at the same total.",
+        ),
+        Conclusion(
+            "more at smaller totals",
+            "The improvement is more significant with smaller total privacy loss.",
+            "The 95% intervals of the fall in average loss from ADMM to MR-ADMM at each alpha less "
+            "that at the next larger are above 0.",
+        ),
+        Conclusion(
+            "errors agree",
+            "This improvement is also illustrated by the classification error rate over the "
+            "testing set.",
+            "At each alpha the 95% intervals of the test error of MR-ADMM less that of each other "
+            "private algorithm are below 0.",
+        ),
+    )
+
+    def _label(self, calibration: str, alpha: float, who: str) -> str:
+        return f"{calibration}, alpha = {alpha:g}, {who}"
+
+    def cells(self) -> dict[str, Cell]:
+        """Four algorithms at every alpha, in three calibrations, and what our choices decide."""
+        setup = setup_of(self.settings)
+        growth, own = self["growth of MR-ADMM"], self["growth of M-ADMM"]
+        cells: dict[str, Cell] = {PLAIN: setup.plain()}
+        for alpha in self["alphas"]:
+            for calibration in CALIBRATIONS:
+                named = {
+                    # Eq. (32) over all iterations is M-ADMM's claim, with a penalty that is fixed.
+                    DVP: setup.rival("m-admm", alpha, calibration),
+                    M: setup.rival("m-admm", alpha, calibration, growth=own),
+                    R: setup.recycled(alpha, calibration),
+                    MR: setup.recycled(alpha, calibration, growth=growth),
+                }
+                for who, cell in named.items():
+                    cells[self._label(calibration, alpha, who)] = cell
+            cells[self._label(AS_PRINTED, alpha, DVP)] = setup.rival("dvp", alpha, "published")
+            cells[self._label("published", alpha, self._half())] = setup.rival(
+                "m-admm", alpha, "published", rounds=self["iterations"] // 2
+            )
+        for each in self["other growths of M-ADMM"]:
+            cells[f"M-ADMM, growth {each:g}"] = setup.rival("m-admm", 1.0, "published", growth=each)
+        for graph in self["other graphs"]:
+            other = setup.on(graph)
+            cells[f"{graph}, {DVP}"] = other.rival("m-admm", 1.0, "published")
+            cells[f"{graph}, {R}"] = other.recycled(1.0, "published")
+            cells[f"{graph}, {MR}"] = other.recycled(1.0, "published", growth=growth)
+        return cells
+
+    def _half(self) -> str:
+        return f"ADMM (DVP), {self['iterations'] // 2} iterations"
+
+    def _of(
+        self, results: Mapping[str, Result], calibration: str, alpha: float
+    ) -> dict[str, Result]:
+        """The private algorithms of one setting; only DVP differs as its authors print it."""
+        base = "published" if calibration == AS_PRINTED else calibration
+        found = {who: results[self._label(base, alpha, who)] for who in PRIVATE}
+        if calibration == AS_PRINTED:
+            found[DVP] = results[self._label(AS_PRINTED, alpha, DVP)]
+        return found
+
+    def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
+        """Compare the losses at the same total."""
+        every = (*CALIBRATIONS, AS_PRINTED)
+        runs = {
+            (calibration, alpha): self._of(results, calibration, alpha)
+            for calibration in every
+            for alpha in self["alphas"]
+        }
+        findings = [
+            finding for calibration in every for finding in self._findings(runs, calibration)
+        ]
+        cells = {
+            label: cell for label, cell in self.cells().items() if isinstance(cell, TrainingCell)
+        }
+        half = {
+            alpha: results[self._label("published", alpha, self._half())]
+            for alpha in self["alphas"]
+        }
+        printed = {
+            (alpha, who): self._label(
+                AS_PRINTED if who == "DVP by its own Algorithm 2" else "published",
+                alpha,
+                DVP if who == "DVP by its own Algorithm 2" else who,
+            )
+            for alpha in self["alphas"]
+            for who in (*PRIVATE, "DVP by its own Algorithm 2", self._half())
+        }
+        claims = {key: cells[label] for key, label in printed.items()}
+        found = {key: results[label] for key, label in printed.items()}
+        tables = {
+            "Losses and errors": loss_table(runs, half, self._half()),
+            "What the published runs guarantee": privacy_table(claims, found, self["delta"]),
+            "Whether our choices decide": rival_table(self._choices(results)),
+        }
+        panels = (
+            *loss_panels(runs, results[PLAIN], self["alphas"]),
+            *privacy_panels(claims, found, self["alphas"], PRIVATE),
+            error_panel(runs, results[PLAIN], self["alphas"]),
+        )
+        return Evaluation(panels, tables, tuple(findings), self._remarks(runs, half))
+
+    def _findings(
+        self, runs: Mapping[tuple[str, float], Mapping[str, Result]], calibration: str
+    ) -> list[Finding]:
+        alphas = self["alphas"]
+
+        def below(measure: str, pairs: Iterable[tuple[str, str]]) -> tuple[bool, str]:
+            """Whether the first of each pair is below the second at every alpha; the closest."""
+            of = loss_of if measure == "loss" else error_of
+            found: dict[str, Interval] = {}
+            for alpha in alphas:
+                of_alpha = runs[calibration, alpha]
+                for first, second in pairs:
+                    words = f"{first} less {second} at alpha = {alpha:g}"
+                    found[words] = difference(of(of_alpha[first]), of(of_alpha[second]))
+            count = sum(interval.high < 0 for interval in found.values())
+            closest = max(found, key=lambda words: found[words].high)
+            form = ".4f" if measure == "loss" else ".2%"
+            return count == len(found), (
+                f"{count} of {len(found)} intervals are below 0; the highest is {closest}: "
+                f"{format(found[closest], form)}."
+            )
+
+        pairs = [(first, second) for first in (R, MR) for second in (DVP, M)]
+        best = [(MR, other) for other in (DVP, M, R)]
+        steps = {}
+        for larger, smaller in pairwise(alphas):
+            now, before = runs[calibration, smaller], runs[calibration, larger]
+            steps[f"alpha = {smaller:g} less {larger:g}"] = contrast(
+                (1.0, loss_of(now[DVP])),
+                (-1.0, loss_of(now[MR])),
+                (-1.0, loss_of(before[DVP])),
+                (1.0, loss_of(before[MR])),
+            )
+        words = "; ".join(f"{where}: {step:.4f}" for where, step in steps.items())
+        return [
+            Finding.judged("R-ADMM and MR-ADMM outperform", calibration, *below("loss", pairs)),
+            Finding.judged("MR-ADMM is the best", calibration, *below("loss", best)),
+            Finding.judged(
+                "more at smaller totals",
+                calibration,
+                all(step.low > 0 for step in steps.values()),
+                f"Change of the fall: {words}.",
+            ),
+            Finding.judged("errors agree", calibration, *below("error", best)),
+        ]
+
+    def _choices(self, results: Mapping[str, Result]) -> list[tuple[str, str, Interval]]:
+        """Differences in loss at alpha = 1, published, where we chose otherwise."""
+        own = {who: results[self._label("published", 1.0, who)] for who in (R, MR)}
+        rows = []
+        for growth in self["other growths of M-ADMM"]:
+            rival = results[f"M-ADMM, growth {growth:g}"]
+            for who, result in own.items():
+                rows.append(
+                    (
+                        f"M-ADMM's penalty grows by {growth:g}",
+                        f"{who} less {M}",
+                        difference(loss_of(result), loss_of(rival)),
+                    )
+                )
+        for graph in self["other graphs"]:
+            rival = results[f"{graph}, {DVP}"]
+            for who in (R, MR):
+                result = results[f"{graph}, {who}"]
+                rows.append(
+                    (
+                        f"graph: {graph}",
+                        f"{who} less {DVP}",
+                        difference(loss_of(result), loss_of(rival)),
+                    )
+                )
+        return rows
+
+    def _remarks(
+        self,
+        runs: Mapping[tuple[str, float], Mapping[str, Result]],
+        half: Mapping[float, Result],
+    ) -> tuple[str, ...]:
+        gains = ", ".join(
+            f"{difference(loss_of(runs['published', alpha][R]), loss_of(half[alpha])):.4f} "
+            f"(alpha = {alpha:g})"
+            for alpha in self["alphas"]
+        )
+        return (
+            "R-ADMM uses the rows in 25 of its 50 iterations. Conventional ADMM that simply stops "
+            "after 25 iterations has the same noise in each, the same total and the same number of "
+            f"local solves. The average loss of R-ADMM less that of this ADMM: {gains}.",
+            "DVP's own Algorithm 2 prints half the noise that its proof needs (erratum 1 of "
+            "`dvp`). At the same claimed total it therefore adds as much noise per iteration as "
+            "R-ADMM and has twice the solves; what it really guarantees stands in the table.",
+        )

@@ -1,0 +1,100 @@
+r"""Intervals for means over runs.
+
+.. math:: \bar x \pm t_{0.975,\,m-1}\, s/\sqrt{m}
+
+Runs are independent draws of the noise, so that Student's interval for their mean holds for about
+normal figures; a difference between two sets of runs has Welch's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+__all__ = [
+    "LEVEL",
+    "Interval",
+    "contrast",
+    "difference",
+    "mean_interval",
+    "prediction_interval",
+]
+
+#: How often such an interval holds the mean it is about.
+LEVEL = 0.95
+
+
+class Interval(NamedTuple):
+    """A mean and where it lies."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __format__(self, form: str) -> str:
+        """``mean [low, high]``, each in the form given."""
+        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
+
+def mean_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+    """Student's interval for the mean of independent figures; a single one has no width known."""
+    sample = np.asarray(values, dtype=np.float64).ravel()
+    mean = float(sample.mean())
+    if len(sample) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    return _around(mean, float(stats.sem(sample)), len(sample) - 1, level)
+
+
+def prediction_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+    r"""Where one more figure of the same kind lies, about normal ones given.
+
+    .. math:: \bar x \pm t_{0.975,\,m-1}\, s\,\sqrt{1 + 1/m}
+    """
+    sample = np.asarray(values, dtype=np.float64).ravel()
+    mean = float(sample.mean())
+    if len(sample) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    spread = float(sample.std(ddof=1)) * math.sqrt(1 + 1 / len(sample))
+    return _around(mean, spread, len(sample) - 1, level)
+
+
+def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Interval:
+    """Welch's interval for the mean of ``first`` minus that of ``second``, drawn independently.
+
+    A ``second`` that is a number and not a sample is taken as exact.
+    """
+    if np.ndim(second) == 0:
+        return mean_interval(np.asarray(first, dtype=np.float64) - np.asarray(second), level)
+    return contrast((1.0, first), (-1.0, second), level=level)
+
+
+def contrast(*terms: tuple[float, ArrayLike], level: float = LEVEL) -> Interval:
+    r"""Welch's interval for a weighted sum of the means of independent samples.
+
+    .. math:: \sum_j a_j \bar x_j, \qquad s^2 = \sum_j a_j^2 s_j^2 / m_j, \qquad
+              \nu = s^4 \Big/ \sum_j \frac{(a_j^2 s_j^2/m_j)^2}{m_j - 1}
+
+    Parameters
+    ----------
+    terms
+        A weight and a sample each.
+    """
+    samples = [(weight, np.asarray(sample, dtype=np.float64).ravel()) for weight, sample in terms]
+    mean = float(sum(weight * sample.mean() for weight, sample in samples))
+    sizes = np.array([len(sample) for _, sample in samples])
+    if (sizes < 2).any():
+        return Interval(mean, -np.inf, np.inf)
+    parts = np.array([weight**2 * sample.var(ddof=1) / len(sample) for weight, sample in samples])
+    if parts.sum() == 0:
+        return Interval(mean, mean, mean)
+    freedom = parts.sum() ** 2 / (parts**2 / (sizes - 1)).sum()
+    return _around(mean, float(np.sqrt(parts.sum())), freedom, level)
+
+
+def _around(mean: float, error: float, freedom: float, level: float) -> Interval:
+    reach = error * float(stats.t.ppf((1 + level) / 2, freedom))
+    return Interval(mean, mean - reach, mean + reach)

@@ -1,0 +1,159 @@
+"""``dpadmm compare``: a table with baselines, which survives being killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
+
+from dpadmm.cli import app
+from dpadmm.errors import ParameterError
+from dpadmm.experiments.baselines import alone_cells, pooled_cell, private_cell
+from dpadmm.experiments.compare import Comparison, Entry, parse_entry
+from dpadmm.training import TrainingParameters
+from small_experiments import SMALL
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+FINALS = ("test accuracy", "log loss")
+SHARED = TrainingParameters("admm", rounds=3, delta=1e-3, regularization=1e-2)
+
+
+def test_baselines_without_privacy_are_scikit_learn_s():
+    problem = SMALL.load()
+    cells = [
+        pooled_cell(SMALL, SHARED, 3, FINALS),
+        *alone_cells(SMALL, SHARED, 3, FINALS),
+    ]
+    data = [
+        tuple(np.concatenate(parts) for parts in zip(*problem.members, strict=True)),
+        *problem.members,
+    ]
+    for cell, (rows, labels), parties in zip(cells, data, (3, 1, 1, 1), strict=True):
+        strength = parties / (len(labels) * SHARED.regularization)
+        model = LogisticRegression(C=strength, fit_intercept=False, tol=1e-10)
+        model.fit(rows, labels[:, 0] > 0)
+        found = cell.compute()
+        assert found.final("test accuracy")[0] == model.score(
+            problem.test_rows, problem.test_codes > 0
+        )
+        chances = model.predict_proba(problem.test_rows)
+        chosen = chances[np.arange(len(chances)), problem.test_codes]
+        assert found.final("log loss")[0] == pytest.approx(-np.log(chosen).mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("label", ["central AMP", "central objective perturbation"])
+def test_central_baselines_spend_the_same_budget(label):
+    cell = private_cell(
+        SMALL, SMALL.load(), SHARED, label, epsilon=2.0, runs=2, seed=0, finals=FINALS
+    )
+    privacy = cell.compute().facts["privacy"]
+    assert 0.99 * 2.0 < privacy["epsilon"] <= 2.0
+    assert privacy["delta"] == 1e-3
+
+
+def test_entries_are_read_as_they_are_shown():
+    text = "dvp:noise=gaussian,epsilon_per_round=0.5"
+    assert parse_entry(text) == Entry("dvp", (("noise", "gaussian"), ("epsilon_per_round", 0.5)))
+    assert parse_entry(text).label == text
+    with pytest.raises(ParameterError, match="algorithm must be one of"):
+        parse_entry("dvpp")
+    with pytest.raises(ParameterError, match="a name with options"):
+        parse_entry("dvp:gaussian")
+
+
+def test_what_no_budget_allows_is_refused_before_any_work():
+    told = Comparison(SMALL, SHARED, (Entry("pr-admm", (("colour", 1),)),), epsilons=(1.0,))
+    with pytest.raises(ParameterError, match=r"pr-admm:colour=1: .*colour"):
+        told.check()
+    with pytest.raises(ParameterError, match="epsilon must be a positive number"):
+        replace(told, epsilons=(-1.0,))
+
+
+def test_one_that_is_refused_has_its_reason_in_the_table():
+    told = Comparison(
+        SMALL,
+        SHARED,
+        (Entry("dvp", (("noise", "gaussian"),)),),
+        epsilons=(1.0,),
+        calibrations=("proven", "published"),
+        runs=2,
+    )
+    told.check()
+    lines = told.lines({label: cell.compute() for label, cell in told.cells().items()})
+    refused = {line.place.calibration: line.refused for line in lines if "dvp" in line.place.who}
+    assert not refused["proven"]
+    assert "exp-norm" in refused["published"]
+
+
+def test_splits_widen_the_intervals_to_the_choice_of_rows():
+    told = Comparison(SMALL, SHARED, (parse_entry("admm"),), epsilons=(1.0,), splits=3, runs=1)
+    lines = told.lines({label: cell.compute() for label, cell in told.cells().items()})
+    admm = next(line for line in lines if line.place.who == "admm")
+    interval = admm.figures["test accuracy"]
+    assert np.isfinite(interval.low)
+    assert interval.low < interval.mean < interval.high
+
+
+ARGUMENTS = [
+    "compare",
+    "waveform",
+    *("--rows-per-party", "60", "--test-rows", "100", "--rounds", "3", "--runs", "2"),
+    *("--delta", "1e-3", "--epsilon", "1,10", "--jobs", "1"),
+    *("--algorithm", "admm", "--algorithm", "pr-admm", "--algorithm", "dvp:noise=gaussian"),
+]
+
+
+def started(folder):
+    environment = os.environ | {"PYTHONPATH": SOURCE}
+    code = "from dpadmm.cli import main; main()"
+    command = [sys.executable, "-c", code, *ARGUMENTS, "--output", str(folder)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+
+
+def test_a_killed_comparison_goes_on_and_gives_the_same_table(tmp_path):
+    killed = started(tmp_path / "killed")
+    cells = tmp_path / "killed" / "cells"
+    deadline = time.monotonic() + 60
+    while len(list(cells.glob("*.cell"))) < 3 and killed.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    finished = {path: path.stat().st_mtime_ns for path in cells.glob("*.cell")}
+    assert len(finished) >= 3
+    assert not (tmp_path / "killed" / "comparison.csv").exists()
+    for folder in ("killed", "whole"):
+        result = CliRunner().invoke(app, [*ARGUMENTS, "--output", str(tmp_path / folder)])
+        assert result.exit_code == 0, result.output
+        assert "A simulation" in result.stdout
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    tables = [(tmp_path / folder / "comparison.csv").read_text() for folder in ("killed", "whole")]
+    assert tables[0] == tables[1]
+    assert "central AMP" in tables[0]
+
+
+def test_the_user_s_own_files(hospitals):
+    (hospitals / "public.csv").write_text((hospitals / "west.csv").read_text())
+    arguments = ["compare", str(hospitals / "run.toml"), "--delta", "1e-3", "--epsilon", "5"]
+    arguments += ["--runs", "2", "--jobs", "1", "--algorithm", "pr-admm", "--json"]
+    arguments += ["--output", str(hospitals / "out")]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 2
+    assert "--public-evaluation must name a file of public rows" in refused.stderr
+    arguments += ["--public-evaluation", str(hospitals / "public.csv")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    manifest = json.loads(result.stdout)["result"]
+    assert manifest["data"]["rows"] == [60, 40, 20]
+    assert "protects nobody" in manifest["notice"]
+    line = next(line for line in manifest["lines"] if line["who"] == "pr-admm")
+    assert line["provable_epsilon"] == pytest.approx(5.0, rel=1e-2)
+    assert 0.3 < line["figures"]["test accuracy"]["mean"] <= 1
