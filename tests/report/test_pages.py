@@ -11,9 +11,13 @@ import pytest
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, rounded_up
 from dpadmm.report.answers import riskiest
-from dpadmm.report.from_comparison import comparison_report, folder_report
+from dpadmm.report.document import cell_text
+from dpadmm.report.drawing import draw
+from dpadmm.report.from_reproduction import folder_report
 from dpadmm.report.from_run import run_report
 from dpadmm.report.from_runs import runs_report
+from dpadmm.report.manifests import Panel
+from dpadmm.report.panels import panel_plot
 from dpadmm.report.records import RecordedRun
 from dpadmm.report.render import render
 
@@ -234,88 +238,58 @@ def test_runs_side_by_side(records):
     assert "basic composition" not in words(made)
 
 
-ROWS = [
-    {
-        "algorithm": algorithm,
-        "calibration": calibration,
-        "epsilon": epsilon,
-        "topology": "ring",
-        "metric": "accuracy",
-        "mean": mean,
-        "low": mean - 0.01,
-        "high": mean + 0.01,
-    }
-    for algorithm, calibration, epsilon, mean in (
-        ("admm", "proven", None, 0.85),
-        ("pr-admm", "proven", 0.1, 0.7),
-        ("pr-admm", "proven", 1.0, 0.8),
-        ("pr-admm", "published", 1.0, 0.83),
-    )
-]
-
-
-def test_a_comparison():
-    made = render(comparison_report("Adult", ROWS, command="dpadmm compare", words=("Why.",)))
+def test_a_comparison(compared):
+    made = render(folder_report(compared))
     text = words(made)
-    assert banners(made) == [("danger", "SIMULATION."), ("caution", "PUBLISHED CALIBRATION.")]
-    for phrase in ("Adult", "pr-admm (published)", "admm, no noise", "dpadmm compare", "Why."):
+    assert banners(made)[:2] == [("danger", "SIMULATION."), ("caution", "PUBLISHED CALIBRATION.")]
+    manifest = json.loads((compared / "manifest.json").read_text())
+    for phrase in ("waveform", "pr-admm (published)", "pooled", "dpadmm compare small", "exp-norm"):
         assert phrase in text
-    with pytest.raises(ParameterError, match="metric, mean"):
-        comparison_report("x", [{"algorithm": "a"}])
+    assert made.count("<figure") == len(manifest["comparison"]["measured"])
+    for line in manifest["lines"]:
+        for figure in line["figures"].values():
+            assert cell_text(figure["mean"]) in text
 
 
-def write_folder(folder, manifest, **tables):
-    (folder / "data").mkdir()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    for name, text in tables.items():
-        (folder / "data" / f"{name}.csv").write_text(text)
-    return folder
-
-
-def test_an_experiment_from_its_folder(tmp_path):
-    figure = {"title": "Error", "data": "data/a.csv", "x": "t", "y": "error", "series": "who"}
-    manifest = {
-        "kind": "experiment",
-        "title": "Figure 3",
-        "words": ["As printed."],
-        "command": "dpadmm reproduce fig3",
-        "config": {"run": {"rounds": 3}},
-        "simulated": False,
-        "figures": [
-            figure | {"log_y": True},
-            {"title": "Bars", "data": "data/a.csv", "kind": "bars", "x": "who", "y": "error"},
-            {"title": "All", "data": "data/a.csv", "kind": "table"},
-        ],
-    }
-    folder = write_folder(tmp_path, manifest, a="who,t,error\na,1,0.5\na,2,0.25\nb,1,0.6\n")
-    text = words(render(folder_report(folder)))
-    for phrase in ("Figure 3", "As printed.", "dpadmm reproduce fig3", "rounds = 3", "a 2 0.25"):
+def test_an_experiment_that_was_rerun(rerun):
+    made = render(folder_report(rerun))
+    text = words(made)
+    assert banners(made)[0] == ("danger", "SIMULATION.")
+    for phrase in (
+        "A. Nobody, A paper, Fig. 1: Accuracy over rounds",
+        "It learns. Proven: stands.",
+        "The interval of accuracy is above 0.5.",
+        "rounds 3 paper section 1",
+        "dpadmm reproduce small-figure-1",
+    ):
         assert phrase in text
-    assert "SIMULATION" not in text
+    assert made.count("<figure") == 1
+
+
+def test_an_axis_of_words_is_drawn_as_bars():
+    curve = {"label": "a", "x": ["ring", "star"], "y": [0.5, None], "calibration": "published"}
+    panel = Panel.model_validate(
+        {"title": "t", "x_label": "graph", "y_label": "y", "curves": [curve]}
+    )
+    plot = panel_plot(panel)
+    assert [bar.name for bar in plot.bars] == ["a (published): ring", "a (published): star"]
+    assert math.isnan(plot.bars[1].value)
+    assert draw(plot, "f").count('class="block') == 1
 
 
 @pytest.mark.parametrize(
-    ("figure", "said"),
+    ("content", "said"),
     [
-        ({"data": "../secret.csv"}, "must name a file in the folder"),
-        ({"data": "/etc/passwd"}, "must name a file in the folder"),
-        ({"data": "data/none.csv"}, "readable CSV"),
-        ({"data": "data/a.csv", "x": "nowhere"}, "nowhere missing"),
-        ({"data": "data/a.csv", "y": ""}, "must name its columns"),
-        ({"data": "data/a.csv", "y": "who"}, "finite numbers"),
+        ("{", "readable JSON"),
+        ("[]", "must be a manifest of dpadmm; at the whole"),
+        ('{"kind": "comparison", "version": 2}', "at version"),
+        ('{"version": 1}', "at experiment"),
     ],
 )
-def test_a_bad_folder_is_refused(tmp_path, figure, said):
-    manifest = {
-        "kind": "experiment",
-        "title": "t",
-        "figures": [{"title": "f", "x": "t", "y": "error"} | figure],
-    }
-    (tmp_path / "in").mkdir()
-    folder = write_folder(tmp_path / "in", manifest, a="who,t,error\na,1,0.5\n")
-    (tmp_path / "secret.csv").write_text("t,error\n1,2\n")
+def test_a_bad_manifest_is_refused_in_one_sentence(tmp_path, content, said):
+    (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(ParameterError, match=said):
-        folder_report(folder)
+        folder_report(tmp_path)
 
 
 def test_hostile_names_stay_names(record):

@@ -31,9 +31,9 @@ def reproduce_command(
     """Rerun the figures and tables of the papers, as published and as proven, side by side.
 
     Without a name it lists the experiments. Each leaves `figure.svg`, `figure.png`, `figure.csv`,
-    `manifest.json` and `page.md` in its folder under the output folder, and says of each of the
-    paper's conclusions whether it stands, by a criterion that was fixed beforehand. Finished work
-    is kept in `cells/` there: the same command, run again, goes on where it stopped.
+    `manifest.json`, `page.md` and `report.html` in its folder under the output folder, and says of
+    each of the paper's conclusions whether it stands, by a criterion that was fixed beforehand.
+    Finished work is kept in `cells/` there: the same command, run again, goes on where it stopped.
     """
     from dpadmm.experiments.papers import EXPERIMENTS, get_experiment
 
@@ -56,14 +56,18 @@ def reproduce_command(
                 for each in summary["findings"]
             ],
         )
-        typer.echo(f"{summary['folder']}, {summary['seconds']:g} s\n")
+        typer.echo(f"{summary['folder']}, {summary['seconds']:g} s")
+        typer.echo(f"Report: {summary['report']}\n")
 
 
 def _rerun(
     experiments: list[Experiment], output: Path, jobs: int, *, quiet: bool
 ) -> list[dict[str, Any]]:
+    from dpadmm.datasets.whole_file import write_whole
     from dpadmm.experiments.reproduce import reproduce
     from dpadmm.experiments.store import Store
+    from dpadmm.report.from_reproduction import folder_report
+    from dpadmm.report.render import render
 
     store = Store(output / "cells")
     summaries = []
@@ -73,6 +77,8 @@ def _rerun(
             done = reproduce(
                 experiment, output / experiment.name, store, jobs=jobs, on_done=on_done
             )
+        report = done.folder / "report.html"
+        write_whole(report, render(folder_report(done.folder)).encode(), "report")
         summaries.append(
             {
                 "experiment": experiment.name,
@@ -81,6 +87,7 @@ def _rerun(
                 "findings": done.manifest["findings"],
                 "stand_ins": done.manifest["stand_ins"],
                 "folder": str(done.folder),
+                "report": str(report),
                 "seconds": round(time.monotonic() - start, 1),
             }
         )

@@ -1,140 +1,166 @@
-"""The folder of a comparison or an experiment: ``manifest.json`` and the data it names.
-
-A manifest is an object with
-
-* ``kind``: ``"comparison"`` or ``"experiment"``;
-* ``title``, and optionally ``dpadmm`` (version), ``words`` (paragraphs), ``command`` (what makes it
-  again), ``config`` (a table of tables), ``simulated`` (true unless said otherwise);
-* for a comparison ``data``: a CSV file (relative to the folder) whose columns are those of
-  :data:`COLUMNS` and any others, which the page shows as they are;
-* for an experiment ``figures``: objects with ``title``, ``data`` (a CSV file) and ``kind``:
-
-  * ``"lines"``: ``x`` and ``y`` name columns; ``series``, ``low`` and ``high`` may name others;
-    ``log_x`` and ``log_y``;
-  * ``"bars"``: ``x`` names the column of names and ``y`` that of values; ``low`` and ``high``;
-  * ``"table"``: every column.
-
-  Each may have a ``caption``.
-* optionally ``banners``: objects with ``tone`` (danger, caution, info), ``heading`` and ``text``.
-"""
+"""The manifests that ``dpadmm compare`` and ``dpadmm reproduce`` leave, read back and checked."""
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dpadmm.errors import ParameterError
-from dpadmm.report.document import Cell
+from dpadmm.report.records import Epsilon
 
-__all__ = ["COLUMNS", "MANIFEST", "Figure", "Manifest", "read_manifest", "read_table"]
+__all__ = [
+    "MANIFEST",
+    "ComparisonManifest",
+    "Manifest",
+    "Panel",
+    "ReproductionManifest",
+    "read_manifest",
+]
 
 #: The name of the file in a folder.
 MANIFEST: Final = "manifest.json"
-#: The columns that a comparison must have; an epsilon is a number, or empty or "infinite" where
-#: there is no noise.
-COLUMNS: Final = (
-    "algorithm",
-    "calibration",
-    "epsilon",
-    "topology",
-    "metric",
-    "mean",
-    "low",
-    "high",
-)
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
+    # Manifests of later versions of the package may carry more.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Figure(_Part):
-    """One plot or table of an experiment."""
+class Curve(_Part):
+    """Points, perhaps with a band; x may be words."""
+
+    label: str
+    x: tuple[Number | str, ...]
+    y: tuple[Number | None, ...]
+    low: tuple[Number | None, ...] = ()
+    high: tuple[Number | None, ...] = ()
+    calibration: str = ""
+
+
+class Panel(_Part):
+    """One pair of axes."""
 
     title: str
-    data: str
-    kind: Literal["lines", "bars", "table"] = "lines"
-    caption: str = ""
-    x: str = ""
-    y: str = ""
-    series: str = ""
-    low: str = ""
-    high: str = ""
-    log_x: bool = False
-    log_y: bool = False
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    x_scale: Literal["linear", "log"] = "linear"
+    y_scale: Literal["linear", "log"] = "linear"
+    note: str = ""
 
 
-class ManifestBanner(_Part):
-    """What nobody may overlook."""
-
-    tone: Literal["danger", "caution", "info"]
-    heading: str
-    text: str
+class _Interval(_Part):
+    mean: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
 
 
-class Manifest(_Part):
-    """What a folder says of itself."""
+class _Line(_Part):
+    who: str
+    calibration: str
+    topology: str
+    epsilon: Epsilon
+    provable_epsilon: Number | str
+    refused: str | None = None
+    figures: dict[str, _Interval] = Field(default_factory=dict)
 
-    kind: Literal["comparison", "experiment"]
+
+class _Privacy(_Part):
+    delta: float | dict[str, float]
+    adjacency: str
+    adversary: str
+    not_covered: tuple[str, ...]
+
+
+class _Compared(_Part):
+    measured: tuple[str, ...]
+
+
+class ComparisonManifest(_Part):
+    """What ``dpadmm compare`` found."""
+
+    version: Literal[1]
+    kind: Literal["comparison"]
+    command: str
+    notice: str
+    intervals: str
+    dpadmm: str
+    data: dict[str, Any]
+    stand_ins: tuple[str, ...] = ()
+    privacy: _Privacy
+    comparison: _Compared
+    lines: tuple[_Line, ...] = Field(min_length=1)
+    panels: tuple[Panel, ...] = ()
+
+
+class _Conclusion(_Part):
+    name: str
+    claim: str
+    criterion: str
+
+
+class _Finding(_Part):
+    conclusion: str
+    calibration: str
+    verdict: str
+    number: str
+
+
+class _Setting(_Part):
+    value: Any
+    source: str
+    why: str = ""
+
+
+class _Table(_Part):
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+class ReproductionManifest(_Part):
+    """What ``dpadmm reproduce`` found of one experiment."""
+
+    version: Literal[1]
+    experiment: str
+    citation: str
+    part: str
     title: str
-    dpadmm: str = ""
-    words: tuple[str, ...] = ()
-    command: str = ""
-    simulated: bool = True
-    config: dict[str, Any] = Field(default_factory=dict)
-    data: str = ""
-    figures: tuple[Figure, ...] = ()
-    banners: tuple[ManifestBanner, ...] = ()
+    command: str
+    dpadmm: str
+    settings: dict[str, _Setting]
+    stand_ins: tuple[str, ...] = ()
+    conclusions: tuple[_Conclusion, ...]
+    findings: tuple[_Finding, ...]
+    tables: dict[str, _Table] = Field(default_factory=dict)
+    panels: tuple[Panel, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+Manifest = ComparisonManifest | ReproductionManifest
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a folder."""
     path = folder / MANIFEST
     try:
-        return Manifest.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ParameterError(f"manifest must be readable JSON; got {path}: {reason}.") from None
+    compared = isinstance(content, dict) and content.get("kind") == "comparison"
+    kind: TypeAdapter[Manifest] = TypeAdapter(
+        ComparisonManifest if compared else ReproductionManifest
+    )
+    try:
+        return kind.validate_python(content)
     except ValidationError as error:
         finding = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in finding["loc"]) or "the whole"
         raise ParameterError(
             f"{path} must be a manifest of dpadmm; at {place}: {finding['msg']}."
         ) from None
-
-
-def read_table(folder: Path, name: str, needed: tuple[str, ...] = ()) -> list[dict[str, Cell]]:
-    """Read a CSV file of the folder; what looks like a number is one."""
-    path = (folder / name).resolve()
-    if not name or not path.is_relative_to(folder.resolve()):
-        raise ParameterError(f"data must name a file in the folder {folder}; got {name!r}.")
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file, strict=True)
-            heads = list(reader.fieldnames or ())
-            rows = [{head: _cell(row.get(head)) for head in heads} for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ParameterError(f"data must be a readable CSV file; got {path}: {reason}.") from None
-    if missing := [column for column in needed if column and column not in heads]:
-        raise ParameterError(
-            f"{path} must have the columns {', '.join(needed)}; {', '.join(missing)} missing."
-        )
-    if not rows:
-        raise ParameterError(f"{path} must have at least one row; got none.")
-    return rows
-
-
-def _cell(text: str | None) -> Cell:
-    if not text:
-        return None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
