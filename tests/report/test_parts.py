@@ -77,6 +77,7 @@ def test_markup_is_made_by_elements_only():
     assert element("a", class_="x", hidden=True, id=None) == '<a class="x" hidden></a>'
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(names, st.floats(allow_nan=False), st.integers())))
 def test_a_table_reads_back_from_its_csv(rows):
     table = Table("t", ("=head", "value", "count"), tuple(rows))
@@ -101,6 +102,7 @@ def test_cells():
     assert shown == ["", "a", "1,234,567", "1e-6", "infinite", "1.001"]
 
 
+@settings(max_examples=50)
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1), st.booleans(), st.booleans(), st.integers(5, 8))
 def test_scales_show_everything_between_round_ticks(values, log, from_zero, wanted):
     scale = scale_over(values, 10, 200, log=log, from_zero=from_zero)
@@ -204,6 +206,7 @@ values = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3), max_lea
 tables = st.dictionaries(words, values, max_size=4)
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(words, st.one_of(values, tables, st.lists(tables, min_size=1, max_size=3))))
 def test_a_configuration_reads_back(config):
     def said(value):

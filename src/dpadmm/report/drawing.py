@@ -7,6 +7,7 @@ need no second drawing. A line is told from another by its dashes and marks as w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Final
@@ -81,21 +82,25 @@ def _legend(lines: Sequence[Series]) -> tuple[list[Html], float]:
         needed = 34 + _CHARACTER * len(name) + 14
         if x > _LEFT and x + needed > _WIDTH - _RIGHT:
             x, y = _LEFT, y + 18
-        style = place % _STYLES
-        drawn.append(_line(x, y - 4, x + 26, y - 4, f"series s{style}"))
-        drawn.append(_mark(x + 13, y - 4, style))
+        drawn.append(_line(x, y - 4, x + 26, y - 4, f"series {_style(place)}"))
+        drawn.append(_mark(x + 13, y - 4, place))
         drawn.append(_label(x + 32, y, name))
         x += needed
     return drawn, y + 10
 
 
-def _mark(x: float, y: float, style: int, hint: str | None = None) -> Html:
+def _style(place: int) -> str:
+    """Colour and dashes by the place of a line; beyond the sixth they come again, thinner."""
+    return f"s{place % _STYLES}" + (" again" if place >= _STYLES else "")
+
+
+def _mark(x: float, y: float, place: int, hint: str | None = None) -> Html:
     """A mark whose shape tells its series."""
     title = None if hint is None else element("title", hint)
-    class_ = f"mark s{style}"
-    if style % 3 == 0:
+    class_ = f"mark {_style(place)}"
+    if place % 3 == 0:
         return element("circle", title, cx=f"{x:g}", cy=f"{y:g}", r="3.4", class_=class_)
-    if style % 3 == 1:
+    if place % 3 == 1:
         return element(
             "rect", title, x=f"{x - 3:g}", y=f"{y - 3:g}", width="6", height="6", class_=class_
         )
@@ -122,7 +127,7 @@ def _lines(plot: LinePlot) -> tuple[list[Html], float]:
                 _label(_WIDTH - _RIGHT, up.at(level) - 5, cut(name, _LONGEST_LABEL), "label", "end")
             )
     for place, line in enumerate(plot.series):
-        drawn += _curve(plot, line, place % _STYLES, across, up)
+        drawn += _curve(plot, line, place, across, up)
     return drawn, bottom + _BOTTOM
 
 
@@ -142,7 +147,7 @@ def _axes(plot: LinePlot, across: Scale, up: Scale, top: float, bottom: float) -
     return drawn
 
 
-def _curve(plot: LinePlot, line: Series, style: int, across: Scale, up: Scale) -> Iterable[Html]:
+def _curve(plot: LinePlot, line: Series, place: int, across: Scale, up: Scale) -> Iterable[Html]:
     if line.low:
         edges = [
             (x, low, high)
@@ -152,16 +157,16 @@ def _curve(plot: LinePlot, line: Series, style: int, across: Scale, up: Scale) -
         around = [(x, high) for x, _, high in edges] + [(x, low) for x, low, _ in edges[::-1]]
         if around:
             corners = " ".join(f"{across.at(x):g},{up.at(y):g}" for x, y in around)
-            yield element("polygon", points=corners, class_=f"band s{style}")
+            yield element("polygon", points=corners, class_=f"band {_style(place)}")
     points = [
         (x, y) for x, y in zip(line.x, line.y, strict=True) if across.shows(x) and up.shows(y)
     ]
     path = " ".join(f"{across.at(x):g},{up.at(y):g}" for x, y in points)
-    yield element("polyline", points=path, class_=f"series s{style}")
+    yield element("polyline", points=path, class_=f"series {_style(place)}")
     if len(points) <= _MOST_MARKS:
         for x, y in points:
             hint = f"{line.name}: {plot.x_label} {cell_text(x)}, {plot.y_label} {cell_text(y)}"
-            yield _mark(across.at(x), up.at(y), style, hint)
+            yield _mark(across.at(x), up.at(y), place, hint)
 
 
 def _bars(plot: BarPlot) -> tuple[list[Html], float]:
@@ -187,6 +192,8 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
     zero = along.at(0.0)
     tip = along.at(bar.value) if known else end
     value = cell_text(bar.value) if known else texts.UNBOUNDED
+    if math.isnan(bar.value):
+        value = texts.NONE
     if bar.of is not None:
         value = texts.PART_OF.format(part=value, whole=cell_text(bar.of))
     # The label keeps clear of a zero line in the middle.
@@ -197,7 +204,8 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
     if bar.of is not None and along.shows(bar.of):
         drawn.append(_block(zero, along.at(bar.of), top + 18, "track"))
     class_ = "block s1" if marked else "block s0" if bar.value >= 0 else "block s3"
-    drawn.append(_block(zero, tip, top + 18, class_))
+    if not math.isnan(bar.value):
+        drawn.append(_block(zero, tip, top + 18, class_))
     if bar.low is not None and bar.high is not None:
         middle = top + 24
         drawn.append(_line(along.at(bar.low), middle, along.at(bar.high), middle, "whisker"))
