@@ -1,4 +1,4 @@
-"""The tables of docs/which-algorithm.md: one cell computed again gives the number that is printed."""
+"""The tables of docs/which-algorithm.md: a cell computed again gives the number printed there."""
 
 import json
 from pathlib import Path
@@ -44,8 +44,8 @@ def test_the_page_shows_what_the_manifest_says(name):
 def test_a_cell_computed_again_gives_the_same_number(who):
     manifest = json.loads((FOLDER / "waveform" / "manifest.json").read_text())
     told = comparison_of(manifest)
-    line = next(l for l in manifest["lines"] if l["who"] == who and l["epsilon"] == 1.0)
-    place, _, _, cell = next(
+    line = next(row for row in manifest["lines"] if row["who"] == who and row["epsilon"] == 1.0)
+    *_, cell = next(
         each for each in told._placed() if each[0].who == who and each[0].epsilon == 1.0
     )
     output = "tail" if who == "pr-admm" else "last"
