@@ -68,6 +68,7 @@ def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> N
                 "privacy": statement.to_dict(),
                 "history": {},
                 "plot": None,
+                "report": None,
                 "nodes": [_places(node) for node in nodes],
             },
         )
