@@ -117,6 +117,8 @@ class TrainedRun:
                 "name": self.topology.name,
                 "server": self.topology.server,
                 "edges": [list(edge) for edge in self.topology.edges],
+                # A node knows who the others are and how many rows they have, and nothing more.
+                "parties": list(self.federation["rows"].items()) if self.federation else [],
             },
             "learnt": _learnt(self),
             "ledger_checks": ledger_checks(self.config.ledgers),

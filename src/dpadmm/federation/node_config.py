@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.algorithms import reviewed
 from dpadmm.columns import Names, Part, as_tuple, fail
-from dpadmm.config import File, load_toml, validated
+from dpadmm.config import File, Page, load_toml, validated
 from dpadmm.errors import ParameterError
 from dpadmm.exchange.peer_session import Security, check_loopback
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
@@ -153,11 +153,14 @@ class NodeResultSection(Part):
     ----------
     model, record, statement
         The model file; the run record (JSON) and the privacy statement (text), if wanted.
+    report
+        The page to read (HTML): its place, or false for none. Beside the model unless given.
     """
 
     model: File
     record: File | None = None
     statement: File | None = None
+    report: Page = True
 
 
 class WatchSection(Part):

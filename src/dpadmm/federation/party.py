@@ -26,6 +26,9 @@ from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.segment import Segment
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sqlite_ledger import LedgerRun
+from dpadmm.report.from_run import run_report
+from dpadmm.report.records import RecordedRun
+from dpadmm.report.render import render
 from dpadmm.runs import TrainedRun, estimator_parameters, file_schema, work_folder, write_results
 from dpadmm.schema import DataError
 from dpadmm.training import Plan, lay_out, train_party
@@ -218,7 +221,7 @@ def _trained(
 
 
 def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
-    """Write the statement, then the model and the record."""
+    """Write the statement, then the model and the record, then the page to read."""
     result = prepared.config.result
     assert result is not None
     if result.statement is not None:
@@ -227,7 +230,12 @@ def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
             lines += ["", "The ledger of this data set:", words]
         lines += _about_losses(part)
         write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
-    write_results(trained)
+    record = write_results(trained)
+    # After the results: whatever happens to the page, what was paid for is there.
+    place = trained.config.result.report_file
+    if place is not None:
+        page = render(run_report(RecordedRun.from_dict(record)))
+        write_whole(place, page.encode(), "report")
 
 
 def _about_losses(part: _Part) -> list[str]:

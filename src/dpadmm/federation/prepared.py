@@ -62,7 +62,11 @@ class PreparedNode:
             run=self.agreed.run.model_copy(update={"simulation_key": simulation}),
             data=DataSection(schema=config.node.schema_file, delimiter=config.node.delimiter),
             party=(PartySection(name=name, file=config.node.data, rows=self.agreed.rows[name]),),
-            result=ResultSection(model=config.result.model, record=config.result.record),
+            result=ResultSection(
+                model=config.result.model,
+                record=config.result.record,
+                report=config.result.report,
+            ),
             ledgers={} if config.node.ledger is None else {name: config.node.ledger},
         )
 

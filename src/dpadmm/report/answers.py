@@ -117,8 +117,8 @@ def tiles(run: RecordedRun) -> tuple[Tile, ...]:
         Tile(epsilon, texts.TILE_EPSILON_SIMULATED if privacy.simulated else texts.TILE_EPSILON),
         Tile(delta, texts.TILE_DELTA),
         Tile(right, texts.TILE_RIGHT),
-        Tile(f"{len(run.parties):,}", texts.TILE_PARTIES),
-        Tile(f"{sum(party.rows for party in run.parties):,}", texts.TILE_ROWS),
+        Tile(f"{len(run.everybody):,}", texts.TILE_PARTIES),
+        Tile(f"{sum(party.rows for party in run.everybody):,}", texts.TILE_ROWS),
         Tile(f"{run.rounds:,}", texts.TILE_ROUNDS),
     )
 
@@ -161,10 +161,10 @@ def _sentence(words: str) -> str:
 def _who(run: RecordedRun) -> str:
     names = [
         texts.NAME_AND_ROWS.format(name=shown_name(party.name, 40), rows=party.rows)
-        for party in run.parties[:_MOST_NAMES]
+        for party in run.everybody[:_MOST_NAMES]
     ]
-    if len(run.parties) > _MOST_NAMES:
-        names.append(texts.WHO_MORE.format(count=len(run.parties) - _MOST_NAMES))
+    if len(run.everybody) > _MOST_NAMES:
+        names.append(texts.WHO_MORE.format(count=len(run.everybody) - _MOST_NAMES))
     topology = run.topology
     if topology is None:
         how = texts.ON_UNKNOWN
@@ -172,7 +172,7 @@ def _who(run: RecordedRun) -> str:
         how = texts.ON_SERVER
     else:
         how = texts.ON_GRAPHS.get(topology.name, texts.ON_EDGES)
-    return texts.WHO_WORDS.format(count=len(run.parties), how=how, names=", ".join(names))
+    return texts.WHO_WORDS.format(count=len(run.everybody), how=how, names=", ".join(names))
 
 
 def learnt(run: RecordedRun) -> str:

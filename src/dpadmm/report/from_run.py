@@ -110,7 +110,7 @@ def _degrees(run: RecordedRun) -> dict[str, int]:
     if run.topology.server:
         return dict.fromkeys(run.names, 1)
     ends = Counter(end for edge in run.topology.edges for end in edge)
-    return {name: ends[place] for place, name in enumerate(run.names)}
+    return {name: ends[place] for place, name in enumerate(party.name for party in run.everybody)}
 
 
 def thinned(count: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -222,14 +222,14 @@ def graph_section(run: RecordedRun) -> Section:
     topology = run.topology
     if topology is None:
         return Section(texts.GRAPH, (Words(texts.NOT_RECORDED),))
-    links = len(run.parties) if topology.server else len(topology.edges)
-    if len(run.parties) > MOST_PARTIES or links > MOST_LINKS:
-        words = texts.GRAPH_TOO_LARGE.format(parties=len(run.parties), links=links)
+    links = len(run.everybody) if topology.server else len(topology.edges)
+    if len(run.everybody) > MOST_PARTIES or links > MOST_LINKS:
+        words = texts.GRAPH_TOO_LARGE.format(parties=len(run.everybody), links=links)
         return Section(texts.GRAPH, (Words(words),))
     plot = GraphPlot(
         texts.GRAPH_TITLE,
-        run.names,
-        tuple(party.rows for party in run.parties),
+        tuple(party.name for party in run.everybody),
+        tuple(party.rows for party in run.everybody),
         topology.edges,
         topology.server,
         texts.GRAPH_CAPTION.format(weakest=texts.GRAPH_WEAKEST if run.weakest else ""),

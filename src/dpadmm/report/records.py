@@ -72,6 +72,7 @@ class _Topology(_Part):
     name: str
     server: bool = False
     edges: tuple[tuple[int, int], ...] = ()
+    parties: tuple[tuple[str, int], ...] = ()
 
 
 class _Weight(_Part):
@@ -147,11 +148,18 @@ class RecordedRun(_Part):
         for name in (party.name for party in run.parties):
             if name not in run.privacy.parties:
                 raise ParameterError(f"{where} must have a guarantee of party {name!r}; has none.")
-        places = range(len(run.parties))
+        places = range(len(run.everybody))
         for edge in run.topology.edges if run.topology else ():
             if not set(edge) <= set(places):
                 raise ParameterError(f"{where} must link parties of the run; got {edge!r}.")
         return run
+
+    @property
+    def everybody(self) -> tuple[_Party, ...]:
+        """All who took part; the record of a node has guarantees of its own party alone."""
+        if self.topology is None or not self.topology.parties:
+            return self.parties
+        return tuple(_Party(name=name, rows=rows) for name, rows in self.topology.parties)
 
     @property
     def names(self) -> tuple[str, ...]:
