@@ -7,19 +7,21 @@ import math
 import re
 
 import pytest
+from typer.testing import CliRunner
 
+from dpadmm.cli import app
 from dpadmm.errors import ParameterError
+from dpadmm.experiments.reproduce import reproduce
+from dpadmm.experiments.store import Store
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, rounded_up
 from dpadmm.report.answers import riskiest
-from dpadmm.report.document import cell_text
-from dpadmm.report.drawing import draw
-from dpadmm.report.from_reproduction import folder_report
+from dpadmm.report.from_comparison import comparison_report
+from dpadmm.report.from_manifest import folder_report
 from dpadmm.report.from_run import run_report
 from dpadmm.report.from_runs import runs_report
-from dpadmm.report.manifests import Panel
-from dpadmm.report.panels import panel_plot
 from dpadmm.report.records import RecordedRun
 from dpadmm.report.render import render
+from small_experiments import SmallExperiment
 
 
 def words(page):
@@ -238,57 +240,97 @@ def test_runs_side_by_side(records):
     assert "basic composition" not in words(made)
 
 
-def test_a_comparison(compared):
-    made = render(folder_report(compared))
+ROWS = [
+    {
+        "algorithm": algorithm,
+        "calibration": calibration,
+        "epsilon": epsilon,
+        "topology": "ring",
+        "metric": "accuracy",
+        "mean": mean,
+        "low": mean - 0.01,
+        "high": mean + 0.01,
+    }
+    for algorithm, calibration, epsilon, mean in (
+        ("admm", "proven", None, 0.85),
+        ("pr-admm", "proven", 0.1, 0.7),
+        ("pr-admm", "proven", 1.0, 0.8),
+        ("pr-admm", "published", 1.0, 0.83),
+    )
+]
+
+
+def test_a_comparison():
+    made = render(comparison_report("Adult", ROWS, command="dpadmm compare", words=("Why.",)))
     text = words(made)
-    assert banners(made)[:2] == [("danger", "SIMULATION."), ("caution", "PUBLISHED CALIBRATION.")]
-    manifest = json.loads((compared / "manifest.json").read_text())
-    for phrase in ("waveform", "pr-admm (published)", "pooled", "dpadmm compare small", "exp-norm"):
+    assert banners(made) == [("danger", "SIMULATION."), ("caution", "PUBLISHED CALIBRATION.")]
+    for phrase in ("Adult", "pr-admm (published)", "admm, no noise", "dpadmm compare", "Why."):
         assert phrase in text
-    assert made.count("<figure") == len(manifest["comparison"]["measured"])
-    for line in manifest["lines"]:
-        for figure in line["figures"].values():
-            assert cell_text(figure["mean"]) in text
+    with pytest.raises(ParameterError, match="metric, mean"):
+        comparison_report("x", [{"algorithm": "a"}])
 
 
-def test_an_experiment_that_was_rerun(rerun):
-    made = render(folder_report(rerun))
-    text = words(made)
-    assert banners(made)[0] == ("danger", "SIMULATION.")
+def dpadmm(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_comparison_from_its_folder(tmp_path):
+    small = ("--rows-per-party", "50", "--test-rows", "50", "--rounds", "2", "--runs", "2")
+    budget = ("--epsilon", "1", "--delta", "1e-3", "--algorithm", "pr-admm", "--jobs", "1")
+    made = dpadmm("compare", "waveform", *small, *budget, "--output", tmp_path / "out")
+    assert made.exit_code == 0, made.output
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert banners(page) == [("danger", "SIMULATION.")]
+    for phrase in ("waveform", "central AMP", "pr-admm", "protects nobody", "one row of one party"):
+        assert phrase in words(page)
+    assert dpadmm("report", tmp_path / "out", "-o", tmp_path / "again.html").exit_code == 0
+    assert (tmp_path / "again.html").read_text() == page
+
+
+def test_an_experiment_from_its_folder(tmp_path):
+    folder = tmp_path / "small"
+    reproduce(SmallExperiment(), folder, Store(tmp_path / "cells"))
+    page = (folder / "report.html").read_text()
     for phrase in (
-        "A. Nobody, A paper, Fig. 1: Accuracy over rounds",
-        "It learns. Proven: stands.",
+        "Fig. 1: Accuracy over rounds",
+        "A. Nobody, A paper",
         "The interval of accuracy is above 0.5.",
-        "rounds 3 paper section 1",
+        "enough for a test",
+        "A remark.",
         "dpadmm reproduce small-figure-1",
     ):
-        assert phrase in text
-    assert made.count("<figure") == 1
-
-
-def test_an_axis_of_words_is_drawn_as_bars():
-    curve = {"label": "a", "x": ["ring", "star"], "y": [0.5, None], "calibration": "published"}
-    panel = Panel.model_validate(
-        {"title": "t", "x_label": "graph", "y_label": "y", "curves": [curve]}
-    )
-    plot = panel_plot(panel)
-    assert [bar.name for bar in plot.bars] == ["a (published): ring", "a (published): star"]
-    assert math.isnan(plot.bars[1].value)
-    assert draw(plot, "f").count('class="block') == 1
+        assert phrase in words(page)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["findings"][0]["number"] in words(page)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("change", "said"),
     [
-        ("{", "readable JSON"),
-        ("[]", "must be a manifest of dpadmm; at the whole"),
-        ('{"kind": "comparison", "version": 2}', "at version"),
-        ('{"version": 1}', "at experiment"),
+        ({"kind": "other"}, "must be a manifest of dpadmm; at kind"),
+        ({"settings": 3}, "at settings"),
+        ({"panels": [{"title": "a"}]}, r"at panels\.0"),
     ],
 )
-def test_a_bad_manifest_is_refused_in_one_sentence(tmp_path, content, said):
-    (tmp_path / "manifest.json").write_text(content)
+def test_a_bad_folder_is_refused(tmp_path, change, said):
+    manifest = {
+        "kind": "experiment",
+        "dpadmm": "0",
+        "command": "",
+        "citation": "",
+        "part": "",
+        "title": "",
+        "settings": {},
+        "conclusions": [],
+        "findings": [],
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert folder_report(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | change))
     with pytest.raises(ParameterError, match=said):
+        folder_report(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(ParameterError, match="must be readable JSON"):
         folder_report(tmp_path)
 
 

@@ -50,7 +50,7 @@ def compare(
     runs: Annotated[int, typer.Option(min=1, help="Repeated runs of each.")] = 10,
     splits: Annotated[int, typer.Option(min=1, help="Random splits of a named data set.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Of the noise and the splits.")] = 0,
-    output: Annotated[Path, typer.Option(help="Folder for table, figure, report.")] = Path(
+    output: Annotated[Path, typer.Option(help="Folder for table, figure, manifest.")] = Path(
         "dpadmm-comparison"
     ),
     jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 2,
@@ -67,13 +67,10 @@ def compare(
     Finished work is kept in `cells/` under the output folder: the same command, run again after a
     crash, goes on where it stopped and gives the same table.
     """
-    from dpadmm.datasets.whole_file import write_whole
     from dpadmm.experiments.backends import backend as use_backend
     from dpadmm.experiments.comparison_files import write_comparison
     from dpadmm.experiments.runner import compute
     from dpadmm.experiments.store import Store
-    from dpadmm.report.from_reproduction import folder_report
-    from dpadmm.report.render import render
 
     with refusals("compare", as_json):
         told = _comparison(
@@ -94,10 +91,8 @@ def compare(
             results = compute(told.cells(), store, jobs=jobs, on_done=on_done)
         command = "dpadmm " + " ".join(sys.argv[1:])
         manifest = write_comparison(told, results, output, command)
-        write_whole(output / "report.html", render(folder_report(output)).encode(), "report")
     if as_json:
-        report = str(output / "report.html")
-        emit("compare", {"folder": str(output), "report": report, **manifest})
+        emit("compare", {"folder": str(output), **manifest})
     else:
         _show(told, manifest, output)
 
@@ -190,4 +185,4 @@ def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> Non
     typer.echo(f"{manifest['intervals'][0].upper()}{manifest['intervals'][1:]}.")
     console.print(manifest["notice"], style="bold", highlight=False)
     typer.echo(f"Table, figure and manifest: {output}")
-    typer.echo(f"Report: {output / 'report.html'}")
+    typer.echo(f"Report (open it in a browser): {output / 'report.html'}")

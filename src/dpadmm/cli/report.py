@@ -20,8 +20,8 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Run records (JSON), folders with a record.json, or one folder of compare or "
-            "reproduce."
+            help="Run records (JSON), folders with a record.json, or one folder with a "
+            "manifest.json."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
@@ -64,10 +64,9 @@ def _record(path: Path) -> Path:
 
 def _report(paths: list[Path], ledgers: list[str]) -> Report:
     from dpadmm.errors import ParameterError
-    from dpadmm.report.from_reproduction import folder_report
+    from dpadmm.report.from_manifest import MANIFEST, folder_report
     from dpadmm.report.from_run import run_report
     from dpadmm.report.from_runs import runs_report
-    from dpadmm.report.manifests import MANIFEST
     from dpadmm.report.records import read_record
 
     if ledgers and len(paths) > 1:

@@ -56,18 +56,14 @@ def reproduce_command(
                 for each in summary["findings"]
             ],
         )
-        typer.echo(f"{summary['folder']}, {summary['seconds']:g} s")
-        typer.echo(f"Report: {summary['report']}\n")
+        typer.echo(f"{summary['folder']}, {summary['seconds']:g} s\n")
 
 
 def _rerun(
     experiments: list[Experiment], output: Path, jobs: int, *, quiet: bool
 ) -> list[dict[str, Any]]:
-    from dpadmm.datasets.whole_file import write_whole
     from dpadmm.experiments.reproduce import reproduce
     from dpadmm.experiments.store import Store
-    from dpadmm.report.from_reproduction import folder_report
-    from dpadmm.report.render import render
 
     store = Store(output / "cells")
     summaries = []
@@ -77,8 +73,6 @@ def _rerun(
             done = reproduce(
                 experiment, output / experiment.name, store, jobs=jobs, on_done=on_done
             )
-        report = done.folder / "report.html"
-        write_whole(report, render(folder_report(done.folder)).encode(), "report")
         summaries.append(
             {
                 "experiment": experiment.name,
@@ -87,7 +81,6 @@ def _rerun(
                 "findings": done.manifest["findings"],
                 "stand_ins": done.manifest["stand_ins"],
                 "folder": str(done.folder),
-                "report": str(report),
                 "seconds": round(time.monotonic() - start, 1),
             }
         )

@@ -21,6 +21,8 @@ from dpadmm.experiments.figures import draw, figure_table
 from dpadmm.experiments.page import page
 from dpadmm.experiments.runner import OnDone, compute
 from dpadmm.experiments.store import Store
+from dpadmm.report.from_manifest import folder_report
+from dpadmm.report.render import render
 from dpadmm.version import __version__
 
 __all__ = ["MANIFEST_VERSION", "Reproduction", "reproduce"]
@@ -55,7 +57,7 @@ def reproduce(
         What to rerun.
     folder
         Where its files go: ``figure.svg``, ``figure.png``, ``figure.csv``, ``tables/*.csv``,
-        ``manifest.json`` and ``page.md``.
+        ``manifest.json``, ``page.md`` and ``report.html``.
     store
         Where finished cells are kept.
     jobs, on_done
@@ -76,6 +78,7 @@ def reproduce(
     text = json.dumps(manifest, indent=1, allow_nan=False, default=_plain)
     write_whole(folder / "manifest.json", text.encode(), "manifest")
     write_whole(folder / "page.md", page(experiment, evaluation, manifest).encode(), "page")
+    write_whole(folder / "report.html", render(folder_report(folder)).encode(), "report")
     return Reproduction(experiment, evaluation, manifest, folder)
 
 

@@ -343,35 +343,44 @@ REFUSED_NEXT_WORDS = (
 )
 
 # Comparisons and experiments.
-COMPARISON_TITLE = "Compared on {dataset}: privacy and utility"
 COMPARISON_SUBTITLE = "A comparison, dpadmm {version}"
-OWN_FILES = "own files"
-COMPARED = "What was compared"
-COMPARED_ON = "On which data"
-INTERVALS = "What intervals say"
+EXPERIMENT_SUBTITLE = "An experiment, dpadmm {version}"
+COMPARISON_EPSILON = "epsilon, total of a party"
+COMPARISON_CURVE = "Privacy and utility: {metric}{where}"
+COMPARISON_ON = " ({topology})"
+COMPARISON_BAND = "Mean over runs; the band is its interval as the table has it."
+COMPARISON_TABLE = "All figures"
+COMPARISON_CURVES = "Privacy-utility curves"
+COMPARISON_NO_NOISE = "{name}, no noise"
+COMPARISON_PUBLISHED = "{name} (published)"
+COMPARISON_PUBLISHED_WORDS = (
+    "Lines marked (published) have noise as a paper sets it: the epsilon beneath them is the "
+    "paper's claim, not a proven guarantee. The table has what is proven, where it is known."
+)
+COMPARISON_SIMULATED = (
+    "The noise of these runs can be drawn again: they protect nobody. Epsilons are what the same "
+    "runs would guarantee with secret noise."
+)
+COMMAND = "The command that makes it again"
+ALL_WORDS = "In words"
+FIGURES = "Figures"
+CONFIGURATION_WORD = "Configuration"
 NO_NOISE = "without noise"
 AT_EPSILON = "epsilon = {epsilon:g}"
-COMPARISON_CURVES = "Privacy-utility curves"
-COMPARISON_TABLE = "All figures"
-COMPARISON_COLUMNS = ("who", "graph", "calibration", "epsilon", "provable epsilon")
-INTERVAL_SIDES = ("", ", low", ", high")
-REFUSED_COLUMN = "refused because"
-NAMED_PUBLISHED = "{name} (published)"
-COMPARISON_PUBLISHED_WORDS = (
-    "What is marked (published) has noise as a paper sets it: its epsilon is the paper's claim, "
-    "not a proven guarantee. What is provable stands beside it where it is known."
-)
+COMPARISON_TITLE = "Algorithms compared on {data}"
+PROVABLE = "provable epsilon"
+REFUSED_LINE = "{name} was refused: {reason}"
 STAND_IN = "STAND-IN DATA."
-REPRODUCTION_SUBTITLE = "Rerun as {experiment}, dpadmm {version}"
-REPRODUCTION_SIMULATED = "Noise that can be drawn again, on public data: it protects nobody."
-CONCLUSIONS = "Conclusions of the paper, and what came out"
-CONCLUSION_COLUMNS = ("conclusion", "calibration", "verdict", "number", "criterion, fixed before")
-VERDICT = "{how}: {verdict}."
-CALIBRATIONS = {"published": "As published", "proven": "Proven", "": "Without noise"}
-FIGURES = "Figures"
-TABLES = "Tables"
+PAPER = "The paper"
+VERDICTS = "What the paper concludes, and what came out"
+CONCLUSION = "conclusion"
+CALIBRATION = "calibration"
+VERDICT = "verdict"
+NUMBER = "the number that shows it"
+CRITERION = "criterion, fixed before running"
 SETTINGS = "Settings"
-SETTING_COLUMNS = ("setting", "value", "source", "why")
-COMMAND_SECTION = "How it was made"
-COMMAND = "The command that makes it again"
-CONFIGURATION_WORD = "Configuration"
+SETTING = "setting"
+VALUE = "value"
+SOURCE = "source"
+WHY = "why"
+TABLES = "Tables"
