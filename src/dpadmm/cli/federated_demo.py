@@ -188,5 +188,5 @@ def _watching(nodes: list[LocalNode], *, quiet: bool) -> Iterator[Any]:
 
 
 def _places(node: LocalNode) -> dict[str, str]:
-    files = {kind: str(getattr(node, kind)) for kind in ("model", "statement", "record", "log")}
-    return {"node": node.name, **files}
+    kinds = ("model", "report", "statement", "record", "log")
+    return {"node": node.name, **{kind: str(getattr(node, kind)) for kind in kinds}}
