@@ -6,10 +6,16 @@ import random
 import pytest
 
 from dpadmm.config import load_config
+from dpadmm.experiments.compare import Comparison, parse_entry
+from dpadmm.experiments.comparison_files import write_comparison
+from dpadmm.experiments.reproduce import reproduce
+from dpadmm.experiments.store import Store
 from dpadmm.report.from_run import run_report
 from dpadmm.report.records import RecordedRun
 from dpadmm.report.render import render
 from dpadmm.runs import train_run, write_results
+from dpadmm.training import TrainingParameters
+from small_experiments import SMALL, SmallExperiment
 
 SCHEMA = """
 constant = true
@@ -56,6 +62,30 @@ def records(tmp_path_factory):
         folder = write_files(tmp_path_factory.mktemp(kind), run=run)
         found[kind] = write_results(train_run(load_config(folder / "run.toml")))
     return found
+
+
+@pytest.fixture(scope="session")
+def compared(tmp_path_factory):
+    """The folder of a small comparison."""
+    folder = tmp_path_factory.mktemp("compared")
+    told = Comparison(
+        SMALL,
+        TrainingParameters("admm", rounds=3, delta=1e-3, regularization=1e-2),
+        tuple(parse_entry(entry) for entry in ("admm", "pr-admm", "dvp:noise=gaussian")),
+        epsilons=(1.0, 10.0),
+        calibrations=("proven", "published"),
+        runs=2,
+    )
+    results = {label: cell.compute() for label, cell in told.cells().items()}
+    write_comparison(told, results, folder, "dpadmm compare small")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def rerun(tmp_path_factory):
+    """The folder of a small experiment."""
+    folder = tmp_path_factory.mktemp("rerun")
+    return reproduce(SmallExperiment(), folder / "small", Store(folder / "cells")).folder
 
 
 @pytest.fixture

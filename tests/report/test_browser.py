@@ -16,7 +16,7 @@ from pypdf import PdfReader
 from typer.testing import CliRunner
 
 from dpadmm.cli import app
-from dpadmm.report.from_comparison import comparison_report
+from dpadmm.report.from_manifest import folder_report
 from dpadmm.report.from_run import run_report
 from dpadmm.report.from_runs import runs_report
 from dpadmm.report.records import RecordedRun
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def pages(records, tmp_path_factory):
+def pages(records, compared, rerun, tmp_path_factory):
     """Pages of every kind, by name."""
     folder = tmp_path_factory.mktemp("pages")
     runs = {kind: RecordedRun.from_dict(content) for kind, content in records.items()}
@@ -63,21 +63,8 @@ def pages(records, tmp_path_factory):
     hostile = hostile.replace('"age"', json.dumps(HOSTILE[0])).replace("readmitted", "<b>" * 40)
     found["hostile"] = render(run_report(RecordedRun.from_dict(json.loads(hostile))))
     found["several"] = render(runs_report(list(runs.items())))
-    rows = [
-        {
-            "algorithm": algorithm,
-            "calibration": "published" if place else "proven",
-            "epsilon": epsilon,
-            "topology": "ring",
-            "metric": "accuracy",
-            "mean": 0.7 + 0.01 * epsilon,
-            "low": 0.69,
-            "high": 0.9,
-        }
-        for place, algorithm in enumerate(("pr-admm", "dvp"))
-        for epsilon in (0.1, 1.0, 10.0)
-    ]
-    found["comparison"] = render(comparison_report("Two algorithms", rows))
+    found["comparison"] = render(folder_report(compared))
+    found["experiment"] = render(folder_report(rerun))
     for kind, content in found.items():
         (folder / f"{kind}.html").write_text(content, encoding="utf-8")
     done = CliRunner().invoke(
@@ -123,7 +110,7 @@ def opened(browser, pages):
     assert [entry for entry in noise if not entry.startswith("data:")] == []
 
 
-KINDS = ["private", "simulated", "published", "without", "uneven", "over", "several"]
+KINDS = ["private", "simulated", "published", "without", "uneven", "over", "several", "experiment"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dpadmm.experiments.reproduce import reproduce
 from dpadmm.experiments.store import Store
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, rounded_up
 from dpadmm.report.answers import riskiest
-from dpadmm.report.from_comparison import comparison_report
+from dpadmm.report.document import cell_text
 from dpadmm.report.from_manifest import folder_report
 from dpadmm.report.from_run import run_report
 from dpadmm.report.from_runs import runs_report
@@ -240,34 +240,17 @@ def test_runs_side_by_side(records):
     assert "basic composition" not in words(made)
 
 
-ROWS = [
-    {
-        "algorithm": algorithm,
-        "calibration": calibration,
-        "epsilon": epsilon,
-        "topology": "ring",
-        "metric": "accuracy",
-        "mean": mean,
-        "low": mean - 0.01,
-        "high": mean + 0.01,
-    }
-    for algorithm, calibration, epsilon, mean in (
-        ("admm", "proven", None, 0.85),
-        ("pr-admm", "proven", 0.1, 0.7),
-        ("pr-admm", "proven", 1.0, 0.8),
-        ("pr-admm", "published", 1.0, 0.83),
-    )
-]
-
-
-def test_a_comparison():
-    made = render(comparison_report("Adult", ROWS, command="dpadmm compare", words=("Why.",)))
+def test_a_comparison(compared):
+    made = render(folder_report(compared))
     text = words(made)
-    assert banners(made) == [("danger", "SIMULATION."), ("caution", "PUBLISHED CALIBRATION.")]
-    for phrase in ("Adult", "pr-admm (published)", "admm, no noise", "dpadmm compare", "Why."):
+    assert banners(made)[:2] == [("danger", "SIMULATION."), ("caution", "PUBLISHED CALIBRATION.")]
+    manifest = json.loads((compared / "manifest.json").read_text())
+    for phrase in ("waveform", "pr-admm (published)", "pooled", "dpadmm compare small", "exp-norm"):
         assert phrase in text
-    with pytest.raises(ParameterError, match="metric, mean"):
-        comparison_report("x", [{"algorithm": "a"}])
+    assert made.count("<figure") == len(manifest["comparison"]["measured"])
+    for line in manifest["lines"]:
+        for figure in line["figures"].values():
+            assert cell_text(figure["mean"]) in text
 
 
 def dpadmm(*arguments):
@@ -280,8 +263,8 @@ def test_a_comparison_from_its_folder(tmp_path):
     made = dpadmm("compare", "waveform", *small, *budget, "--output", tmp_path / "out")
     assert made.exit_code == 0, made.output
     page = (tmp_path / "out" / "report.html").read_text()
-    assert banners(page) == [("danger", "SIMULATION.")]
-    for phrase in ("waveform", "central AMP", "pr-admm", "protects nobody", "one row of one party"):
+    assert banners(page) == [("danger", "SIMULATION."), ("caution", "STAND-IN DATA.")]
+    for phrase in ("waveform", "central AMP", "pr-admm", "protects nobody", "One row of one party"):
         assert phrase in words(page)
     assert dpadmm("report", tmp_path / "out", "-o", tmp_path / "again.html").exit_code == 0
     assert (tmp_path / "again.html").read_text() == page

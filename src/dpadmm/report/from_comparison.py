@@ -1,188 +1,147 @@
-"""The report of a comparison, from plain rows."""
+"""The report of a comparison, from its manifest."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Literal
 
-from dpadmm.errors import ParameterError
+from dpadmm.privacy.statement import rounded_up
 from dpadmm.report import texts
-from dpadmm.report.configuration import configuration_text
-from dpadmm.report.document import Banner, Block, Cell, Code, Report, Section, Table, Words
-from dpadmm.report.plots import LinePlot, Series
-from dpadmm.version import __version__
+from dpadmm.report.document import Banner, Bound, Cell, Code, Report, Section, Table, delta_text
+from dpadmm.report.markup import shown_name
+from dpadmm.report.panels import Panel, Part, panel_block
+from dpadmm.report.records import Epsilon
 
-__all__ = ["COLUMNS", "comparison_report"]
+__all__ = ["ComparisonManifest", "comparison_report"]
 
-#: The columns that a comparison must have; an epsilon is a number, or empty or "infinite" where
-#: there is no noise.
-COLUMNS: Final = (
-    "algorithm",
-    "calibration",
-    "epsilon",
-    "topology",
-    "metric",
-    "mean",
-    "low",
-    "high",
-)
-
-_MOST_SERIES = 12
-
-Rows = Sequence[Mapping[str, Cell]]
+_MOST_NAMES = 12
 
 
-def comparison_report(
-    title: str,
-    rows: Rows,
-    *,
-    words: Sequence[str] = (),
-    command: str = "",
-    config: Mapping[str, Any] | None = None,
-    simulated: bool = True,
-    banners: Iterable[Banner] = (),
-    version: str = "",
-) -> Report:
-    """Privacy-utility curves and the table of all figures.
+class _Interval(Part):
+    mean: float | None
+    low: float | None
+    high: float | None
 
-    Parameters
-    ----------
-    title, words, command, config
-        What it is, in words; how it was made.
-    rows
-        One per algorithm, calibration, epsilon, topology and metric, with the columns of
-        :data:`COLUMNS` and any others.
-    simulated
-        Whether its noise can be drawn again, as in every comparison on known rows.
-    banners
-        What nobody may overlook, beside what this finds itself.
-    version
-        Of the package that made it; this one unless given.
-    """
-    for place, row in enumerate(rows):
-        if missing := [column for column in COLUMNS if column not in row]:
-            raise ParameterError(
-                f"row {place + 1} of a comparison must have {', '.join(COLUMNS)}; "
-                f"{', '.join(missing)} missing."
-            )
-    columns = tuple(dict.fromkeys(column for row in rows for column in row))
-    body = tuple(tuple(row.get(column) for column in columns) for row in rows)
-    plots = _curves(rows)
-    blocks = (*_paragraphs(words), *plots)
-    table = Table(texts.COMPARISON_TABLE, columns, body)
-    single = len(plots) == 1
-    curves = Section(texts.COMPARISON_CURVES, blocks, narrow=single)
-    figures = Section(texts.COMPARISON_TABLE, (table,), narrow=single)
-    found = [*_simulation(simulated), *banners]
-    if any(row["calibration"] == "published" for row in rows):
-        found.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
+
+class _Line(Part):
+    who: str
+    calibration: str
+    topology: str
+    epsilon: Epsilon
+    provable_epsilon: float | str
+    refused: str | None
+    figures: dict[str, _Interval]
+
+
+class _Privacy(Part):
+    delta: float | dict[str, float]
+    adjacency: str
+    adversary: str
+    not_covered: tuple[str, ...]
+
+
+class _Compared(Part):
+    measured: tuple[str, ...]
+
+
+class ComparisonManifest(Part):
+    """What ``dpadmm compare`` found."""
+
+    kind: Literal["comparison"]
+    dpadmm: str
+    command: str
+    notice: str
+    intervals: str
+    data: dict[str, Any]
+    stand_ins: tuple[str, ...] = ()
+    privacy: _Privacy
+    comparison: _Compared
+    lines: tuple[_Line, ...]
+    panels: tuple[Panel, ...]
+
+
+def comparison_report(manifest: ComparisonManifest) -> Report:
+    """Privacy-utility curves, and the table of everything that was compared."""
+    banners = [Banner("danger", texts.SIMULATION, manifest.notice)]
+    if any(line.calibration == "published" for line in manifest.lines):
+        banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
+    if manifest.stand_ins:
+        banners.append(Banner("caution", texts.STAND_IN, f"{'; '.join(manifest.stand_ins)}."))
+    plots = tuple(panel_block(panel) for panel in manifest.panels)
+    dataset = shown_name(str(manifest.data.get("dataset", texts.OWN_FILES)))
     return Report(
-        title=title,
-        subtitle=texts.COMPARISON_SUBTITLE.format(version=version or __version__),
-        banners=tuple(found),
-        answers=_best(rows),
-        sections=(curves, figures, *_again(command, config)),
+        title=texts.COMPARISON_TITLE.format(data=dataset),
+        subtitle=texts.COMPARISON_SUBTITLE.format(version=manifest.dpadmm),
+        banners=tuple(banners),
+        answers=_answers(manifest, dataset),
+        sections=(
+            Section(texts.COMPARISON_CURVES, plots),
+            Section(texts.COMPARISON_TABLE, (_table(manifest),)),
+            Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest.command),)),
+        ),
     )
 
 
-def _curves(rows: Rows) -> list[LinePlot]:
-    """One plot per metric and topology, one line per algorithm and calibration."""
-    plots = []
-    kinds = list(dict.fromkeys((str(row["metric"]), row["topology"]) for row in rows))
-    topologies = {topology for _, topology in kinds}
-    for metric, topology in kinds:
-        chosen = [r for r in rows if str(r["metric"]) == metric and r["topology"] == topology]
-        lines: dict[str, list[Mapping[str, Cell]]] = {}
-        limits = []
-        for row in chosen:
-            if (value := _number(row["mean"])) is None:
-                continue
-            if _number(row["epsilon"]) is None:
-                name = texts.COMPARISON_NO_NOISE.format(name=row["algorithm"])
-                limits.append((name, value))
-            else:
-                lines.setdefault(_line_name(row), []).append(row)
-        where = texts.COMPARISON_ON.format(topology=topology) if len(topologies) > 1 else ""
-        plots.append(
-            LinePlot(
-                texts.COMPARISON_CURVE.format(metric=metric, where=where),
-                texts.COMPARISON_EPSILON,
-                metric,
-                tuple(
-                    _series(name, members, "epsilon", "mean", "low", "high")
-                    for name, members in lines.items()
-                ),
-                caption=texts.COMPARISON_BAND,
-                log_x=True,
-                limits=tuple(limits),
-            )
-        )
-    return [plot for plot in plots if plot.series]
-
-
-def _line_name(row: Mapping[str, Cell]) -> str:
-    name = str(row["algorithm"])
-    published = row["calibration"] == "published"
-    return texts.COMPARISON_PUBLISHED.format(name=name) if published else name
-
-
-def _best(rows: Rows) -> tuple[tuple[str, str], ...]:
-    """What each algorithm reaches, in one line per metric and epsilon."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        mean = _number(row["mean"])
-        if mean is None:
-            continue
-        epsilon = _number(row["epsilon"])
-        head = texts.NO_NOISE if epsilon is None else texts.AT_EPSILON.format(epsilon=epsilon)
-        key = (head, str(row["metric"]))
-        found.setdefault(key, []).append(f"{_line_name(row)} {mean:.4g}")
-    return tuple(
-        (f"{metric}, {head}", ", ".join(words)) for (head, metric), words in found.items()
-    )[:_MOST_SERIES]
-
-
-def _series(name: str, rows: Rows, x: str, y: str, low: str, high: str) -> Series:
-    ordered = sorted(rows, key=lambda row: _needed(row, x))
-    banded = bool(low and high) and all(
-        _number(row.get(edge)) is not None for row in rows for edge in (low, high)
-    )
-    return Series(
-        name,
-        tuple(_needed(row, x) for row in ordered),
-        tuple(_needed(row, y) for row in ordered),
-        tuple(_needed(row, low) for row in ordered) if banded else (),
-        tuple(_needed(row, high) for row in ordered) if banded else (),
+def _answers(manifest: ComparisonManifest, dataset: str) -> tuple[tuple[str, str], ...]:
+    privacy = manifest.privacy
+    source = str(manifest.data.get("source", ""))
+    who = list(dict.fromkeys(shown_name(line.who, 40) for line in manifest.lines))
+    intervals = manifest.intervals[:1].upper() + manifest.intervals[1:]
+    return (
+        (texts.COMPARED, f"{', '.join(who)}."),
+        (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
+        *_best(manifest),
+        (texts.INTERVALS, f"{intervals}."),
+        (texts.DELTA.capitalize(), _delta(privacy.delta)),
+        (texts.WHEN, f"{privacy.adjacency[:1].upper()}{privacy.adjacency[1:]}."),
+        (texts.AGAINST, f"{privacy.adversary[:1].upper()}{privacy.adversary[1:]}."),
+        (texts.NOT_COVERED, f"{'; '.join(privacy.not_covered).capitalize()}."),
     )
 
 
-def _number(cell: Cell) -> float | None:
-    """The cell as a finite number, if it is one."""
-    if isinstance(cell, str) or cell is None or not math.isfinite(cell):
-        return None
-    return float(cell)
+def _delta(delta: float | dict[str, float]) -> str:
+    if isinstance(delta, dict):
+        return ", ".join(f"{shown_name(name, 40)}: {delta_text(d)}" for name, d in delta.items())
+    return delta_text(delta)
 
 
-def _needed(row: Mapping[str, Cell], column: str) -> float:
-    number = _number(row[column])
-    if number is None:
-        raise ParameterError(f"column {column} must hold finite numbers; got {row[column]!r}.")
-    return number
-
-
-def _simulation(simulated: bool) -> list[Banner]:
-    if not simulated:
+def _best(manifest: ComparisonManifest) -> list[tuple[str, str]]:
+    """What was reached at each budget, by the first measure."""
+    if not manifest.comparison.measured:
         return []
-    return [Banner("danger", texts.SIMULATION, texts.COMPARISON_SIMULATED)]
+    measure = manifest.comparison.measured[0]
+    found: dict[float, list[str]] = {}
+    for line in manifest.lines:
+        figure = line.figures.get(measure)
+        if figure is not None and figure.mean is not None:
+            name = shown_name(line.who, 40)
+            if line.calibration == "published":
+                name = texts.COMPARISON_PUBLISHED.format(name=name)
+            where = f" ({line.topology})" if line.topology else ""
+            found.setdefault(line.epsilon, []).append(f"{name}{where} {figure.mean:.4g}")
+    return [
+        (
+            f"{measure.capitalize()}, "
+            + (texts.NO_NOISE if math.isinf(epsilon) else texts.AT_EPSILON.format(epsilon=epsilon)),
+            ", ".join(words[:_MOST_NAMES]),
+        )
+        for epsilon, words in found.items()
+    ]
 
 
-def _paragraphs(words: Sequence[str]) -> list[Block]:
-    return [Words(text) for text in words]
-
-
-def _again(command: str, config: Mapping[str, Any] | None) -> list[Section]:
-    blocks: list[Block] = [Code(texts.COMMAND, command)] if command else []
-    if config:
-        blocks.append(Code(texts.CONFIGURATION_WORD, configuration_text(config)))
-    return [Section(texts.CONFIGURATION, tuple(blocks))] if blocks else []
+def _table(manifest: ComparisonManifest) -> Table:
+    measured = manifest.comparison.measured
+    sides = [f"{name}{side}" for name in measured for side in texts.INTERVAL_SIDES]
+    rows = []
+    for line in manifest.lines:
+        proven: Cell = line.provable_epsilon
+        if isinstance(proven, float):
+            proven = rounded_up(proven, 4)
+        cells: list[Cell] = [line.who, line.topology, line.calibration]
+        cells += [texts.NONE if math.isinf(line.epsilon) else Bound(line.epsilon), proven]
+        for name in measured:
+            figure = line.figures.get(name)
+            cells += [None] * 3 if figure is None else [figure.mean, figure.low, figure.high]
+        rows.append((*cells, line.refused))
+    columns = (*texts.COMPARISON_COLUMNS, *sides, texts.REFUSED_COLUMN)
+    return Table(texts.COMPARISON_TABLE, columns, tuple(rows))

@@ -276,7 +276,6 @@ ACCURACY_COURSE = "Accuracy over the rounds"
 
 # Configuration.
 CONFIGURATION = "Configuration, and how to run it again"
-WHERE_FROM = "Versions and hashes"
 TRAIN_COMMAND = "pip install dpadmm=={version}\ndpadmm train run.toml"
 REPRODUCE = "Run it again"
 REPRODUCE_SAME = "The noise is simulated, so that the same numbers come out."
@@ -305,7 +304,6 @@ RUNS_TITLE = "{count} runs side by side"
 RUNS_SUBTITLE = "Made by dpadmm {version}"
 SHORT_GUARANTEE = "Guaranteed: {guarantee}."
 RUNS_TABLE = "The runs"
-RUN_NAME = "run"
 RUNS_COLUMNS = (
     "run",
     "algorithm",
@@ -355,13 +353,15 @@ REFUSED_NEXT_WORDS = (
 # Comparisons and experiments.
 COMPARISON_SUBTITLE = "A comparison, dpadmm {version}"
 EXPERIMENT_SUBTITLE = "An experiment, dpadmm {version}"
-COMPARISON_EPSILON = "epsilon, total of a party"
-COMPARISON_CURVE = "Privacy and utility: {metric}{where}"
-COMPARISON_ON = " ({topology})"
-COMPARISON_BAND = "Mean over runs; the band is its interval as the table has it."
+OWN_FILES = "own files"
+COMPARED = "What was compared"
+COMPARED_ON = "On which data"
+INTERVALS = "What intervals say"
+COMPARISON_COLUMNS = ("who", "graph", "calibration", "epsilon", "provable epsilon")
+INTERVAL_SIDES = ("", ", low", ", high")
+REFUSED_COLUMN = "refused because"
 COMPARISON_TABLE = "All figures"
 COMPARISON_CURVES = "Privacy-utility curves"
-COMPARISON_NO_NOISE = "{name}, no noise"
 COMPARISON_PUBLISHED = "{name} (published)"
 COMPARISON_PUBLISHED_WORDS = (
     "Lines marked (published) have noise as a paper sets it: the epsilon beneath them is the "
@@ -372,14 +372,11 @@ COMPARISON_SIMULATED = (
     "runs would guarantee with secret noise."
 )
 COMMAND = "The command that makes it again"
-ALL_WORDS = "In words"
 FIGURES = "Figures"
 CONFIGURATION_WORD = "Configuration"
 NO_NOISE = "without noise"
 AT_EPSILON = "epsilon = {epsilon:g}"
 COMPARISON_TITLE = "Algorithms compared on {data}"
-PROVABLE = "provable epsilon"
-REFUSED_LINE = "{name} was refused: {reason}"
 STAND_IN = "STAND-IN DATA."
 PAPER = "The paper"
 VERDICTS = "What the paper concludes, and what came out"
