@@ -1,11 +1,16 @@
 """Measures against scikit-learn's."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn import metrics
 
 from dpadmm.errors import ParameterError
+from dpadmm.experiments import problems
 from dpadmm.experiments.measures import MEASURES, get_measure
+from dpadmm.experiments.papers.r_admm.noiseless import OptimumCell
 from dpadmm.experiments.problems import OnePartyProblem, Problem
 from small_experiments import SMALL
 
@@ -83,8 +88,6 @@ def test_rows_are_dealt_once_and_the_same_way():
 
 
 def test_too_many_rows_are_refused():
-    from dataclasses import replace
-
     with pytest.raises(ParameterError, match="must fit into the 400 rows of waveform"):
         replace(SMALL, rows_per_party=200).load()
 
@@ -99,3 +102,14 @@ def test_distances_and_norms_of_the_parties_models():
         assert MEASURES["largest distance"](models, problem)[run] == pytest.approx(max(apart))
         square = np.mean([np.linalg.norm(model[run]) ** 2 for model in models])
         assert MEASURES["average squared norm"](models, problem)[run] == pytest.approx(square)
+
+
+def test_the_optimum_is_the_same_however_rows_are_kept(monkeypatch):
+    kept = OptimumCell(replace(SMALL, split_seed=7), 1e-2).compute()
+    # Now every row counts as mostly zero.
+    monkeypatch.setattr(problems, "_MOSTLY_ZERO", 2.0)
+    problems._deal.cache_clear()
+    thin = OptimumCell(replace(SMALL, split_seed=7), 1e-2)
+    assert sparse.issparse(thin.problem.load().test_rows)
+    np.testing.assert_allclose(thin.compute().values["model"], kept.values["model"], rtol=1e-9)
+    problems._deal.cache_clear()
