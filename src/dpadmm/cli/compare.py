@@ -126,8 +126,8 @@ def _comparison(
                 f"configuration; got none with {data}."
             )
         problem = FileProblem.of(Path(data), public_evaluation)
-        names = [party.name for party in load_config(data).party]
-        parameters = load_config(data).parameters(names)
+        config = load_config(data)
+        parameters = config.parameters([party.name for party in config.party])
     else:
         if public_evaluation is not None:
             raise ParameterError(

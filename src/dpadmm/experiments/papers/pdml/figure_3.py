@@ -22,6 +22,7 @@ from dpadmm.experiments.papers.pdml.adult import ADULT, adult_cell, adult_varian
 from dpadmm.experiments.papers.pdml.conclusions import FIGURE_3
 from dpadmm.experiments.papers.pdml.scheme import (
     CITATION,
+    GUARANTEE_COLUMNS,
     Variant,
     convergence_round,
     final_risk,
@@ -253,12 +254,7 @@ class Figure3(Experiment):
         ]
         return Table.of(
             (
-                "variant",
-                "the paper's claim",
-                "proven epsilon of a row",
-                "delta",
-                "label, its own server",
-                "label, other servers: proven (epsilon, delta)",
+                *GUARANTEE_COLUMNS,
                 *(f"proven epsilon of a row after {place} rounds" for place in self._looks()),
             ),
             rows,

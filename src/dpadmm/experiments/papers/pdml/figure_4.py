@@ -24,6 +24,7 @@ from dpadmm.experiments.papers.pdml.adult import ADULT, adult_cell, adult_varian
 from dpadmm.experiments.papers.pdml.conclusions import FIGURE_4
 from dpadmm.experiments.papers.pdml.scheme import (
     CITATION,
+    GUARANTEE_COLUMNS,
     Kind,
     Variant,
     convergence_round,
@@ -299,14 +300,7 @@ class Figure4(Experiment):
                     name = f"{kind}, {what} {value:g}"
                     rows.append(guarantee_row(name, results[each.label]))
         return Table.of(
-            (
-                "variant",
-                "the paper's claim",
-                "proven epsilon of a row",
-                "delta",
-                "label, its own server",
-                "label, other servers: proven (epsilon, delta)",
-            ),
+            GUARANTEE_COLUMNS,
             rows,
         )
 

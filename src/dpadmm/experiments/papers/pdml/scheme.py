@@ -16,6 +16,7 @@ from dpadmm.training import TrainingParameters
 
 __all__ = [
     "CITATION",
+    "GUARANTEE_COLUMNS",
     "SHARED",
     "Kind",
     "Variant",
@@ -174,6 +175,17 @@ def convergence_round(course: Array, share: float) -> Array:
 def paired(first: Array, second: Array) -> Interval:
     """95% interval of the mean of ``first - second``, draw by draw."""
     return mean_interval(np.asarray(first) - np.asarray(second))
+
+
+#: What the cells of :func:`guarantee_row` are.
+GUARANTEE_COLUMNS: Final = (
+    "variant",
+    "the paper's claim",
+    "proven epsilon of a row",
+    "delta",
+    "label, its own server",
+    "label, other servers: proven (epsilon, delta)",
+)
 
 
 def guarantee_row(name: str, result: Result) -> tuple[Any, ...]:

@@ -30,6 +30,7 @@ from dpadmm.experiments.papers.pdml.printed import COLUMNS, PRINTED, SETS
 from dpadmm.experiments.papers.pdml.rows import StandardizedProblem
 from dpadmm.experiments.papers.pdml.scheme import (
     CITATION,
+    GUARANTEE_COLUMNS,
     SHARED,
     Kind,
     Variant,
@@ -259,14 +260,7 @@ class Table1(Experiment):
             worst = max(found, key=lambda each: float(each.facts["privacy"]["epsilon"]))
             rows.append(guarantee_row(f"all sets, proven, {heading}", worst))
         return Table.of(
-            (
-                "variant",
-                "the paper's claim",
-                "proven epsilon of a row",
-                "delta",
-                "label, its own server",
-                "label, other servers: proven (epsilon, delta)",
-            ),
+            GUARANTEE_COLUMNS,
             rows,
         )
 
