@@ -39,9 +39,8 @@ from dpadmm.algorithms.objective import (
     plan_objective,
     release_level,
 )
-from dpadmm.algorithms.perturbed_admm import PerturbedADMM, noise_arrays
+from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
 from dpadmm.arrays import Array, Site
-from dpadmm.errors import ParameterError
 from dpadmm.privacy.calibration import exponential_rate
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import jacobian_ratio
@@ -100,11 +99,7 @@ class DVP(PerturbedADMM):
         options = cls.parse_options(settings.options)
         budget = settings.require_budget(cls.name)
         published, alpha = settings.calibration == "published", options.epsilon_per_round
-        if options.noise == "gaussian" and (published or alpha is not None):
-            what = "a published calibration" if published else "epsilon_per_round"
-            raise ParameterError(
-                f"noise must be 'exp-norm' for {what} of {cls.name!r}; got 'gaussian'."
-            )
+        check_noise(cls.name, options.noise, "epsilon_per_round", alpha, published=published)
         plain = graph_convexity(site, settings.penalty)
         extra, scale, claimed = np.zeros_like(plain), None, None
         if published:

@@ -30,7 +30,7 @@ from pydantic import Field
 
 from dpadmm.algorithms.base import Budget, Options, Settings, graph_convexity
 from dpadmm.algorithms.objective import check_total, check_within_budget, plan_objective
-from dpadmm.algorithms.perturbed_admm import PerturbedADMM, noise_arrays
+from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.calibration import InfeasibleBudgetError
@@ -87,11 +87,7 @@ class MADMM(PerturbedADMM):
         options = cls.parse_options(settings.options)
         budget = settings.require_budget(cls.name)
         published, rate = settings.calibration == "published", options.noise_rate
-        if options.noise == "gaussian" and (published or rate is not None):
-            what = "a published calibration" if published else "noise_rate"
-            raise ParameterError(
-                f"noise must be 'exp-norm' for {what} of {cls.name!r}; got 'gaussian'."
-            )
+        check_noise(cls.name, options.noise, "noise_rate", rate, published=published)
         penalties = penalty_growth(settings.penalty, options.penalty_growth, settings.rounds)
         convexity = np.stack([graph_convexity(site, penalty) for penalty in penalties])
         scale, claimed = None if rate is None else np.full_like(convexity, 1 / rate), None

@@ -23,12 +23,13 @@ import numpy as np
 from dpadmm.algorithms.base import Algorithm, GraphState, graph_absorb, graph_linear
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import ObjectivePerturbation, Released
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.solvers.newton import Workspace
 
-__all__ = ["PerturbedADMM", "noise_arrays"]
+__all__ = ["PerturbedADMM", "check_noise", "noise_arrays"]
 
 
 def noise_arrays(perturbations: tuple[ObjectivePerturbation, ...]) -> dict[str, Any]:
@@ -40,6 +41,15 @@ def noise_arrays(perturbations: tuple[ObjectivePerturbation, ...]) -> dict[str, 
     }
     shared = {"sensitivity": first.sensitivity, "tolerance": first.tolerance}
     return {"noise": first.kind, **shared, **per_round}
+
+
+def check_noise(
+    name: str, noise: str, option: str, given: float | None, *, published: bool
+) -> None:
+    """Refuse Gaussian noise where a paper, or an option in its terms, sets exp-norm noise."""
+    if noise == "gaussian" and (published or given is not None):
+        what = "a published calibration" if published else option
+        raise ParameterError(f"noise must be 'exp-norm' for {what} of {name!r}; got 'gaussian'.")
 
 
 @dataclass(frozen=True)
