@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,22 +23,29 @@ from dpadmm.training import TrainingParameters, lay_out, plan, train
 
 PARTIES, TRAINING_ROWS, DELTA = 5, 40_000, 1e-5
 
-#: What is compared: a label, the algorithm and its options. Without growth, and where DVP needs no
-#: extra convexity, M-ADMM is the same as DVP.
-ENTRIES: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "dvp": ("dvp", {}),
-    "dvp, gaussian": ("dvp", {"noise": "gaussian"}),
-    "m-admm, gaussian, growth 1.02": ("m-admm", {"noise": "gaussian", "penalty_growth": 1.02}),
-    "r-admm": ("r-admm", {}),
-    "r-admm, gaussian": ("r-admm", {"noise": "gaussian"}),
-    "r-admm, output": ("r-admm", {"noise": "output"}),
-    "mr-admm, gaussian": ("mr-admm", {"noise": "gaussian"}),
-    "pr-admm": ("pr-admm", {}),
-    "pr-admm, public_norm": ("pr-admm", {"public_norm": True}),
-    "pr-admm, periodic": ("pr-admm", {"schedule": "periodic"}),
-    "pr-admm, iteration": ("pr-admm", {"schedule": "iteration", "decay": 0.015}),
-    "pdml, label epsilon 1": ("pdml", {"label_epsilon": 1.0}),
-    "ps-admm": ("ps-admm", {}),
+
+def _entry(algorithm: str, loss: str = "logistic", **options: Any) -> dict[str, Any]:
+    return {"algorithm": algorithm, "loss": loss, "algorithm_options": options}
+
+
+#: What is compared: a label, and the parameters that it stands for. Without growth, and where DVP
+#: needs no extra convexity, M-ADMM is the same as DVP.
+ENTRIES: dict[str, dict[str, Any]] = {
+    "dvp": _entry("dvp"),
+    "dvp, gaussian": _entry("dvp", noise="gaussian"),
+    "dvp, gaussian, huber-hinge": _entry("dvp", "huber-hinge", noise="gaussian"),
+    "m-admm, gaussian, growth 1.02": _entry("m-admm", noise="gaussian", penalty_growth=1.02),
+    "r-admm": _entry("r-admm"),
+    "r-admm, gaussian": _entry("r-admm", noise="gaussian"),
+    "r-admm, output": _entry("r-admm", noise="output"),
+    "mr-admm, gaussian": _entry("mr-admm", noise="gaussian"),
+    "pr-admm": _entry("pr-admm"),
+    "pr-admm, huber-hinge": _entry("pr-admm", "huber-hinge"),
+    "pr-admm, public_norm": _entry("pr-admm", public_norm=True),
+    "pr-admm, periodic": _entry("pr-admm", schedule="periodic"),
+    "pr-admm, iteration": _entry("pr-admm", schedule="iteration", decay=0.015),
+    "pdml, label epsilon 1": _entry("pdml", label_epsilon=1.0),
+    "ps-admm": _entry("ps-admm"),
 }
 
 
@@ -74,16 +80,14 @@ def main() -> None:
     print("| accuracy in % |" + "".join(f" epsilon {epsilon:g} |" for epsilon in chosen.epsilon))
     print("|---|" + "---|" * len(chosen.epsilon))
     for label in chosen.only:
-        algorithm, options = ENTRIES[label]
         print(f"| {label} |", end="", flush=True)
         for epsilon in chosen.epsilon:
             parameters = TrainingParameters(
-                algorithm=algorithm,
                 rounds=chosen.rounds,
                 penalty=penalty,
                 epsilon=epsilon,
                 delta=DELTA,
-                algorithm_options=options,
+                **ENTRIES[label],
             )
             found = 100 * scores(data, order, parameters, chosen.runs, chosen.seed)
             error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else 0.0

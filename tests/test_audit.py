@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit
 
+from dpadmm.algorithms import REGISTRY
 from dpadmm.algorithms.base import Budget, Settings
+from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.algorithms.pr_admm import PRADMM
+from dpadmm.arrays import Shard
 from dpadmm.audit import (
     MECHANISMS,
     AlgorithmCase,
@@ -30,13 +34,13 @@ from dpadmm.audit import (
     mechanism_case,
     randomized_response_case,
 )
-from dpadmm.audit.algorithms import _one_party
 from dpadmm.audit.bounds import Counts, choose_attack
-from dpadmm.audit.objective import canary_rows
+from dpadmm.audit.party import Candidate, canary_rows, one_party
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianObjectivePerturbation
 from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SimulatedNoise
 
 SETTING = Setting("a mechanism", "worst case", "score")
@@ -155,6 +159,8 @@ CORRECT = {
     "subsampled-gaussian": (lambda: mechanism_case("subsampled-gaussian", 1.0, 1e-3), 2000),
     "gaussian-objective": (lambda: gaussian_objective_case(1.0, 1e-2), 500),
     "pr-admm": (lambda: AlgorithmCase("pr-admm", 4.0, 1e-5, rounds=4), 200),
+    "dvp": (lambda: AlgorithmCase("dvp", 4.0, 1e-5, rounds=2), 500),
+    "r-admm": (lambda: AlgorithmCase("r-admm", 4.0, 1e-5, rounds=3), 500),
 }
 
 
@@ -414,10 +420,9 @@ def test_the_adversarys_evidence_is_a_privacy_loss():
 
 
 def test_far_out_the_sensitivity_is_nearly_attained_and_never_exceeded():
-    from dpadmm.arrays import Shard
     from dpadmm.solvers.newton import Workspace
 
-    site = _one_party(PRADMM, 20)
+    site = one_party(20)
     budget = Budget(np.array([1.0]), np.array([1e-5]))
     algorithm = PRADMM.configure(site, Settings(rounds=2, penalty=0.5, budget=budget))
     state = algorithm.init(site)
@@ -433,6 +438,121 @@ def test_far_out_the_sensitivity_is_nearly_attained_and_never_exceeded():
         state = algorithm.absorb(state, released[0], inbox, site, t)
     assert gaps[0] == pytest.approx(0.5, abs=0.02)
     assert 0.997 <= gaps[1] <= 1
+
+
+# What perturbs its objective: the algorithm, its options.
+PERTURBED = [
+    ("dvp", {}),
+    ("dvp", {"noise": "gaussian"}),
+    ("m-admm", {"penalty_growth": 1.3}),
+    ("r-admm", {}),
+    ("r-admm", {"noise": "gaussian"}),
+    ("mr-admm", {"gamma": 0.0}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), PERTURBED)
+@pytest.mark.parametrize("rows", [10, 100])
+def test_losses_of_perturbed_objectives_are_logarithms_of_density_ratios(name, options, rows):
+    """E_D[p'/p] = E_D'[p/p'] = 1, which a wrong rate, gradient or determinant would not give."""
+    case = AlgorithmCase(name, 2.0, 1e-5, rounds=3, rows=rows, options=options)
+    assert case.setting.statistic == "the privacy loss of all messages"
+    null = case.scores(SimulatedNoise(4), 10_000, replaced=False)
+    alternative = case.scores(SimulatedNoise(5), 10_000, replaced=True)
+    for ratio in (np.exp(null), np.exp(-alternative)):
+        assert ratio.mean() == pytest.approx(1, abs=5 * ratio.std() / math.sqrt(10_000))
+        assert ratio.std() > 0.1
+    if "noise" not in options:
+        # Pure releases add up to no more than epsilon but for what optimal composition saves.
+        assert max(np.abs(null).max(), np.abs(alternative).max()) <= 2.02
+
+
+@pytest.mark.parametrize("kind", ["exp-norm", "gaussian"])
+def test_the_density_of_a_minimiser_is_that_of_its_noise_times_the_jacobian(kind):
+    random = np.random.default_rng(9)
+    site = replace(one_party(7, weight=3.0), runs=4)
+    rows, labels = random.normal(size=(7, 2)), np.sign(random.normal(size=(7, 1)))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    candidate = Candidate(Shard.from_parties([(rows, labels)]), site)
+    scale, convexity, nothing = 0.3, 0.2, np.zeros(1)
+    perturbation = ObjectivePerturbation(
+        kind, nothing, nothing, np.array([scale]), nothing, np.array([convexity]), nothing
+    )
+    linear, points = random.normal(size=(2, *site.shape))
+
+    def noise_for(point, tilt):
+        margins = labels[:, 0] * (rows @ point)
+        slopes = -expit(-margins) * labels[:, 0]
+        return -(3.0 / 7 * slopes @ rows + convexity * point + tilt)
+
+    def log_density(point, tilt, step=1e-5):
+        columns = [
+            (noise_for(point + step * axis, tilt) - noise_for(point - step * axis, tilt)) / step / 2
+            for axis in np.eye(2)
+        ]
+        size = np.linalg.norm(noise_for(point, tilt)) / scale
+        log_noise = -size if kind == "exp-norm" else -(size**2) / 2
+        return log_noise + np.log(abs(np.linalg.det(columns)))
+
+    expected = [log_density(points[0, run, 0], linear[0, run, 0]) for run in range(4)]
+    found = candidate.log_density(ObjectiveRelease(linear, perturbation), points)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_recycled_round_carries_no_evidence():
+    one, two = (AlgorithmCase("r-admm", 1.0, 1e-5, rounds=rounds) for rounds in (1, 2))
+    once, again = (case.scores(SimulatedNoise(6), 100, replaced=True) for case in (one, two))
+    assert np.ptp(once) > 0
+    assert again == pytest.approx(once)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in REGISTRY.items() if kind.private])
+def test_every_algorithm_but_ps_admm_is_weighed_by_its_privacy_loss(name):
+    case = AlgorithmCase(name, 2.0, 1e-5, rounds=2)
+    assert ("privacy loss" in case.setting.statistic) == (name != "ps-admm")
+
+
+@pytest.mark.parametrize("name", ["dvp", "m-admm", "r-admm", "mr-admm"])
+def test_a_perturbed_objective_stands_and_falls_with_half_its_noise(name):
+    honest = audit_case(AlgorithmCase(name, 1.0, 1e-5, rounds=3), samples=50_000)
+    assert 0.4 <= honest.recovered <= 1
+    cheated = AlgorithmCase(name, 1.0, 1e-5, rounds=3, noise_scale=0.5)
+    assert audit_case(cheated, samples=50_000).refuted
+
+
+def test_a_run_of_dvp_as_published_is_refuted():
+    case = AlgorithmCase("dvp", 1.0, 1e-5, rounds=3, calibration="published")
+    assert audit_case(case, samples=50_000).refuted
+    # Twice alpha - 2 ln(1 + kappa) in the two rounds far out, half of that in the first.
+    losses = case.scores(SimulatedNoise(7), 20_000, replaced=True)
+    rounds = (0.5 + 1 + 1) * 2 * (1 / 3 - 2 * math.log1p(0.25 / 100))
+    assert losses.max() == pytest.approx(rounds, rel=0.03)
+
+
+@pytest.mark.slow
+def test_dvp_as_published_is_refuted_whatever_the_seed():
+    case = AlgorithmCase("dvp", 1.0, 1e-5, rounds=3, calibration="published")
+    bounds = [audit_case(case, samples=50_000, seed=seed).lower_bound for seed in range(10)]
+    assert min(bounds) > 1.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), PERTURBED)
+def test_perturbed_objectives_stand_whatever_the_seed(name, options):
+    case = AlgorithmCase(name, 1.0, 1e-5, rounds=3, options=options)
+    alarms = [
+        audit_case(case, samples=5000, confidence=0.9, seed=seed).refuted for seed in range(100)
+    ]
+    assert sum(alarms) <= stats.binom.isf(1e-3, 100, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "rounds"), [("dvp", 5), ("r-admm", 9)])
+def test_half_of_gaussian_gradient_noise_is_refuted(name, rounds):
+    """The claim (1, 1e-5) holds Gaussian noise to account in its thin tails only: many runs."""
+    options = {"noise": "gaussian"}
+    case = AlgorithmCase(name, 1.0, 1e-5, rounds=rounds, options=options, noise_scale=0.5)
+    assert audit_case(case, samples=500_000).refuted
 
 
 @settings(max_examples=20)

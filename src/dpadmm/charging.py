@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.privacy.ledger import Ledger
@@ -12,7 +13,7 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 from dpadmm.training import Plan, open_runs
 
-__all__ = ["charged", "ledger_statements"]
+__all__ = ["charged", "check_owner", "ledger_checks", "ledger_statements"]
 
 
 @contextmanager
@@ -53,14 +54,15 @@ def charged(
     with ExitStack() as stack:
         opened = [stack.enter_context(SQLiteLedger(given[name])) for name in names]
         for name, ledger in zip(names, opened, strict=True):
-            _check_owner(name, ledger, schema_sha256)
+            check_owner(name, ledger, schema_sha256)
         runs = open_runs(planned, opened, run_id, noise)
         for each in runs:
             stack.enter_context(each)
         yield runs
 
 
-def _check_owner(name: str, ledger: SQLiteLedger, schema_sha256: str | None) -> None:
+def check_owner(name: str, ledger: SQLiteLedger, schema_sha256: str | None) -> None:
+    """Refuse a ledger that belongs to somebody else or is about rows of another schema."""
     about = ledger.dataset
     if about.owner != name:
         raise LedgerError(
@@ -71,6 +73,18 @@ def _check_owner(name: str, ledger: SQLiteLedger, schema_sha256: str | None) -> 
             f"the ledger of party {name} must be about rows of this schema ({schema_sha256}); "
             f"{ledger.path} is about {about.schema_hash}."
         )
+
+
+def ledger_checks(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[str, Any]]:
+    """Work every ledger out again: its account, or what is wrong with it."""
+    checks: dict[str, dict[str, Any]] = {}
+    for name, path in (ledgers or {}).items():
+        try:
+            with SQLiteLedger(Path(path), read_only=True) as ledger:
+                checks[str(name)] = {"account": ledger.verify().to_dict(), "error": None}
+        except LedgerError as error:
+            checks[str(name)] = {"account": None, "error": str(error)}
+    return checks
 
 
 def ledger_statements(ledgers: Mapping[str, str | Path] | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
@@ -30,7 +30,11 @@ __all__ = [
     "RunConfig",
     "RunSection",
     "load_config",
+    "load_toml",
+    "plain_data",
     "run_hash",
+    "training_parameters",
+    "validated",
 ]
 
 HASH_PREFIX: Final = "dpadmm-run/1"
@@ -89,10 +93,15 @@ def _resolved(value: Any, info: ValidationInfo) -> Any:
     return Path(os.path.normpath(folder / value))
 
 
+def _resolved_or_not(value: Any, info: ValidationInfo) -> Any:
+    return value if isinstance(value, bool) else _resolved(value, info)
+
+
 Budget = Annotated[float | dict[str, float], BeforeValidator(_number_or_table)]
 Penalty = Annotated[float | str, BeforeValidator(_number_or_auto)]
 Edges = Annotated[str | tuple[Edge, ...], BeforeValidator(_name_or_edges)]
 File = Annotated[Path, BeforeValidator(_resolved)]
+Page = Annotated[Path | bool, BeforeValidator(_resolved_or_not)]
 
 
 class RunSection(Part):
@@ -186,6 +195,8 @@ class ResultSection(Part):
         The model file.
     record
         The run record (JSON); none unless given.
+    report
+        The page to read (HTML): its place, or false for none. Beside the model unless given.
     checkpoint
         Where a long run saves itself, to be continued after a crash. As private as the rows.
     checkpoint_every
@@ -194,8 +205,16 @@ class ResultSection(Part):
 
     model: File
     record: File | None = None
+    report: Page = True
     checkpoint: File | None = None
     checkpoint_every: Annotated[int, Field(ge=1)] = 10
+
+    @property
+    def report_file(self) -> Path | None:
+        """Where the report goes, if anywhere."""
+        if isinstance(self.report, Path):
+            return self.report
+        return self.model.with_suffix(".html") if self.report else None
 
 
 class RunConfig(Part):
@@ -237,7 +256,8 @@ class RunConfig(Part):
             if name not in [party.name for party in self.party]:
                 raise fail(f"[ledgers] must name parties of this run; got {name!r}: correct it")
         inputs += [str(file) for file in self.ledgers.values()]
-        outputs = [self.result.model, self.result.record, self.result.checkpoint]
+        result = self.result
+        outputs = [result.model, result.record, result.report_file, result.checkpoint]
         _refuse_twice(
             [*inputs, *(str(file) for file in outputs if file)],
             "results must not overwrite each other or the data",
@@ -247,21 +267,44 @@ class RunConfig(Part):
     @classmethod
     def from_dict(cls, content: dict[str, Any], folder: Path = Path()) -> RunConfig:
         """Build a configuration from plain data; what is wrong is said in one sentence."""
-        try:
-            return cls.model_validate(content, context={"folder": folder})
-        except ValidationError as error:
-            raise ParameterError("configuration: " + _sentence(error, content)) from None
+        return validated(cls, content, folder, "configuration")
 
     def parameters(self, names: Sequence[str]) -> TrainingParameters:
         """What :func:`dpadmm.training.plan` takes, for parties of these names."""
-        known = {field.name for field in dataclasses.fields(TrainingParameters)}
-        values = {name: getattr(self.run, name) for name in known - {"topology"}}
-        return TrainingParameters(topology=_numbered(self.run.topology, names), **values)
+        return training_parameters(self.run, names)
 
     def plain(self) -> dict[str, Any]:
         """The configuration as data for machines, with the names of files but no folders."""
-        content: dict[str, Any] = _plain(self.model_dump(by_alias=True, exclude_none=True))
+        content: dict[str, Any] = plain_data(self.model_dump(by_alias=True, exclude_none=True))
         return content
+
+
+Model = TypeVar("Model", bound=Part)
+
+
+def validated(model: type[Model], content: dict[str, Any], folder: Path, what: str) -> Model:
+    """Build a part of a configuration; what is wrong is said in one sentence.
+
+    Parameters
+    ----------
+    model, content
+        What to build, from which plain data.
+    folder
+        Paths are relative to it.
+    what
+        How a refusal calls it.
+    """
+    try:
+        return model.model_validate(content, context={"folder": folder})
+    except ValidationError as error:
+        raise ParameterError(f"{what}: " + _sentence(error, content, model)) from None
+
+
+def training_parameters(run: RunSection, names: Sequence[str]) -> TrainingParameters:
+    """What :func:`dpadmm.training.plan` takes, for parties of these names."""
+    known = {field.name for field in dataclasses.fields(TrainingParameters)}
+    values = {name: getattr(run, name) for name in known - {"topology"}}
+    return TrainingParameters(topology=_numbered(run.topology, names), **values)
 
 
 def _refuse_twice(values: Sequence[str], rule: str) -> None:
@@ -286,12 +329,13 @@ def _numbered(topology: str | tuple[Edge, ...], names: Sequence[str]) -> Any:
     return edges
 
 
-def _plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
+    """Data for machines: names of files without their folders, lists for tuples."""
     if isinstance(value, Path):
         return value.name
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: plain_data(item) for key, item in value.items()}
+    return [plain_data(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _shown(value: object) -> str:
@@ -299,10 +343,10 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _sentence(error: ValidationError, content: dict[str, Any]) -> str:
+def _sentence(error: ValidationError, content: dict[str, Any], model: type[Part]) -> str:
     """Turn the first of pydantic's findings into one sentence that names the key."""
     finding = error.errors(include_url=False)[0]
-    place = _place(finding["loc"], content)
+    place = _place(finding["loc"], content, model)
     kind, message = finding["type"], finding["msg"]
     if kind == "schema":
         return f"{place} {message}" if place else message
@@ -311,27 +355,35 @@ def _sentence(error: ValidationError, content: dict[str, Any]) -> str:
     if kind == "missing":
         return f"{place} must be given; got nothing: add it"
     if kind in ("model_type", "tuple_type"):
-        table = "[[party]] tables" if finding["loc"] == ("party",) else "a table"
+        listed = kind == "tuple_type" and len(finding["loc"]) == 1
+        table = f"[[{finding['loc'][0]}]] tables" if listed else "a table"
         return f"{place} must be {table}; got {_shown(finding['input'])}: correct it"
     message = message[0].lower() + message[1:]
     message = message.removeprefix("input ").replace("should be", "must be", 1)
     return f"{place} {message}; got {_shown(finding['input'])}: correct it"
 
 
-def _place(location: tuple[int | str, ...], content: dict[str, Any]) -> str:
+def _place(location: tuple[int | str, ...], content: dict[str, Any], model: type[Part]) -> str:
     """Where a finding is: "epsilon under [run]", parties by their name."""
     items = list(location)
     if not items:
         return ""
-    if items[0] == "party" and len(items) > 1 and isinstance(items[1], int):
-        entry = content["party"][items[1]]
+    if len(items) > 1 and isinstance(items[1], int):
+        kind = str(items[0])
+        entry = content[kind][items[1]]
         name = entry.get("name") if isinstance(entry, dict) else None
         shown = _shown(name) if name else f"number {items[1] + 1}"
         inside = ", ".join(str(item) for item in items[2:])
-        return f"{inside} of party {shown}" if inside else f"party {shown}"
+        return f"{inside} of {kind} {shown}" if inside else f"{kind} {shown}"
     if len(items) == 1:
-        return f"[{items[0]}]" if items[0] in RunConfig.model_fields else str(items[0])
+        return f"[{items[0]}]" if items[0] in _tables(model) else str(items[0])
     return f"{'.'.join(str(item) for item in items[1:])} under [{items[0]}]"
+
+
+def _tables(model: type[Part]) -> set[str]:
+    """The keys of a file that are tables."""
+    plain = (str, Path, int, float)
+    return {name for name, field in model.model_fields.items() if field.annotation not in plain}
 
 
 def load_config(path: str | Path) -> RunConfig:
@@ -342,17 +394,21 @@ def load_config(path: str | Path) -> RunConfig:
     ParameterError
         If the file cannot be read or is no valid configuration.
     """
+    return RunConfig.from_dict(load_toml(path, "configuration"), Path(path).parent)
+
+
+def load_toml(path: str | Path, what: str) -> dict[str, Any]:
+    """Read a TOML file; ``what`` is how a refusal calls it."""
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ParameterError(
-            f"configuration must be a readable UTF-8 file; got {path}: {reason}"
+            f"{what} must be a readable UTF-8 file; got {path}: {reason}"
         ) from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ParameterError(f"configuration must be valid TOML; got {path}: {error}") from None
-    return RunConfig.from_dict(content, path.parent)
+        raise ParameterError(f"{what} must be valid TOML; got {path}: {error}") from None
 
 
 def run_hash(config: RunConfig, schema_sha256: str, rows: Mapping[str, int]) -> str:
@@ -370,7 +426,7 @@ def run_hash(config: RunConfig, schema_sha256: str, rows: Mapping[str, int]) -> 
     content = {
         "format": HASH_PREFIX,
         "version": __version__,
-        "run": _plain(config.run.model_dump()),
+        "run": plain_data(config.run.model_dump()),
         "schema_sha256": schema_sha256,
         "parties": [[name, count] for name, count in rows.items()],
     }

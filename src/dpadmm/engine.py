@@ -17,8 +17,9 @@ from dpadmm.algorithms.base import Algorithm
 from dpadmm.arrays import Array, Site
 from dpadmm.datasets.whole_file import written_whole
 from dpadmm.errors import ExchangeError, ParameterError, positive_integer
-from dpadmm.exchange.base import Exchange
-from dpadmm.privacy.events import Event, event_from_dict
+from dpadmm.exchange.base import Exchange, RunEnded
+from dpadmm.exchange.wire import MESSAGE_BOUND
+from dpadmm.privacy.events import Event, PostProcessing, event_from_dict
 from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.mechanisms import Released, release_again
 from dpadmm.privacy.noise import NoiseSource
@@ -27,8 +28,6 @@ from dpadmm.solvers.newton import Workspace
 __all__ = ["MESSAGE_BOUND", "Checkpoint", "History", "Outcome", "fingerprint", "run"]
 
 _CHECKPOINT_VERSION: Final = 1
-#: The largest entry of a message that is let in; parameters of a model are far below.
-MESSAGE_BOUND: Final = 1e6
 # What reading a damaged checkpoint raises.
 _DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 # What a checkpoint holds besides the algorithm's state and the workspace.
@@ -97,6 +96,7 @@ def run(
     noise: NoiseSource,
     checkpoint: Checkpoint | None = None,
     on_round: Callable[[int, Array], None] | None = None,
+    replayed: Sequence[Array] = (),
 ) -> Outcome:
     """Train: announce, reserve, compute, commit, exchange, absorb, ``rounds`` times.
 
@@ -107,7 +107,7 @@ def run(
     rounds
         Number of messages.
     exchange
-        How messages travel.
+        How messages travel; it may end the run early (:class:`~dpadmm.exchange.base.RunEnded`).
     ledgers
         One per party computed here. A round is reserved there before a row is read.
     noise
@@ -116,18 +116,21 @@ def run(
         Save the run there every so often, and continue from there if it exists.
     on_round
         Called with the number of rounds done and the messages of the last one.
+    replayed
+        Messages of the first rounds that were released before, in a run that this one goes on
+        from: they are exchanged and absorbed, neither computed nor charged again.
     """
     identity = "" if checkpoint is None else _identity(algorithm, site, rounds, workspace, noise)
     progress = _Progress.start(identity, algorithm, site, rounds, workspace, checkpoint, ledgers)
     for t in range(progress.done, rounds):
-        events = algorithm.announce(progress.state, site, t)
-        for ledger, event in zip(ledgers, events, strict=True):
-            ledger.reserve(t, event)
-        message = _stored(ledgers, events, t)
-        if message is None:
-            message = algorithm.local_step(progress.state, workspace, site, noise, t)
-            message = _commit(algorithm, message, ledgers, events, t)
-        inbox = check_inbox(exchange(message, t), site)
+        if t < len(replayed):
+            message = release_again(replayed[t], (PostProcessing(),) * len(ledgers))
+        else:
+            message = _release(algorithm, progress.state, workspace, site, ledgers, noise, t)
+        try:
+            inbox = check_inbox(exchange(message, t), site)
+        except RunEnded:
+            break
         progress.state = algorithm.absorb(progress.state, message.values, inbox, site, t)
         progress.record(t, message.values, inbox)
         if checkpoint is not None and progress.done % checkpoint.every == 0:
@@ -135,6 +138,26 @@ def run(
         if on_round is not None:
             on_round(progress.done, message.values)
     return progress.outcome(ledgers)
+
+
+def _release(
+    algorithm: Algorithm,
+    state: Any,
+    workspace: Workspace,
+    site: Site,
+    ledgers: Sequence[Ledger],
+    noise: NoiseSource,
+    t: int,
+) -> Released:
+    """The messages of a round: reserved, computed and committed, or as they were committed."""
+    events = algorithm.announce(state, site, t)
+    for ledger, event in zip(ledgers, events, strict=True):
+        ledger.reserve(t, event)
+    message = _stored(ledgers, events, t)
+    if message is not None:
+        return message
+    message = algorithm.local_step(state, workspace, site, noise, t)
+    return _commit(algorithm, message, ledgers, events, t)
 
 
 def check_inbox(inbox: Array, site: Site) -> Array:
@@ -247,10 +270,12 @@ class _Progress:
 
     def outcome(self, ledgers: Sequence[Ledger]) -> Outcome:
         """Close the run."""
+        # A run that ended before its last third has no tail but its last messages.
+        in_tail = self.done - self.tail_start
         return Outcome(
             last=self.last,
-            tail=self.tail / (self.rounds - self.tail_start),
-            history=History(self.disagreement, self.change),
+            tail=self.tail / in_tail if in_tail > 0 else self.last,
+            history=History(self.disagreement[: self.done], self.change[: self.done]),
             events=tuple(ledger.events for ledger in ledgers),
         )
 

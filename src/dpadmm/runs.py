@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import platform
 import shutil
 import time
 import warnings
@@ -21,9 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
-from dpadmm.charging import charged, ledger_statements
+from dpadmm.charging import charged
 from dpadmm.config import RunConfig, run_hash
 from dpadmm.datasets.files import check_columns
 from dpadmm.datasets.party_rows import PartyRows, encode_by_party, encode_party
@@ -31,26 +28,25 @@ from dpadmm.datasets.whole_file import check_writable, written_whole
 from dpadmm.engine import Checkpoint
 from dpadmm.errors import ParameterError
 from dpadmm.estimators import ADMMClassifier, label_signs
-from dpadmm.model import Model, model_bytes
+from dpadmm.model import model_bytes
 from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 from dpadmm.schema import DataError, Schema, load_schema
+from dpadmm.trained_run import TrainedRun
 from dpadmm.training import Plan, PrivacyWarning, lay_out, plan, train
-from dpadmm.version import __version__
 
 __all__ = [
-    "RECORD_VERSION",
     "TrainedRun",
     "Watch",
+    "estimator_parameters",
+    "file_schema",
     "prepare",
     "read_parties",
     "train_run",
+    "work_folder",
     "write_results",
 ]
-
-RECORD_VERSION: Final = 1
-"""Version of the run record; a field never changes its meaning within a version."""
 
 # More rows never make a plan less feasible, so what is refused for this many is refused for all.
 _VERY_MANY_ROWS: Final = 2**30
@@ -64,76 +60,12 @@ class Watch:
     on_round: Callable[[int, int], None] = lambda done, rounds: None
 
 
-@dataclass(frozen=True)
-class TrainedRun:
-    """A finished run.
-
-    Attributes
-    ----------
-    config, schema
-        What it was told.
-    estimator
-        The fitted classifier, for encoded rows.
-    rows
-        Public number of rows of each party.
-    sha256
-        Hash of everything public that decided the run.
-    warnings
-        Sentences about the budget.
-    seconds
-        How long it took, reading included.
-    """
-
-    config: RunConfig
-    schema: Schema
-    estimator: ADMMClassifier
-    rows: dict[str, int]
-    sha256: str
-    warnings: tuple[str, ...]
-    seconds: float
-
-    def summary(self) -> dict[str, Any]:
-        """What the command prints and the record begins with."""
-        privacy = self.estimator.privacy_
-        return {
-            "run_sha256": self.sha256,
-            "schema_sha256": self.schema.sha256,
-            "algorithm": self.config.run.algorithm,
-            "rounds": self.config.run.rounds,
-            "penalty": self.estimator.penalty_,
-            "classes": list(self.schema.classes),
-            "features": len(self.schema.feature_names),
-            "parties": [
-                {
-                    "name": name,
-                    "rows": rows,
-                    "epsilon": _word(privacy.parties[name].epsilon),
-                    "delta": privacy.parties[name].delta,
-                }
-                for name, rows in self.rows.items()
-            ],
-            "privacy": privacy.to_dict(),
-            "ledgers": ledger_statements(self.config.ledgers),
-            "warnings": list(self.warnings),
-            "seconds": round(self.seconds, 3),
-        }
-
-    def model(self) -> Model:
-        """The model with its schema and where it comes from."""
-        provenance = {
-            "run_sha256": self.sha256,
-            "schema_sha256": self.schema.sha256,
-            "rows": self.rows,
-            "config": self.config.plain(),
-        }
-        return Model.from_estimator(self.estimator, schema=self.schema, provenance=provenance)
-
-
 def prepare(config: RunConfig) -> Schema:
     """Check all that can be checked before a row is read; return the schema for the files."""
-    schema = _file_schema(load_schema(config.data.schema_file), config)
-    places = [("model", config.result.model), ("record", config.result.record)]
-    places += [("checkpoint", config.result.checkpoint)]
+    schema = file_schema(load_schema(config.data.schema_file), config)
+    result = config.result
+    places = [("model", result.model), ("record", result.record)]
+    places += [("report", result.report_file), ("checkpoint", result.checkpoint)]
     for what, place in places:
         if place is not None:
             check_writable(place, what)
@@ -167,7 +99,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
     schema = prepare(config)
     noise = _noise(config)
     with ExitStack() as stack:
-        folder = stack.enter_context(_work_folder(config.result.model))
+        folder = stack.enter_context(work_folder(config.result.model))
         counted, ledgers = _open_ledgers(config, schema, noise, stack)
         watch.on_stage("encoding")
         parties = read_parties(config, schema, folder, counted)
@@ -192,23 +124,28 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
     estimator = ADMMClassifier.from_run(
-        planned, outcome, noise, classes=schema.classes, **_estimator_parameters(config, rows)
+        planned, outcome, noise, classes=schema.classes, **estimator_parameters(config, rows)
     )
     return TrainedRun(
         config=config,
         schema=schema,
         estimator=estimator,
         rows=rows,
+        topology=planned.site.topology,
         sha256=run_hash(config, schema.sha256, rows),
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=time.monotonic() - start,
     )
 
 
-def write_results(run: TrainedRun) -> None:
-    """Write the model and the record, whole or not at all, and drop the checkpoint."""
+def write_results(run: TrainedRun) -> dict[str, Any]:
+    """Write the model and the record, whole or not at all, and drop the checkpoint.
+
+    The record is returned, whether or not it is written.
+    """
     result = run.config.result
     data = model_bytes(run.model())
+    record = run.record(hashlib.sha256(data).hexdigest())
     with written_whole(result.model, "model") as file:
         file.write(data)
         file.flush()
@@ -217,35 +154,12 @@ def write_results(run: TrainedRun) -> None:
             # here once more, with other noise.
             result.checkpoint.unlink(missing_ok=True)
         if result.record is not None:
-            record = _record(run, hashlib.sha256(data).hexdigest())
             with written_whole(result.record, "record") as beside:
                 beside.write(json.dumps(record, indent=2, allow_nan=False).encode())
+    return record
 
 
-def _record(run: TrainedRun, model_sha256: str) -> dict[str, Any]:
-    history = {name: values.tolist() for name, values in run.estimator.history_.items()}
-    spent = run.estimator.privacy_.rounds
-    return {
-        "version": RECORD_VERSION,
-        "dpadmm": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "ended": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
-        "config": run.config.plain(),
-        **run.summary(),
-        "model_sha256": model_sha256,
-        "history": history,
-        "epsilon_after_rounds": {
-            name: [_word(value) for value in values.tolist()] for name, values in spent.items()
-        },
-    }
-
-
-def _word(value: float) -> float | str:
-    return value if np.isfinite(value) else "infinite"
-
-
-def _file_schema(schema: Schema, config: RunConfig) -> Schema:
+def file_schema(schema: Schema, config: RunConfig) -> Schema:
     """The schema as it applies to the files at hand: only a common file has a party column."""
     wanted = None
     if config.data.file is not None:
@@ -306,7 +220,8 @@ def _checkpoint(config: RunConfig) -> Checkpoint | None:
     return Checkpoint(result.checkpoint, every=result.checkpoint_every)
 
 
-def _estimator_parameters(config: RunConfig, names: Iterable[str]) -> dict[str, Any]:
+def estimator_parameters(config: RunConfig, names: Iterable[str]) -> dict[str, Any]:
+    """What the run was asked for, as the estimator names it."""
     parameters = config.run.model_dump(exclude={"tolerance", "simulation_key", "run_id"})
     parameters["topology"] = config.parameters(tuple(names)).topology
     return parameters | {"random_state": config.run.simulation_key}
@@ -346,7 +261,7 @@ def read_parties(
 
 
 @contextmanager
-def _work_folder(model: Path) -> Iterator[Path]:
+def work_folder(model: Path) -> Iterator[Path]:
     """A folder beside the model for encoded rows; one that a killed run left is emptied."""
     folder = model.with_name(f".{model.name}.rows")
     try:

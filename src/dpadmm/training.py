@@ -377,29 +377,38 @@ def train_party(
     noise: NoiseSource,
     ledger: Ledger | None = None,
     on_round: Callable[[int, Array], None] | None = None,
+    rounds: int | None = None,
+    replayed: Sequence[Array] = (),
 ) -> Outcome:
     """Run one party of a plan in this process; the others are behind the exchange.
 
     The plan is the same everywhere; the party's share of it is configured from the same public
-    facts, so that every process computes what one process would.
+    facts, so that every process computes what one process would. ``rounds`` may be fewer than the
+    plan's; ``replayed`` as in :func:`dpadmm.engine.run`.
     """
     own = planned.of_party(party)
     return run(
         own.algorithm,
         own.site,
         Workspace(shard, own.site),
-        rounds=own.rounds,
+        rounds=own.rounds if rounds is None else rounds,
         exchange=exchange,
         ledgers=[ledger or MemoryLedger()],
         noise=noise,
         on_round=on_round,
+        replayed=replayed,
     )
 
 
 def state_privacy(
-    planned: Plan, outcome: Outcome, noise: NoiseSource, *, also_not_covered: Sequence[str] = ()
+    planned: Plan,
+    outcome: Outcome,
+    noise: NoiseSource,
+    *,
+    also_not_covered: Sequence[str] = (),
+    by_round: bool = True,
 ) -> PrivacyStatement:
-    """Account what a run was charged, at the deltas of its budget."""
+    """Account what a run was charged, at the deltas of its budget, and after every round."""
     budget, names = planned.budget, planned.site.names
     deltas = np.zeros(len(names)) if budget is None else budget.delta
     name = planned.algorithm.name
@@ -416,6 +425,7 @@ def state_privacy(
         claim=planned.algorithm.claim(planned.site),
         also_not_covered=(*noise.not_covered, *also_not_covered),
         details=planned.algorithm.statement_details(planned.site, deltas),
+        by_round=by_round,
     )
 
 
@@ -431,7 +441,12 @@ def announced(planned: Plan) -> tuple[tuple[Event, ...], ...]:
 
 
 def open_runs(
-    planned: Plan, ledgers: Sequence[SQLiteLedger], run_id: str, noise: NoiseSource
+    planned: Plan,
+    ledgers: Sequence[SQLiteLedger],
+    run_id: str,
+    noise: NoiseSource,
+    *,
+    rounds: range | None = None,
 ) -> list[LedgerRun]:
     """Open a run in the ledger of every party computed here, for :func:`train`.
 
@@ -448,6 +463,8 @@ def open_runs(
         The name under which the run can be continued.
     noise
         Where its noise will come from: draws that can be repeated protect nobody.
+    rounds
+        Which rounds of the plan will be charged; all unless given.
     """
     site = planned.site
     if noise.simulated:
@@ -469,7 +486,7 @@ def open_runs(
                 f"{ledger.dataset.rows}."
             )
     for events, ledger in zip(announced(planned), ledgers, strict=True):
-        ledger.check_run(events, run_id)
+        ledger.check_run(events, run_id, rounds=rounds)
     mark = fingerprint(planned.algorithm, site, planned.rounds)
     people = 1 if planned.budget is None else planned.budget.rows_per_person
     opened: list[LedgerRun] = []

@@ -37,6 +37,11 @@ def test_the_published_rate_of_dvp_is_refuted():
     assert result.exit_code == REFUTED
 
 
+def test_a_run_of_dvp_as_published_is_refuted():
+    result = run("--algorithm", "dvp", "--calibration", "published")
+    assert result.exit_code == REFUTED
+
+
 def test_an_algorithm_in_json():
     arguments = (
         *("--algorithm", "pr-admm", "--epsilon", "1", "--delta", "1e-5", "--rounds", "5"),

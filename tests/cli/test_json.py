@@ -36,6 +36,8 @@ def test_train_and_predict(hospitals, dpadmm, algorithm):
     arguments = (hospitals / "m.model", hospitals / "west.csv", "-o", hospitals / "out.csv")
     result = checked(dpadmm("predict", *arguments, "--json"), "predict")
     assert result["rows"] == 20
+    page = ("report", hospitals / "record.json", "-o", hospitals / "page.html", "--json")
+    assert checked(dpadmm(*page), "report")["runs"] == 1
 
 
 def test_schema_draft_and_check(hospitals, dpadmm):
@@ -49,7 +51,9 @@ def test_schema_draft_and_check(hospitals, dpadmm):
     "command",
     [
         ("train", "nowhere"),
+        ("node", "--config", "nowhere"),
         ("predict", "nowhere", "nowhere", "-o", "nowhere.csv"),
+        ("report", "nowhere"),
         ("schema", "draft", "nowhere.csv", "--label", "y"),
         ("schema", "check", "nowhere", "nowhere"),
     ],
@@ -105,3 +109,22 @@ def test_compare_and_reproduce(dpadmm, tmp_path):
     assert {line["who"] for line in result["lines"]} > {"pr-admm", "central AMP"}
     assert checked(dpadmm("reproduce", "--json"), "reproduce")
     assert "experiment must be" in checked(dpadmm("reproduce", "nothing", "--json"))
+
+
+def test_cert(dpadmm, tmp_path):
+    made = checked(dpadmm("cert", "authority", tmp_path / "c", "--json"), "cert")
+    assert made["authority"]
+    made = checked(dpadmm("cert", "node", tmp_path / "c", "north", "--json"), "cert")
+    shown = checked(dpadmm("cert", "show", tmp_path / "c" / "north.pem", "--json"), "cert")
+    assert shown["fingerprint"] == made["fingerprint"]
+
+
+def test_status(dpadmm, tmp_path):
+    from dpadmm.federation.watching import Watcher
+
+    with Watcher("north", log=tmp_path / "log", status=tmp_path / "north.status.json") as watcher:
+        watcher.round(3, 50)
+        watcher.budget(0.5, float("inf"))
+    result = checked(dpadmm("status", tmp_path, "--json"), "status")
+    described = SCHEMA["$defs"]["status"]["properties"]["nodes"]["items"]["properties"]
+    assert set(result["nodes"][0]) - {"version", "process_space"} == set(described)

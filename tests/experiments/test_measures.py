@@ -87,3 +87,15 @@ def test_too_many_rows_are_refused():
 
     with pytest.raises(ParameterError, match="must fit into the 400 rows of waveform"):
         replace(SMALL, rows_per_party=200).load()
+
+
+def test_distances_and_norms_of_the_parties_models():
+    problem, models = problem_of(2)
+    models = np.concatenate([models, models[:1] + 3.0])
+    for run in range(3):
+        apart = [
+            np.linalg.norm(models[i, run] - models[j, run]) for i, j in ((0, 1), (0, 2), (1, 2))
+        ]
+        assert MEASURES["largest distance"](models, problem)[run] == pytest.approx(max(apart))
+        square = np.mean([np.linalg.norm(model[run]) ** 2 for model in models])
+        assert MEASURES["average squared norm"](models, problem)[run] == pytest.approx(square)

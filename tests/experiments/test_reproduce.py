@@ -30,6 +30,7 @@ def test_files(done):
         "table-1.csv",
         "manifest.json",
         "page.md",
+        "report.html",
     }
     points = list(csv.DictReader((done.folder / "figure.csv").read_text().splitlines()))
     assert [point["x"] for point in points] == ["1", "2", "3"]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpadmm.experiments.statistics import difference, mean_interval
+from dpadmm.experiments.statistics import difference, mean_interval, prediction_interval
 
 
 def test_intervals_are_student_s_and_welch_s():
@@ -25,3 +25,13 @@ def test_a_single_figure_has_no_known_width():
 
 def test_an_interval_is_shown_with_its_ends():
     assert f"{mean_interval([1.0, 1.0]):.2f}" == "1.00 [1.00, 1.00]"
+
+
+def test_a_prediction_interval_holds_the_next_figure_as_often_as_it_says():
+    samples = np.random.default_rng(1).normal(5, 3, size=(4000, 8))
+    intervals = [prediction_interval(sample[:-1]) for sample in samples]
+    held = np.mean(
+        [i.low <= new <= i.high for i, new in zip(intervals, samples[:, -1], strict=True)]
+    )
+    assert held == pytest.approx(0.95, abs=0.012)
+    assert prediction_interval([3.0]) == (3.0, -np.inf, np.inf)

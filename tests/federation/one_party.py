@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from dpadmm.arrays import Shard
+from dpadmm.exchange.files import FileExchange
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.training import TrainingParameters, plan, train_party
 
@@ -36,16 +37,7 @@ def main(spec_path, party):
     planned = make_plan(spec)
     site = planned.site.of_party(party)
     run = bytes.fromhex(spec["run"])
-    if spec["exchange"] == "files":
-        from dpadmm.exchange.files import FileExchange
-
-        exchange = FileExchange(Path(spec["folder"]) / "messages", site, run)
-    else:
-        from dpadmm.exchange.peers import PeerExchange
-
-        ports = spec["ports"]
-        others = [f"tcp/127.0.0.1:{ports[other]}" for other in site.heard_parties]
-        exchange = PeerExchange(f"tcp/127.0.0.1:{ports[party]}", others, site, run)
+    exchange = FileExchange(Path(spec["folder"]) / "messages", site, run)
     messages = []
     with exchange:
         outcome = train_party(

@@ -9,7 +9,7 @@ import oracles
 from dpadmm.arrays import Block, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.losses import LOSSES, get_loss
-from dpadmm.solvers import newton
+from dpadmm.solvers import block, newton
 from dpadmm.solvers.newton import Workspace
 from dpadmm.topologies import build_topology
 
@@ -152,22 +152,41 @@ def test_runs_together_are_the_runs_apart(loss):
         np.testing.assert_allclose(together.point[:, [run]], alone.point, atol=4e-10 / 0.01)
 
 
+@pytest.mark.parametrize("thin", [False, True])
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_runs_that_noise_drives_apart_get_inverses_of_their_own(outputs):
+def test_runs_that_noise_drives_apart_get_inverses_of_their_own(outputs, thin):
     """Stacked parties of unlike sizes, one of them with few of its rows in an inverse."""
     random, counts = np.random.default_rng(3), [300, 280, 40]
     labels = [random.choice([-1.0, 1.0], size=(count, outputs)) for count in counts]
     rows = [part for part, _ in oracles.random_parties(3, counts, 4)]
     parties = list(zip(rows, labels, strict=True))
     site = site_of(counts, "logistic", 4, runs=5, outputs=outputs, weight="equal")
-    workspace, convexity = workspace_of(parties, site), np.array([1e-3, 2e-3, 5e-3])
+    given = [(sparse.csr_array(part) if thin else part, signs) for part, signs in parties]
+    workspace, convexity = workspace_of(given, site), np.array([1e-3, 2e-3, 5e-3])
     for _ in range(4):
         linear = 0.3 * random.normal(size=site.shape)
         solved = workspace.argmin(linear, convexity, 1e-10)
         exact = true_gradient(solved.point, parties, site, linear, convexity)
         assert np.linalg.norm(exact, axis=-1).max() <= 1e-10
     inverses = [values for name, values in workspace.snapshot().items() if "inverse" in name]
-    assert {values.shape[1] for values in inverses} == {5 * outputs}
+    # Sparse parties are solved one by one, and the small one does not need it.
+    assert 5 * outputs in {values.shape[1] for values in inverses}
+    assert thin or {values.shape[1] for values in inverses} == {5 * outputs}
+
+
+def test_runs_go_on_sharing_where_inverses_of_their_own_would_not_fit(monkeypatch):
+    monkeypatch.setattr(newton, "_OWN_BYTES", 0)
+    random, counts = np.random.default_rng(3), [300, 280]
+    parties = oracles.random_parties(3, counts, 4)
+    site = site_of(counts, "logistic", 4, runs=5, weight="equal")
+    workspace, convexity = workspace_of(parties, site), np.array([1e-3, 2e-3])
+    for _ in range(4):
+        linear = 0.3 * random.normal(size=site.shape)
+        solved = workspace.argmin(linear, convexity, 1e-10)
+        exact = true_gradient(solved.point, parties, site, linear, convexity)
+        assert np.linalg.norm(exact, axis=-1).max() <= 1e-10
+    inverses = [values for name, values in workspace.snapshot().items() if "inverse" in name]
+    assert {values.shape[1] for values in inverses} == {1}
 
 
 @pytest.mark.parametrize("loss", NAMES)
@@ -191,15 +210,19 @@ def test_factor_free_and_sparse_are_as_factored_and_dense(loss):
     convexity = np.array([0.1, 0.2, 0.4])
     dense = workspace_of(parties, site).argmin(linear, convexity, 1e-11)
     free = workspace_of(parties, site, factor_limit=0).argmin(linear, convexity, 1e-11)
-    compressed = workspace_of(thin, site).argmin(linear, convexity, 1e-11)
     np.testing.assert_allclose(free.point, dense.point, atol=3e-10)
-    np.testing.assert_allclose(compressed.point, dense.point, atol=3e-10)
+    for limit in (newton.FACTOR_LIMIT, 0):
+        workspace = workspace_of(thin, site, factor_limit=limit)
+        compressed = workspace.argmin(linear, convexity, 1e-11)
+        np.testing.assert_allclose(compressed.point, dense.point, atol=3e-10)
+        kept = {name.partition(".")[2] for name in workspace.snapshot()}
+        assert ("inverse" in kept) == (limit > 0)
 
 
 def test_a_party_read_in_pieces_is_the_party_read_at_once(monkeypatch):
     parties, site, linear = problem(6, [9_000], "logistic")
     whole = workspace_of(parties, site).argmin(linear, np.ones(1), 1e-11)
-    monkeypatch.setattr(newton, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(block, "_PIECE_BYTES", 1)
     pieces = workspace_of(parties, site).argmin(linear, np.ones(1), 1e-11)
     np.testing.assert_allclose(pieces.point, whole.point, atol=1e-10)
 

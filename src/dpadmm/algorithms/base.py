@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.losses import Loss
@@ -171,6 +172,13 @@ class Algorithm(ABC):
     @abstractmethod
     def absorb(self, state: Any, message: Array, inbox: Array, site: Site, t: int) -> Any:
         """The next state from this site's messages and those it heard: no rows, no noise."""
+
+    def objective(self, state: Any, site: Site, t: int) -> ObjectiveRelease | None:
+        """The perturbed problem whose minimiser round ``t`` releases, if it is of that kind.
+
+        An auditor works out the density of a message from it.
+        """
+        return None
 
     @classmethod
     def relative_noise(cls, site: Site, options: Mapping[str, Any]) -> float:

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
-from scipy.stats import chi, gamma
 
 from dpadmm.algorithms.base import Budget
 from dpadmm.arrays import Array, Site
@@ -23,10 +22,8 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
-from dpadmm.solvers.newton import check_reachable
 
 __all__ = [
-    "check_reachable_under_noise",
     "check_total",
     "check_within_budget",
     "plan_objective",
@@ -162,26 +159,6 @@ def check_within_budget(
         for events, delta in zip(charged, budget.ideal_delta, strict=True)
     ]
     check_total(site, budget, np.array(spent), option)
-
-
-# How likely noise may be to exceed the size that the solver was checked for: far below what any
-# delta leaves for samplers.
-_EXCESS: Final = 1e-25
-
-
-def check_reachable_under_noise(
-    site: Site, linear: Array, convexity: Array, tolerance: Array, kind: str, scale: Array
-) -> None:
-    """Refuse messages that are too large to solve for, also with the noise to be drawn.
-
-    A solve that refuses because of its noise would cut the noise off, and the guarantee with it.
-    Noise has no bound; it exceeds the size checked here with a probability of 1e-25.
-    """
-    check_reachable(site, linear, convexity, tolerance)
-    radius = gamma(site.features) if kind == "exp-norm" else chi(site.features)
-    largest = scale * float(radius.isf(_EXCESS))
-    size = np.linalg.norm(linear, axis=-1, keepdims=True) + site.per_node(largest)
-    check_reachable(site, size, convexity, tolerance)
 
 
 def check_total(site: Site, budget: Budget, total: Array, option: str) -> None:

@@ -280,17 +280,16 @@ class PDML(Algorithm):
                 "users are protected where `dpadmm randomize-labels` runs on their side"
             )
         response = LabelRandomizedResponse(self.largest_label_epsilon)
-        rows, labels = [], []
-        for place, delta in enumerate(deltas.tolist()):
-            sigma = self.sigma[:, place].tolist()
+        rows, labels = set(), set()
+        # Parties of the same size and degree share their figures, which are computed once.
+        facts = zip(deltas, self.sensitivity, self.label_sensitivity, *self.sigma, strict=True)
+        for delta, by_row, by_label, *sigma in {tuple(map(float, each)) for each in facts}:
             ideal = delta * (1 - SAMPLER_ALLOWANCE)
-            by_row = [GaussianRelease(float(self.sensitivity[place]), scale) for scale in sigma]
-            by_label = [
-                GaussianRelease(float(self.label_sensitivity[place]), scale) for scale in sigma
-            ]
-            spent = epsilon_spent(by_row, ideal, rows_per_person=self.rows_per_person)
-            rows.append((spent.epsilon, delta))
-            labels.append((joint_label_guarantee(response, by_label, ideal).epsilon, delta))
+            released = [GaussianRelease(by_row, scale) for scale in sigma]
+            spent = epsilon_spent(released, ideal, rows_per_person=self.rows_per_person)
+            rows.add((spent.epsilon, delta))
+            released = [GaussianRelease(by_label, scale) for scale in sigma]
+            labels.add((joint_label_guarantee(response, released, ideal).epsilon, delta))
         row, label = max(rows), max(labels)
         return (
             ("Label against its own server", local),

@@ -21,10 +21,10 @@ from typing import Any, Literal
 import numpy as np
 
 from dpadmm.algorithms.base import Algorithm, GraphState, graph_absorb, graph_linear
-from dpadmm.algorithms.objective import check_reachable_under_noise
+from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.arrays import Array, Site
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.mechanisms import ObjectivePerturbation, Released, release_objective
+from dpadmm.privacy.mechanisms import ObjectivePerturbation, Released
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.solvers.newton import Workspace
 
@@ -70,9 +70,14 @@ class PerturbedADMM(Algorithm):
     output_sigma: Array
     claimed: str | None = None
 
-    def perturbation(self, site: Site, t: int) -> ObjectivePerturbation:
-        """How much noise round ``t`` adds, and what it costs."""
-        return ObjectivePerturbation(
+    def init(self, site: Site) -> GraphState:
+        """Start from zero everywhere."""
+        zero = np.zeros(site.shape)
+        return GraphState(zero, zero, zero)
+
+    def objective(self, state: GraphState, site: Site, t: int) -> ObjectiveRelease:
+        """The local problem of round ``t`` and its noise."""
+        perturbation = ObjectivePerturbation(
             kind=self.noise,
             sensitivity=self.sensitivity,
             kappa=self.kappa[t],
@@ -82,32 +87,17 @@ class PerturbedADMM(Algorithm):
             output_sigma=self.output_sigma[t],
             outputs=site.outputs,
         )
-
-    def init(self, site: Site) -> GraphState:
-        """Start from zero everywhere."""
-        zero = np.zeros(site.shape)
-        return GraphState(zero, zero, zero)
+        return ObjectiveRelease(graph_linear(state, site, self.penalty[t]), perturbation)
 
     def announce(self, state: GraphState, site: Site, t: int) -> tuple[Event, ...]:
         """Charge a perturbed objective; refuse messages too large to solve for with its noise."""
-        linear = graph_linear(state, site, self.penalty[t])
-        check_reachable_under_noise(
-            site, linear, self.convexity[t], self.tolerance, self.noise, self.scale[t]
-        )
-        return self.perturbation(site, t).events()
+        return self.objective(state, site, t).announce(site)
 
     def local_step(
         self, state: GraphState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
         """Solve the local problem under noise and send its solution."""
-        linear = graph_linear(state, site, self.penalty[t])
-
-        def solve(drawn: Array) -> tuple[Array, Array]:
-            return workspace.argmin(linear + drawn, self.convexity[t], self.tolerance)
-
-        return release_objective(
-            solve, self.perturbation(site, t), site.shape, site.index, noise, t
-        )
+        return self.objective(state, site, t).release(workspace, site, noise, t)
 
     def absorb(
         self, state: GraphState, message: Array, inbox: Array, site: Site, t: int

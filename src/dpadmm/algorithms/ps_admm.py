@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar, Final, Literal, Self, final
 
 import numpy as np
@@ -274,17 +274,31 @@ class _Steps:
 
     def given(self, sigma: Array, budget: Budget) -> tuple[Array, Array]:
         """The two parts of a given noise of which the least epsilon can be proven."""
-        found = []
-        for place in range(len(self.rows)):
-            amounts = (float(each[place]) for each in (sigma, self.difference, self.full))
-            best, _ = best_split(
-                partial(split_history, *self._numbers(place), *amounts),
-                float(budget.delta[place]),
-                rows_per_person=budget.rows_per_person,
+        # Parties with the same numbers share the split; each different one is searched once.
+        search = cache(_best_share)
+        found = [
+            search(
+                self._numbers(place),
+                *(float(each[place]) for each in (sigma, self.difference, self.full, budget.delta)),
+                budget.rows_per_person,
             )
-            found.append(best)
+            for place in range(len(self.rows))
+        ]
         share = np.array(found)
         return sigma * np.sqrt(1 - share), sigma * np.sqrt(share)
+
+
+def _best_share(
+    numbers: tuple[int, int, int, int],
+    sigma: float,
+    difference: float,
+    full: float,
+    delta: float,
+    rows_per_person: int,
+) -> float:
+    """The part of a given variance to count for the batch differences."""
+    history = partial(split_history, *numbers, sigma, difference, full)
+    return best_split(history, delta, rows_per_person=rows_per_person)[0]
 
 
 def _longest_step(site: Site, batch: NDArray[np.int64], multiplier: Array, steps: int) -> Array:

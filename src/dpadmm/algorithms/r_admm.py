@@ -45,7 +45,7 @@ from dpadmm.algorithms.base import (
     graph_convexity,
     graph_linear,
 )
-from dpadmm.algorithms.objective import check_reachable_under_noise
+from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.algorithms.recycled_noise import proven_noise, published_loss, published_noise
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError, positive_number, unknown_name
@@ -55,7 +55,6 @@ from dpadmm.privacy.mechanisms import (
     Released,
     gaussian_events,
     release_gaussian,
-    release_objective,
     release_post_processed,
 )
 from dpadmm.privacy.noise import NoiseSource
@@ -237,9 +236,12 @@ class RecycledADMM(Algorithm, ABC):
         linear = graph_linear(GraphState(*state[:3]), site, site.per_node(penalty))
         return linear, graph_convexity(site, penalty)
 
-    def _perturbation(self, site: Site, convexity: Array, release: int) -> ObjectivePerturbation:
-        assert self.kind != "output"
-        return ObjectivePerturbation(
+    def objective(self, state: RecycledState, site: Site, t: int) -> ObjectiveRelease | None:
+        """The local problem of an odd iteration with noise in its gradient."""
+        if self._recycles(t) or self.kind == "output":
+            return None
+        release, (linear, convexity) = self._release(t), self._problem(state, site, t)
+        perturbation = ObjectivePerturbation(
             kind=self.kind,
             sensitivity=self.sensitivity[release],
             kappa=self.kappa[release],
@@ -249,49 +251,39 @@ class RecycledADMM(Algorithm, ABC):
             output_sigma=self.output_sigma[release],
             outputs=site.outputs,
         )
+        return ObjectiveRelease(linear, perturbation)
 
     def announce(self, state: RecycledState, site: Site, t: int) -> tuple[Event, ...]:
         """Charge the odd iterations; refuse messages too large to solve for in all of them."""
+        if (objective := self.objective(state, site, t)) is not None:
+            return objective.announce(site)
         release = self._release(t)
         linear, convexity = self._problem(state, site, t)
-        tolerance, scale = self.tolerance[release], self.scale[release]
-        if self._recycles(t) or self.kind == "output":
-            check_reachable(site, linear, convexity, tolerance)
-        else:
-            check_reachable_under_noise(site, linear, convexity, tolerance, self.kind, scale)
+        check_reachable(site, linear, convexity, self.tolerance[release])
         if self._recycles(t):
             return (PostProcessing(),) * len(site.index)
-        if self.kind == "output":
-            return gaussian_events(self.sensitivity[release], scale)
-        return self._perturbation(site, convexity, release).events()
+        return gaussian_events(self.sensitivity[release], self.scale[release])
 
     def local_step(
         self, state: RecycledState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
         """Solve the perturbed problem, or recycle what was sent; only the former reads rows."""
+        if (objective := self.objective(state, site, t)) is not None:
+            return objective.release(workspace, site, noise, t)
         release = self._release(t)
         if self._recycles(t):
             return release_post_processed(
                 self._recycled(state.message, state.heard, state.earlier, site, release)
             )
         (linear, convexity), tolerance = self._problem(state, site, t), self.tolerance[release]
-        if self.kind == "output":
-            return release_gaussian(
-                *workspace.argmin(linear, convexity, tolerance),
-                tolerance=tolerance,
-                sensitivity=self.sensitivity[release],
-                sigma=self.scale[release],
-                parties=site.index,
-                noise=noise,
-                t=t,
-            )
-        return release_objective(
-            lambda drawn: workspace.argmin(linear + drawn, convexity, tolerance),
-            self._perturbation(site, convexity, release),
-            site.shape,
-            site.index,
-            noise,
-            t,
+        return release_gaussian(
+            *workspace.argmin(linear, convexity, tolerance),
+            tolerance=tolerance,
+            sensitivity=self.sensitivity[release],
+            sigma=self.scale[release],
+            parties=site.index,
+            noise=noise,
+            t=t,
         )
 
     def _recycled(

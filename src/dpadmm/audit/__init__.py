@@ -5,7 +5,7 @@ nearly attained, and bounds from below what an observer can tell. It can refute 
 prove one.
 """
 
-from dpadmm.audit.algorithms import Adversary, AlgorithmCase, SharedNoise, SilentNoise
+from dpadmm.audit.algorithms import Adversary, AlgorithmCase
 from dpadmm.audit.bounds import (
     SMALLEST_SAMPLE,
     audit_scores,
@@ -24,6 +24,7 @@ from dpadmm.audit.cases import (
     subsampled_gaussian_case,
 )
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
+from dpadmm.audit.noise import SharedNoise, SilentNoise
 from dpadmm.audit.objective import (
     PerturbedObjective,
     exp_norm_case,

@@ -1,45 +1,34 @@
 r"""The worst case of objective perturbation, with its exact privacy loss.
 
-.. math:: o = \arg\min_w \frac{c}{n}\sum_k l(w\cdot u_k) + \frac{m}{2}\|w\|^2
-          + \langle\mathrm{lin} + b, w\rangle
-
-With G the gradient without b, the noise is b = -G(o): a bijection, so that o has the density
-:math:`p_b(-G(o))\,\det\nabla G(o)` and the privacy loss of an output is known in closed form.
-
 **Neighbours.** The public linear term holds the minimiser near R e_1. The replaced row is
 (-s, q) in D and (-s, -q) in D', with s^2 + q^2 = 1 and R s large: both margins are very negative,
 both slopes are nearly -L, and the gradients differ by nearly 2 L c / n. All other rows are zero;
 they add nothing to a gradient and are left out, c / n being kept.
-
-What is sent is the solver's result with the little noise of approximate minima perturbation, which
-moves the score by a thousandth of its scale.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from dpadmm.arrays import Shard, Site
+from dpadmm.algorithms.objective_release import ObjectiveRelease
+from dpadmm.arrays import Shard
 from dpadmm.audit.cases import Case
 from dpadmm.audit.claims import Claim, EpsilonClaim
+from dpadmm.audit.noise import SharedNoise
+from dpadmm.audit.party import Candidate, canary_rows, one_party
 from dpadmm.audit.verdict import Setting
 from dpadmm.errors import ParameterError
-from dpadmm.losses import LOSSES
 from dpadmm.privacy.calibration import exponential_rate, objective_sigma
-from dpadmm.privacy.mechanisms import ObjectivePerturbation, release_objective
+from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
-from dpadmm.solvers.newton import Solution, Workspace
-from dpadmm.topologies import build_topology
 
 __all__ = [
     "PerturbedObjective",
-    "canary_rows",
     "exp_norm_case",
     "gaussian_objective_case",
 ]
@@ -51,7 +40,6 @@ _ROWS: Final = 100
 _CONVEXITY: Final = 2.0
 _RADIUS: Final = 1000.0
 _SLANT: Final = 0.02
-_LOSS: Final = LOSSES["logistic"]
 _SENSITIVITY: Final = float(gradient_sensitivity(_ROWS))
 _KAPPA: Final = float(jacobian_ratio(_ROWS, _CONVEXITY))
 # The residual of a solve: above the rounding error of a gradient, far below one row's change.
@@ -62,18 +50,16 @@ _OUTPUT_SHARE: Final = 1e-3
 # inexact solve.
 _EXACT_SHARE: Final = 0.999
 _PURE_DELTA: Final = 1e-12
-_ONE_PARTY = np.array([0], dtype=np.intp)
+# The other rows are zero and left out: c / n of the whole party is the replaced row's weight.
+_SITE: Final = one_party(1, weight=1 / _ROWS)
+_CANDIDATES: Final = tuple(
+    Shard.from_parties([(row[None], np.ones((1, 1)))]) for row in canary_rows(_SLANT)
+)
 _WORST_CASE: Final = (
     f"a public linear term holds the minimiser near {_RADIUS:g} in the first direction; the "
     "replaced row points against it, and to opposite sides in the second, so that the gradients "
     "differ by nearly 2 L c / n"
 )
-
-
-def canary_rows(slant: float) -> tuple[Array, Array]:
-    """The replaced row (-s, q) of D, and (-s, -q) of D', of norm 1; both have the label +1."""
-    across = float(np.sqrt(1 - slant**2))
-    return np.array([-slant, across]), np.array([-slant, -across])
 
 
 @final
@@ -97,50 +83,13 @@ class PerturbedObjective(Case):
 
     def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
         """The privacy loss of the minimiser."""
-        rows, linear = canary_rows(_SLANT), np.array([-_CONVEXITY * _RADIUS, 0.0])
-
-        def solve(drawn: Array) -> tuple[Array, Array]:
-            # Independent releases lie along the outputs of the mechanism, the runs of the solver.
-            tilt = linear + drawn.reshape(1, runs, 1, 2)
-            point, residual = _minimise(rows[replaced], tilt)
-            return point.reshape(drawn.shape), residual.reshape(drawn.shape[:-1])
-
-        released = release_objective(
-            solve, self.perturbation, (1, 1, runs, 2), _ONE_PARTY, noise, 0
-        )
-        point = released.values.reshape(runs, 2)
-        plain, changed = (self._log_density(row, linear, point) for row in rows)
-        return changed - plain
-
-    def _log_density(self, row: Array, linear: Array, point: Array) -> Array:
-        """``ln p_b(-G(o)) + ln det`` of the Hessian, up to a constant."""
-        margin = point @ row
-        slope = _LOSS.slope(margin)[:, None] * row / _ROWS
-        needed = slope + _CONVEXITY * point + linear
-        size = np.einsum("rf,rf->r", needed, needed) / self.perturbation.scale[0] ** 2
-        log_noise = -size / 2 if self.perturbation.kind == "gaussian" else -np.sqrt(size)
-        return log_noise + np.log1p(_LOSS.curvature(margin) / (_ROWS * _CONVEXITY))
-
-
-def _minimise(row: Array, linear: Array) -> Solution:
-    """The library's solutions for one row; ``linear`` is ``(1, runs, 1, 2)``."""
-    site = Site(
-        names=("audited",),
-        index=_ONE_PARTY,
-        rows=np.array([1]),
-        degree=np.ones(1),
-        # The other rows are zero and left out: c / n of the whole party is this row's weight.
-        weight=np.array([1 / _ROWS]),
-        adjacency=sparse.csr_array(np.ones((1, 1))),
-        topology=build_topology("path", 2),
-        features=2,
-        outputs=1,
-        runs=linear.shape[1],
-        loss=_LOSS,
-        regularization=_CONVEXITY,
-    )
-    workspace = Workspace(Shard.from_parties([(row[None], np.ones((1, 1)))]), site)
-    return workspace.argmin(linear, np.array([_CONVEXITY]), _TOLERANCE)
+        site = replace(_SITE, runs=runs)
+        linear = np.broadcast_to([-_CONVEXITY * _RADIUS, 0.0], site.shape)
+        release = ObjectiveRelease(linear, self.perturbation)
+        plain, changed = (Candidate(shard, site) for shard in _CANDIDATES)
+        held = changed if replaced else plain
+        sent = release.release(held.workspace, site, SharedNoise(noise), 0).values
+        return changed.log_density(release, sent) - plain.log_density(release, sent)
 
 
 def _perturbation(kind: Literal["gaussian", "exp-norm"], scale: float) -> ObjectivePerturbation:

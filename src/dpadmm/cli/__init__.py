@@ -11,13 +11,17 @@ import dpadmm
 from dpadmm.cli import (
     account,
     audit,
+    cert,
     compare,
     demo,
     ledger,
+    node,
     predict,
     randomize_labels,
+    report,
     reproduce,
     schema,
+    status,
     train,
 )
 from dpadmm.cli.output import fail
@@ -58,9 +62,13 @@ app.command()(train.train)
 app.command()(predict.predict)
 app.command()(compare.compare)
 app.command("reproduce")(reproduce.reproduce_command)
+app.command()(report.report)
+app.command()(node.node)
+app.command()(status.status)
 app.command("randomize-labels")(randomize_labels.randomize_labels_command)
 app.add_typer(schema.app)
 app.add_typer(ledger.app)
+app.add_typer(cert.app)
 
 
 def main(arguments: list[str] | None = None) -> None:

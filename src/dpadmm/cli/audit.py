@@ -32,8 +32,8 @@ def audit(
     delta: Annotated[
         float, typer.Option(help="The claimed delta; pure mechanisms have none.")
     ] = 1e-5,
-    rounds: Annotated[int, typer.Option(help="Messages of an algorithm.")] = 5,
-    rows: Annotated[int, typer.Option(help="Rows of an algorithm's party.")] = 20,
+    rounds: Annotated[int, typer.Option(help="Messages of an algorithm.")] = 3,
+    rows: Annotated[int, typer.Option(help="Rows of an algorithm's party.")] = 100,
     penalty: Annotated[float, typer.Option(help="The algorithm's penalty.")] = 0.5,
     calibration: Annotated[
         str, typer.Option(help="proven, or published: the noise that a paper prints.")
@@ -41,7 +41,7 @@ def audit(
     noise_scale: Annotated[
         float, typer.Option(help="Multiply the noise: below 1 makes the claim false.")
     ] = 1.0,
-    samples: Annotated[int, typer.Option(help="Runs of each of the two data sets.")] = 20_000,
+    samples: Annotated[int, typer.Option(help="Runs of each of the two data sets.")] = 50_000,
     confidence: Annotated[float, typer.Option(help="How surely the lower bound holds.")] = 0.99,
     seed: Annotated[int, typer.Option(help="The same seed gives the same verdict.")] = 0,
     as_json: JsonOption = False,

@@ -185,3 +185,4 @@ def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> Non
     typer.echo(f"{manifest['intervals'][0].upper()}{manifest['intervals'][1:]}.")
     console.print(manifest["notice"], style="bold", highlight=False)
     typer.echo(f"Table, figure and manifest: {output}")
+    typer.echo(f"Report (open it in a browser): {output / 'report.html'}")

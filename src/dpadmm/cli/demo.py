@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,9 +21,19 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from dpadmm.cli.output import JsonOption, console, emit, show_table
+from dpadmm.cli.output import JsonOption, console, emit, refusals, show_table
 
-__all__ = ["demo"]
+__all__ = [
+    "DELTA",
+    "REGULARIZATION",
+    "DemoData",
+    "accuracies",
+    "demo",
+    "load_data",
+    "progress_bar",
+    "score",
+    "together",
+]
 
 Array = NDArray[np.float64]
 _Course = dict[str, list[float]]
@@ -29,12 +41,16 @@ _Course = dict[str, list[float]]
 _PARTIES = 5
 _RUNS = 5
 _BUDGETS = (0.1, 1.0, 10.0)
-_DELTA = 1e-5
-_REGULARIZATION = 1e-4
+DELTA = 1e-5
+REGULARIZATION = 1e-4
 
 
-class _Data(NamedTuple):
+class DemoData(NamedTuple):
+    """Rows of five parties, and rows that nobody trains on."""
+
     title: str
+    label: tuple[str, tuple[str, str]]
+    features: tuple[str, ...]
     members: list[tuple[Array, Array]]
     test_rows: Array
     test_labels: Array
@@ -46,27 +62,46 @@ def demo(
     plot: Annotated[
         Path, typer.Option(help="Where the convergence plot goes (PNG, SVG or PDF).")
     ] = Path("dpadmm-demo.png"),
+    report: Annotated[Path, typer.Option(help="Where the report goes (HTML).")] = Path(
+        "dpadmm-demo.html"
+    ),
+    federated: Annotated[
+        bool,
+        typer.Option("--federated", help="Train with one process per party, over mutual TLS."),
+    ] = False,
+    results: Annotated[
+        Path, typer.Option(help="With --federated: where the nodes' models and statements go.")
+    ] = Path("dpadmm-demo-nodes"),
     as_json: JsonOption = False,
 ) -> None:
     """Five parties on a ring train one classifier: what it brings, and what privacy costs.
 
     Uses UCI Adult where the folder `DPADMM_DATA` has it, and otherwise draws Breiman's waveform
-    problem: no network is needed. Everything is a simulation in this process.
+    problem: no network is needed. Everything is a simulation in this process; with --federated
+    each party is a `dpadmm node` of its own on this machine, with a certificate from a trial
+    authority, a ledger, and noise that nobody can draw again.
     """
-    data = _load(seed)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=as_json,
-    ) as progress:
-        rows = _accuracies(data)
-        together, histories = _together(data, rounds, seed, progress)
-    rows += together["rows"]
+    if federated:
+        from dpadmm.cli.federated_demo import federated_demo
+
+        federated_demo(rounds, seed, results, as_json=as_json)
+        return
+    from dpadmm.cli.demo_report import demo_report
+    from dpadmm.datasets.whole_file import check_writable, write_whole
+    from dpadmm.report.render import render
+
+    with refusals("demo", as_json):
+        check_writable(report, "report")
+    data = load_data(seed)
+    with progress_bar(quiet=as_json) as progress:
+        rows = accuracies(data)
+        outcome, histories = together(data, rounds, seed, progress)
+    rows += outcome["rows"]
     drawn = _draw(plot, histories)
+    command = f"dpadmm demo --rounds {rounds} --seed {seed}"
+    shown = outcome["shown"]
+    page = demo_report(shown, data.label, data.features, rows, histories, command)
+    write_whole(report, render(page).encode(), "report")
     if as_json:
         emit(
             "demo",
@@ -75,9 +110,10 @@ def demo(
                 "accuracy": [
                     dict(zip(("who", "rows", "accuracy"), row, strict=True)) for row in rows
                 ],
-                "privacy": together["statement"].to_dict(),
+                "privacy": shown.statement.to_dict(),
                 "history": histories,
                 "plot": str(plot) if drawn else None,
+                "report": str(report),
             },
         )
         return
@@ -85,7 +121,7 @@ def demo(
     table = [(who, count, f"{100 * accuracy:.1f} %") for who, count, accuracy in rows]
     show_table("Accuracy on held-out rows", ("who", "rows", "accuracy"), table)
     console.print("\n[bold]What the budget of epsilon = 1 guarantees[/bold]")
-    for heading, words in together["statement"].lines():
+    for heading, words in shown.statement.lines():
         console.print(f"  [bold]{heading}:[/bold] {words}", highlight=False)
     console.print()
     if drawn:
@@ -99,9 +135,27 @@ def demo(
         "  docs/quickstart.md                            ADMMClassifier in Python",
         highlight=False,
     )
+    console.print(
+        f"\nReport (open it in a browser): [bold]{escape(str(report))}[/bold]",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
-def _load(seed: int) -> _Data:
+def progress_bar(*, quiet: bool) -> Progress:
+    """A bar for every run; nothing where a machine reads."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=quiet,
+    )
+
+
+def load_data(seed: int) -> DemoData:
     """Adult where it is at hand, else waveform; a fifth of the rows of each party each."""
     from dpadmm.datasets import DataError, load
 
@@ -110,30 +164,40 @@ def _load(seed: int) -> _Data:
         try:
             data = load("adult", download=False)
             title, used = "UCI Adult, 40,000 rows at 5 parties", 40_000
+            label = ("income", ("at most 50,000 dollars a year", "more"))
         except DataError as error:
             console.print(f"Adult is not at hand: {error}", highlight=False)
     if data is None:
         data = load("waveform", seed=seed, rows=6_000, origin="generator")
         title, used = "Breiman's waveform (generated), 5,000 rows at 5 parties", 5_000
+        label = ("waveform", ("-1", "+1"))
     order = np.random.default_rng(seed).permutation(len(data.y))
     shares = np.array_split(order[:used], _PARTIES)
     held_out = order[used:]
     members = [(data.X[share], data.y[share]) for share in shares]
-    return _Data(f"{title} ({data.source})", members, data.X[held_out], data.y[held_out])
+    return DemoData(
+        f"{title} ({data.source})",
+        label,
+        data.feature_names,
+        members,
+        data.X[held_out],
+        data.y[held_out],
+    )
 
 
-def _score(data: _Data, weights: Array) -> float:
+def score(data: DemoData, weights: Array) -> float:
+    """Share of the held-out rows whose label is right."""
     return float((np.where(data.test_rows @ weights > 0, 1.0, -1.0) == data.test_labels).mean())
 
 
-def _accuracies(data: _Data) -> list[tuple[str, int, float]]:
+def accuracies(data: DemoData) -> list[tuple[str, int, float]]:
     """Each party on its own rows, and scikit-learn on all of them."""
     from sklearn.linear_model import LogisticRegression
 
     def fitted(rows: Array, labels: Array, parties: int) -> float:
-        strength = parties / (len(labels) * _REGULARIZATION)
+        strength = parties / (len(labels) * REGULARIZATION)
         model = LogisticRegression(C=strength, fit_intercept=False, max_iter=2000)
-        return _score(data, model.fit(rows, labels).coef_[0])
+        return score(data, model.fit(rows, labels).coef_[0])
 
     result = []
     for number, (rows, labels) in enumerate(data.members):
@@ -145,11 +209,16 @@ def _accuracies(data: _Data) -> list[tuple[str, int, float]]:
     return result
 
 
-def _together(
-    data: _Data, rounds: int, seed: int, progress: Progress
+def together(
+    data: DemoData,
+    rounds: int,
+    seed: int,
+    progress: Progress,
+    budgets: tuple[float, ...] = _BUDGETS,
 ) -> tuple[dict[str, Any], dict[str, _Course]]:
     """ADMM without noise, then PR-ADMM at several budgets, several runs each."""
     from dpadmm.arrays import Shard
+    from dpadmm.cli.demo_report import ShownRun
     from dpadmm.privacy.noise import SimulatedNoise
     from dpadmm.training import TrainingParameters, plan, state_privacy, train
 
@@ -157,24 +226,25 @@ def _together(
     total = int(shard.counts.sum())
     rows: list[tuple[str, int, float]] = []
     histories: dict[str, _Course] = {}
-    statement = None
-    for epsilon in (None, *_BUDGETS):
+    shown = None
+    for epsilon in (None, *budgets):
         label = "no noise" if epsilon is None else f"epsilon = {epsilon:g}"
         parameters = TrainingParameters(
             algorithm="admm" if epsilon is None else "pr-admm",
             rounds=rounds,
             epsilon=1.0 if epsilon is None else epsilon,
-            delta=_DELTA,
-            regularization=_REGULARIZATION,
+            delta=DELTA,
+            regularization=REGULARIZATION,
         )
         planned = plan(
             parameters,
             shard.counts,
             features=data.test_rows.shape[1],
+            names=tuple(f"party {number}" for number in range(_PARTIES)),
             runs=1 if epsilon is None else _RUNS,
         )
         task = progress.add_task(f"together, {label}", total=rounds)
-        noise = SimulatedNoise(seed)
+        noise, start = SimulatedNoise(seed), time.monotonic()
         accuracy: list[float] = []
         on_round = partial(_advance, progress, task, data, accuracy)
         outcome = train(planned, shard, noise=noise, on_round=on_round)
@@ -187,16 +257,23 @@ def _together(
         }
         if epsilon == 1.0:
             statement = state_privacy(planned, outcome, noise)
-    return {"rows": rows, "statement": statement}, histories
+            seconds = time.monotonic() - start
+            shown = ShownRun(parameters, planned, outcome, statement, seconds)
+    return {"rows": rows, "shown": shown}, histories
 
 
-def _mean_score(data: _Data, messages: Array) -> float:
+def _mean_score(data: DemoData, messages: Array) -> float:
     """Accuracy of the mean over parties, averaged over runs."""
-    return float(np.mean([_score(data, weights) for weights in messages.mean(axis=(0, 2))]))
+    return float(np.mean([score(data, weights) for weights in messages.mean(axis=(0, 2))]))
 
 
 def _advance(
-    progress: Progress, task: TaskID, data: _Data, accuracy: list[float], done: int, message: Array
+    progress: Progress,
+    task: TaskID,
+    data: DemoData,
+    accuracy: list[float],
+    done: int,
+    message: Array,
 ) -> None:
     progress.update(task, completed=done)
     accuracy.append(_mean_score(data, message))

@@ -31,6 +31,13 @@ __all__ = [
 #: Version of the envelope below; a field never changes its meaning within a version.
 JSON_VERSION: Final = 1
 
+# Packages that come with an extra, for commands that cannot do without them.
+_EXTRAS: Final = {
+    "cryptography": "federation",
+    "prometheus_client": "federation",
+    "zenoh": "federation",
+}
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 console = Console()
@@ -63,6 +70,13 @@ def refusals(command: str, as_json: bool) -> Iterator[None]:
         yield
     except (ValueError, OSError, ConvergenceError, ExchangeError, LedgerError) as error:
         fail(command, str(error), as_json=as_json)
+        raise typer.Exit(2) from None
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(error.name or "")
+        if extra is None:
+            raise
+        told = f"this needs the extra {extra!r}: pip install 'dpadmm[{extra}]'."
+        fail(command, told, as_json=as_json)
         raise typer.Exit(2) from None
 
 

@@ -31,9 +31,9 @@ def reproduce_command(
     """Rerun the figures and tables of the papers, as published and as proven, side by side.
 
     Without a name it lists the experiments. Each leaves `figure.svg`, `figure.png`, `figure.csv`,
-    `manifest.json` and `page.md` in its folder under the output folder, and says of each of the
-    paper's conclusions whether it stands, by a criterion that was fixed beforehand. Finished work
-    is kept in `cells/` there: the same command, run again, goes on where it stopped.
+    `manifest.json`, `page.md` and `report.html` in its folder under the output folder, and says of
+    each of the paper's conclusions whether it stands, by a criterion that was fixed beforehand.
+    Finished work is kept in `cells/` there: the same command, run again, goes on where it stopped.
     """
     from dpadmm.experiments.papers import EXPERIMENTS, get_experiment
 
@@ -115,7 +115,7 @@ def _list(experiments: list[Experiment], as_json: bool) -> None:
         return
     show_table(
         "Experiments",
-        ("name", "paper", "part", "shows"),
-        [(each.name, each.citation, each.part, each.title) for each in experiments],
+        ("name", "part", "shows"),
+        [(each.name, each.part, each.title) for each in experiments],
     )
     typer.echo("Run one with: dpadmm reproduce NAME, or all with: dpadmm reproduce --all")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table, warn
 
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
 if TYPE_CHECKING:
+    from dpadmm.config import RunConfig
+    from dpadmm.report.document import Report
     from dpadmm.runs import TrainedRun
 
 __all__ = ["train"]
@@ -23,22 +27,35 @@ def train(
 ) -> None:
     """Train a model as a configuration says; print what it cost each party's privacy."""
     from dpadmm.config import load_config
+    from dpadmm.errors import BudgetError
+    from dpadmm.report.from_run import run_report
+    from dpadmm.report.records import RecordedRun
     from dpadmm.runs import Watch, train_run, write_results
 
     with refusals("train", as_json):
         told = load_config(config)
         with _progress(quiet=as_json) as progress:
             task = progress.add_task("checking", total=told.run.rounds)
-            run = train_run(
-                told,
-                Watch(
-                    on_stage=lambda stage: progress.update(task, description=stage),
-                    on_round=lambda done, rounds: progress.update(
-                        task, completed=done, total=rounds
-                    ),
-                ),
+            stages: list[str] = []
+
+            def on_stage(stage: str) -> None:
+                stages.append(stage)
+                progress.update(task, description=stage)
+
+            watch = Watch(
+                on_stage=on_stage,
+                on_round=lambda done, rounds: progress.update(task, completed=done, total=rounds),
             )
-        write_results(run)
+            try:
+                run = train_run(told, watch)
+            except BudgetError as error:
+                # Rows are read once the first stage, the checks, is over.
+                _write_refusal(told, str(error), started=len(stages) > 1)
+                raise
+        record = write_results(run)
+        # After the results: whatever happens to the page, what was paid for is there.
+        if told.result.report_file is not None:
+            _write(run_report(RecordedRun.from_dict(record)), told.result.report_file)
     for sentence in run.warnings:
         warn(sentence)
     result = told.result
@@ -46,10 +63,30 @@ def train(
         places = {
             "model": str(result.model),
             "record": None if result.record is None else str(result.record),
+            "report": None if result.report_file is None else str(result.report_file),
         }
         emit("train", places | run.summary())
     else:
         _show(run)
+
+
+def _write(report: Report, place: Path) -> None:
+    from dpadmm.datasets.whole_file import write_whole
+    from dpadmm.report.render import render
+
+    write_whole(place, render(report).encode(), "report")
+
+
+def _write_refusal(config: RunConfig, reason: str, *, started: bool) -> None:
+    """A page beside that of the run: one that an earlier run left is about its model and stays."""
+    from dpadmm.report.from_refusal import refusal_report
+
+    place = config.result.report_file
+    if place is not None:
+        place = place.with_name(f"{place.stem}.refused.html")
+        now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        _write(refusal_report(config, reason, now, started=started), place)
+        errors.print(Text(f"Report: {place}"))
 
 
 def _progress(*, quiet: bool) -> Progress:
@@ -93,3 +130,5 @@ def _show(run: TrainedRun) -> None:
     typer.echo(f"Model: {run.config.result.model}")
     if run.config.result.record is not None:
         typer.echo(f"Record: {run.config.result.record}")
+    if run.config.result.report_file is not None:
+        typer.echo(f"Report: {run.config.result.report_file}")

@@ -15,17 +15,21 @@ __all__ = ["check_writable", "write_whole", "written_whole"]
 
 
 @contextmanager
-def written_whole(path: Path, what: str, *, private: bool = False) -> Iterator[BinaryIO]:
+def written_whole(
+    path: Path, what: str, *, private: bool = False, new: bool = False
+) -> Iterator[BinaryIO]:
     """Open a file beside `path` and rename it at the end; leave nothing behind otherwise.
 
     Parameters
     ----------
     path
-        The file to make; one that is there is replaced at the end.
+        The file to make; one that is there is replaced at the end, unless ``new``.
     what
         How a refusal calls it.
     private
         Only its owner may read it.
+    new
+        Refuse where a file of this name has come to be in the meantime.
 
     Raises
     ------
@@ -39,7 +43,11 @@ def written_whole(path: Path, what: str, *, private: bool = False) -> Iterator[B
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
+        if new:
+            # A link, unlike a rename, never replaces: of two writers one is refused.
+            os.link(partial, path)
+        else:
+            os.replace(partial, path)
         _sync_folder(path.parent)
     except OSError as error:
         raise _refusal(path, what, error) from None

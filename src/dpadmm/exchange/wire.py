@@ -29,8 +29,10 @@ import numpy as np
 from dpadmm.arrays import Array
 from dpadmm.errors import ExchangeError
 
-__all__ = ["decode", "encode", "message_size"]
+__all__ = ["MESSAGE_BOUND", "decode", "encode", "message_size", "round_of"]
 
+#: The largest entry of a message that is let in; parameters of a model are far below.
+MESSAGE_BOUND: Final = 1e6
 _MAGIC: Final = b"DPAM"
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct("<4sHH32sIIIIII")
@@ -47,6 +49,13 @@ def encode(run: bytes, party: int, t: int, values: Array) -> bytes:
     header = _HEADER.pack(_MAGIC, _VERSION, 0, run, party, t, *values.shape, 0)
     body = header + np.ascontiguousarray(values, dtype="<f8").tobytes()
     return body + hashlib.sha256(body).digest()
+
+
+def round_of(data: bytes, shape: tuple[int, ...]) -> int:
+    """The round that a message says it is of; all else about it is for :func:`decode`."""
+    if len(data) != message_size(shape):
+        raise ExchangeError(f"a message must have {message_size(shape)} bytes; got {len(data)}.")
+    return int(_HEADER.unpack_from(data)[5])
 
 
 def decode(data: bytes, *, run: bytes, party: int, t: int, shape: tuple[int, ...]) -> Array:
@@ -67,4 +76,9 @@ def decode(data: bytes, *, run: bytes, party: int, t: int, shape: tuple[int, ...
     values = np.frombuffer(body, dtype="<f8", offset=_HEADER.size).astype(np.float64)
     if not np.isfinite(values).all():
         raise ExchangeError(f"{sender} must be finite.")
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > MESSAGE_BOUND:
+        raise ExchangeError(
+            f"{sender} must be at most {MESSAGE_BOUND:g} in every entry; got {largest:g}."
+        )
     return values.reshape(shape)

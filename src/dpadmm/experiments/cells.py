@@ -15,7 +15,8 @@ from typing import Any, final
 import numpy as np
 
 from dpadmm.arrays import Array
-from dpadmm.errors import ParameterError
+from dpadmm.engine import Outcome
+from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import Problem, ProblemSource
 from dpadmm.privacy.noise import SimulatedNoise
@@ -116,6 +117,11 @@ class TrainingCell(Cell):
     seed: int = 0
     courses: tuple[str, ...] = ()
     finals: tuple[str, ...] = ("test accuracy",)
+    #: Whether to account every round, as ``epsilon``; it can take as long as training.
+    epsilon_course: bool = field(default=False, kw_only=True)
+    #: How often everything is drawn anew, each time with as many runs: who gets which row, the
+    #: labels where they are randomised, and the noise. Runs share the first two.
+    repeats: int = field(default=1, kw_only=True)
     #: Whether a refused plan is a result, whose facts then have only ``refused``, the reason.
     may_refuse: bool = field(default=False, kw_only=True)
     #: A word that tells cells apart that are described alike, such as two timings.
@@ -124,7 +130,7 @@ class TrainingCell(Cell):
     @property
     def weight(self) -> float:
         """Rounds times runs; a round of a run costs a few passes over the rows."""
-        return float(self.parameters.rounds * self.runs)
+        return float(self.parameters.rounds * self.runs * self.repeats)
 
     def plan(self, problem: Problem) -> tuple[Plan, list[str]]:
         """Check and fix the run; also what it is warned of."""
@@ -144,6 +150,7 @@ class TrainingCell(Cell):
 
     def compute(self) -> Result:
         """Train and measure."""
+        repeats = positive_integer("repeats", self.repeats)
         problem = self.problem.load()
         start = time.monotonic()
         try:
@@ -152,7 +159,32 @@ class TrainingCell(Cell):
             if not self.may_refuse:
                 raise
             return Result({}, {"refused": str(error), "data": problem.facts})
-        noise = SimulatedNoise(self.seed)
+        parts, training = [], 0.0
+        for repeat in range(repeats):
+            if repeat:
+                problem = self.problem.dealt_again(repeat).load()
+            noise = SimulatedNoise(self.seed + repeat)
+            outcome, part, seconds = self._train(planned, problem, noise)
+            parts.append(part)
+            training += seconds
+        values = {name: np.concatenate([part[name] for part in parts], -1) for name in parts[0]}
+        statement = state_privacy(planned, outcome, noise, by_round=self.epsilon_course)
+        if self.epsilon_course:
+            values["epsilon"] = np.max(list(statement.rounds.values()), axis=0)
+        facts = {
+            "privacy": statement.to_dict(),
+            "penalty": planned.penalty,
+            "data": problem.facts,
+            "warnings": cautions,
+            "training_seconds": training,
+            "seconds": time.monotonic() - start,
+        }
+        return Result(values, facts)
+
+    def _train(
+        self, planned: Plan, problem: Problem, noise: SimulatedNoise
+    ) -> tuple[Outcome, dict[str, Array], float]:
+        """Train once: what came out, what was measured of it, and the seconds of training alone."""
         shard = lay_out(planned, problem.members, noise=noise)
         taken: dict[str, list[Array]] = {name: [] for name in self.courses}
         looking = 0.0
@@ -172,17 +204,7 @@ class TrainingCell(Cell):
             values |= _measured(f"{which}/", self.finals, models, problem)
         values["disagreement"] = outcome.history.disagreement
         values["change"] = outcome.history.change
-        statement = state_privacy(planned, outcome, noise)
-        values["epsilon"] = np.max(list(statement.rounds.values()), axis=0)
-        facts = {
-            "privacy": statement.to_dict(),
-            "penalty": planned.penalty,
-            "data": problem.facts,
-            "warnings": cautions,
-            "training_seconds": training,
-            "seconds": time.monotonic() - start,
-        }
-        return Result(values, facts)
+        return outcome, values, training
 
 
 def _measured(

@@ -18,6 +18,8 @@ from dpadmm.experiments.figures import Curve, Panel, draw, figure_table
 from dpadmm.experiments.statistics import LEVEL
 from dpadmm.experiments.tables import Table
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words, rounded_up
+from dpadmm.report.from_manifest import folder_report
+from dpadmm.report.render import render
 from dpadmm.version import __version__
 
 __all__ = [
@@ -53,7 +55,7 @@ def interval_words(comparison: Comparison) -> str:
 def write_comparison(
     comparison: Comparison, results: Mapping[str, Result], folder: Path, command: str
 ) -> dict[str, Any]:
-    """Write ``comparison.csv``, ``figure.*`` and ``manifest.json``; return the manifest."""
+    """Write table, figure, manifest and report; return the manifest."""
     lines = comparison.lines(results)
     panels = _panels(comparison, lines)
     manifest = _manifest(comparison, results, lines, panels, command)
@@ -65,6 +67,7 @@ def write_comparison(
     write_whole(folder / "figure.csv", figure_table(panels).csv().encode(), "data")
     text = json.dumps(manifest, indent=1, allow_nan=False, default=dict)
     write_whole(folder / "manifest.json", text.encode(), "manifest")
+    write_whole(folder / "report.html", render(folder_report(folder)).encode(), "report")
     return manifest
 
 

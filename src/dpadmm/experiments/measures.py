@@ -8,6 +8,7 @@ judge the mean of the parties' models. All of them look at rows, so they exist i
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -72,6 +73,15 @@ def training_accuracy(models: Array, problem: Problem) -> Array:
     return np.sum(right, axis=0) / sum(problem.counts)
 
 
+def average_training_accuracy(models: Array, problem: Problem) -> Array:
+    """Share of its own rows that a party's model gets right, averaged over parties."""
+    right = [
+        (_codes(_scores(rows, model)) == _signs_to_codes(signs)[:, None]).mean(axis=0)
+        for (rows, signs), model in zip(problem.members, models, strict=True)
+    ]
+    return np.mean(right, axis=0)
+
+
 def held_back_accuracy(models: Array, problem: Problem) -> Array:
     """Share of the held-back rows that the mean model gets right."""
     scores = _scores(problem.test_rows, models.mean(axis=0))
@@ -113,10 +123,29 @@ def held_back_auc(models: Array, problem: Problem) -> Array:
     return np.mean(areas, axis=0) if areas else np.full(scores.shape[1], np.nan)
 
 
+def average_norm(models: Array, problem: Problem) -> Array:
+    """Mean over parties of the norm of each one's model."""
+    return np.sqrt(np.square(models).sum(axis=(2, 3))).mean(axis=0)
+
+
 def consensus_error(models: Array, problem: Problem) -> Array:
     """Largest distance of a party's model from the mean model."""
     apart = models - models.mean(axis=0)
     return np.sqrt(np.square(apart).sum(axis=(2, 3))).max(axis=0)
+
+
+def largest_distance(models: Array, problem: Problem) -> Array:
+    """Largest distance between the models of two parties."""
+    squares = [
+        np.square(models[first] - models[second]).sum(axis=(1, 2))
+        for first, second in combinations(range(len(models)), 2)
+    ]
+    return np.sqrt(np.max(squares, axis=0))
+
+
+def average_squared_norm(models: Array, problem: Problem) -> Array:
+    """Mean over parties of the squared norm of each one's model."""
+    return np.square(models).sum(axis=(2, 3)).mean(axis=0)
 
 
 #: Every measure by its name.
@@ -124,11 +153,15 @@ MEASURES: Final[dict[str, Measure]] = {
     "average loss": average_loss,
     "pooled loss": pooled_loss,
     "training accuracy": training_accuracy,
+    "average training accuracy": average_training_accuracy,
     "test accuracy": held_back_accuracy,
     "average test accuracy": average_held_back_accuracy,
     "log loss": held_back_log_loss,
     "AUC": held_back_auc,
+    "average norm": average_norm,
     "consensus error": consensus_error,
+    "largest distance": largest_distance,
+    "average squared norm": average_squared_norm,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import textwrap
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,6 +21,8 @@ from dpadmm.experiments.figures import draw, figure_table
 from dpadmm.experiments.page import page
 from dpadmm.experiments.runner import OnDone, compute
 from dpadmm.experiments.store import Store
+from dpadmm.report.from_manifest import folder_report
+from dpadmm.report.render import render
 from dpadmm.version import __version__
 
 __all__ = ["MANIFEST_VERSION", "Reproduction", "reproduce"]
@@ -54,7 +57,7 @@ def reproduce(
         What to rerun.
     folder
         Where its files go: ``figure.svg``, ``figure.png``, ``figure.csv``, ``tables/*.csv``,
-        ``manifest.json`` and ``page.md``.
+        ``manifest.json``, ``page.md`` and ``report.html``.
     store
         Where finished cells are kept.
     jobs, on_done
@@ -75,11 +78,13 @@ def reproduce(
     text = json.dumps(manifest, indent=1, allow_nan=False, default=_plain)
     write_whole(folder / "manifest.json", text.encode(), "manifest")
     write_whole(folder / "page.md", page(experiment, evaluation, manifest).encode(), "page")
+    write_whole(folder / "report.html", render(folder_report(folder)).encode(), "report")
     return Reproduction(experiment, evaluation, manifest, folder)
 
 
 def _stand_in_words(stand_ins: list[str]) -> str:
-    return f"\nstand-in data: {'; '.join(stand_ins)}" if stand_ins else ""
+    words = textwrap.fill(f"stand-in data: {'; '.join(stand_ins)}", 160)
+    return f"\n{words}" if stand_ins else ""
 
 
 def _manifest(
@@ -97,6 +102,7 @@ def _manifest(
     }
     return {
         "version": MANIFEST_VERSION,
+        "kind": "experiment",
         "experiment": experiment.name,
         "citation": experiment.citation,
         "part": experiment.part,

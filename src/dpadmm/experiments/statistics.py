@@ -8,13 +8,21 @@ normal figures; a difference between two sets of runs has Welch's.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-__all__ = ["LEVEL", "Interval", "contrast", "difference", "mean_interval"]
+__all__ = [
+    "LEVEL",
+    "Interval",
+    "contrast",
+    "difference",
+    "mean_interval",
+    "prediction_interval",
+]
 
 #: How often such an interval holds the mean it is about.
 LEVEL = 0.95
@@ -39,6 +47,19 @@ def mean_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     if len(sample) < 2:
         return Interval(mean, -np.inf, np.inf)
     return _around(mean, float(stats.sem(sample)), len(sample) - 1, level)
+
+
+def prediction_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+    r"""Where one more figure of the same kind lies, about normal ones given.
+
+    .. math:: \bar x \pm t_{0.975,\,m-1}\, s\,\sqrt{1 + 1/m}
+    """
+    sample = np.asarray(values, dtype=np.float64).ravel()
+    mean = float(sample.mean())
+    if len(sample) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    spread = float(sample.std(ddof=1)) * math.sqrt(1 + 1 / len(sample))
+    return _around(mean, spread, len(sample) - 1, level)
 
 
 def difference(first: ArrayLike, second: ArrayLike, level: float = LEVEL) -> Interval:

@@ -133,7 +133,9 @@ class SQLiteLedger(Closing):
         self._read_on()
         return self._account
 
-    def check_run(self, events: Sequence[Event], run_id: str | None = None) -> None:
+    def check_run(
+        self, events: Sequence[Event], run_id: str | None = None, *, rounds: range | None = None
+    ) -> None:
         """Refuse a run that does not fit as a whole, before its first round; charges nothing.
 
         Parameters
@@ -142,11 +144,14 @@ class SQLiteLedger(Closing):
             What the run will be charged, round by round.
         run_id
             Rounds that this run has already reserved are not counted again.
+        rounds
+            Which of them it will make; all unless given.
         """
         self._read_on()
         known = self._account.runs.get(run_id) if run_id is not None else None
         charged = {} if known is None else known.events
-        self._account.require(event for t, event in enumerate(events) if t not in charged)
+        asked = range(len(events)) if rounds is None else rounds
+        self._account.require(events[t] for t in asked if t not in charged)
 
     def open_run(self, run_id: str, fingerprint: str, *, rows_per_person: int = 1) -> LedgerRun:
         """Begin a run, or continue the one of that name.

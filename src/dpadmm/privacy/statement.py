@@ -66,7 +66,7 @@ class PrivacyStatement:
     parties
         Each party's guarantee over the whole run.
     rounds
-        Each party's epsilon after each round, at its delta.
+        Each party's epsilon after each round, at its delta; empty where it was not asked for.
     noise
         Where the noise came from.
     simulated
@@ -186,6 +186,7 @@ def make_statement(
     claim: str | None = None,
     also_not_covered: Sequence[str] = (),
     details: tuple[tuple[str, str], ...] = (),
+    by_round: bool = True,
 ) -> PrivacyStatement:
     """Account what every party was charged.
 
@@ -203,9 +204,12 @@ def make_statement(
         What the noise and the data at hand add to :data:`NOT_COVERED`.
     calibration, reviewed, claim, details
         As in :class:`PrivacyStatement`.
+    by_round
+        Whether to account every round; most of the work where noise is not Gaussian.
     """
     # Parties often share a history; each different one is accounted once.
-    known: dict[tuple[tuple[Event, ...], float], tuple[Guarantee, NDArray[np.float64]]] = {}
+    known: dict[tuple[tuple[Event, ...], float], Guarantee] = {}
+    courses: dict[tuple[tuple[Event, ...], float], NDArray[np.float64]] = {}
     parties, rounds = {}, {}
     for name, history, delta in zip(names, events, deltas, strict=True):
         key = (tuple(history), float(delta))
@@ -213,9 +217,12 @@ def make_statement(
             # Delta leaves room for the distance of a sampler from the ideal one.
             ideal = key[1] * (1 - SAMPLER_ALLOWANCE)
             spent = epsilon_spent(history, ideal, rows_per_person=rows_per_person)
-            per_round = spend_over_rounds(history, ideal, rows_per_person=rows_per_person)
-            known[key] = (replace(spent, delta=key[1]), per_round)
-        parties[name], rounds[name] = known[key]
+            known[key] = replace(spent, delta=key[1])
+            if by_round:
+                courses[key] = spend_over_rounds(history, ideal, rows_per_person=rows_per_person)
+        parties[name] = known[key]
+        if by_round:
+            rounds[name] = courses[key]
     network = network_guarantee(parties.values())
     return PrivacyStatement(
         algorithm=algorithm,

@@ -21,14 +21,14 @@ data set, and a solve cannot fail because of what a row holds.
 returned. With the rounding error of that evaluation, for which a public bound is set aside, it is
 at most the tolerance, or :class:`~dpadmm.errors.ConvergenceError` is raised.
 
-**Wide problems.** Above :data:`FACTOR_LIMIT` features (or for sparse rows) no matrix is formed:
-the Newton direction comes from conjugate gradients on Hessian-vector products.
+**Wide problems.** Above :data:`FACTOR_LIMIT` features no matrix is formed: the Newton direction
+comes from conjugate gradients on Hessian-vector products.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -36,19 +36,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.arrays import Array, Block, Rows, Shard, Site
+from dpadmm.arrays import Array, Block, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
-from dpadmm.losses import Loss
 from dpadmm.privacy.mechanisms import InnerNoise
+from dpadmm.solvers.block import ALL, BlockLoss, Chosen
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 
 __all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
 
 #: Features above which the factor-free form is used (``make bench`` prints both around it).
 FACTOR_LIMIT: Final = 300
-# A pass works on pieces of about this many bytes, so that a piece read for X w is still in the
-# cache for X' r.
-_PIECE_BYTES: Final = 1 << 22
 _MAX_STEPS: Final = 200
 # A step must shorten the gradient by these factors: along an old direction, along a fresh one.
 _CHORD_RATE: Final = 0.5
@@ -59,8 +56,8 @@ _NEWTON_ACCURACY: Final = 0.05
 _LINE_SLOPE: Final = 0.1
 # Rebuilds in one solve after which the runs of a party no longer share one inverse.
 _SHARED_REBUILDS: Final = 3
-# Rows per feature that the inverse of a single run is made from: it need only lead downhill.
-_OWN_ROWS: Final = 10
+# What inverses of single runs may take; beyond it they go on sharing, and search along lines.
+_OWN_BYTES: Final = 2**28
 
 
 class Solution(NamedTuple):
@@ -275,120 +272,24 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     return floor
 
 
-# Which parties of a block a pass is for: all of them as a view, or some by number.
-Chosen = slice | NDArray[np.intp]
-_ALL: Final = slice(None)
-
-
-class _Objective:
-    """The local problems of one block, with lanes = runs x outputs."""
+class _Objective(BlockLoss):
+    """The local problems of one block, and what is kept of their solutions."""
 
     def __init__(self, block: Block, site: Site, tilt: Array | None, *, use_factor: bool) -> None:
-        self.nodes = block.nodes
+        super().__init__(block, site, tilt)
         self.state: _BlockState | None = None
-        self.passes = 0
-        self._rows, self._labels = block.rows, block.labels
-        self._sparse = sparse.issparse(block.rows)
-        self._loss: Loss = site.loss
-        self._lanes = (site.runs, site.outputs)
-        self._features = site.features
-        self._scale = (site.weight / site.rows)[block.nodes, None, None]
-        tilted = np.zeros((len(site.index), site.outputs, site.features)) if tilt is None else tilt
-        weighted = site.weight[block.nodes, None, None] * tilted[block.nodes]
-        self._tilt = np.tile(weighted, (1, site.runs, 1))
         self._smooth = (site.weight * site.loss.curvature_bound)[block.nodes, None, None]
-        self._use_factor = use_factor and not self._sparse
+        self._use_factor = use_factor
+        own = len(block.nodes) * site.runs * site.outputs * 8 * site.features**2
+        self._own_inverses_fit = site.runs > 1 and own <= _OWN_BYTES
         # A Hessian and its inverse cost about this many gradient passes.
         self._rebuild_cost = 4.0 + site.features / 20.0
-
-    # -- passes over the rows ---------------------------------------------------------------
-
-    def _pieces(self, chosen: Chosen) -> Iterator[tuple[Rows, Array]]:
-        """Rows and labels, a cacheful at a time."""
-        height = self._labels.shape[1]
-        if self._sparse:
-            yield self._rows, self._labels
-        elif len(self.nodes) > 1:
-            yield self._rows[chosen], self._labels[chosen]
-        else:
-            step = max(64, _PIECE_BYTES // (8 * self._features))
-            for start in range(0, height, step):
-                yield self._rows[:, start : start + step], self._labels[:, start : start + step]
-
-    def _margins(self, rows: Rows, labels: Array, points: Array) -> Array:
-        """``y x.w`` as ``(nodes, rows, runs, outputs)``."""
-        if self._sparse:
-            scores = np.asarray(rows @ points[0].T)[None]
-        else:
-            scores = np.matmul(rows, points.swapaxes(1, 2))
-        margins = scores.reshape(*labels.shape[:2], -1, labels.shape[2])
-        margins *= labels[:, :, None, :]
-        return margins
-
-    def _back(self, rows: Rows, weights: Array) -> Array:
-        """``sum_k weights_k x_k`` as ``(nodes, lanes, features)``."""
-        flat = weights.reshape(*weights.shape[:2], -1)
-        if self._sparse:
-            return np.asarray(rows.T @ flat[0]).T[None]
-        return np.matmul(flat.swapaxes(1, 2), rows)
-
-    def loss_gradient(self, points: Array, chosen: Chosen = _ALL) -> Array:
-        """Gradient of ``(c/n) sum l`` at one point per node and lane: one pass."""
-        self.passes += 1
-        total = np.zeros_like(points)
-        for rows, labels in self._pieces(chosen):
-            slopes = self._loss.slope(self._margins(rows, labels, points))
-            slopes *= labels[:, :, None, :]
-            total += self._back(rows, slopes)
-        total *= self._scale[chosen]
-        total += self._tilt[chosen]
-        return total
-
-    def _mean_hessian(self, points: Array, chosen: Chosen) -> Array:
-        """Mean over runs of the loss Hessian, ``(nodes, outputs, features, features)``."""
-        outputs = self._lanes[1]
-        total = np.zeros((len(points), outputs, self._features, self._features))
-        for rows, labels in self._pieces(chosen):
-            curvature = self._loss.curvature(self._margins(rows, labels, points)).mean(axis=2)
-            for output in range(outputs):
-                weighted = rows * np.sqrt(curvature[:, :, output, None])
-                total[:, output] += np.matmul(weighted.swapaxes(1, 2), weighted)
-        total *= self._scale[chosen][..., None]
-        return total
-
-    def _own_hessian(self, point: Array, node: int, output: int) -> Array:
-        """The loss Hessian of one lane, estimated from every few rows of its party."""
-        rows, labels = self._rows[node], self._labels[node, :, output]
-        step = max(1, len(rows) // (_OWN_ROWS * self._features))
-        some, signs = rows[::step], labels[::step]
-        # Rows that fill up a block have the label 0.
-        curvature = np.square(signs) * self._loss.curvature(signs * (some @ point))
-        weighted = some * np.sqrt(curvature)[:, None]
-        share = np.count_nonzero(labels) / np.count_nonzero(signs)
-        hessian: Array = weighted.T @ weighted
-        return hessian * (share * self._scale[node])
-
-    def _curvatures(self, points: Array, chosen: Chosen) -> list[Array]:
-        return [
-            self._loss.curvature(self._margins(rows, labels, points))
-            for rows, labels in self._pieces(chosen)
-        ]
-
-    def _hessian_product(self, curvatures: list[Array], vectors: Array, chosen: Chosen) -> Array:
-        self.passes += 1
-        total = np.zeros_like(vectors)
-        for (rows, labels), curvature in zip(self._pieces(chosen), curvatures, strict=True):
-            # A label enters twice and cancels: its square is 1, and 0 where rows were filled up.
-            scores = self._margins(rows, np.square(labels), vectors)
-            total += self._back(rows, curvature * scores)
-        total *= self._scale[chosen]
-        return total
 
     # -- directions -------------------------------------------------------------------------
 
     def _shares(self, state: _BlockState) -> bool:
         """Whether the runs of a party share their inverse."""
-        return state.inverse is not None and state.inverse.shape[1] == self._lanes[1]
+        return state.inverse is not None and state.inverse.shape[1] == self.lanes[1]
 
     def _rebuild(
         self, state: _BlockState, convexity: Array, outdated: NDArray[np.bool_] | None = None
@@ -397,15 +298,15 @@ class _Objective:
         diagonal = np.arange(self._features)
         if outdated is not None and state.inverse is not None and not self._shares(state):
             for node, lane in np.argwhere(outdated):
-                hessian = self._own_hessian(state.point[node, lane], node, lane % self._lanes[1])
+                hessian = self.own_hessian(state.point[node, lane], node, lane % self.lanes[1])
                 hessian[diagonal, diagonal] += convexity[node, 0, 0]
                 state.inverse[node, lane] = np.linalg.inv(hessian)
             state.stale &= ~outdated
             return
-        chosen: Chosen = _ALL
+        chosen: Chosen = ALL
         if outdated is not None and len(self.nodes) > 1:
             chosen = np.flatnonzero(outdated.any(axis=1))
-        hessian = self._mean_hessian(state.point[chosen], chosen)
+        hessian = self.mean_hessian(state.point[chosen], chosen)
         hessian[..., diagonal, diagonal] += convexity[chosen]
         if state.inverse is None:
             state.inverse = np.empty_like(hessian)
@@ -419,7 +320,7 @@ class _Objective:
         if not self._shares(state):
             return np.matmul(vectors[:, :, None, :], state.inverse[chosen])[:, :, 0]
         nodes, lanes, features = vectors.shape
-        by_output = vectors.reshape(nodes, *self._lanes, features).swapaxes(1, 2)
+        by_output = vectors.reshape(nodes, *self.lanes, features).swapaxes(1, 2)
         applied = np.matmul(by_output, state.inverse[chosen]).swapaxes(1, 2)
         return applied.reshape(nodes, lanes, features)
 
@@ -430,7 +331,7 @@ class _Objective:
 
         It stops where ``||H d + g|| <= theta ||g||``: a Newton direction up to theta.
         """
-        curvatures = self._curvatures(state.point[chosen], chosen)
+        curvatures = self.curvatures(state.point[chosen], chosen)
         target = _NEWTON_ACCURACY * _norms(gradient)
         direction = np.zeros_like(gradient)
         remainder = -gradient
@@ -439,7 +340,7 @@ class _Objective:
         for _ in range(self._features):
             if (_norms(remainder) <= target).all():
                 break
-            product = self._hessian_product(curvatures, search, chosen) + convexity * search
+            product = self.hessian_product(curvatures, search, chosen) + convexity * search
             bend = np.einsum("nlf,nlf->nl", search, product)[..., None]
             # Lanes that are solved have a zero search direction; they stay where they are.
             step = np.divide(size, bend, out=np.zeros_like(size), where=bend > 0)
@@ -517,7 +418,7 @@ class _Objective:
                 break
             # Parties that are done drop out of the pass where that spares more than it copies.
             some = np.flatnonzero(busy.any(axis=1))
-            chosen: Chosen = some if 2 * len(some) < len(self.nodes) else _ALL
+            chosen: Chosen = some if 2 * len(some) < len(self.nodes) else ALL
             active, norm = busy[chosen], norms[chosen]
             point, slope, bowl = state.point[chosen], gradient[chosen], convexity[chosen]
             if state.inverse is None:
@@ -565,9 +466,9 @@ class _Objective:
             outdated[chosen] = slow & state.stale[chosen]
             if outdated.any():
                 rebuilds += outdated.any(axis=1)
-                apart = self._lanes[0] > 1 and rebuilds.max() > _SHARED_REBUILDS
+                apart = self._own_inverses_fit and rebuilds.max() > _SHARED_REBUILDS
                 if apart and self._shares(state):
-                    state.inverse = np.tile(state.inverse, (1, self._lanes[0], 1, 1))
+                    state.inverse = np.tile(state.inverse, (1, self.lanes[0], 1, 1))
                 self._rebuild(state, convexity, outdated)
         else:
             norms = self._accelerate(state, linear, convexity, tolerance)

@@ -1,0 +1,310 @@
+"""What a federated round costs beyond its local solve, and how that grows.
+
+Beside it, in the same run and with as many processes, what nobody can avoid: a bare Zenoh exchange
+of the same bytes with mutual TLS, and two durable commits (:mod:`benchmarks.bare_peer`). All nodes
+are processes of this machine, in a network namespace of their own where that is allowed, so that
+the bytes on the wire can be counted.
+
+``python -m benchmarks.bench_federation --growth`` prints the tables of
+``docs/federation-growth.md`` (ten minutes and more).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from benchmarks.federated_peer import planned, rows_of
+from dpadmm.arrays import Shard
+from dpadmm.exchange.wire import message_size
+from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.local import free_ports, run_nodes, write_federation
+from dpadmm.federation.status import read_statuses
+from dpadmm.privacy.filters import Policy
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.schema import Label, NumericColumn, Schema
+from dpadmm.training import train
+
+Row = tuple[str, float, float | None]
+Links = list[list[int]]
+
+ROOT = Path(__file__).parents[1]
+BARE, NODE = "benchmarks.bare_peer", "benchmarks.federated_peer"
+# Connections, caches and lazily made parts settle in the first rounds.
+SETTLE = 5
+ROWS = 50
+FEATURES = 105
+
+# Starts the processes, waits for them, and prints what the loopback sent.
+RUNNER = """
+import pathlib, subprocess, sys
+spec, module, count, own, slow = sys.argv[1], sys.argv[2], int(sys.argv[3]), *sys.argv[4:]
+if own == "own":
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+start = lambda *words: subprocess.Popen([sys.executable, "-m", *words])
+relays = [start("benchmarks.slow_links", spec)] if slow == "slow" else []
+children = [start(module, spec, str(number)) for number in range(count)]
+codes = [child.wait() for child in children]
+for relay in relays:
+    relay.kill()
+    relay.wait()
+lines = pathlib.Path("/proc/net/dev").read_text().splitlines() if own == "own" else []
+sent = [int(line.split(":")[1].split()[8]) for line in lines if line.strip().startswith("lo:")]
+print(sent[0] if sent else 0)
+sys.exit(max(map(abs, codes)))
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the processes of one run took; medians over rounds and nodes, in seconds.
+
+    Parameters
+    ----------
+    whole, beyond
+        A round; the same without the slowest of the local steps that it waits for: the node's own
+        and its neighbours'.
+    solve
+        A local step.
+    processor
+        Processor time of a node in a round, beyond its local step.
+    wire
+        Bytes on the loopback for each message received, all else included; 0 if unknown.
+    megabytes
+        Largest resident memory of a process.
+    """
+
+    whole: float
+    beyond: float
+    solve: float
+    processor: float
+    wire: float
+    megabytes: float
+
+
+def ring(nodes: int) -> Links:
+    return [sorted({(node - 1) % nodes, (node + 1) % nodes}) for node in range(nodes)]
+
+
+def complete(nodes: int) -> Links:
+    return [[other for other in range(nodes) if other != node] for node in range(nodes)]
+
+
+def has_own_network() -> bool:
+    command = ["unshare", "-n", "ip", "link", "set", "lo", "up"]
+    tools = shutil.which("unshare") and shutil.which("ip")
+    return bool(tools) and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def run_processes(
+    module: str, links: Links, features: int, rounds: int, delay: float
+) -> tuple[list[dict[str, Any]], int]:
+    """Run one process per node; what each measured, and all bytes on the wire (0: unknown)."""
+    # Beside the sources: a directory for temporary files may be kept in memory.
+    with tempfile.TemporaryDirectory(dir=ROOT / "benchmarks") as name:
+        folder, nodes = Path(name), len(links)
+        make_authority(folder / "trial")
+        for node in range(nodes):
+            make_certificate(folder / "trial", f"node-{node}")
+        ports = free_ports(2 * nodes)
+        spec = {
+            "folder": str(folder),
+            "certificates": str(folder / "trial"),
+            "ports": ports[:nodes],
+            "relay_ports": ports[nodes:] if delay else [],
+            "delay": delay,
+            "neighbours": links,
+            "features": features,
+            "rows": ROWS,
+            "rounds": rounds,
+            "message_bytes": message_size((1, 1, features)),
+        }
+        (folder / "spec.json").write_text(json.dumps(spec))
+        own = has_own_network()
+        words = [sys.executable, "-c", RUNNER, str(folder / "spec.json"), module, str(nodes)]
+        words += ["own" if own else "shared", "slow" if delay else "fast"]
+        environment = {
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "PYTHONWARNINGS": "ignore",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        done = subprocess.run(
+            ["unshare", "-n", *words] if own else words,
+            cwd=ROOT,
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{module} failed with {nodes} nodes")
+        files = [folder / f"result-{node}.json" for node in range(nodes)]
+        results = [json.loads(file.read_text()) for file in files]
+    return results, int(done.stdout)
+
+
+def measure(
+    module: str,
+    links: Links,
+    features: int = FEATURES,
+    rounds: int = 100,
+    delay: float = 0.0,
+) -> Measured:
+    """Run one process per node and sum up what they measured."""
+    results, sent = run_processes(module, links, features, rounds, delay)
+    nothing = [0.0] * rounds
+
+    def settled(values: list[float]) -> Any:
+        return np.array(values)[SETTLE:]
+
+    whole = [np.diff(settled(result["moments"])) for result in results]
+    solves = [settled(result.get("solves", nothing))[1:] for result in results]
+    slowest = [
+        np.max([solves[other] for other in (node, *links[node])], axis=0)
+        for node in range(len(links))
+    ]
+    processor = [
+        np.diff(settled(result.get("processor", nothing)))
+        - settled(result.get("solves_processor", nothing))[1:]
+        for result in results
+    ]
+    messages = sum(map(len, links)) * rounds
+    return Measured(
+        whole=float(np.median(whole)),
+        beyond=float(np.median(np.array(whole) - np.array(slowest))),
+        solve=float(np.median(solves)),
+        processor=float(np.median(processor)),
+        wire=sent / messages,
+        megabytes=max(result.get("megabytes", 0.0) for result in results),
+    )
+
+
+def memory_of_nodes(rounds: int = 60) -> tuple[float, float]:
+    """Run real ``dpadmm node`` processes; the largest resident and anonymous megabytes of one."""
+    columns = tuple(
+        NumericColumn(name=f"x{number}", lower=-1.0, upper=1.0, missing=False)
+        for number in range(FEATURES)
+    )
+    schema = Schema(label=Label(column="y", classes=("-1", "1")), columns=columns)
+    run = {"run_id": "bench", "algorithm": "pr-admm", "topology": "ring", "rounds": rounds}
+    largest = {"VmRSS": 0.0, "RssAnon": 0.0}
+    with tempfile.TemporaryDirectory() as name:
+        folder, data = Path(name), {}
+        for number in range(5):
+            rows, labels = rows_of(number, ROWS, FEATURES)
+            table = {f"x{place}": column for place, column in enumerate(rows.T)}
+            file = folder / f"{number}.parquet"
+            pyarrow.parquet.write_table(pa.table(table | {"y": labels[:, 0].astype(np.int8)}), file)
+            data[f"node-{number}"] = (file, ROWS)
+        nodes = write_federation(folder, folder, schema, data, run, Policy(1.0, 1e-5))
+
+        def look() -> None:
+            for status in read_statuses([node.status for node in nodes if node.status.exists()]):
+                place = Path(f"/proc/{status.content['process']}/status")
+                lines = place.read_text().splitlines() if place.exists() else []
+                for line in lines:
+                    word = line.partition(":")[0]
+                    if word in largest:
+                        largest[word] = max(largest[word], int(line.split()[1]) / 1000)
+
+        run_nodes(nodes, look, every=0.05)
+    return largest["VmRSS"], largest["RssAnon"]
+
+
+def simulated(parties: int, rounds: int) -> tuple[float, float]:
+    """Seconds of a round of a ring in this process, and megabytes, of a process of its own."""
+    script = f"from benchmarks.bench_federation import simulate; simulate({parties}, {rounds})"
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    seconds, megabytes = json.loads(done.stdout)
+    return seconds, megabytes
+
+
+def simulate(parties: int, rounds: int) -> None:
+    spec = {"neighbours": ring(parties), "rounds": rounds, "rows": ROWS, "features": FEATURES}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = planned(spec)
+    shard = Shard.from_parties([rows_of(number, ROWS, FEATURES) for number in range(parties)])
+    moments: list[float] = []
+    train(
+        whole,
+        shard,
+        noise=SimulatedNoise(1),
+        on_round=lambda done, message: moments.append(time.perf_counter()),
+    )
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    print(json.dumps([float(np.median(np.diff(moments))), largest]))
+
+
+def main() -> list[Row]:
+    # In turns, so that whatever else the machine does weighs on both alike.
+    pairs = [(measure(BARE, ring(5)), measure(NODE, ring(5))) for _ in range(3)]
+    bare = float(np.median([pair[0].beyond for pair in pairs]))
+    ours = float(np.median([pair[1].beyond for pair in pairs]))
+    resident, anonymous = memory_of_nodes()
+    return [
+        ("a bare exchange of 5 nodes with two commits, milliseconds", 1e3 * bare, None),
+        ("a federated round beyond its local solve, milliseconds", 1e3 * ours, None),
+        ("federated round / bare exchange and two commits", ours / bare, 5.0),
+        ("a node's resident memory, megabytes, libraries' code included", resident, None),
+        ("a node's resident memory not backed by a file, megabytes", anonymous, 100.0),
+    ]
+
+
+def growth() -> None:
+    """Print the tables of docs/federation-growth.md."""
+    print("| nodes | links | doubles | round | beyond the solve | processor | wire | memory |")
+    print("|--:|---|--:|--:|--:|--:|--:|--:|")
+    for nodes, shape, features, rounds, delay in (
+        (5, ring, 105, 60, 0.0),
+        (5, ring, 105, 40, 0.05),
+        (5, ring, 1_000, 40, 0.0),
+        (5, ring, 10_000, 30, 0.0),
+        (5, ring, 100_000, 15, 0.0),
+        (5, ring, 100_000, 15, 0.05),
+        (20, ring, 105, 40, 0.0),
+        (20, complete, 105, 20, 0.0),
+        (50, ring, 105, 20, 0.0),
+    ):
+        found = measure(NODE, shape(nodes), features, rounds, delay)
+        name = shape.__name__ + (f", {1e3 * delay:g} ms" if delay else "")
+        print(
+            f"| {nodes} | {name} | {features:,} | {1e3 * found.whole:.0f} ms "
+            f"| {1e3 * found.beyond:.0f} ms | {1e3 * found.processor:.1f} ms "
+            f"| {found.wire:,.0f} B | {found.megabytes:.0f} MB |",
+            flush=True,
+        )
+    print("\n| parties in one process | round | memory |\n|--:|--:|--:|")
+    for parties in (5, 50, 1000):
+        seconds, megabytes = simulated(parties, 10)
+        print(f"| {parties:,} | {1e3 * seconds:.1f} ms | {megabytes:.0f} MB |", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--growth", action="store_true", help="print the tables of growth")
+    if parser.parse_args().growth:
+        growth()
+    else:
+        for label, value, target in main():
+            print(f"{label:66s} {value:10.3f}  {'' if target is None else f'at most {target:g}'}")

@@ -1,0 +1,72 @@
+"""What a round of objective perturbation releases, as everybody may know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+from scipy.special import gammainccinv
+
+from dpadmm.arrays import Array, Site
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.mechanisms import ObjectivePerturbation, Released, release_objective
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.solvers.newton import Solution, Workspace, check_reachable
+
+__all__ = ["ObjectiveRelease"]
+
+# How likely noise may be to exceed the size that the solver was checked for: far below what any
+# delta leaves for samplers.
+_EXCESS: Final = 1e-25
+
+
+@final
+@dataclass(frozen=True)
+class ObjectiveRelease:
+    r"""The minimiser of each party's problem under noise b in its gradient, sent through AMP.
+
+    .. math:: \arg\min_w \tfrac{c_i}{n_i}\textstyle\sum_k l(w\cdot u_k) + \tfrac{m_i}{2}\|w\|^2
+              + \langle \mathrm{lin}_i + b_i,\, w\rangle
+
+    Everything here is public: the rows come in when it is solved.
+
+    Attributes
+    ----------
+    linear
+        lin, a function of messages, shaped as ``site.shape``.
+    perturbation
+        m and the noise.
+    """
+
+    linear: Array
+    perturbation: ObjectivePerturbation
+
+    def announce(self, site: Site) -> tuple[Event, ...]:
+        """What it costs; refuse messages that are too large to solve for, also with the noise.
+
+        A solve that refuses because of its noise would cut the noise off, and the guarantee with
+        it. Noise has no bound; it exceeds the size checked here with a probability of 1e-25.
+        """
+        noise = self.perturbation
+        check_reachable(site, self.linear, noise.convexity, noise.tolerance)
+        # The norm of the noise follows a gamma or a chi distribution; scipy.stats, which has both
+        # by name, would double the time and memory it takes to start.
+        if noise.kind == "exp-norm":
+            radius = float(gammainccinv(site.features, _EXCESS))
+        else:
+            radius = float(np.sqrt(2 * gammainccinv(site.features / 2, _EXCESS)))
+        largest = noise.scale * radius
+        size = np.linalg.norm(self.linear, axis=-1, keepdims=True) + site.per_node(largest)
+        check_reachable(site, size, noise.convexity, noise.tolerance)
+        return noise.events()
+
+    def release(self, workspace: Workspace, site: Site, noise: NoiseSource, t: int) -> Released:
+        """Draw the noise of round ``t``, solve and send."""
+
+        def solve(drawn: Array) -> Solution:
+            return workspace.argmin(
+                self.linear + drawn, self.perturbation.convexity, self.perturbation.tolerance
+            )
+
+        return release_objective(solve, self.perturbation, site.shape, site.index, noise, t)

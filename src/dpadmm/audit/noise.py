@@ -1,0 +1,91 @@
+"""Noise as an auditor needs it: none, or one stream for many runs."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.arrays import Array
+from dpadmm.errors import ParameterError
+from dpadmm.privacy.noise import NoiseSource
+
+__all__ = ["SharedNoise", "SilentNoise"]
+
+
+@final
+class SilentNoise(NoiseSource):
+    """No noise at all: what an adversary who knows the rows would compute."""
+
+    description = "none"
+    simulated = True
+
+    def __init__(self) -> None:
+        #: The standard deviation that was last asked for, shaped like the values.
+        self.sigma: Array = np.zeros(1)
+
+    def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
+        """A fixed stream for batches; refuse anything else, since a stream cannot be silent.
+
+        Which batches stand in for secret ones decides how good a guess is, never whether the bound
+        on it holds: the same ones serve for both data sets.
+        """
+        if purpose == "batch":
+            return np.random.default_rng([party, t])
+        raise ParameterError(f"the auditor knows no form without noise of the draw {purpose!r}.")
+
+    def add_gaussian(
+        self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
+    ) -> Array:
+        """The values as they are."""
+        self.sigma = np.broadcast_to(sigma, values.shape)
+        return values
+
+    def exponential_norm(
+        self, shape: tuple[int, ...], parties: NDArray[np.intp], t: int, purpose: str
+    ) -> Array:
+        """Zero."""
+        return np.zeros(shape)
+
+
+@final
+class SharedNoise(NoiseSource):
+    """One stream for all runs of a release, its draws times a factor.
+
+    Runs stay independent, and a round costs one stream instead of one for each run. A factor
+    below 1 is a party that adds less noise than it says.
+    """
+
+    simulated = True
+
+    def __init__(self, source: NoiseSource, factor: float = 1.0) -> None:
+        self._source, self._factor = source, factor
+        self.description = f"{factor:g} times: {source.description}"
+
+    def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
+        """The source's stream: what is drawn from it directly is not scaled."""
+        return self._source.generator(run, party, t, purpose)
+
+    def add_gaussian(
+        self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
+    ) -> Array:
+        """``values + factor sigma N(0, I)``."""
+        shape = _side_by_side(values.shape)
+        spread = self._factor * np.broadcast_to(sigma, values.shape).reshape(shape)
+        noisy = self._source.add_gaussian(values.reshape(shape), spread, parties, t, purpose)
+        return noisy.reshape(values.shape)
+
+    def exponential_norm(
+        self, shape: tuple[int, ...], parties: NDArray[np.intp], t: int, purpose: str
+    ) -> Array:
+        """The source's draws times the factor."""
+        drawn = self._source.exponential_norm(_side_by_side(shape), parties, t, purpose)
+        return self._factor * drawn.reshape(shape)
+
+
+def _side_by_side(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Many runs seen as one run with many outputs."""
+    nodes, *between, features = shape
+    return (nodes, 1, math.prod(between), features)

@@ -1,0 +1,121 @@
+"""``dpadmm cert``: a trial authority and the certificates of nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpadmm.cli.output import JsonOption, console, emit, refusals
+
+__all__ = ["app"]
+
+_OWN_AUTHORITY = (
+    "This authority is for trials: whoever holds its key can pass for any node, and it cannot "
+    "withdraw a certificate. For more than a trial, organisations bring certificates of their own. "
+    "Each needs the node's name as common name, its host names or addresses as subject "
+    "alternative names, server and client authentication as extended key usages, an unencrypted "
+    "PEM key that only its owner may read, and one PEM file with the authorities all nodes trust."
+)
+
+app = typer.Typer(
+    name="cert",
+    help=f"Certificates of nodes, for mutual TLS: make them for a trial, look at them.\n\n"
+    f"{_OWN_AUTHORITY}",
+    no_args_is_help=True,
+)
+
+FolderArgument = Annotated[Path, typer.Argument(help="The folder of the files.")]
+
+
+@app.command()
+def authority(
+    folder: FolderArgument,
+    name: Annotated[
+        str, typer.Option(help="The name of the authority.")
+    ] = "dpadmm trial authority",
+    days: Annotated[int, typer.Option(help="How long it is valid.")] = 1095,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a trial authority: ca.pem, which every node gets, and ca.key, which nobody else gets.
+
+    It never overwrites a file. Whoever holds ca.key can make a certificate in any node's name.
+    """
+    with refusals("cert authority", as_json):
+        from dpadmm.federation.certificates import describe, make_authority
+
+        certificate, key = make_authority(folder, name=name, days=days)
+        facts = describe(certificate).to_dict()
+    if as_json:
+        emit("cert authority", {"certificate": str(certificate), "key": str(key), **facts})
+        return
+    _say(f"Made {certificate} (for every node) and {key} (for nobody else).")
+    _say(f"Valid until {facts['not_after'][:10]}; sha256 {facts['fingerprint']}")
+    _say(_OWN_AUTHORITY)
+    _say(f"Next: dpadmm cert node {folder} NAME --host HOST")
+
+
+@app.command()
+def node(
+    folder: FolderArgument,
+    name: Annotated[str, typer.Argument(help="The node's name: letters, digits, '.', '_', '-'.")],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name or address under which its neighbours reach it; may be repeated. "
+            "[default: localhost, 127.0.0.1]"
+        ),
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long it is valid.")] = 365,
+    authority: Annotated[
+        Path | None, typer.Option(help="The folder of ca.pem and ca.key, if it is another one.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the certificate of a node, NAME.pem, and its key, NAME.key, signed by ca.key.
+
+    It never overwrites a file. The node gets ca.pem, NAME.pem and NAME.key, and nothing else.
+    """
+    with refusals("cert node", as_json):
+        from dpadmm.federation.certificates import DEFAULT_HOSTS, describe, make_certificate
+
+        certificate, key = make_certificate(
+            folder, name, hosts=host or DEFAULT_HOSTS, days=days, authority=authority
+        )
+        facts = describe(certificate).to_dict()
+    if as_json:
+        emit("cert node", {"certificate": str(certificate), "key": str(key), **facts})
+        return
+    _say(f"Made {certificate} and {key}, for {', '.join(facts['hosts'])}.")
+    _say(f"Valid until {facts['not_after'][:10]}; sha256 {facts['fingerprint']}")
+    _say(f"Bring the key to node {name!r} by a way that nobody else reads, and leave no copy.")
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(help="A certificate, a PEM file.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a certificate says. Compare the fingerprint by telephone."""
+    with refusals("cert show", as_json):
+        from dpadmm.federation.certificates import describe
+
+        facts = describe(file)
+    if as_json:
+        emit("cert show", {"certificate": str(file), **facts.to_dict()})
+        return
+    kind = "authority" if facts.authority else "node"
+    _say(f"name: {facts.name} ({kind})")
+    _say(f"signed by: {facts.issuer}")
+    if facts.hosts:
+        _say(f"reached as: {', '.join(facts.hosts)}")
+    left = f"{facts.days_left} days left" if facts.days_left >= 0 else "EXPIRED"
+    _say(
+        f"valid: {facts.not_before:%Y-%m-%d %H:%M} to {facts.not_after:%Y-%m-%d %H:%M} UTC, {left}"
+    )
+    _say(f"sha256: {facts.fingerprint}")
+
+
+def _say(words: str) -> None:
+    console.print(words, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,347 @@
+"""The messages of one node in one run: sent once, received once, handed out again on request.
+
+A message that comes in is checked at once: sender, run, round, shape, finite, bounded. A bad one is
+dropped and told of. The first good one of a round stands; a second one must be the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dpadmm.errors import ExchangeError
+from dpadmm.exchange.message_store import MessageStore
+from dpadmm.exchange.peer_session import PeerSession
+from dpadmm.exchange.wire import decode, round_of
+
+__all__ = ["Mailbox", "NeighbourLost", "Patience"]
+
+_MESSAGE: Final = "message"
+_DONE: Final = "done"
+_LONGEST_END: Final = 1 << 20
+
+
+class NeighbourLost(ExchangeError):
+    """A neighbour did not send its message in the time that it was given.
+
+    Attributes
+    ----------
+    name, round, ended
+        Who, which message is missing, and whether it said that it sends no more.
+    """
+
+    def __init__(self, name: str, t: int, seconds: float | None = None) -> None:
+        when = "it ended before" if seconds is None else f"nothing came within {seconds:g} s"
+        super().__init__(
+            f"{name} must send round {t}; {when}. Check that it runs and can be reached; started "
+            "again, this node goes on where it was."
+        )
+        self.name, self.round, self.ended = name, t, seconds is None
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a node waits for a message.
+
+    Parameters
+    ----------
+    timeout
+        Seconds after which a neighbour counts as lost; None waits for ever.
+    first_question, longest_pause
+        Seconds before it is asked for what was perhaps missed, and between two later questions.
+    report
+        Seconds between two reports that a neighbour is waited for.
+    """
+
+    timeout: float | None = None
+    first_question: float = 0.2
+    longest_pause: float = 2.0
+    report: float = 10.0
+
+
+class Mailbox:
+    """What one node says and hears in one run.
+
+    Parameters
+    ----------
+    session
+        Its connections.
+    run
+        The 32 bytes of the run.
+    number
+        Of this node among the parties.
+    sources
+        The number of every neighbour that is heard, by name.
+    shape
+        Of a message.
+    store
+        Where complete rounds are kept.
+    patience
+        How long to wait.
+    on_refused
+        Told of every message that is dropped: whose, a word for why, and the sentence.
+    on_waiting
+        Told whom one waits for and how long already; 0 when it came.
+    on_pause
+        Called from time to time while waiting; what it raises ends the waiting.
+    """
+
+    def __init__(
+        self,
+        session: PeerSession,
+        run: bytes,
+        number: int,
+        sources: Mapping[str, int],
+        shape: tuple[int, ...],
+        store: MessageStore,
+        *,
+        patience: Patience | None = None,
+        on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
+        on_waiting: Callable[[str, float], None] = lambda name, seconds: None,
+        on_pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._session = session
+        self._run = run
+        self._topic = run.hex()
+        self._number = number
+        self._sources = dict(sources)
+        self._names = {place: name for name, place in self._sources.items()}
+        self._shape = shape
+        self._store = store
+        self._patience = patience or Patience()
+        self._tell_refused = on_refused
+        self._waiting = on_waiting
+        self._pause = on_pause
+        self._news = threading.Condition()
+        #: The first round that is not complete; and its and the next one's messages.
+        self._round = store.rounds(run)
+        self._arrived: dict[tuple[int, int], bytes] = {}
+        self._own: dict[int, bytes] = {}
+        # How this node ended, once it has; and what neighbours that ended had heard.
+        self._ended: bytes | None = None
+        self._heard_by: dict[str, tuple[int, dict[str, str]]] = {}
+        self._done: dict[str, int] = {}
+        self._refused: dict[tuple[str, str], int] = {}
+        self._sent = self._received = 0
+        session.hear(self._topic, self._take)
+        session.serve(self._topic, self._answer)
+
+    # -- messages of a round -----------------------------------------------------------------
+
+    def send(self, t: int, data: bytes) -> None:
+        """Tell the neighbours; a round that is complete is only handed out on request."""
+        with self._news:
+            self._own = {t: data}
+        if t >= self._round:
+            self.tell(data)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds are complete."""
+        return self._round
+
+    def own(self, t: int) -> bytes:
+        """Return this node's message of a round that it sent."""
+        with self._news:
+            data = self._own.get(t)
+        return self._store.messages(self._run, t)[self._number] if data is None else data
+
+    def tell(self, data: bytes) -> None:
+        """Publish a message to all neighbours at once."""
+        self._session.publish(self._topic, _MESSAGE, data)
+        self._sent += len(data)
+
+    def receive(self, number: int, t: int) -> bytes:
+        """Wait for a neighbour's message; ask for it from time to time."""
+        if t < self._round:
+            return self._store.messages(self._run, t)[number]
+        name = self._names[number]
+
+        timeout = self._patience.timeout
+
+        def settled() -> bool:
+            # A neighbour that ended after fewer rounds sends no more; who waits for ever waits on.
+            ended = timeout is not None and t > self._done.get(name, t)
+            return ended or (number, t) in self._arrived
+
+        self._wait(name, str(t), settled, timeout, lost_round=t)
+        with self._news:
+            if (number, t) not in self._arrived:
+                raise NeighbourLost(name, t)
+            return self._arrived[number, t]
+
+    def keep(self, t: int, messages: dict[int, bytes]) -> None:
+        """Keep a complete round, durably, and make room for the next."""
+        if t < self._round:
+            return
+        self._store.keep(self._run, t, messages)
+        with self._news:
+            self._round = t + 1
+            for key in [key for key in self._arrived if key[1] <= t]:
+                del self._arrived[key]
+
+    def finish(self, linger: float) -> tuple[str, ...]:
+        """Say that this node has all it needs; serve the others until they have, or for a while.
+
+        Returns
+        -------
+        tuple of str
+            The neighbours that did not say so in time.
+        """
+        self._ended = self._summary()
+        self._session.publish(self._topic, _DONE, self._ended)
+        with self._news:
+            early = list(self._heard_by.items())
+        for name, heard in early:
+            self._compare(name, heard)
+        deadline = time.monotonic() + linger
+        late = []
+        for name in self._sources:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                self._wait(name, _DONE, lambda name=name: name in self._done, left)  # type: ignore[misc]
+            except NeighbourLost:
+                late.append(name)
+        return tuple(late)
+
+    def _wait(
+        self,
+        name: str,
+        label: str,
+        ready: Callable[[], bool],
+        timeout: float | None,
+        lost_round: int = -1,
+    ) -> None:
+        begin = time.monotonic()
+        pause, report = self._patience.first_question, self._patience.report
+        while True:
+            with self._news:
+                came = self._news.wait_for(ready, timeout=pause)
+            if came:
+                if report > self._patience.report:
+                    self._waiting(name, 0.0)
+                return
+            waited = time.monotonic() - begin
+            if timeout is not None and waited > timeout:
+                raise NeighbourLost(name, lost_round, timeout)
+            if waited > report:
+                self._waiting(name, waited)
+                report += self._patience.report
+            self._pause()
+            self._session.ask(self._topic, name, label, self._take)
+            pause = min(2 * pause, self._patience.longest_pause)
+            if timeout is not None:
+                pause = min(pause, max(0.01, timeout - waited))
+
+    # -- called by the network's threads -----------------------------------------------------
+
+    def _take(self, name: str, label: str, data: bytes) -> None:
+        """Check what came from a neighbour; keep what is due."""
+        with self._news:
+            self._received += len(data)
+        if label == _DONE:
+            self._take_end(name, data)
+            return
+        number = self._sources.get(name)
+        if number is None:
+            return
+        try:
+            t = round_of(data, self._shape)
+            decode(data, run=self._run, party=number, t=t, shape=self._shape)
+        except ExchangeError as error:
+            self._refuse(name, "invalid", error)
+            return
+        with self._news:
+            now = self._round
+            if now <= t <= now + 1:
+                known = self._arrived.setdefault((number, t), data)
+                self._news.notify_all()
+        if t < now:
+            known = self._store.messages(self._run, t).get(number, data)
+        elif t > now + 1:
+            sentence = f"round {t} of {name} is not due: this node is in round {now}."
+            self._refuse(name, "not-due", ExchangeError(sentence))
+            return
+        if known != data:
+            sentence = f"{name} sent two different messages for round {t}; the first one stands."
+            self._refuse(name, "two-messages", ExchangeError(sentence))
+
+    def _refuse(self, name: str, reason: str, error: ExchangeError) -> None:
+        with self._news:
+            self._refused[name, reason] = self._refused.get((name, reason), 0) + 1
+        self._tell_refused(name, reason, error)
+
+    def _answer(self, label: str) -> bytes | None:
+        """Hand out a round again, as it was sent."""
+        if label == _DONE:
+            return self._ended
+        if not label.isdecimal() or len(label) > 9:
+            return None
+        t = int(label)
+        with self._news:
+            data = self._own.get(t)
+        return self._store.messages(self._run, t).get(self._number) if data is None else data
+
+    def take_counts(self) -> tuple[int, int]:
+        """Bytes of messages sent and received since the last call."""
+        with self._news:
+            counts = self._sent, self._received
+            self._sent = self._received = 0
+        return counts
+
+    def _summary(self) -> bytes:
+        """How many rounds were complete, and a hash of what everybody was heard to say in them.
+
+        Neighbours that hear the same node compare: one that told them different things is found.
+        """
+        numbers = {self._session.name: self._number, **self._sources}
+        hashes = {name: hashlib.sha256() for name in numbers}
+        for t in range(self._round):
+            messages = self._store.messages(self._run, t)
+            for name, number in numbers.items():
+                if number not in messages:  # a store in memory forgets: nothing to compare
+                    hashes.pop(name, None)
+                elif name in hashes:
+                    hashes[name].update(messages[number])
+        heard = {name: found.hexdigest() for name, found in hashes.items()}
+        return json.dumps({"rounds": self._round, "heard": heard}).encode("ascii")
+
+    def _take_end(self, name: str, data: bytes) -> None:
+        """Take note that a neighbour ended."""
+        try:
+            content = json.loads(data if len(data) <= _LONGEST_END else b"")
+            rounds, heard = int(content["rounds"]), dict(content["heard"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            self._refuse(name, "invalid", ExchangeError(f"{name} must say how it ended in JSON."))
+            return
+        with self._news:
+            new = name not in self._done
+            self._done[name] = rounds
+            self._heard_by[name] = (rounds, heard)
+            self._news.notify_all()
+        if new and self._ended is not None:
+            self._compare(name, (rounds, heard))
+
+    def _compare(self, name: str, theirs: tuple[int, dict[str, str]]) -> None:
+        """Name who told this node and a neighbour different things."""
+        ours = json.loads(self._ended or b"{}")
+        if theirs[0] != ours["rounds"]:
+            return
+        for source in sorted(set(ours["heard"]) & set(theirs[1])):
+            if ours["heard"][source] != theirs[1][source]:
+                sentence = (
+                    f"{name} heard other messages of {source} than this node: {source} sent "
+                    f"different messages, or {name} does not tell the truth."
+                )
+                self._refuse(source, "two-messages", ExchangeError(sentence))
+
+    @property
+    def refused(self) -> dict[tuple[str, str], int]:
+        """How many messages of each neighbour were refused, and why."""
+        with self._news:
+            return dict(self._refused)

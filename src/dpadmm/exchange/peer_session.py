@@ -1,0 +1,327 @@
+"""A node on the network: a Zenoh peer that talks to its neighbours and to nobody else.
+
+Every connection is mutual TLS. What a node may write hangs on the common name of its certificate:
+below ``dpadmm/<topic>/<name>/`` only ``<name>`` may write, and only its neighbours may read. Each
+node enforces that at its own door, on what comes in and on what goes out, so that it relies on
+nobody else's good will. Multicast scouting and gossip are off: a node talks to the addresses it was
+given. Nodes do not pass on what others say.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dpadmm.closing import Closing
+from dpadmm.errors import ExchangeError, ParameterError
+
+__all__ = ["OnEvent", "PeerSession", "Security", "check_loopback", "no_event"]
+
+#: Told what happens on the network: a name and public facts.
+OnEvent = Callable[..., None]
+
+_ALIVE: Final = "alive"
+_LOOPBACK: Final = ("127.0.0.1", "[::1]")
+# What a neighbour does with its own keys, and what it does with ours.
+_WRITES: Final = ["put", "reply", "declare_queryable", "liveliness_token"]
+_READS: Final = [
+    "declare_subscriber",
+    "query",
+    "declare_liveliness_subscriber",
+    "liveliness_query",
+]
+# Zenoh's own words about connections that it refuses: no certificate, a wrong or an expired one.
+_LOG: Final = "error,zenoh_link_tls=warn,zenoh::net::routing::interceptor::access_control=info"
+# No message of a neighbour may take more memory than this, unless the run's are larger.
+_SMALLEST_LIMIT: Final = 1 << 20
+_MOST_STRANGERS: Final = 1000
+
+
+def no_event(name: str, **facts: Any) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True)
+class Security:
+    """The files of mutual TLS.
+
+    Parameters
+    ----------
+    authority
+        Certificates of who signs for all nodes.
+    certificate, key
+        This node's; the common name is its name.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+def check_loopback(addresses: Sequence[str]) -> None:
+    """Refuse to go without TLS anywhere but on this machine."""
+    for address in addresses:
+        if address.rpartition(":")[0] not in _LOOPBACK:
+            raise ParameterError(
+                f"addresses must be on 127.0.0.1 or [::1] without TLS; got {address!r}. Use "
+                "certificates: dpadmm cert makes them for a trial."
+            )
+
+
+class PeerSession(Closing):
+    """One node's connections to its neighbours.
+
+    Parameters
+    ----------
+    name
+        The node, as its certificate names it.
+    listen
+        Where it is reached, ``host:port``.
+    neighbours
+        Where each of its neighbours is reached, by name.
+    security
+        The files of mutual TLS; None goes without, which only addresses on this machine may.
+    largest
+        Bytes of the longest message; connections that bring longer ones are not served.
+    lease
+        Seconds of silence after which a neighbour counts as gone.
+    on_event
+        Told of neighbours that come and go, and of strangers.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        listen: str,
+        neighbours: Mapping[str, str],
+        security: Security | None,
+        *,
+        largest: int = 0,
+        lease: float = 10.0,
+        on_event: OnEvent = no_event,
+    ) -> None:
+        if security is None:
+            check_loopback([listen, *neighbours.values()])
+        self.name = name
+        self.neighbours = dict(neighbours)
+        self._tell = on_event
+        self._present: dict[str, bool] = dict.fromkeys(neighbours, False)
+        self._lock = threading.Lock()
+        self._strangers: dict[str, int] = {}
+        self._zenoh = _import_zenoh()
+        self._zenoh.init_log_from_env_or(_LOG)
+        settings = _settings(name, listen, self.neighbours, security, largest, lease)
+        configuration = self._zenoh.Config()
+        for key, value in settings.items():
+            configuration.insert_json5(key, json.dumps(value))
+        try:
+            self._session = self._zenoh.open(configuration)
+        except self._zenoh.ZError as error:
+            raise ParameterError(
+                f"listen must be an address of this machine that is free; got {listen}: {error}"
+            ) from None
+        self._parts: list[Any] = []
+        self._publishers: dict[str, Any] = {}
+        if security is not None:
+            self._parts.append(
+                self._session.info.declare_link_events_listener(self._link, history=True)
+            )
+        for neighbour in self.neighbours:
+            self._parts.append(
+                self._session.liveliness().declare_subscriber(
+                    _key(_ALIVE, neighbour, "node"), self._liveliness, history=True
+                )
+            )
+        self._parts.append(self._session.liveliness().declare_token(_key(_ALIVE, name, "node")))
+
+    def present(self, neighbour: str) -> bool:
+        """Whether a neighbour is connected and answers."""
+        with self._lock:
+            return self._present[neighbour]
+
+    def serve(self, topic: str, answer: Callable[[str], bytes | None]) -> None:
+        """Answer neighbours that ask for something below this node's name; None stays silent."""
+
+        def reply(query: Any) -> None:
+            try:
+                data = answer(str(query.key_expr).rsplit("/", 1)[-1])
+            except ExchangeError as error:
+                self._tell("no-answer", level="error", error=error)
+                return
+            if data is not None:
+                query.reply(str(query.key_expr), data)
+
+        self._parts.append(self._session.declare_queryable(_key(topic, self.name, "*"), reply))
+
+    def hear(self, topic: str, take: Callable[[str, str, bytes], None]) -> None:
+        """Take what neighbours publish: who, what, the bytes."""
+        for neighbour in self.neighbours:
+
+            def heard(sample: Any, neighbour: str = neighbour) -> None:
+                label = str(sample.key_expr).rsplit("/", 1)[-1]
+                take(neighbour, label, sample.payload.to_bytes())
+
+            key = _key(topic, neighbour, "*")
+            self._parts.append(self._session.declare_subscriber(key, heard))
+
+    def publish(self, topic: str, label: str, data: bytes) -> None:
+        """Tell all neighbours."""
+        key = _key(topic, self.name, label)
+        if key not in self._publishers:
+            self._publishers[key] = self._session.declare_publisher(
+                key,
+                congestion_control=self._zenoh.CongestionControl.BLOCK,
+                reliability=self._zenoh.Reliability.RELIABLE,
+            )
+        self._publishers[key].put(data)
+
+    def ask(
+        self,
+        topic: str,
+        neighbour: str,
+        label: str,
+        take: Callable[[str, str, bytes], None],
+        *,
+        timeout: float = 5.0,
+    ) -> None:
+        """Ask a neighbour; every answer that comes is taken, at once or later."""
+
+        def answered(reply: Any) -> None:
+            if reply.ok is not None:
+                take(neighbour, label, reply.ok.payload.to_bytes())
+
+        self._session.get(
+            _key(topic, neighbour, label),
+            answered,
+            timeout=timeout,
+            consolidation=self._zenoh.ConsolidationMode.NONE,
+        )
+
+    def close(self) -> None:
+        """Leave."""
+        for part in [*self._parts, *self._publishers.values()]:
+            part.undeclare()
+        self._parts, self._publishers = [], {}
+        self._session.close()
+
+    def _liveliness(self, sample: Any) -> None:
+        neighbour = str(sample.key_expr).split("/")[2]
+        here = sample.kind == self._zenoh.SampleKind.PUT
+        with self._lock:
+            changed = self._present[neighbour] != here
+            self._present[neighbour] = here
+        if changed:
+            if here:
+                self._tell("neighbour-here", neighbour=neighbour)
+            else:
+                self._tell("neighbour-gone", level="warning", neighbour=neighbour)
+
+    def _link(self, event: Any) -> None:
+        """Name whoever connects with a certificate that is no neighbour's: it is not served."""
+        if event.kind == self._zenoh.SampleKind.PUT:
+            name = str(event.link.auth_identifier)
+            if name in self.neighbours or len(self._strangers) >= _MOST_STRANGERS:
+                return
+            # Who comes again and again must not fill the log: the 1st, 2nd, 4th... time has a line.
+            count = self._strangers[name] = self._strangers.get(name, 0) + 1
+            if count & (count - 1) == 0:
+                self._tell("stranger-refused", level="warning", node=name, count=count)
+
+
+def _key(topic: str, name: str, label: str) -> str:
+    return f"dpadmm/{topic}/{name}/{label}"
+
+
+def _settings(
+    name: str,
+    listen: str,
+    neighbours: Mapping[str, str],
+    security: Security | None,
+    largest: int,
+    lease: float,
+) -> dict[str, Any]:
+    protocol = "tcp" if security is None else "tls"
+    settings: dict[str, Any] = {
+        "mode": "peer",
+        "listen/endpoints": [f"{protocol}/{listen}"],
+        "connect/endpoints": [f"{protocol}/{address}" for address in neighbours.values()],
+        # Neighbours start when they like: keep trying, and do not wait for them here.
+        "connect/timeout_ms": -1,
+        "connect/exit_on_failure": False,
+        "connect/retry": {
+            "period_init_ms": 100,
+            "period_max_ms": 2000,
+            "period_increase_factor": 2,
+        },
+        "scouting/delay": 1,
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "transport/link/protocols": [protocol],
+        "transport/link/tx/lease": round(1000 * lease),
+        "transport/link/rx/max_message_size": max(_SMALLEST_LIMIT, 2 * largest),
+        "transport/shared_memory/enabled": False,
+    }
+    if security is not None:
+        certificate, key = str(security.certificate), str(security.key)
+        files = {
+            "root_ca_certificate": str(security.authority),
+            "listen_certificate": certificate,
+            "listen_private_key": key,
+            "connect_certificate": certificate,
+            "connect_private_key": key,
+            "enable_mtls": True,
+            "verify_name_on_connect": True,
+            "close_link_on_expiration": True,
+        }
+        settings |= {f"transport/link/tls/{option}": value for option, value in files.items()}
+        settings["access_control"] = _access(name, neighbours)
+    return settings
+
+
+def _access(name: str, neighbours: Mapping[str, str]) -> dict[str, Any]:
+    """Who may do what at this node's door; all else is dropped there."""
+
+    def rule(label: str, flow: str, messages: list[str], owner: str) -> dict[str, Any]:
+        return {
+            "id": label,
+            "permission": "allow",
+            "flows": [flow],
+            "messages": messages,
+            "key_exprs": [f"dpadmm/*/{owner}/*"],
+        }
+
+    rules = [
+        rule("own-read", "ingress", _READS, name),
+        rule("own-written", "egress", _WRITES, name),
+    ]
+    subjects, policies = [], []
+    for neighbour in neighbours:
+        written, read = f"{neighbour}-writes", f"{neighbour}-is-read"
+        rules += [
+            rule(written, "ingress", _WRITES, neighbour),
+            rule(read, "egress", _READS, neighbour),
+        ]
+        subjects.append({"id": neighbour, "cert_common_names": [neighbour]})
+        allowed = ["own-read", "own-written", written, read]
+        policies.append({"rules": allowed, "subjects": [neighbour]})
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    }
+
+
+def _import_zenoh() -> Any:
+    try:
+        import zenoh
+    except ImportError:
+        raise ParameterError(
+            "a federation needs the extra 'federation': pip install 'dpadmm[federation]'."
+        ) from None
+    return zenoh

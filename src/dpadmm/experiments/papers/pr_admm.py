@@ -1,9 +1,0 @@
-"""PR-ADMM: the figures of its section V."""
-
-from __future__ import annotations
-
-from dpadmm.experiments.experiment import Experiment
-
-__all__ = ["EXPERIMENTS"]
-
-EXPERIMENTS: tuple[Experiment, ...] = ()

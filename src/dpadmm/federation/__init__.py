@@ -1,0 +1,1 @@
+"""One process per organisation: certificates, agreement, exchange, watching."""

@@ -1,0 +1,180 @@
+"""The run that all nodes agree on, from an ``agreed.toml`` that all of them have.
+
+Everything in it is public and decides what is computed: what is trained, by whom, on how many rows
+each, over which links. Where a party's rows, keys and ledger are, what it is ready to spend and
+whether it simulates is its own business and stands in its ``node.toml``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from dpadmm.columns import Name, Part, as_tuple, fail
+from dpadmm.config import RunSection, load_toml, plain_data, training_parameters, validated
+from dpadmm.errors import ParameterError
+from dpadmm.federation.identity import check_node_name
+from dpadmm.schema import Schema
+from dpadmm.training import Plan, plan
+from dpadmm.version import __version__
+
+__all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]
+
+FORMAT: Final = "dpadmm-federation/1"
+
+
+def _node_name(value: Any) -> Any:
+    try:
+        return check_node_name(value)
+    except ParameterError as error:
+        raise fail(f"must be the name of a node: {error}") from None
+
+
+NodeName = Annotated[str, BeforeValidator(_node_name)]
+
+
+class AgreedParty(Part):
+    """``[[party]]``: who takes part.
+
+    Parameters
+    ----------
+    name
+        The common name of its certificate.
+    rows
+        Its public number of rows.
+    """
+
+    name: NodeName
+    rows: Annotated[int, Field(ge=1)]
+
+
+class AgreedRun(Part):
+    """What is trained by whom; the same at every node.
+
+    Parameters
+    ----------
+    run
+        ``[run]`` as in a ``run.toml``. ``run_id`` must be given: ledgers know the run by it.
+    party
+        The ``[[party]]`` tables; their order numbers the parties.
+    schema_sha256
+        The sha256 of the schema that encodes everybody's rows (``dpadmm schema check --json``);
+        without it nodes compare the schemas they have.
+    server
+        With ``topology = "server"``: the node without rows that averages. Without it every party
+        hears all others and averages itself.
+    """
+
+    run: RunSection
+    party: Annotated[tuple[AgreedParty, ...], BeforeValidator(as_tuple)]
+    schema_sha256: Name | None = None
+    server: NodeName | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> AgreedRun:
+        if self.run.run_id is None:
+            raise fail("run_id under [run] must be given: ledgers know the run by it; got nothing")
+        if self.run.simulation_key is not None:
+            raise fail(
+                "simulation_key under [run] must not be agreed on: nobody chooses the noise of "
+                "another; a node that simulates says so in its own node.toml"
+            )
+        if len(self.party) < 2:
+            raise fail(f"there must be at least two [[party]] tables; got {len(self.party)}")
+        names = self.nodes
+        for name in names:
+            if names.count(name) > 1:
+                raise fail(f"a node must be named once; {name!r} is there twice: change one")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parties, in their order."""
+        return tuple(party.name for party in self.party)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The parties, and the server if there is one."""
+        return self.names if self.server is None else (*self.names, self.server)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Public number of rows of each party."""
+        return {party.name: party.rows for party in self.party}
+
+    def facts(self, schema: Schema) -> dict[str, Any]:
+        """Everything public that must be the same at every node."""
+        # How a party's own file names parties and which columns it has besides is its own affair.
+        columns = schema.model_dump(mode="json", exclude={"party", "ignore"})
+        return {
+            "format": FORMAT,
+            "dpadmm": __version__,
+            "run": plain_data(self.run.model_dump(exclude={"simulation_key"})),
+            "party": {party.name: {"rows": party.rows} for party in self.party},
+            "order": list(self.names),
+            "server": self.server,
+            "schema_sha256": schema.sha256,
+            "schema": plain_data(columns),
+        }
+
+    def digest(self, schema: Schema) -> bytes:
+        """The run's 32 bytes, which every message carries."""
+        text = json.dumps(self.facts(schema), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("ascii")).digest()
+
+    def plan(self, schema: Schema) -> Plan:
+        """The plan of all parties; refuses what does not fit together."""
+        classes = len(schema.classes)
+        planned = plan(
+            training_parameters(self.run, self.names),
+            [party.rows for party in self.party],
+            features=len(schema.feature_names),
+            outputs=1 if classes == 2 else classes,
+            names=self.names,
+        )
+        if self.server is not None and not planned.site.topology.server:
+            raise ParameterError(
+                f"server must be left out with the topology {planned.site.topology.name!r}; got "
+                f"{self.server!r}."
+            )
+        return planned
+
+    def without(self, lost: str, planned: Plan) -> AgreedRun:
+        """The run of the others over the links that are left; refused where that is none.
+
+        Rounds, budgets and options stay: what each release costs is what it would have cost.
+        """
+        if lost == self.server:
+            raise ParameterError(f"a run cannot go on without its server, {lost!r}.")
+        run = self.run
+        changes: dict[str, Any] = {"run_id": f"{run.run_id} without {lost}"}
+        if not planned.site.topology.server:
+            pairs = [(self.names[i], self.names[j]) for i, j in planned.site.topology.edges]
+            changes["topology"] = tuple(pair for pair in pairs if lost not in pair)
+        for budget in ("epsilon", "delta"):
+            given = getattr(run, budget)
+            if isinstance(given, dict):
+                changes[budget] = {name: value for name, value in given.items() if name != lost}
+        parties = tuple(party for party in self.party if party.name != lost)
+        if len(parties) < 2:
+            raise ParameterError(f"a run must have at least two parties; {lost!r} leaves one.")
+        return self.model_copy(update={"run": run.model_copy(update=changes), "party": parties})
+
+    def neighbours(self, name: str, planned: Plan) -> tuple[str, ...]:
+        """Who talks to a node."""
+        if name == self.server:
+            return self.names
+        if self.server is not None:
+            return (self.server,)
+        party = self.names.index(name)
+        return tuple(self.names[other] for other in planned.site.of_party(party).heard_parties)
+
+
+def load_agreed_run(path: str | Path) -> AgreedRun:
+    """Read an ``agreed.toml``."""
+    content = load_toml(path, "the agreed run")
+    return validated(AgreedRun, content, Path(path).parent, "the agreed run")

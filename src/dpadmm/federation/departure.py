@@ -1,0 +1,192 @@
+"""Going on without a node that never returned: how the others agree on when and from where.
+
+Whoever finds a neighbour lost, or hears from a neighbour that somebody is, stops where it is for
+good, notes that durably and tells its neighbours which rounds everybody it knows of has sent. When
+a node knows that of all that are left, so does everybody in the end, and the same numbers:
+
+* all have sent the rounds up to the smallest, so the new run begins by exchanging those again over
+  the links that are left; they cost nothing, having been released;
+* the one that is furthest has sent rounds that no longer count. So that it spends no more than was
+  agreed, the new run has as many rounds fewer.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from dpadmm.errors import ExchangeError
+from dpadmm.exchange.message_store import MessageStore
+from dpadmm.exchange.peer_session import PeerSession
+from dpadmm.federation.agreement import Disagreement
+
+__all__ = ["Decision", "Departure", "SomebodyLeft"]
+
+TOPIC: Final = "departure"
+_FROZEN: Final = "departure"
+_DECIDED: Final = "departure decided"
+_LONGEST: Final = 1 << 20
+_PAUSE: Final = 0.1
+
+
+class SomebodyLeft(ExchangeError):
+    """A neighbour says that somebody is lost and that it goes on without.
+
+    Attributes
+    ----------
+    name
+        Who is lost.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is lost, and the others go on without it.")
+        self.name = name
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Without whom the others go on, and from where.
+
+    Attributes
+    ----------
+    lost
+        Who is left out.
+    kept
+        How many rounds all of the others have sent.
+    furthest
+        How many rounds the furthest of them has sent, and been charged for.
+    """
+
+    lost: str
+    kept: int
+    furthest: int
+
+    def rounds(self, planned: int) -> int:
+        """Rounds of the new run, so that nobody spends more than for those that were planned."""
+        return self.kept + planned - self.furthest
+
+
+class Departure:
+    """One node's part in that, for one run.
+
+    Parameters
+    ----------
+    session, run
+        Its connections and the run.
+    parties, nodes
+        Who has rows in the run, and all nodes.
+    store
+        Where it notes what it said.
+    """
+
+    def __init__(
+        self,
+        session: PeerSession,
+        run: bytes,
+        parties: tuple[str, ...],
+        nodes: tuple[str, ...],
+        store: MessageStore,
+    ) -> None:
+        self._session, self._run, self._store = session, run, store
+        self._parties, self._nodes = set(parties), set(nodes)
+        self._label = run.hex()
+        self._lock = threading.Lock()
+        self._lost = ""
+        self._sent: dict[str, int] = {}
+        self._reported = ""
+        noted = store.note(run, _FROZEN)
+        if noted is not None:
+            frozen = json.loads(noted)
+            self._lost, self._sent = frozen["lost"], {session.name: frozen["sent"]}
+        session.serve(TOPIC, self._answer)
+
+    @staticmethod
+    def sent_before(store: MessageStore, run: bytes) -> int | None:
+        """How many rounds of a run this node had sent when it stopped for good, if it did."""
+        noted = store.note(run, _FROZEN)
+        return None if noted is None else int(json.loads(noted)["sent"])
+
+    @property
+    def lost(self) -> str:
+        """Without whom this node wants to go on; empty while there is nobody."""
+        return self._lost
+
+    def decided(self) -> Decision | None:
+        """What was decided before a restart."""
+        noted = self._store.note(self._run, _DECIDED)
+        return None if noted is None else Decision(**json.loads(noted))
+
+    def listen(self) -> None:
+        """Ask the neighbours whether somebody is lost.
+
+        Raises
+        ------
+        SomebodyLeft
+            If one has said so.
+        """
+        for neighbour in self._session.neighbours:
+            self._session.ask(TOPIC, neighbour, self._label, self._take, timeout=2.0)
+        with self._lock:
+            if self._reported and not self._lost:
+                raise SomebodyLeft(self._reported)
+
+    def freeze(self, lost: str, sent: int) -> None:
+        """Stop for good, having sent so many rounds; durable when it returns, and said once."""
+        with self._lock:
+            if self._lost:
+                return
+            self._store.take_note(self._run, _FROZEN, json.dumps({"lost": lost, "sent": sent}))
+            self._lost, self._sent[self._session.name] = lost, sent
+
+    def settle(self, timeout: float) -> Decision:
+        """Wait until it is known where all of the others stopped.
+
+        Raises
+        ------
+        Disagreement
+            If that does not happen in time.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            self.listen()
+            time.sleep(_PAUSE)
+            with self._lock:
+                left = self._nodes - {self._lost}
+                missing = left - set(self._sent)
+                sent = [self._sent[name] for name in self._parties & left if name in self._sent]
+            if not missing:
+                break
+            if time.monotonic() > deadline:
+                raise Disagreement(
+                    f"all others must agree to go on without {self._lost} within {timeout:g} s; "
+                    f"not heard of: {', '.join(sorted(missing))}."
+                )
+        decision = Decision(self._lost, min(sent), max(sent))
+        self._store.take_note(self._run, _DECIDED, json.dumps(vars(decision)))
+        return decision
+
+    def _answer(self, label: str) -> bytes | None:
+        with self._lock:
+            if label != self._label or not self._lost:
+                return None
+            return json.dumps({"lost": self._lost, "sent": self._sent}).encode("ascii")
+
+    def _take(self, name: str, label: str, data: bytes) -> None:
+        try:
+            content = json.loads(data) if len(data) <= _LONGEST else {}
+            lost, sent = content["lost"], dict(content["sent"])
+            good = lost in self._nodes and all(type(value) is int for value in sent.values())
+        except (ValueError, TypeError, KeyError, RecursionError):
+            good = False
+        if not good:
+            return
+        with self._lock:
+            self._reported = self._reported or lost
+            # Who is sure of another's loss is not believed: there is one decision, or none.
+            if lost == self._lost:
+                for node, value in sent.items():
+                    if node in self._nodes and node != self._session.name:
+                        self._sent.setdefault(node, value)

@@ -1,0 +1,234 @@
+"""Who a node is: what its certificate says, and what is wrong with it before anything starts.
+
+The common name of a certificate is the name of its node, and what a node may write hangs on that
+name. Keys are unencrypted PEM files that only their owner may read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from dpadmm.errors import ParameterError
+
+__all__ = [
+    "AUTHORITY",
+    "USAGES",
+    "CertificateFacts",
+    "check_identity",
+    "check_key_file",
+    "check_node_name",
+    "describe",
+    "extension",
+    "load_certificates",
+    "load_key",
+]
+
+#: Files of the trial authority have this name, so no node may.
+AUTHORITY: Final = "ca"
+#: A peer opens connections and accepts them.
+USAGES: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+# Whatever means something in a key of Zenoh (/ * $ ? # @), in a path or in a shell stays out.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+@dataclass(frozen=True)
+class CertificateFacts:
+    """What a certificate says; all of it is public.
+
+    Parameters
+    ----------
+    name, issuer
+        Common names of the one it stands for and of the one who signed it.
+    hosts
+        Where it may be met: names and addresses.
+    not_before, not_after
+        When it is valid, in UTC.
+    fingerprint
+        Its sha256, to be compared by telephone.
+    authority
+        It may sign others.
+    """
+
+    name: str
+    issuer: str
+    hosts: tuple[str, ...]
+    not_before: datetime
+    not_after: datetime
+    fingerprint: str
+    authority: bool
+
+    @property
+    def days_left(self) -> int:
+        """Whole days until it expires; negative afterwards."""
+        return (self.not_after - datetime.now(UTC)).days
+
+    def to_dict(self) -> dict[str, Any]:
+        """Data for machines."""
+        times = {when: getattr(self, when).isoformat() for when in ("not_before", "not_after")}
+        return asdict(self) | times | {"days_left": self.days_left}
+
+
+def check_node_name(name: str) -> str:
+    """The name of a node if it may be in a certificate, a key of Zenoh and a file name."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() == AUTHORITY:
+        raise ParameterError(
+            "a node's name must be 1 to 63 letters, digits, '.', '_' or '-' (a letter or digit "
+            f"first), and not {AUTHORITY!r}; got {name!r}: choose another."
+        )
+    return name
+
+
+def describe(path: str | Path) -> CertificateFacts:
+    """What the first certificate of a PEM file says."""
+    return _facts(load_certificates(Path(path))[0])
+
+
+def check_key_file(path: str | Path) -> None:
+    """Refuse a key that anybody else may read or replace, or that no node could use."""
+    load_key(Path(path))
+
+
+def check_identity(
+    name: str, certificate: str | Path, key: str | Path, authority: str | Path
+) -> CertificateFacts:
+    """Refuse what would only fail at a neighbour's door; the facts of the certificate otherwise.
+
+    The certificate must name the node, be valid now, allow both ends of a connection, belong to the
+    key and be signed by the authority, directly or by the further certificates of its own file.
+    """
+    certificate, authority = Path(certificate), Path(authority)
+    own, *chain = load_certificates(certificate)
+    roots = load_certificates(authority)
+    facts = _facts(own)
+    must = f"the certificate of node {name!r} must"
+    if facts.name != name:
+        raise ParameterError(
+            f"{must} have its name as common name; {certificate} has "
+            f"{facts.name!r}: use its own certificate, or correct the name."
+        )
+    now = datetime.now(UTC)
+    if not facts.not_before <= now <= facts.not_after:
+        raise ParameterError(
+            f"{must} be valid now, at {now:%Y-%m-%d %H:%M} UTC; {certificate} is valid from "
+            f"{facts.not_before:%Y-%m-%d %H:%M} to {facts.not_after:%Y-%m-%d %H:%M}: make a new "
+            "one, or set the clock."
+        )
+    usages = extension(own, x509.ExtendedKeyUsage)
+    if usages is not None and not set(USAGES) <= set(usages):
+        raise ParameterError(
+            f"{must} allow server and client authentication; {certificate} does "
+            "not: ask for one with both extended key usages."
+        )
+    if load_key(Path(key)).public_key() != own.public_key():
+        raise ParameterError(
+            f"{must} belong to its key; {key} is the key of another: use the two "
+            "files that were made together."
+        )
+    if not _leads_to(own, chain, roots):
+        raise ParameterError(
+            f"{must} be signed by the authority {authority}; it was signed by "
+            f"{facts.issuer!r}: use the authority that all nodes trust."
+        )
+    return facts
+
+
+def _leads_to(
+    own: x509.Certificate, chain: list[x509.Certificate], roots: list[x509.Certificate]
+) -> bool:
+    def signed(by: x509.Certificate) -> bool:
+        try:
+            own.verify_directly_issued_by(by)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
+
+    if any(signed(root) for root in roots):
+        return True
+    return any(
+        _leads_to(link, chain[place + 1 :], roots)
+        for place, link in enumerate(chain)
+        if signed(link)
+    )
+
+
+def load_certificates(path: Path) -> list[x509.Certificate]:
+    """The certificates of a PEM file, in its order."""
+    content = _read(path, "a certificate")
+    if b"PRIVATE KEY-----" in content:
+        raise ParameterError(f"a certificate must be a file without a key; {path} has one.")
+    try:
+        return x509.load_pem_x509_certificates(content)
+    except ValueError:
+        raise ParameterError(
+            f"a certificate must be a PEM file (-----BEGIN CERTIFICATE-----); got {path}."
+        ) from None
+
+
+def load_key(path: Path) -> PrivateKeyTypes:
+    """The key of a file that is private to its owner; its content is never in a refusal."""
+    content = _read(path, "a key")
+    status = path.stat()
+    if status.st_uid != os.geteuid():
+        raise ParameterError(
+            f"a key must belong to the user who runs the node (number {os.geteuid()}); {path} "
+            f"belongs to {status.st_uid}: run as that user, or make a key of your own."
+        )
+    if status.st_mode & 0o077:
+        raise ParameterError(
+            f"a key must be private to its owner; {path} has mode {stat.S_IMODE(status.st_mode):o}"
+            f": run chmod 600 {path}, and make a new one if others may have read it."
+        )
+    try:
+        return serialization.load_pem_private_key(content, password=None)
+    except (ValueError, TypeError):
+        raise ParameterError(
+            f"a key must be an unencrypted PEM file (-----BEGIN PRIVATE KEY-----); got {path}."
+        ) from None
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ParameterError(
+            f"{what} must be a file that can be read; got {path}: {error.strerror}."
+        ) from None
+
+
+def extension(certificate: x509.Certificate, kind: type[Any]) -> Any:
+    """One extension of a certificate, or None."""
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _common_name(name: x509.Name) -> str:
+    values = name.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(values[0].value) if len(values) == 1 else ""
+
+
+def _facts(certificate: x509.Certificate) -> CertificateFacts:
+    constraints = extension(certificate, x509.BasicConstraints)
+    hosts = extension(certificate, x509.SubjectAlternativeName) or ()
+    return CertificateFacts(
+        name=_common_name(certificate.subject),
+        issuer=_common_name(certificate.issuer),
+        hosts=tuple(str(host.value) for host in hosts),
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+        fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
+        authority=bool(constraints is not None and constraints.ca),
+    )

@@ -1,0 +1,216 @@
+"""A whole federation on this machine: all files written, one process per node over mutual TLS.
+
+For demonstrations, trials and benchmarks. Every node is a ``dpadmm node`` as an organisation would
+start it, with a certificate, a ledger and a policy of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dpadmm.errors import ExchangeError
+from dpadmm.federation.agreed_run import load_agreed_run
+from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.privacy.entries import Dataset
+from dpadmm.privacy.filters import Policy
+from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+from dpadmm.schema import Schema
+
+__all__ = ["LocalNode", "free_ports", "run_nodes", "write_federation"]
+
+_COMMAND: Final = (sys.executable, "-c", "from dpadmm.cli import main; main()", "node", "--config")
+_SHOWN_LINES: Final = 20
+
+
+@dataclass(frozen=True)
+class LocalNode:
+    """The files of one node.
+
+    Parameters
+    ----------
+    name
+        Of the node.
+    config
+        Its ``node.toml``.
+    model, record, statement, log
+        What it leaves behind.
+    status
+        What ``dpadmm status`` reads.
+    """
+
+    name: str
+    config: Path
+    model: Path
+    record: Path
+    statement: Path
+    log: Path
+    status: Path
+
+    @property
+    def report(self) -> Path:
+        """The page to read, beside the model."""
+        return self.model.with_suffix(".html")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [item.getsockname()[1] for item in sockets]
+    for item in sockets:
+        item.close()
+    return ports
+
+
+def write_federation(
+    folder: Path,
+    results: Path,
+    schema: Schema,
+    data: Mapping[str, tuple[Path, int]],
+    run: Mapping[str, Any],
+    policy: Policy,
+) -> list[LocalNode]:
+    """Write everything that the nodes of a federation need.
+
+    Parameters
+    ----------
+    folder
+        Where certificates, keys, ledgers and configurations go; nobody else may read it.
+    results
+        Where models, records, statements and logs go.
+    schema
+        How rows are encoded.
+    data
+        The file of each party's rows and how many there are, by its name.
+    run
+        The ``[run]`` table that all agree on.
+    policy
+        What every ledger, and every owner, allows.
+    """
+    trial = folder / "certificates"
+    make_authority(trial)
+    (folder / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
+    parties = [{"name": name, "rows": rows} for name, (_, rows) in data.items()]
+    agreed_file = folder / "agreed.toml"
+    agreed_file.write_text(
+        _toml({"schema_sha256": schema.sha256, "run": run, "party": parties}), encoding="utf-8"
+    )
+    agreed = load_agreed_run(agreed_file)
+    planned = agreed.plan(schema)
+    places = {
+        name: f"127.0.0.1:{port}" for name, port in zip(data, free_ports(len(data)), strict=True)
+    }
+    nodes = []
+    for name, (rows_file, rows) in data.items():
+        make_certificate(trial, name)
+        ledger = folder / f"{name}.ledger"
+        SQLiteLedger.create(ledger, Dataset("rows", name, rows, schema.sha256), policy).close()
+        kinds = ("model", "record", "statement", "log")
+        left = {kind: (results / f"{name}.{kind}").resolve() for kind in kinds}
+        status = folder / f"{name}.status.json"
+        config = folder / f"{name}.toml"
+        content = {
+            "run": str(agreed_file),
+            "node": {
+                "name": name,
+                "listen": places[name],
+                "data": str(rows_file),
+                "schema": str(folder / "schema.toml"),
+                "ledger": str(ledger),
+                "messages": str(folder / f"{name}.messages"),
+            },
+            "certificates": {
+                "authority": str(trial / "ca.pem"),
+                "certificate": str(trial / f"{name}.pem"),
+                "key": str(trial / f"{name}.key"),
+            },
+            "policy": {
+                "epsilon": policy.epsilon,
+                "delta": policy.delta,
+                "start_within": 120.0,
+                "serve_for": 20.0,
+            },
+            "result": {kind: str(left[kind]) for kind in ("model", "record", "statement")},
+            "watch": {"log": str(left["log"]), "status": str(status)},
+            "neighbour": [
+                {"name": other, "address": places[other]}
+                for other in agreed.neighbours(name, planned)
+            ],
+        }
+        config.write_text(_toml(content), encoding="utf-8")
+        nodes.append(LocalNode(name, config, **left, status=status))
+    return nodes
+
+
+def run_nodes(
+    nodes: Sequence[LocalNode], on_look: Callable[[], None] = lambda: None, *, every: float = 0.2
+) -> None:
+    """Start a process per node and wait until all have ended; looks in from time to time.
+
+    Raises
+    ------
+    ExchangeError
+        If one of them fails; the others are then stopped.
+    """
+    running: dict[LocalNode, subprocess.Popen[bytes]] = {}
+    try:
+        for node in nodes:
+            with open(_errors(node), "wb") as errors:
+                running[node] = subprocess.Popen(
+                    [*_COMMAND, str(node.config), "--json"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                )
+        while running:
+            on_look()
+            time.sleep(every)
+            for node, process in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[node]
+                if process.returncode:
+                    told = _errors(node).read_text(errors="replace").splitlines()
+                    lines = "\n".join(told[-_SHOWN_LINES:])
+                    raise ExchangeError(f"node {node.name} must end well; it did not:\n{lines}")
+        on_look()
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+
+
+def _errors(node: LocalNode) -> Path:
+    return node.config.with_suffix(".errors")
+
+
+def _toml(content: Mapping[str, Any]) -> str:
+    """Tables of plain values."""
+    lines = [f"{key} = {_value(value)}" for key, value in content.items() if not _is_table(value)]
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            lines += ["", f"[{key}]", *(f"{name} = {_value(item)}" for name, item in value.items())]
+        elif _is_table(value):
+            for table in value:
+                lines += ["", f"[[{key}]]"]
+                lines += [f"{name} = {_value(item)}" for name, item in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _is_table(value: Any) -> bool:
+    many = isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
+    return isinstance(value, Mapping) or many
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(value)
+    # JSON's strings are TOML's, but for pairs of surrogates and the delete character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,107 @@
+"""The numbers of a node for Prometheus (extra ``federation``), on a loopback address.
+
+There are no numbers of the process (seconds of the processor, memory): they would tell about the
+local solves, and so about rows.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from dpadmm.closing import Closing
+from dpadmm.errors import ParameterError
+
+__all__ = ["Metrics", "parse_address"]
+
+
+def parse_address(address: str, *, anywhere: bool = False) -> tuple[str, int]:
+    """Host and port of ``127.0.0.1:9464``; only this machine may read unless ``anywhere``."""
+    host, _, port = str(address).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ParameterError(
+            f"metrics must be an address and a port, such as 127.0.0.1:9464; got {address!r}."
+        )
+    if not anywhere and not _is_loopback(host):
+        raise ParameterError(
+            "metrics must be on a loopback address (127.0.0.1 or ::1) unless metrics_anywhere is "
+            f"set; got {address!r}: they are neither encrypted nor protected by a password."
+        )
+    return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@final
+class Metrics(Closing):
+    """Serves the numbers of one node until it is closed.
+
+    Parameters
+    ----------
+    address
+        Where, such as ``127.0.0.1:9464``; port 0 takes a free one.
+    node, run
+        Labels of ``dpadmm_node_info``.
+    anywhere
+        Allow an address that other machines reach.
+    """
+
+    def __init__(self, address: str, node: str, run: str, *, anywhere: bool = False) -> None:
+        host, port = parse_address(address, anywhere=anywhere)
+        # A registry of its own: the usual one has the numbers of the process.
+        registry = CollectorRegistry()
+        info = Gauge(
+            "dpadmm_node_info", "1, with names as labels.", ["node", "run"], registry=registry
+        )
+        info.labels(node, run).set(1)
+        self.round = Gauge("dpadmm_round", "Complete rounds.", registry=registry)
+        self.rounds = Gauge("dpadmm_rounds", "Rounds of the run.", registry=registry)
+        self.waiting = Gauge(
+            "dpadmm_waiting_seconds",
+            "For how long this round has waited for a neighbour; 0 when it came.",
+            ["neighbour"],
+            registry=registry,
+        )
+        self.waited = Counter(
+            "dpadmm_waited_seconds",
+            "All waiting for a neighbour.",
+            ["neighbour"],
+            registry=registry,
+        )
+        self.sent = Counter("dpadmm_sent_bytes", "Bytes of messages sent.", registry=registry)
+        self.received = Counter(
+            "dpadmm_received_bytes", "Bytes of messages received.", registry=registry
+        )
+        self.epsilon_spent = Gauge(
+            "dpadmm_epsilon_spent", "Spent on the data set, by its ledger.", registry=registry
+        )
+        self.epsilon_left = Gauge(
+            "dpadmm_epsilon_left", "Left of the data set's budget.", registry=registry
+        )
+        self.dropped = Counter(
+            "dpadmm_dropped_messages", "Messages refused.", ["reason"], registry=registry
+        )
+        try:
+            self._server, self._thread = start_http_server(port, host, registry)
+        except OSError as error:
+            raise ParameterError(
+                f"metrics must be on an address that is free; {address} is not: {error.strerror}. "
+                "Choose another port."
+            ) from None
+        #: Where the numbers are.
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"{shown}:{self._server.server_port}"
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,58 @@
+"""One node of a federation: from its owner's configuration to a model.
+
+The order is fixed: whatever can be refused is refused first, by this node's own files and its
+owner's policy; then rows are read; then all nodes agree; only then is anything reserved in the
+ledger. From there on the engine runs as it does everywhere, and a node that is killed at any point
+goes on from its ledger and its messages when it is started again.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from dpadmm.exchange.mailbox import Mailbox
+from dpadmm.federation.averager import average
+from dpadmm.federation.departure import Departure, SomebodyLeft
+from dpadmm.federation.open_node import OpenNode
+from dpadmm.federation.party import train_node
+from dpadmm.federation.prepared import PreparedNode, prepare_node
+from dpadmm.federation.watching import Watcher
+from dpadmm.runs import TrainedRun
+
+__all__ = ["PreparedNode", "prepare_node", "run_node"]
+
+
+def run_node(prepared: PreparedNode, watcher: Watcher) -> TrainedRun | None:
+    """Run a node to its end: the results are written, and late neighbours were served.
+
+    Returns
+    -------
+    TrainedRun or None
+        What was trained; nothing at a server.
+    """
+    config = prepared.config
+    watcher.join(str(prepared.agreed.run.run_id))
+    trained: TrainedRun | None = None
+    with ExitStack() as stack:
+        node = OpenNode.open(prepared, watcher, stack)
+        if config.node.role == "server":
+            mailbox, departure = average(node)
+        else:
+            mailbox, departure, trained = train_node(node)
+        watcher.event("serving", timeout=config.policy.serve_for)
+        late = _serve(mailbox, departure, config.policy.serve_for)
+        if late:
+            watcher.event("neighbours-late", level="warning", missing=late)
+        watcher.event("finished")
+    return trained
+
+
+def _serve(mailbox: Mailbox, departure: Departure | None, seconds: float) -> tuple[str, ...]:
+    """Hand out the last rounds to late neighbours; return who did not finish in time."""
+    try:
+        return mailbox.finish(seconds)
+    except SomebodyLeft as error:
+        # This node has all its rounds. The others learn how far it is, and go on among themselves.
+        assert departure is not None
+        departure.freeze(error.name, mailbox.rounds)
+        return mailbox.finish(seconds)

@@ -1,0 +1,333 @@
+"""The typed configuration of a node, from its owner's ``node.toml``.
+
+It says who the node is, where its rows, keys and ledger are, what its owner is ready to spend and
+whom it talks to. Nothing in it comes from anybody else, and no one else sees it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from dpadmm.algorithms import reviewed
+from dpadmm.columns import Names, Part, as_tuple, fail
+from dpadmm.config import File, Page, load_toml, validated
+from dpadmm.errors import ParameterError
+from dpadmm.exchange.peer_session import Security, check_loopback
+from dpadmm.federation.agreed_run import AgreedRun, NodeName
+from dpadmm.federation.identity import check_identity
+from dpadmm.training import CALIBRATIONS, Plan
+
+__all__ = ["WHEN_LOST", "NodeConfig", "NodePolicy", "load_node_config"]
+
+#: What a node can do about a neighbour that never returns, with what that means for privacy.
+WHEN_LOST: Final = {
+    "wait": (
+        "this node waits; nothing more is sent and nothing more is spent. What was spent stays "
+        "spent."
+    ),
+    "stop": (
+        "this node ends with the model of the last complete round. The rounds that were sent stay "
+        "spent, the one that could not be completed included; those not begun are not spent."
+    ),
+    "continue": (
+        "the others go on without it over the links that are left, with their own budgets: nobody "
+        "spends more than agreed. What was sent to the lost neighbour stays with it and stays "
+        "spent."
+    ),
+}
+
+
+def _address(value: Any) -> Any:
+    host, separator, port = str(value).rpartition(":")
+    if not (isinstance(value, str) and separator and host and port.isdecimal()):
+        raise fail(f"must be host:port, such as node.example.org:7447; got {value!r}: correct it")
+    return value
+
+
+Address = Annotated[str, BeforeValidator(_address)]
+Time = Annotated[float, Field(gt=0, le=1e8)]
+Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class NodeSection(Part):
+    """``[node]``: who this is and what it has.
+
+    Parameters
+    ----------
+    name
+        As in the agreed run and in its certificate.
+    role
+        "party", or "server": the node without rows that averages.
+    listen
+        Where it is reached, ``host:port``.
+    data, schema_file, delimiter
+        Its rows and how they are encoded (``data`` and ``schema``).
+    ledger
+        Its budget ledger, made by ``dpadmm ledger init``.
+    messages
+        Where it keeps what it heard; beside ``node.toml``, under its name, unless given.
+    """
+
+    name: NodeName
+    role: Literal["party", "server"] = "party"
+    listen: Address
+    data: File | None = None
+    schema_file: File = Field(alias="schema")
+    delimiter: str | None = None
+    ledger: File | None = None
+    messages: File | None = None
+
+
+class CertificateSection(Part):
+    """``[certificates]``: the files of mutual TLS.
+
+    Parameters
+    ----------
+    authority, certificate, key
+        PEM files; the key must be private to its owner.
+    """
+
+    authority: File
+    certificate: File
+    key: File
+
+
+class NodePolicy(Part):
+    """``[policy]``: what the owner of this node allows, whatever the others agree on.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The most that a run may spend here.
+    algorithms
+        Which algorithms may run here; any private one of this package unless given.
+    calibration
+        Which calibrations; "proven" unless given.
+    when_lost
+        What to do about a neighbour that never returns: "wait", "stop" or "continue".
+    lost_after
+        Seconds without its message after which a neighbour counts as lost.
+    start_within
+        Seconds within which all must have agreed.
+    serve_for
+        Seconds for which a finished node hands out its last rounds to late neighbours.
+    """
+
+    epsilon: Limit | None = None
+    delta: Limit | None = None
+    algorithms: Names | None = None
+    calibration: Names = ("proven",)
+    when_lost: Literal["wait", "stop", "continue"] = "wait"
+    lost_after: Time = 3600.0
+    start_within: Time = 86400.0
+    serve_for: Time = 3600.0
+
+    @model_validator(mode="after")
+    def _check(self) -> NodePolicy:
+        for word in self.calibration:
+            if word not in CALIBRATIONS:
+                raise fail(f"calibration must be of {', '.join(CALIBRATIONS)}; got {word!r}")
+        return self
+
+
+class NeighbourSection(Part):
+    """``[[neighbour]]``: whom this node talks to.
+
+    Parameters
+    ----------
+    name, address
+        Its name and where it is reached, ``host:port``.
+    """
+
+    name: NodeName
+    address: Address
+
+
+class NodeResultSection(Part):
+    """``[result]``: where results go.
+
+    Parameters
+    ----------
+    model, record, statement
+        The model file; the run record (JSON) and the privacy statement (text), if wanted.
+    report
+        The page to read (HTML): its place, or false for none. Beside the model unless given.
+    """
+
+    model: File
+    record: File | None = None
+    statement: File | None = None
+    report: Page = True
+
+
+class WatchSection(Part):
+    """``[watch]``: who is told how the node gets on.
+
+    Parameters
+    ----------
+    log, status, metrics
+        A file of JSON lines, a file for ``dpadmm status``, an address for Prometheus.
+    metrics_anywhere
+        Allow an address for Prometheus that other machines reach.
+    report_every
+        Seconds between two reports that a neighbour is waited for.
+    lease
+        Seconds of silence after which a neighbour counts as gone.
+    """
+
+    log: File | None = None
+    status: File | None = None
+    metrics: str | None = None
+    metrics_anywhere: bool = False
+    report_every: Time = 10.0
+    lease: Time = 10.0
+
+
+class SimulationSection(Part):
+    """``[simulation]``: noise that can be drawn again, for tests; it protects nobody.
+
+    Parameters
+    ----------
+    key
+        Any whole number of at least 0.
+    """
+
+    key: Annotated[int, Field(ge=0)]
+
+
+class NodeConfig(Part):
+    """Everything that a node is told by its owner; frozen.
+
+    Parameters
+    ----------
+    run
+        The file with the agreed run.
+    node, certificates, policy, neighbour, result, watch, simulation
+        The tables of the file.
+    """
+
+    run: File
+    node: NodeSection
+    certificates: CertificateSection | None = None
+    policy: NodePolicy = NodePolicy()
+    neighbour: Annotated[tuple[NeighbourSection, ...], BeforeValidator(as_tuple)]
+    result: NodeResultSection | None = None
+    watch: WatchSection = WatchSection()
+    simulation: SimulationSection | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> NodeConfig:
+        names = [self.node.name, *(each.name for each in self.neighbour)]
+        for name in names:
+            if names.count(name) > 1:
+                raise fail(f"a node must be named once; {name!r} is there twice: change one")
+        if self.node.role == "server":
+            if self.node.data is not None or self.node.ledger is not None:
+                raise fail("a server has no rows: data and ledger under [node] must be left out")
+            if self.simulation is not None:
+                raise fail("a server adds no noise: [simulation] must be left out")
+        else:
+            if self.node.data is None:
+                raise fail("data under [node] must be given: the file with this party's rows")
+            if self.result is None:
+                raise fail("model under [result] must be given: where the model goes")
+            if (self.node.ledger is None) == (self.simulation is None):
+                raise fail(
+                    "ledger under [node] must be given, and left out only in a [simulation], "
+                    "which protects nobody and is charged to no ledger"
+                )
+        return self
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where each neighbour is reached."""
+        return {each.name: each.address for each in self.neighbour}
+
+    @property
+    def messages(self) -> Path:
+        """Where the node keeps what it heard."""
+        return self.node.messages or self.run.with_name(f"{self.node.name}.messages")
+
+    def security(self, insecure_loopback: bool) -> Security | None:
+        """The checked files of mutual TLS; None only where the owner asked to go without."""
+        if insecure_loopback:
+            check_loopback([self.node.listen, *self.addresses.values()])
+            return None
+        if self.certificates is None:
+            raise ParameterError(
+                "[certificates] must be given: nodes speak mutual TLS; got none. dpadmm cert makes "
+                "them for a trial; --insecure-loopback goes without on 127.0.0.1."
+            )
+        files = self.certificates
+        check_identity(self.node.name, files.certificate, files.key, files.authority)
+        return Security(files.authority, files.certificate, files.key)
+
+    def check(self, agreed: AgreedRun, planned: Plan) -> None:
+        """Refuse a run that this node's owner has not allowed, or that does not know the node."""
+        name = self.node.name
+        if name not in agreed.nodes:
+            raise ParameterError(
+                f"the agreed run must have this node, {name!r}; it has {', '.join(agreed.nodes)}."
+            )
+        if (name == agreed.server) != (self.node.role == "server"):
+            raise ParameterError(
+                f"role must be what the agreed run says; its server is {agreed.server!r}, and this "
+                f"node, {name!r}, has the role {self.node.role!r}."
+            )
+        wanted, given = set(agreed.neighbours(name, planned)), set(self.addresses)
+        if wanted != given:
+            raise ParameterError(
+                f"[[neighbour]] must list those that the agreed run links {name!r} with "
+                f"({', '.join(sorted(wanted))}); got {', '.join(sorted(given)) or 'none'}."
+            )
+        if self.node.role == "party" and self.simulation is None:
+            self._check_policy(agreed, planned)
+
+    def _check_policy(self, agreed: AgreedRun, planned: Plan) -> None:
+        """The owner's limits come first: no neighbour or operator can widen them."""
+        policy, run = self.policy, agreed.run
+        algorithm = planned.algorithm
+        if not algorithm.private:
+            raise ParameterError(
+                f"algorithm must be private at a node with a ledger; the agreed run has "
+                f"{algorithm.name!r}, which adds no noise."
+            )
+        if policy.algorithms is None and not reviewed(algorithm.name):
+            raise ParameterError(
+                f"algorithms under [policy] must name {algorithm.name!r} to allow it: it comes "
+                "from another package, and its theorem was not reviewed here."
+            )
+        if policy.algorithms is not None and run.algorithm not in policy.algorithms:
+            raise ParameterError(
+                f"algorithm must be one that [policy] allows ({', '.join(policy.algorithms)}); the "
+                f"agreed run has {run.algorithm!r}."
+            )
+        if run.calibration not in policy.calibration:
+            raise ParameterError(
+                f"calibration must be one that [policy] allows ({', '.join(policy.calibration)}); "
+                f"the agreed run has {run.calibration!r}."
+            )
+        assert planned.budget is not None
+        place = agreed.names.index(self.node.name)
+        for word in ("epsilon", "delta"):
+            asked = float(getattr(planned.budget, word)[place])
+            limit = getattr(policy, word)
+            if limit is None:
+                raise ParameterError(
+                    f"{word} under [policy] must be given: the most that a run may spend here; the "
+                    f"agreed run asks for {asked:g}."
+                )
+            if asked > limit:
+                raise ParameterError(
+                    f"{word} must be at most what [policy] allows, {limit:g}; the agreed run asks "
+                    f"for {asked:g}. Nothing was spent."
+                )
+
+
+def load_node_config(path: str | Path) -> NodeConfig:
+    """Read a ``node.toml``; paths in it are relative to its folder."""
+    content = load_toml(path, "the node's configuration")
+    return validated(NodeConfig, content, Path(path).parent, "the node's configuration")

@@ -1,0 +1,258 @@
+"""A node with rows: it trains its share, within its own budget, and writes what it has learnt."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import numpy as np
+
+from dpadmm.arrays import Array, Shard
+from dpadmm.config import RunConfig
+from dpadmm.datasets.party_rows import encode_party
+from dpadmm.datasets.whole_file import write_whole
+from dpadmm.engine import Outcome
+from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.estimators import ADMMClassifier, label_signs
+from dpadmm.exchange.mailbox import Mailbox
+from dpadmm.exchange.peer_session import PeerSession
+from dpadmm.exchange.peers import PeerExchange
+from dpadmm.exchange.wire import decode
+from dpadmm.federation.departure import Departure
+from dpadmm.federation.listening import Listening
+from dpadmm.federation.node_config import WHEN_LOST
+from dpadmm.federation.open_node import OpenNode
+from dpadmm.federation.prepared import PreparedNode
+from dpadmm.federation.segment import Segment
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.sqlite_ledger import LedgerRun
+from dpadmm.report.from_run import run_report
+from dpadmm.report.records import RecordedRun
+from dpadmm.report.render import render
+from dpadmm.runs import TrainedRun, estimator_parameters, file_schema, work_folder, write_results
+from dpadmm.schema import DataError
+from dpadmm.training import Plan, lay_out, train_party
+
+__all__ = ["train_node"]
+
+_BUDGET_EVERY: Final = 1.0
+
+
+def train_node(node: OpenNode) -> tuple[Mailbox, Departure | None, TrainedRun]:
+    """Train this party's share and write its results; neighbours are still to be served."""
+    begin = time.monotonic()
+    prepared = node.prepared
+    told = prepared.run_config()
+    segment = Segment.whole(prepared.agreed, prepared.planned, prepared.schema)
+    ledger = node.open_run(segment)
+    own = prepared.planned.of_party(prepared.agreed.names.index(prepared.name))
+    node.watcher.event("encoding", rows=int(own.site.rows[0]))
+    shard = _shard(prepared, told, own, node.noise)
+    session = node.connect()
+    while True:
+        part = _Part(node, session, segment)
+        outcome = part.train(shard, ledger)
+        following = part.following(outcome)
+        if following is None:
+            break
+        try:
+            following.check_budget(prepared.name)
+            ledger = node.open_run(following)
+        except ParameterError as error:
+            node.watcher.event("cannot-go-on", level="error", error=error)
+            break
+        segment = following
+    if part.listening.done == 0:
+        raise ExchangeError(
+            f"{part.listening.lost} was lost before a round was complete: there is no model."
+        )
+    trained = _trained(node, told, part, outcome, time.monotonic() - begin)
+    _write(prepared, trained, part)
+    node.watcher.event("results-written", round=part.listening.done, rounds=segment.rounds)
+    return part.exchange.mailbox, part.departure, trained
+
+
+class _Part:
+    """One segment at one party."""
+
+    def __init__(self, node: OpenNode, session: PeerSession, segment: Segment) -> None:
+        self.node, self.segment = node, segment
+        agreed = segment.agreed
+        self.number = agreed.names.index(node.prepared.name)
+        self.own = segment.planned.of_party(self.number)
+        self.departure: Departure | None = node.departure(session, segment)
+        self.exchange = PeerExchange(
+            session,
+            self.own.site,
+            segment.run,
+            agreed.names,
+            averager=agreed.server,
+            store=node.store,
+            **node.mailbox_options(self.departure),
+        )
+        self.listening = Listening(
+            self.exchange,
+            session,
+            self.own,
+            segment.rounds,
+            node.prepared.config.policy.when_lost,
+            self.departure,
+            node.watcher,
+        )
+        self._told_budget = -_BUDGET_EVERY
+
+    def train(self, shard: Shard, ledger: LedgerRun | None) -> Outcome:
+        """Run the rounds of the segment, or those before somebody was lost."""
+        node, segment = self.node, self.segment
+
+        def on_round(done: int, messages: Array) -> None:
+            node.watcher.round(done, segment.rounds)
+            self.listening.count_bytes()
+            self._tell_budget()
+
+        outcome = train_party(
+            segment.planned,
+            self.number,
+            shard,
+            exchange=self.listening,
+            noise=node.noise,
+            ledger=ledger,
+            on_round=on_round,
+            rounds=segment.rounds,
+            replayed=[message[None] for message in segment.replayed],
+        )
+        self._tell_budget(at_once=True)
+        charged = (*segment.charged, *outcome.events[0])
+        return Outcome(outcome.last, outcome.tail, outcome.history, (charged,))
+
+    def following(self, outcome: Outcome) -> Segment | None:
+        """What comes after a loss, once all others agree; None if this was the end."""
+        departure, node = self.departure, self.node
+        if departure is None or not departure.lost:
+            return None
+        policy = node.prepared.config.policy
+        try:
+            decision = departure.decided() or departure.settle(policy.lost_after)
+            own = tuple(self._message(t) for t in range(decision.kept))
+            schema = node.prepared.schema
+            following = self.segment.following(decision, schema, own, outcome.events[0])
+        except (ParameterError, ExchangeError) as error:
+            node.watcher.event("cannot-go-on", level="error", error=error)
+            return None
+        node.watcher.event(
+            "going-on",
+            spec=following.run.hex(),
+            nodes=list(following.agreed.nodes),
+            round=decision.kept,
+            rounds=following.rounds,
+            consequence=WHEN_LOST["continue"],
+        )
+        return following
+
+    def _message(self, t: int) -> Array:
+        """Return this party's own message of a round that it sent."""
+        if t < len(self.segment.replayed):
+            return self.segment.replayed[t]
+        shape = self.own.site.shape[1:]
+        data = self.exchange.mailbox.own(t)
+        return decode(data, run=self.segment.run, party=self.number, t=t, shape=shape)
+
+    def _tell_budget(self, *, at_once: bool = False) -> None:
+        """Tell what the ledger says, once in a while: inverting the curve takes time."""
+        ledger, now = self.node.ledger, time.monotonic()
+        if ledger is not None and (at_once or now - self._told_budget >= _BUDGET_EVERY):
+            self._told_budget = now
+            account = ledger.account
+            self.node.watcher.budget(account.spent_epsilon, account.fitting_epsilon)
+
+
+def _shard(prepared: PreparedNode, told: RunConfig, own: Plan, noise: NoiseSource) -> Shard:
+    """Read and lay out this party's rows; how many there are is public."""
+    schema = file_schema(prepared.schema, told)
+    party = told.party[0]
+    with work_folder(told.result.model) as folder:
+        encoded = encode_party(party.file, schema, folder, delimiter=told.data.delimiter)
+    if len(encoded.labels) != party.rows:
+        raise DataError(
+            f"data must have the rows that the agreed run says, {party.rows}; {party.file} has "
+            f"{len(encoded.labels)}: correct one"
+        )
+    signs = label_signs(encoded.labels, own.site.outputs)
+    return lay_out(own, [(encoded.rows, signs)], noise=noise)
+
+
+def _trained(
+    node: OpenNode, told: RunConfig, part: _Part, outcome: Outcome, seconds: float
+) -> TrainedRun:
+    """Make the model of this node: the mean of the messages that it may hear, its own included."""
+    prepared, segment, listening = node.prepared, part.segment, part.listening
+    agreed = prepared.agreed
+    heard = Outcome(listening.last, listening.tail, outcome.history, outcome.events)
+    estimator = ADMMClassifier.from_run(
+        part.own,
+        heard,
+        node.noise,
+        classes=prepared.schema.classes,
+        **estimator_parameters(told, agreed.names),
+    )
+    estimator.parties_ = np.array(listening.names)
+    return TrainedRun(
+        config=told,
+        schema=prepared.schema,
+        estimator=estimator,
+        rows={prepared.name: agreed.rows[prepared.name]},
+        topology=prepared.planned.site.topology,
+        sha256=prepared.run.hex(),
+        warnings=prepared.warnings,
+        seconds=seconds,
+        federation={
+            "node": prepared.name,
+            "nodes": list(agreed.nodes),
+            "rows": agreed.rows,
+            "server": agreed.server,
+            "heard": list(listening.names),
+            "rounds_complete": listening.done,
+            "lost": listening.lost,
+            "went_on_without": list(segment.lost),
+            "changed_run_sha256": segment.run.hex() if segment.lost else None,
+            "tls": prepared.security is not None,
+        },
+    )
+
+
+def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
+    """Write the statement, then the model and the record, then the page to read."""
+    result = prepared.config.result
+    assert result is not None
+    if result.statement is not None:
+        lines = [str(trained.estimator.privacy_)]
+        for words in trained.summary()["ledgers"].values():
+            lines += ["", "The ledger of this data set:", words]
+        lines += _about_losses(part)
+        write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
+    record = write_results(trained)
+    # After the results: whatever happens to the page, what was paid for is there.
+    place = trained.config.result.report_file
+    if place is not None:
+        page = render(run_report(RecordedRun.from_dict(record)))
+        write_whole(place, page.encode(), "report")
+
+
+def _about_losses(part: _Part) -> list[str]:
+    """What the statement says about nodes that were lost."""
+    lines = []
+    segment, lost = part.segment, part.listening.lost
+    budget = part.own.budget
+    if segment.lost:
+        lines += ["", f"Went on without: {', '.join(segment.lost)}: {WHEN_LOST['continue']}"]
+        lines += [f"Changed run: {segment.run.hex()}, {segment.rounds} rounds"]
+    if lost is not None:
+        done = part.listening.done
+        lines += ["", f"Ended early: {lost} was lost after {done} rounds: {WHEN_LOST['stop']}"]
+    if lines and budget is not None:
+        # When to stop or go on may have been chosen by others after seeing messages.
+        lines += [
+            f"Rely on the agreed budget, ({budget.epsilon[0]:g}, {budget.delta[0]:g}), of which "
+            "the above was charged: others may have chosen the moment after seeing messages."
+        ]
+    return lines

@@ -1,0 +1,102 @@
+"""A node before it starts: every file and parameter checked, no row read, no connection opened."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from dpadmm.config import DataSection, PartySection, ResultSection, RunConfig
+from dpadmm.datasets.files import check_columns
+from dpadmm.datasets.whole_file import check_writable
+from dpadmm.errors import ParameterError
+from dpadmm.exchange.peer_session import Security
+from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
+from dpadmm.federation.node_config import NodeConfig
+from dpadmm.runs import file_schema
+from dpadmm.schema import Schema, load_schema
+from dpadmm.training import ConvergenceWarning, Plan, PrivacyWarning
+
+__all__ = ["PreparedNode", "prepare_node"]
+
+
+@dataclass(frozen=True)
+class PreparedNode:
+    """A node whose every file and parameter was checked; no row was read yet.
+
+    Attributes
+    ----------
+    config, agreed, schema
+        What it was told by its owner, what all agreed on, how rows are encoded.
+    planned
+        The plan of all parties.
+    security
+        The files of mutual TLS; None on a loopback without.
+    warnings
+        Sentences about the budget.
+    """
+
+    config: NodeConfig
+    agreed: AgreedRun
+    schema: Schema
+    planned: Plan
+    security: Security | None
+    warnings: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.config.node.name
+
+    @property
+    def run(self) -> bytes:
+        """The 32 bytes of the run."""
+        return self.agreed.digest(self.schema)
+
+    def run_config(self) -> RunConfig:
+        """The run as one organisation would write it down for itself."""
+        config, name = self.config, self.name
+        assert config.node.data is not None
+        assert config.result is not None
+        simulation = None if config.simulation is None else config.simulation.key
+        return RunConfig(
+            run=self.agreed.run.model_copy(update={"simulation_key": simulation}),
+            data=DataSection(schema=config.node.schema_file, delimiter=config.node.delimiter),
+            party=(PartySection(name=name, file=config.node.data, rows=self.agreed.rows[name]),),
+            result=ResultSection(
+                model=config.result.model,
+                record=config.result.record,
+                report=config.result.report,
+            ),
+            ledgers={} if config.node.ledger is None else {name: config.node.ledger},
+        )
+
+
+def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> PreparedNode:
+    """Check all that can be checked before a row is read or a connection opened."""
+    security = config.security(insecure_loopback)
+    agreed = load_agreed_run(config.run)
+    schema = load_schema(config.node.schema_file)
+    if agreed.schema_sha256 not in (None, schema.sha256):
+        raise ParameterError(
+            f"schema must be the agreed one, with the sha256 {agreed.schema_sha256}; "
+            f"{config.node.schema_file} has {schema.sha256}."
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrivacyWarning)
+        warnings.simplefilter("always", ConvergenceWarning)
+        planned = agreed.plan(schema)
+    config.check(agreed, planned)
+    prepared = PreparedNode(
+        config, agreed, schema, planned, security, tuple(str(item.message) for item in caught)
+    )
+    check_writable(config.messages, "messages")
+    if config.result is not None:
+        for what in ("model", "record", "statement"):
+            place = getattr(config.result, what)
+            if place is not None:
+                check_writable(place, what)
+        told = prepared.run_config()
+        check_columns(
+            told.party[0].file, file_schema(schema, told), delimiter=config.node.delimiter
+        )
+    return prepared

@@ -1,0 +1,153 @@
+"""The report of a folder that ``dpadmm compare`` or ``dpadmm reproduce`` wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from dpadmm.errors import ParameterError
+from dpadmm.report import texts
+from dpadmm.report.document import Banner, Block, Cell, Code, Report, Section, Table, Words
+from dpadmm.report.from_comparison import ComparisonManifest, comparison_report
+from dpadmm.report.panels import Panel, Part, panel_block
+
+__all__ = ["MANIFEST", "folder_report"]
+
+#: The name of the file in a folder.
+MANIFEST: Final = "manifest.json"
+
+
+class _Conclusion(Part):
+    name: str
+    claim: str
+    criterion: str
+
+
+class _Finding(Part):
+    conclusion: str
+    calibration: str
+    verdict: str
+    number: str
+
+
+class _TableData(Part):
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+class _Setting(Part):
+    value: Any
+    source: str
+    why: str = ""
+
+
+class _Experiment(Part):
+    kind: Literal["experiment"]
+    dpadmm: str
+    command: str
+    citation: str
+    part: str
+    title: str
+    stand_ins: tuple[str, ...] = ()
+    settings: dict[str, _Setting]
+    conclusions: tuple[_Conclusion, ...]
+    findings: tuple[_Finding, ...]
+    tables: dict[str, _TableData] = Field(default_factory=dict)
+    panels: tuple[Panel, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def folder_report(folder: Path) -> Report:
+    """Read a folder's manifest and make its page."""
+    path = folder / MANIFEST
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        kind = content.get("kind") if isinstance(content, dict) else None
+        if kind == "comparison":
+            return comparison_report(ComparisonManifest.model_validate(content))
+        return _of_experiment(_Experiment.model_validate(content))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ParameterError(f"manifest must be readable JSON; got {path}: {reason}.") from None
+    except ValidationError as error:
+        finding = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in finding["loc"]) or "the whole"
+        raise ParameterError(
+            f"{path} must be a manifest of dpadmm; at {place}: {finding['msg']}."
+        ) from None
+
+
+def _of_experiment(manifest: _Experiment) -> Report:
+    banners = [Banner("danger", texts.SIMULATION, texts.COMPARISON_SIMULATED)]
+    if manifest.stand_ins:
+        banners.append(Banner("caution", texts.STAND_IN, "; ".join(manifest.stand_ins)))
+    if any(finding.calibration == "published" for finding in manifest.findings):
+        banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
+    criteria = {each.name: each for each in manifest.conclusions}
+    verdicts = Table(
+        texts.VERDICTS,
+        (texts.CONCLUSION, texts.CALIBRATION, texts.VERDICT, texts.NUMBER, texts.CRITERION),
+        tuple(
+            (
+                criteria[each.conclusion].claim,
+                each.calibration or texts.NO_NOISE,
+                each.verdict,
+                each.number,
+                criteria[each.conclusion].criterion,
+            )
+            for each in manifest.findings
+        ),
+    )
+    settings = Table(
+        texts.SETTINGS,
+        (texts.SETTING, texts.VALUE, texts.SOURCE, texts.WHY),
+        tuple(
+            (name, _text(each.value), each.source, each.why)
+            for name, each in manifest.settings.items()
+        ),
+    )
+    figures: list[Block] = [panel_block(panel) for panel in manifest.panels]
+    tables: list[Block] = [
+        Table(title, table.columns, table.rows) for title, table in manifest.tables.items()
+    ]
+    remarks: list[Block] = [Words(text) for text in manifest.remarks]
+    return Report(
+        title=f"{manifest.part}: {manifest.title}",
+        subtitle=texts.EXPERIMENT_SUBTITLE.format(version=manifest.dpadmm),
+        banners=tuple(banners),
+        answers=((texts.PAPER, manifest.citation), *_answers(manifest)),
+        sections=tuple(
+            Section(title, tuple(blocks))
+            for title, blocks in (
+                (texts.VERDICTS, [verdicts, *remarks]),
+                (texts.FIGURES, figures),
+                (texts.TABLES, tables),
+                (texts.SETTINGS, [settings]),
+                (texts.CONFIGURATION, [Code(texts.COMMAND, manifest.command)]),
+            )
+            if blocks
+        ),
+    )
+
+
+def _answers(manifest: _Experiment) -> list[tuple[str, str]]:
+    """How many conclusions stand, by calibration."""
+    found: dict[str, list[str]] = {}
+    for each in manifest.findings:
+        found.setdefault(each.calibration or texts.NO_NOISE, []).append(each.verdict)
+    return [
+        (
+            calibration,
+            ", ".join(f"{verdicts.count(one)} {one}" for one in dict.fromkeys(verdicts)),
+        )
+        for calibration, verdicts in found.items()
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value)
+    return str(value)

@@ -1,0 +1,200 @@
+"""What is plotted: data and labels. :mod:`~dpadmm.report.drawing` draws it.
+
+Every plot carries its data as a table and a sentence for those who do not see it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dpadmm.report import texts
+from dpadmm.report.document import Cell, Table, cell_text
+from dpadmm.report.markup import shown_name
+
+__all__ = ["Bar", "BarPlot", "GraphPlot", "GuessPlot", "LinePlot", "Plot", "Series"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line; ``low`` and ``high``, if given, are a band around it.
+
+    Values that are not finite, and on a logarithmic scale those that are not positive, are left out
+    of the drawing; the table has them.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class LinePlot:
+    """Lines over one axis; ``limits`` are named levels such as a budget."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    caption: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    from_zero: bool = False
+    limits: tuple[tuple[str, float], ...] = ()
+
+    def data(self) -> Table:
+        """One row per point of the axis where the series share it, else one per point."""
+        banded = any(line.low for line in self.series)
+        shared = len({line.x for line in self.series}) == 1
+        if shared and not banded:
+            columns = (self.x_label, *(line.name for line in self.series))
+            rows: list[tuple[Cell, ...]] = list(
+                zip(self.series[0].x, *(line.y for line in self.series), strict=True)
+            )
+        else:
+            bounds = (texts.LOW, texts.HIGH) if banded else ()
+            columns = (texts.SERIES, self.x_label, self.y_label, *bounds)
+            rows = []
+            for line in self.series:
+                nothing = (None,) * len(line.x)
+                band = (line.low or nothing, line.high or nothing) if banded else ()
+                points = zip(line.x, line.y, *band, strict=True)
+                rows += [(line.name, *point) for point in points]
+        return Table(texts.DATA_OF.format(title=self.title), columns, tuple(rows))
+
+    def description(self) -> str:
+        """First and last value of every line."""
+        parts = [
+            texts.LINE_DESCRIPTION.format(
+                name=shown_name(line.name),
+                first=cell_text(line.y[0]),
+                start=cell_text(line.x[0]),
+                last=cell_text(line.y[-1]),
+                end=cell_text(line.x[-1]),
+            )
+            for line in self.series
+            if line.x
+        ]
+        return f"{self.y_label}, {self.x_label}. " + " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A value with its name; ``of`` is a whole it is part of, ``low`` to ``high`` its interval."""
+
+    name: str
+    value: float
+    of: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class BarPlot:
+    """Bars under each other; ``marked`` are the names of those that stand out."""
+
+    title: str
+    name_label: str
+    value_label: str
+    bars: tuple[Bar, ...]
+    caption: str = ""
+    of_label: str = ""
+    marked: frozenset[str] = frozenset()
+
+    def data(self) -> Table:
+        """One row per bar."""
+        columns = [self.name_label, self.value_label]
+        columns += [self.of_label] if self.of_label else []
+        banded = any(bar.low is not None for bar in self.bars)
+        columns += [texts.LOW, texts.HIGH] if banded else []
+        rows = [
+            (
+                bar.name,
+                bar.value,
+                *((bar.of,) if self.of_label else ()),
+                *((bar.low, bar.high) if banded else ()),
+            )
+            for bar in self.bars
+        ]
+        return Table(texts.DATA_OF.format(title=self.title), tuple(columns), tuple(rows))
+
+    def description(self) -> str:
+        """The largest and the smallest."""
+        finite = [bar for bar in self.bars if math.isfinite(bar.value)]
+        if not finite:
+            return self.value_label
+        top = max(finite, key=lambda bar: bar.value)
+        bottom = min(finite, key=lambda bar: bar.value)
+        return texts.BAR_DESCRIPTION.format(
+            value=self.value_label,
+            count=len(self.bars),
+            top=shown_name(top.name),
+            most=cell_text(top.value),
+            bottom=shown_name(bottom.name),
+            least=cell_text(bottom.value),
+        )
+
+
+@dataclass(frozen=True)
+class GraphPlot:
+    """Who talks to whom; with a server, every party to it and none to another."""
+
+    title: str
+    names: tuple[str, ...]
+    rows: tuple[int, ...]
+    edges: tuple[tuple[int, int], ...]
+    server: bool = False
+    caption: str = ""
+    marked: frozenset[str] = frozenset()
+
+    def data(self) -> Table:
+        """One row per party with those it talks to."""
+        heard: dict[int, list[str]] = {place: [] for place in range(len(self.names))}
+        for first, second in self.edges:
+            heard[first].append(self.names[second])
+            heard[second].append(self.names[first])
+        columns = (texts.PARTY, texts.ROWS, texts.DEGREE, texts.NEIGHBOURS)
+        rows: list[tuple[Cell, ...]] = []
+        for place, (name, count) in enumerate(zip(self.names, self.rows, strict=True)):
+            peers = [texts.SERVER] if self.server else heard[place]
+            rows.append((name, count, len(peers), ", ".join(peers)))
+        return Table(texts.DATA_OF.format(title=self.title), columns, tuple(rows))
+
+    def description(self) -> str:
+        """How many parties and links."""
+        if self.server:
+            return texts.SERVER_DESCRIPTION.format(parties=len(self.names))
+        return texts.GRAPH_DESCRIPTION.format(parties=len(self.names), links=len(self.edges))
+
+
+@dataclass(frozen=True)
+class GuessPlot:
+    """A hundred guesses between two candidates: how many are right, at most.
+
+    ``right`` is the bound on the share of right guesses; half are right without any message.
+    """
+
+    title: str
+    right: float
+    caption: str = ""
+
+    @property
+    def of_hundred(self) -> int:
+        """Right guesses out of a hundred, rounded up."""
+        return min(100, math.ceil(100 * self.right - 1e-9))
+
+    def data(self) -> Table:
+        """With and without the messages."""
+        rows = ((texts.GUESS_WITHOUT, 0.5), (texts.GUESS_WITH, self.right), (texts.GUESS_ALL, 1.0))
+        columns = (texts.GUESS_WHO, texts.GUESS_RIGHT)
+        return Table(texts.DATA_OF.format(title=self.title), columns, rows)
+
+    def description(self) -> str:
+        """The two figures."""
+        return texts.GUESS_DESCRIPTION.format(right=self.of_hundred)
+
+
+Plot: TypeAlias = LinePlot | BarPlot | GraphPlot | GuessPlot

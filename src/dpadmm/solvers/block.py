@@ -1,0 +1,150 @@
+"""Passes over the rows of one block of parties, for all their runs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpadmm.arrays import Array, Block, Rows, Site
+from dpadmm.losses import Loss
+
+__all__ = ["ALL", "BlockLoss", "Chosen"]
+
+# A pass works on pieces of about this many bytes, so that a piece read for X w is still in the
+# cache for X' r.
+_PIECE_BYTES: Final = 1 << 22
+# Rows per feature that the Hessian of a single run is made from: it need only lead downhill.
+_OWN_ROWS: Final = 10
+
+# Which parties of a block a pass is for: all of them as a view, or some by number.
+Chosen = slice | NDArray[np.intp]
+ALL: Final = slice(None)
+
+
+class BlockLoss:
+    """The losses of the parties of one block and their derivatives, with lanes = runs x outputs.
+
+    Parameters
+    ----------
+    block
+        The private rows.
+    site
+        Public facts: loss, weights c_i, row counts n_i.
+    tilt
+        A fixed term of each party's gradient, from rows whose slopes differ; None where there is
+        none.
+    """
+
+    def __init__(self, block: Block, site: Site, tilt: Array | None) -> None:
+        self.nodes = block.nodes
+        #: Gradient passes made so far; it depends on the rows: never show it.
+        self.passes = 0
+        self.lanes = (site.runs, site.outputs)
+        self._rows, self._labels = block.rows, block.labels
+        self._sparse = sparse.issparse(block.rows)
+        self._loss: Loss = site.loss
+        self._features = site.features
+        self._scale = (site.weight / site.rows)[block.nodes, None, None]
+        tilted = np.zeros((len(site.index), site.outputs, site.features)) if tilt is None else tilt
+        weighted = site.weight[block.nodes, None, None] * tilted[block.nodes]
+        self._tilt = np.tile(weighted, (1, site.runs, 1))
+
+    def _pieces(self, chosen: Chosen) -> Iterator[tuple[Rows, Array]]:
+        """Rows and labels, a cacheful at a time."""
+        height = self._labels.shape[1]
+        if self._sparse:
+            yield self._rows, self._labels
+        elif len(self.nodes) > 1:
+            yield self._rows[chosen], self._labels[chosen]
+        else:
+            step = max(64, _PIECE_BYTES // (8 * self._features))
+            for start in range(0, height, step):
+                yield self._rows[:, start : start + step], self._labels[:, start : start + step]
+
+    def _margins(self, rows: Rows, labels: Array, points: Array) -> Array:
+        """``y x.w`` as ``(nodes, rows, runs, outputs)``."""
+        if self._sparse:
+            scores = np.asarray(rows @ points[0].T)[None]
+        else:
+            scores = np.matmul(rows, points.swapaxes(1, 2))
+        margins = scores.reshape(*labels.shape[:2], -1, labels.shape[2])
+        margins *= labels[:, :, None, :]
+        return margins
+
+    def _back(self, rows: Rows, weights: Array) -> Array:
+        """``sum_k weights_k x_k`` as ``(nodes, lanes, features)``."""
+        flat = weights.reshape(*weights.shape[:2], -1)
+        if self._sparse:
+            return np.asarray(rows.T @ flat[0]).T[None]
+        return np.matmul(flat.swapaxes(1, 2), rows)
+
+    def loss_gradient(self, points: Array, chosen: Chosen = ALL) -> Array:
+        """Gradient of ``(c/n) sum l`` at one point per node and lane: one pass."""
+        self.passes += 1
+        total = np.zeros_like(points)
+        for rows, labels in self._pieces(chosen):
+            slopes = self._loss.slope(self._margins(rows, labels, points))
+            slopes *= labels[:, :, None, :]
+            total += self._back(rows, slopes)
+        total *= self._scale[chosen]
+        total += self._tilt[chosen]
+        return total
+
+    def mean_hessian(self, points: Array, chosen: Chosen) -> Array:
+        """Mean over runs of the loss Hessian, ``(nodes, outputs, features, features)``."""
+        outputs = self.lanes[1]
+        total = np.zeros((len(points), outputs, self._features, self._features))
+        for rows, labels in self._pieces(chosen):
+            curvature = self._loss.curvature(self._margins(rows, labels, points)).mean(axis=2)
+            for output in range(outputs):
+                roots = np.sqrt(curvature[:, :, output, None])
+                if self._sparse:
+                    weighted = sparse.csr_array(rows.multiply(roots[0]))
+                    total[0, output] += (weighted.T @ weighted).toarray()
+                else:
+                    weighted = rows * roots
+                    total[:, output] += np.matmul(weighted.swapaxes(1, 2), weighted)
+        total *= self._scale[chosen][..., None]
+        return total
+
+    def own_hessian(self, point: Array, node: int, output: int) -> Array:
+        """The loss Hessian of one lane, estimated from every few rows of its party."""
+        labels = self._labels[node, :, output]
+        step = max(1, len(labels) // (_OWN_ROWS * self._features))
+        # A block of sparse rows is one party's.
+        some = self._rows[::step] if self._sparse else self._rows[node, ::step]
+        signs = labels[::step]
+        # Rows that fill up a block have the label 0.
+        curvature = np.square(signs) * self._loss.curvature(signs * (some @ point))
+        roots = np.sqrt(curvature)[:, None]
+        share = np.count_nonzero(labels) / np.count_nonzero(signs)
+        hessian: Array
+        if self._sparse:
+            weighted = sparse.csr_array(some.multiply(roots))
+            hessian = (weighted.T @ weighted).toarray()
+        else:
+            weighted = some * roots
+            hessian = weighted.T @ weighted
+        return hessian * (share * self._scale[node])
+
+    def curvatures(self, points: Array, chosen: Chosen) -> list[Array]:
+        """Second derivatives of the losses, piece by piece, for :meth:`hessian_product`."""
+        return [
+            self._loss.curvature(self._margins(rows, labels, points))
+            for rows, labels in self._pieces(chosen)
+        ]
+
+    def hessian_product(self, curvatures: list[Array], vectors: Array, chosen: Chosen) -> Array:
+        """The loss Hessian times one vector per node and lane: one pass."""
+        self.passes += 1
+        total = np.zeros_like(vectors)
+        for (rows, labels), curvature in zip(self._pieces(chosen), curvatures, strict=True):
+            # A label enters twice and cancels: its square is 1, and 0 where rows were filled up.
+            scores = self._margins(rows, np.square(labels), vectors)
+            total += self._back(rows, curvature * scores)
+        total *= self._scale[chosen]
+        return total

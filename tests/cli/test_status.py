@@ -1,0 +1,144 @@
+"""``dpadmm status`` on the files of real processes: alive, frozen, killed, ended."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpadmm.cli import output
+from dpadmm.errors import ParameterError
+from dpadmm.federation.status import read_status
+from dpadmm.federation.watching import Watcher
+
+NODE = """
+import sys, time
+from pathlib import Path
+from dpadmm.federation.watching import Watcher
+with Watcher("south", "run-1", log=Path("/dev/null"), status=Path(sys.argv[1])) as watcher:
+    watcher.round(3, 50)
+    watcher.waiting("north", 12.0)
+    watcher.budget(0.25, 0.75)
+    watcher.event("neighbour-lost", level="warning", neighbour="north")
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def node(tmp_path):
+    """A process that watches itself, ready."""
+    file = tmp_path / "south.status.json"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    process = subprocess.Popen([sys.executable, "-c", NODE, str(file)], env=environment)
+    deadline = time.monotonic() + 120
+    while not file.exists() or json.loads(file.read_text())["round"] != 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def aged(file, seconds):
+    """What the file would say had it not been written since."""
+    content = json.loads(file.read_text())
+    then = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - seconds))
+    file.write_text(json.dumps(content | {"updated": then}))
+
+
+def life(dpadmm, folder):
+    result = dpadmm("status", folder, "--json")
+    return json.loads(result.stdout)["result"]["nodes"][0]["life"], result.exit_code
+
+
+def test_alive_frozen_and_killed(dpadmm, tmp_path, node, monkeypatch):
+    monkeypatch.setattr(output.console, "width", 160)
+    shown = dpadmm("status", tmp_path)
+    assert shown.exit_code == 0
+    for words in ("south", "alive", "3/50", "north 12 s", "0.25", "0.75", "neighbour-lost (north)"):
+        assert words in shown.output
+    node.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    aged(tmp_path / "south.status.json", 60)
+    assert life(dpadmm, tmp_path) == ("silent", 3)
+    node.kill()
+    node.wait()
+    assert life(dpadmm, tmp_path) == ("dead", 3)
+
+
+def test_of_another_machine_only_the_age_counts(dpadmm, tmp_path):
+    file = tmp_path / "north.status.json"
+    Watcher("north", log=tmp_path / "log", status=file).close()
+    content = json.loads(file.read_text()) | {"state": "running", "process": 2**22 + 1}
+    file.write_text(json.dumps(content))
+    assert life(dpadmm, tmp_path)[0] == "dead"
+    file.write_text(json.dumps(content | {"process_space": "elsewhere"}))
+    assert life(dpadmm, tmp_path) == ("alive", 0)
+    aged(file, 11)
+    assert life(dpadmm, tmp_path) == ("silent", 3)
+
+
+def test_several_nodes_that_ended(dpadmm, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    for name, done in (("south", 50), ("north", 7)):
+        file = tmp_path / f"{name}.status.json"
+        with Watcher(name, log=tmp_path / "log", status=file) as watcher:
+            watcher.round(done, 50)
+    shown = dpadmm("status", tmp_path, tmp_path / "north.status.json", "--watch")
+    assert shown.exit_code == 0
+    rows = [line for line in shown.output.splitlines() if "/50" in line]
+    assert ["north" in rows[-2], "stopped" in rows[-2]] == [True, True]
+    assert ["south" in rows[-1], "finished" in rows[-1]] == [True, True]
+
+
+def test_watching_ends_with_the_node(dpadmm, tmp_path, node):
+    import threading
+
+    timer = threading.Timer(0.5, lambda: node.send_signal(signal.SIGINT))
+    timer.start()
+    shown = dpadmm("status", tmp_path, "--watch", "--every", "0.1")
+    timer.join()
+    assert shown.exit_code == 0
+    assert "stopped" in shown.output
+
+
+def test_refusals(dpadmm, tmp_path):
+    for arguments, words in (
+        ((tmp_path,), "has none"),
+        ((tmp_path / "nowhere",), "No such file"),
+        ((tmp_path, "--watch", "--json"), "--json prints once"),
+    ):
+        result = dpadmm("status", *arguments)
+        assert result.exit_code == 2
+        assert words in result.output.replace("\n", " ")
+
+
+@settings(max_examples=40)
+@given(
+    st.binary(max_size=200)
+    | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.dictionaries(
+            st.sampled_from(["version", "node", "run", "waiting", "last_event", "updated", "x"]),
+            inner,
+        ),
+    ).map(lambda content: json.dumps(content).encode())
+)
+def test_what_no_node_wrote_is_refused(tmp_path_factory, content):
+    file = tmp_path_factory.mktemp("status") / "x.status.json"
+    file.write_bytes(content)
+    with pytest.raises(ParameterError, match="a status file must"):
+        read_status(file)
+
+
+def test_an_escape_sequence_reaches_no_terminal(dpadmm, tmp_path):
+    file = tmp_path / "north.status.json"
+    Watcher("north", log=tmp_path / "log", status=file).close()
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"node": "no\x1b[31mrth"}))
+    assert "\x1b[31m" not in dpadmm("status", tmp_path).output

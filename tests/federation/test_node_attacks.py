@@ -1,0 +1,360 @@
+"""Attacks and mistakes: each is refused with a clear line, and the honest nodes finish."""
+
+import json
+import os
+import shutil
+import threading
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+
+from dpadmm.exchange.peer_session import PeerSession, Security
+from dpadmm.exchange.wire import encode
+from dpadmm.federation.agreement import TOPIC
+from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.privacy import sqlite_ledger
+from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+from federation_net import SCHEMA, Federation, free_ports, sign_again
+
+NAMES = ("north", "south", "west")
+
+
+@pytest.fixture
+def federation(fork_server, tmp_path):
+    federation = Federation(tmp_path / "federation", fork_server, NAMES)
+    for name in NAMES:
+        federation.make_ledger(name)
+        federation.write(name)
+    yield federation
+    for name in list(federation.processes):
+        federation.kill(name)
+
+
+def finish(federation, names=NAMES):
+    for name in names:
+        assert federation.wait(name) == 0, federation.output(name)
+        assert federation.log(name, "finished")
+
+
+def refused(federation, name, *words):
+    """The node ends with exit code 2 and one sentence; nothing was spent."""
+    assert federation.wait(name) == 2, federation.output(name)
+    output = federation.output(name)
+    assert "Traceback" not in output
+    for each in words:
+        assert each in output
+    with SQLiteLedger(federation.folder / f"{name}.ledger", read_only=True) as ledger:
+        assert ledger.account.spent == 0
+
+
+def rewrite(path, *changes):
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+# -- a node's own files ----------------------------------------------------------------------
+
+
+def test_a_node_refuses_its_own_wrong_files_before_it_listens(federation, tmp_path):
+    folder = federation.folder / "certificates"
+    config = federation.folder / "north.toml"
+    honest = config.read_text()
+    key = folder / "north.key"
+
+    def attempt(*words):
+        federation.start("north")
+        refused(federation, "north", *words)
+        config.write_text(honest)
+        (federation.folder / "north.out").unlink()
+
+    rewrite(config, ("certificates/north", "certificates/south"))
+    attempt("must have its name as common name", "'south'")
+    rewrite(config, ("north.key", "south.key"))
+    attempt("must belong to its key")
+    os.chmod(key, 0o640)
+    attempt("must be private to its owner", "chmod 600")
+    os.chmod(key, 0o600)
+    for begin, end in ((-2, -1), (1, 2)):
+        late = federation.folder / f"dates{begin}"
+        late.mkdir()
+        sign_again(folder, "north", late, begin=begin, end=end)
+        rewrite(config, ("certificates/north", f"{late.name}/north"))
+        attempt("must be valid now", "set the clock")
+    foreign = Federation(tmp_path / "foreign", None, NAMES)
+    shutil.copy(foreign.folder / "certificates" / "ca.pem", federation.folder / "other.pem")
+    rewrite(config, ("certificates/ca.pem", "other.pem"))
+    attempt("must be signed by the authority")
+    begin, end = honest.index("[certificates]"), honest.index("[policy]")
+    config.write_text(honest[:begin] + honest[end:])
+    attempt("[certificates] must be given", "mutual TLS")
+
+
+def test_no_one_but_the_owner_decides_what_is_spent(federation):
+    config = federation.folder / "north.toml"
+    honest = config.read_text()
+    agreed = federation.folder / "north.agreed.toml"
+    for change, words in (
+        ({"epsilon": 1.5}, "epsilon must be at most what [policy] allows, 1; the agreed run asks"),
+        ({"epsilon": {"north": 2.0, "south": 1.0, "west": 1.0}}, "asks for 2"),
+        ({"delta": 1e-2}, "delta must be at most what [policy] allows"),
+        ({"calibration": "published"}, "calibration must be one that [policy] allows (proven)"),
+        ({"algorithm": "admm"}, "algorithm must be private at a node with a ledger"),
+        ({"simulation_key": 3}, "nobody chooses the noise of another"),
+    ):
+        agreed.write_text(federation.agreed_text(**change))
+        federation.start("north")
+        refused(federation, "north", words)
+        (federation.folder / "north.out").unlink()
+    agreed.write_text(federation.agreed_text())
+    rewrite(config, ("[policy]", '[policy]\nalgorithms = ["dvp"]'))
+    federation.start("north")
+    refused(federation, "north", "algorithm must be one that [policy] allows (dvp)")
+    config.write_text(honest)
+    rewrite(config, ('name = "west"', 'name = "south"'))
+    federation.start("north")
+    refused(federation, "north", "a node must be named once; 'south' is there twice")
+    # The ledger has the last word, over all runs ever made.
+    config.write_text(honest)
+    (federation.folder / "north.ledger").unlink()
+    federation.make_ledger("north", epsilon=0.5)
+    federation.start("north")
+    refused(federation, "north", "budget")
+
+
+def test_without_tls_only_on_this_machine(federation):
+    federation.tls = False
+    federation.write("north", addresses={"south": "192.0.2.1:7447"})
+    federation.start("north")
+    refused(federation, "north", "127.0.0.1 or [::1] without TLS; got '192.0.2.1:7447'")
+
+
+# -- differing runs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["rounds", "level", pytest.param("rows", marks=pytest.mark.slow)])
+def test_a_difference_is_named_and_nothing_starts(federation, what):
+    if what == "rounds":
+        federation.write("west", agreed=federation.agreed_text(rounds=12))
+        ours, theirs = "run.rounds is 10 here and 12 there", "run.rounds is 12 here and 10 there"
+    elif what == "rows":
+        federation.write("west", agreed=federation.agreed_text().replace("rows = 50", "rows = 51"))
+        ours = "party.south.rows is 50 here and 51 there"
+        theirs = "party.south.rows is 51 here and 50 there"
+    else:
+        text = SCHEMA.replace('"a", "b"', '"a", "c"')
+        other = Federation(federation.folder / "other", None, NAMES, schema=text)
+        (federation.folder / "other.toml").write_text(text)
+        federation.write("west", agreed=other.agreed_text())
+        rewrite(federation.folder / "west.toml", ("schema.toml", "other.toml"))
+        ours = 'schema.columns.2.levels.2 is "b" here and "c" there'
+        theirs = 'schema.columns.2.levels.2 is "c" here and "b" there'
+    for name in NAMES:
+        federation.start(name)
+    refused(federation, "west", theirs, "Nothing was started or spent")
+    refused(federation, "north", "west differs", ours)
+    refused(federation, "south", "west differs", ours)
+    for name in NAMES:
+        assert federation.log(name, "failed")
+        assert not federation.log(name, "round")
+
+
+def test_a_schema_that_is_not_the_agreed_one_is_refused(federation):
+    (federation.folder / "other.toml").write_text(SCHEMA.replace('"a", "b"', '"a", "c"'))
+    rewrite(federation.folder / "west.toml", ("schema.toml", "other.toml"))
+    federation.start("west")
+    refused(federation, "west", "schema must be the agreed one, with the sha256")
+
+
+def test_who_stays_away_is_named_and_nothing_is_spent(federation):
+    for name in ("north", "south"):
+        rewrite(federation.folder / f"{name}.toml", ("start_within = 60", "start_within = 2"))
+        federation.start(name)
+    for name in ("north", "south"):
+        refused(federation, name, "must agree on the run within 2 s; not heard of: ", "west")
+
+
+# -- two of one --------------------------------------------------------------------------------
+
+
+def test_two_processes_on_one_ledger(federation):
+    federation.start("north")
+    federation.wait_for("north", "agreeing")  # it waits for the others
+    first = federation.processes["north"]
+    shutil.copy(federation.folder / "north.toml", federation.folder / "again.toml")
+    federation.start("again")
+    assert federation.wait("again") == 2
+    assert "must be open in one process at a time; another has it" in federation.output("again")
+    assert federation.processes["north"] == first
+    for name in ("south", "west"):
+        federation.start(name)
+    finish(federation)
+
+
+def test_a_name_claimed_twice_is_noticed_before_anything_is_spent(federation):
+    twin = Federation(federation.folder / "twin", federation._server, NAMES)
+    shutil.rmtree(twin.folder / "certificates")
+    shutil.copytree(federation.folder / "certificates", twin.folder / "certificates")
+    twin.make_ledger("west")
+    for name in NAMES[:2]:
+        twin.ports[name] = federation.ports[name]
+    twin.write("west")
+    # The real west is not there yet: nobody can agree before both were heard.
+    federation.start("north")
+    twin.start("west")
+    federation.wait_for("north", "neighbour-here")
+    federation.start("west")
+    refused(federation, "north", "the name 'west' must be one node's; two claim it")
+    twin.kill("west")
+
+
+# -- a neighbour that behaves badly ------------------------------------------------------------
+
+
+class BadNeighbour:
+    """West, with its own certificate, agrees and then sends what it likes."""
+
+    def __init__(self, federation, name="west", certificate=None):
+        self.federation, self.name = federation, name
+        folder = federation.folder / "certificates"
+        who = certificate or name
+        self.session = PeerSession(
+            name,
+            f"127.0.0.1:{federation.ports[name]}",
+            {other: f"127.0.0.1:{federation.ports[other]}" for other in NAMES if other != name},
+            Security(folder / "ca.pem", folder / f"{who}.pem", folder / f"{who}.key"),
+        )
+        agreed = federation.agreed
+        self.run, self.number = agreed.digest(federation.schema), NAMES.index(name)
+        self.shape = agreed.plan(federation.schema).site.shape[1:]
+        facts = agreed.facts(federation.schema)
+        content = {"facts": facts, "agreed": list(NAMES), "instance": "west"}
+        self.session.serve(TOPIC, lambda label: json.dumps(content).encode())
+        self.session.serve(self.run.hex(), self._answer)
+        self.finished = False
+
+    def _answer(self, label):
+        if label == "done":
+            end = {"rounds": self.federation.run["rounds"], "heard": {}}
+            return json.dumps(end).encode() if self.finished else None
+        return self.message(int(label))
+
+    def message(self, t, value=0.0):
+        return encode(self.run, self.number, t, np.full(self.shape, value))
+
+    def publish(self, data, label="message"):
+        self.session.publish(self.run.hex(), label, data)
+
+
+def fuzzed(good, count):
+    draw = np.random.default_rng(3)
+    for _ in range(count):
+        data = bytearray(good)
+        data[int(draw.integers(len(data)))] ^= int(draw.integers(1, 256))
+        yield bytes(data[: int(draw.integers(len(data)))]) if draw.random() < 0.5 else bytes(data)
+
+
+def test_bad_messages_from_a_neighbour_do_not_stop_the_others(federation):
+    honest = NAMES[:2]
+    for name in honest:
+        federation.start(name)
+    bad = BadNeighbour(federation)
+    try:
+        for name in honest:
+            federation.wait_for(name, "agreed")
+        rounds = federation.run["rounds"]
+        stop = threading.Event()
+
+        def pester():
+            garbage = fuzzed(bad.message(0), 10_000)
+            while not stop.is_set():
+                for data in (next(garbage, b"") for _ in range(200)):
+                    bad.publish(data)
+                bad.publish(bad.message(0, np.nan))
+                bad.publish(bad.message(0, 1e9))
+                bad.publish(bytes(1 << 18))
+                bad.publish(bytes(3 << 20))  # longer than any connection may bring
+                bad.publish(bad.message(rounds + 5))
+                bad.publish(bad.message(0))  # a replay
+                bad.publish(bad.message(0, 1.0))  # a second message for the same round
+                time.sleep(0.01)
+
+        pestering = threading.Thread(target=pester)
+        pestering.start()
+        for name in honest:
+            federation.wait_for(name, "results-written", 60)
+        stop.set()
+        pestering.join()
+        bad.finished = True
+        finish(federation, honest)
+    finally:
+        bad.session.close()
+    for name in honest:
+        dropped = [entry["facts"] for entry in federation.log(name, "message-dropped")]
+        assert {facts["neighbour"] for facts in dropped} == {"west"}
+        assert {"invalid", "two-messages"} <= {facts["reason"] for facts in dropped}
+        named = [facts["error"] for facts in dropped if facts["reason"] == "two-messages"]
+        assert "west sent two different messages for round 0" in named[0]
+        # A flood does not fill the log.
+        assert len(dropped) < 60
+
+
+def test_a_stranger_and_a_wrong_certificate_at_a_running_node(federation, tmp_path):
+    """One with a certificate of the same authority but no neighbour, and one of another's."""
+    folder = federation.folder / "certificates"
+    make_certificate(folder, "mallory", authority=folder)
+    federation.start("north")
+    federation.wait_for("north", "agreeing")
+    # It calls itself west: the certificate is what counts.
+    port = federation.ports["west"]
+    (federation.ports["west"],) = free_ports(1)
+    stranger = BadNeighbour(federation, "west", certificate="mallory")
+    other = tmp_path / "other"
+    make_authority(other)
+    make_certificate(other, "west", authority=other)
+    foreign = PeerSession(
+        "west",
+        f"127.0.0.1:{free_ports(1)[0]}",
+        {"north": f"127.0.0.1:{federation.ports['north']}"},
+        Security(folder / "ca.pem", other / "west.pem", other / "west.key"),
+    )
+    federation.ports["west"] = port
+    try:
+        assert federation.wait_for("north", "stranger-refused")["node"] == "mallory"
+        deadline = time.monotonic() + 30
+        while "invalid peer certificate" not in federation.output("north"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for name in ("south", "west"):
+            federation.start(name)
+        for _ in range(20):
+            for t in range(10):
+                stranger.publish(stranger.message(t, 5.0))
+                foreign.publish(stranger.run.hex(), "message", stranger.message(t, 5.0))
+            time.sleep(0.02)
+        finish(federation)
+    finally:
+        stranger.session.close()
+        foreign.close()
+    for name in NAMES:
+        assert not federation.log(name, "message-dropped")
+        assert len(federation.messages(name)) == 10
+
+
+def test_a_clock_that_goes_backwards_does_not_trouble_a_ledger(federation, monkeypatch):
+    moments = iter(f"20{90 - year}-01-01T00:00:00.000+00:00" for year in range(80))
+    monkeypatch.setattr(sqlite_ledger, "_now", lambda: next(moments))
+    path = federation.folder / "north.ledger"
+    path.unlink()
+    federation.make_ledger("north")
+    monkeypatch.undo()
+    for name in NAMES:
+        federation.start(name)
+    finish(federation)
+    with SQLiteLedger(path) as ledger:
+        assert len(ledger.verify().runs["trial"].commits) == federation.run["rounds"]

@@ -1,0 +1,227 @@
+"""What a node refuses before it starts, in one sentence; and how differences are named."""
+
+import dataclasses
+import sqlite3
+import tomllib
+
+import numpy as np
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+
+from dpadmm.arrays import Shard
+from dpadmm.config import validated
+from dpadmm.engine import run
+from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.exchange.base import Exchange, RunEnded
+from dpadmm.exchange.message_store import MessageFile
+from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
+from dpadmm.federation.agreement import differences
+from dpadmm.federation.departure import Decision
+from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.segment import Segment
+from dpadmm.privacy.events import PostProcessing
+from dpadmm.privacy.ledger import MemoryLedger
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.solvers.newton import Workspace
+from dpadmm.training import announced
+from federation_net import Federation
+
+NAMES = ("north", "south", "west", "east")
+
+
+@pytest.fixture
+def federation(tmp_path):
+    federation = Federation(tmp_path / "federation", None, NAMES)
+    for name in NAMES:
+        federation.write(name)
+    return federation
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("lease = 2", "lease = 0", "lease under [watch] must be greater than 0"),
+        ("[watch]", "[wach]", "wach is not a known key"),
+        ("lease = 2", 'leese = "x"', "leese under [watch] is not a known key"),
+        ('name = "north"', 'name = "no/rth"', "a node's name must be 1 to 63 letters"),
+        ('data = "north.csv"', "", "data under [node] must be given"),
+        ('ledger = "north.ledger"', "", "ledger under [node] must be given"),
+        ('listen = "127.0.0.1:', 'listen = "nowhere', "must be host:port"),
+        ("[policy]", '[policy]\nwhen_lost = "cry"', "when_lost under [policy]"),
+        (
+            "[policy]",
+            '[policy]\ncalibration = ["guess"]',
+            "calibration must be of proven, published",
+        ),
+        ("[result]", "[simulation]\nkey = 1\n[result]", "left out only in a [simulation]"),
+        ('name = "south"', 'name = "north"', "a node must be named once; 'north' is there twice"),
+    ],
+)
+def test_a_wrong_node_file_is_refused_by_name(federation, old, new, words):
+    path = federation.folder / "north.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(ParameterError) as refused:
+        load_node_config(path)
+    assert words in str(refused.value)
+    assert str(refused.value).startswith("the node's configuration: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('run_id = "trial"', "", "run_id under [run] must be given"),
+        ("rows = 40", "rows = 0", "rows of party 'north' must be greater than or equal to 1"),
+        ('name = "south"', 'name = "north"', "a node must be named once"),
+        ("rounds = 10", "rounds = 10\nsimulation_key = 1", "must not be agreed on"),
+    ],
+)
+def test_a_wrong_agreed_run_is_refused_by_name(federation, old, new, words):
+    path = federation.folder / "north.agreed.toml"
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(ParameterError) as refused:
+        load_agreed_run(path)
+    assert words in str(refused.value)
+
+
+def test_neighbours_must_be_those_of_the_agreed_links(federation):
+    agreed = federation.agreed
+    planned = agreed.plan(federation.schema)
+    path = federation.folder / "north.toml"
+    config = load_node_config(path)
+    config.check(agreed, planned)
+    path.write_text(path.read_text().replace('name = "south"', 'name = "west"'))
+    with pytest.raises(ParameterError, match=r"links 'north' with \(east, south\); got east, west"):
+        load_node_config(path).check(agreed, planned)
+    stranger = agreed.without("north", planned)
+    with pytest.raises(ParameterError, match="must have this node, 'north'; it has south, west"):
+        config.check(stranger, planned)
+
+
+def test_differences_are_named_by_their_place():
+    ours = {"run": {"rounds": 5, "epsilon": 1.0}, "levels": [{"a": 1}, {"a": 2}], "order": ["x"]}
+    theirs = {"run": {"rounds": 6, "delta": 1e-5}, "levels": [{"a": 1}, {"a": 3}], "order": ["y"]}
+    assert list(differences(ours, ours)) == []
+    assert list(differences(ours, theirs)) == [
+        ("levels.2.a", 2, 3),
+        ("order.1", "x", "y"),
+        ("run.delta", "nothing", 1e-5),
+        ("run.epsilon", 1.0, "nothing"),
+        ("run.rounds", 5, 6),
+    ]
+    # A number and a truth value are different, whatever Python thinks.
+    assert list(differences({"a": 1}, {"a": True})) == [("a", 1, True)]
+
+
+def test_the_hash_of_a_run_depends_on_everything_agreed(federation):
+    def digest(text):
+        agreed = validated(AgreedRun, tomllib.loads(text), federation.folder, "agreed")
+        return agreed.digest(federation.schema)
+
+    text = federation.agreed_text()
+    changes = [
+        ("rounds = 10", "rounds = 11"),
+        ("epsilon = 1.0", "epsilon = 0.9"),
+        ("rows = 40", "rows = 41"),
+        ('topology = "ring"', 'topology = "path"'),
+        ("penalty = 0.05", "penalty = 0.06"),
+        ('"trial"', '"again"'),
+    ]
+    found = {digest(text), *(digest(text.replace(*change)) for change in changes)}
+    assert len(found) == len(changes) + 1
+
+
+def test_what_comes_after_a_loss_stays_within_the_agreed_budget(federation):
+    agreed, schema = federation.agreed, federation.schema
+    whole = Segment.whole(agreed, agreed.plan(schema), schema)
+    events = tuple(_announced(whole, "north"))
+    own = tuple(np.zeros((1, 1, 3)) for _ in range(10))
+    # North has sent 4 rounds, somebody else 6: four are kept, and two fewer are left.
+    decision = Decision("west", kept=4, furthest=6)
+    following = whole.following(decision, schema, own[:4], events[:4])
+    assert following.rounds == 8
+    assert following.agreed.names == ("north", "south", "east")
+    assert len(following.replayed) == 4
+    following.check_budget("north")
+    assert following.run != whole.run
+    greedy = dataclasses.replace(following, rounds=10, charged=events[:6])
+    with pytest.raises(ParameterError, match=r"epsilon of north must stay within the agreed 1"):
+        greedy.check_budget("north")
+    # Without south and then west, north and east are still linked; without both ends nobody is.
+    again = following.following(Decision("south", 4, 4), schema, own[:4], events[:4])
+    assert again.agreed.run.run_id == "trial without west without south"
+    with pytest.raises(ParameterError, match="at least two parties"):
+        again.following(Decision("east", 4, 4), schema)
+
+
+def _announced(segment, name):
+    return announced(segment.planned.of_party(segment.agreed.names.index(name)))[0]
+
+
+class _Ending(Exchange):
+    """Everybody says the same, until the end."""
+
+    def __init__(self, site, end):
+        self.site, self.end, self.seen = site, end, []
+
+    def __call__(self, message, t):
+        if t == self.end:
+            raise RunEnded
+        self.seen.append(message)
+        return np.repeat(message.values, self.site.adjacency.shape[1], axis=0)
+
+
+def test_an_exchange_may_end_a_run_and_released_rounds_cost_nothing(federation):
+    planned = federation.agreed.plan(federation.schema)
+    own = planned.of_party(0)
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(40, own.site.features)) / 10
+    shard = Shard.from_parties([(rows, np.sign(rows[:, :1]))])
+    replayed = [np.full(own.site.shape, 0.1 * t) for t in range(3)]
+    exchange, ledger = _Ending(own.site, 5), MemoryLedger()
+    outcome = run(
+        own.algorithm,
+        own.site,
+        Workspace(shard, own.site),
+        rounds=10,
+        exchange=exchange,
+        ledgers=[ledger],
+        noise=SimulatedNoise(1),
+        replayed=replayed,
+    )
+    assert len(exchange.seen) == 5
+    for t, values in enumerate(replayed):
+        assert (exchange.seen[t].values == values).all()
+        assert exchange.seen[t].events == (PostProcessing(),)
+    # Rounds 3, 4 and the one that was not answered were charged; none before, none after.
+    assert len(outcome.events[0]) == 3
+    assert outcome.history.change.shape == (5, 1)
+    assert (outcome.last == exchange.seen[-1].values).all()
+    assert (outcome.tail == outcome.last).all()
+
+
+def test_messages_outlive_their_process_and_strange_files_are_refused(tmp_path):
+    path = tmp_path / "messages"
+    run_id = bytes(32)
+    with MessageFile(path) as store:
+        store.keep(run_id, 0, {0: b"a", 1: b"b"})
+        store.keep(run_id, 1, {0: b"c", 1: b"d"})
+        store.take_note(run_id, "agreed", "yes")
+        with pytest.raises(ExchangeError, match="can be written"):
+            store.keep(run_id, 1, {0: b"other"})
+    assert path.stat().st_mode & 0o077 == 0
+    with MessageFile(path) as store:
+        assert store.rounds(run_id) == 2
+        assert store.messages(run_id, 1) == {0: b"c", 1: b"d"}
+        assert store.messages(b"x" * 32, 1) == {}
+        assert store.note(run_id, "agreed") == "yes"
+    (tmp_path / "text").write_text("no database")
+    with pytest.raises(ExchangeError, match="not a database"):
+        MessageFile(tmp_path / "text")
+    other = sqlite3.connect(tmp_path / "other")
+    other.execute("CREATE TABLE t (a)")
+    other.close()
+    with pytest.raises(ExchangeError, match="must be a file of messages"):
+        MessageFile(tmp_path / "other")

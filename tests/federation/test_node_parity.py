@@ -1,0 +1,83 @@
+"""Every algorithm computes in a federation what one process computes for all parties."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+
+from dpadmm.algorithms import REGISTRY
+from dpadmm.datasets.party_rows import encode_party
+from dpadmm.estimators import label_signs
+from dpadmm.exchange.wire import decode
+from dpadmm.model import load_model
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.training import lay_out, train
+from federation_net import Federation
+
+KEY = 11
+ROUNDS = 8
+NAMES = ("north", "south", "west")
+OPTIONS = {"pdml": {"label_epsilon": 2.0}}
+
+
+def in_process(federation, folder):
+    """Messages of every round, ``(rounds, parties, ...)``."""
+    planned, noise = federation.agreed.plan(federation.schema), SimulatedNoise(KEY)
+    encoded = [
+        encode_party(federation.folder / f"{name}.csv", federation.schema, folder) for name in NAMES
+    ]
+    rows = [(party.rows, label_signs(party.labels, planned.site.outputs)) for party in encoded]
+    messages = []
+    train(
+        planned,
+        lay_out(planned, rows, noise=noise),
+        noise=noise,
+        on_round=lambda done, message: messages.append(message),
+    )
+    return np.stack(messages)
+
+
+def federated(federation):
+    for name in federation.nodes:
+        federation.write(name, simulation=None if name == federation.averager else KEY)
+        federation.start(name)
+    for name in federation.nodes:
+        assert federation.wait(name) == 0, federation.output(name)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "averager", "tls"),
+    [(name, None, name in ("pr-admm", "ps-admm")) for name in REGISTRY]
+    + [("consensus-admm", "hub", False), ("ps-admm", "hub", True)],
+)
+def test_every_round_agrees_with_one_process(fork_server, tmp_path, algorithm, averager, tls):
+    server = REGISTRY[algorithm].needs_server
+    if algorithm in ("scas-admm", "ps-admm"):
+        fork_server.warm()
+    run = {
+        "algorithm": algorithm,
+        "topology": "server" if server else "ring",
+        "rounds": ROUNDS,
+        "tolerance": 1e-12,
+        "algorithm_options": OPTIONS.get(algorithm, {}),
+    }
+    federation = Federation(
+        tmp_path / "federation", fork_server, NAMES, tls=tls, averager=averager, run=run
+    )
+    federated(federation)
+    expected = in_process(federation, tmp_path)
+    digest = federation.agreed.digest(federation.schema)
+    for name in NAMES:
+        kept = federation.messages(name)
+        assert len(kept) == ROUNDS
+        for t, messages in enumerate(kept):
+            for party, data in messages.items():
+                values = decode(data, run=digest, party=party, t=t, shape=expected.shape[2:])
+                truth = expected[t].mean(axis=0) if party == len(NAMES) else expected[t, party]
+                np.testing.assert_allclose(values, truth, rtol=0, atol=1e-9)
+        model = load_model(federation.folder / f"{name}.model")
+        assert model.privacy.simulated
+        # A ring of three is complete and a server's mean is that of all: everybody's model is one.
+        tail = expected[-(ROUNDS // 3) :].mean(axis=(0, 1))[0]
+        wanted = tail if REGISTRY[algorithm].private else expected[-1].mean(axis=0)[0]
+        np.testing.assert_allclose(model.arrays["coef"], wanted, rtol=0, atol=1e-9)

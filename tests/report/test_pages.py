@@ -1,0 +1,334 @@
+"""What reports say, read from the pages of real runs."""
+
+import base64
+import html
+import json
+import math
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from dpadmm.cli import app
+from dpadmm.errors import ParameterError
+from dpadmm.experiments.reproduce import reproduce
+from dpadmm.experiments.store import Store
+from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, rounded_up
+from dpadmm.report.answers import riskiest
+from dpadmm.report.document import cell_text
+from dpadmm.report.from_manifest import folder_report
+from dpadmm.report.from_run import run_report
+from dpadmm.report.from_runs import runs_report
+from dpadmm.report.records import RecordedRun
+from dpadmm.report.render import render
+from small_experiments import SmallExperiment
+
+
+def words(page):
+    """The text of a page, without markup and downloads."""
+    body = re.sub(r"<style>.*?</style>", " ", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body)))
+
+
+def banners(page):
+    found = re.findall(r'class="banner (\w+)"><strong>(.*?)</strong>', page)
+    return [(tone, html.unescape(heading)) for tone, heading in found]
+
+
+def test_the_answers_are_all_there(record, page):
+    text = words(page(record()))
+    for phrase in (
+        "3 parties, on a ring: north (60 rows), south (50 rows), west (40 rows).",
+        "predicts readmitted (no or yes) from the column age, encoded as 3 features",
+        "(1, 0.0001)-differential privacy, in total over the whole run",
+        "more than 2.72 times as likely, plus 0.0001",
+        "Not a simulation.",
+        "Gaussian releases compose exactly (Dong, Roth, Su 2022)",
+        ADVERSARY[1:],
+        *NOT_COVERED[1:],
+        "dpadmm train run.toml",
+        'name = "south"',
+    ):
+        assert phrase in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("private", [("info", "Not counted.")]),
+        ("simulated", [("danger", "SIMULATION.")]),
+        ("without", [("danger", "NO PRIVACY GUARANTEE.")]),
+    ],
+)
+def test_banners(record, page, kind, expected):
+    assert banners(page(record(kind))) == expected
+
+
+def test_a_published_calibration_shows_the_claim_and_what_is_proven(record, page):
+    content = record("published")
+    made = page(content)
+    assert ("caution", "PUBLISHED CALIBRATION.") in banners(made)
+    text = words(made)
+    assert content["privacy"]["claim"].rstrip(".") in text
+    proven = rounded_up(content["privacy"]["epsilon"])
+    assert f"What is proven for this run: epsilon = {proven} at delta = 0.0001." in text
+
+
+def test_a_run_over_budget_says_so(record, page):
+    content = record()
+    content["config"]["run"]["epsilon"] = 0.25
+    made = page(content)
+    assert banners(made)[0] == ("danger", "OVER BUDGET.")
+    assert "north spent epsilon = 1 of 0.25" in words(made)
+
+
+def test_a_run_within_its_budget_does_not(record, page):
+    assert "OVER BUDGET" not in page(record("uneven"))
+
+
+def account(**changes):
+    return {
+        "dataset": {"name": "patients", "owner": "north", "rows": 60},
+        "policy": {"epsilon": 2.0, "delta": 1e-4},
+        "limit": 4.0,
+        "left": 1.0,
+        "spent_epsilon": 1.5,
+        "runs": [{"run": "a"}, {"run": "b"}],
+        "head": "7:abc",
+    } | changes
+
+
+def test_ledgers_and_their_checks(record, page):
+    content = record()
+    content["ledger_checks"] = {
+        "north": {"account": account(), "error": None},
+        "south": {
+            "account": None,
+            "error": "ledger s: row 3 was changed: its hash does not match.",
+        },
+        "west": {"account": account(spent_epsilon=2.5), "error": None},
+    }
+    made = page(content)
+    text = words(made)
+    assert banners(made) == [
+        ("danger", "OVER BUDGET."),
+        ("danger", "LEDGER CHECK FAILED."),
+    ]
+    assert "south: ledger s: row 3 was changed" in text
+    assert "the ledger of west has epsilon = 2.5 of 2" in text
+    assert "patients 2 1.5 2 0.0001 25.0 % consistent, at the end of the run" in text
+    assert "head of the ledger of north 7:abc" in text
+    assert "Not counted." not in text
+
+
+def test_the_weakest_party_is_named(record, page):
+    content = record("uneven")
+    text = words(page(content))
+    assert "The weakest guarantee is that of south: epsilon = 2." in text
+    assert "from 0.5 (north) to 2 (south)" in text
+
+
+def test_every_figure_has_its_data_and_its_files(record, page):
+    made = page(record("uneven"))
+    figures = re.findall(r"<figure.*?</figure>", made, flags=re.DOTALL)
+    assert len(figures) == 8
+    for figure in figures:
+        assert figure.count("<svg") == 1
+        assert "<table>" in figure
+        files = dict(re.findall(r'href="data:([^;]+);charset=utf-8;base64,([^"]+)"', figure))
+        assert set(files) == {"image/svg+xml", "text/csv"}
+        assert base64.b64decode(files["image/svg+xml"]).startswith(b"<svg")
+        assert len(base64.b64decode(files["text/csv"]).splitlines()) >= 3
+
+
+def test_the_data_are_those_of_the_record(record, page):
+    content = record("uneven")
+    made = page(content)
+    files = [
+        base64.b64decode(data) for data in re.findall(r"csv;charset=utf-8;base64,([^\"]+)", made)
+    ]
+    tables = [[line.split(",") for line in file.decode().splitlines()] for file in files]
+    spent = next(t for t in tables if t[0] == ["round", "south", "west", "north"])
+    assert [float(row[1]) for row in spent[1:]] == content["epsilon_after_rounds"]["south"]
+    change = next(t for t in tables if t[0] == ["round", "distance since the round before"])
+    assert [float(row[1]) for row in change[1:]] == content["history"]["change"]
+
+
+def test_a_page_is_small_whatever_the_run(record, page):
+    content = record("uneven")
+    rounds, parties = 20_000, 2_000
+    names = [f"party {number}" for number in range(parties)]
+    guarantee = content["privacy"]["parties"]["north"]
+    content["parties"] = [{"name": name, "rows": 7} for name in names]
+    content["privacy"]["parties"] = {
+        name: guarantee | {"epsilon": 0.5 + place % 20} for place, name in enumerate(names)
+    }
+    content["topology"]["edges"] = [[place, place + 1] for place in range(parties - 1)]
+    content["history"] = {"change": [0.5] * rounds, "disagreement": [0.25] * rounds}
+    content["epsilon_after_rounds"] = {
+        name: [0.1 * (place + 1)] * rounds for place, name in enumerate(names[:50])
+    }
+    content["rounds"] = rounds
+    made = page(content)
+    assert len(made.encode()) < 1_000_000
+    assert "too many to draw" in made
+    assert "the record has all 2000" in made
+
+
+def test_nothing_in_the_page_can_be_fetched_or_run(record, page):
+    made = page(record())
+    assert "<script" not in made
+    assert "default-src 'none'; style-src 'sha256-" in html.unescape(made)
+    targets = set(re.findall(r'(?:href|src|action)="([^"]*)"', made))
+    assert all(target.startswith(("#", "data:")) for target in targets)
+    outside = set(re.findall(r"https?://[^\"'\s<]*", words(made)))
+    assert outside == set()
+
+
+def test_an_old_record_has_a_report_too(record, page):
+    content = record()
+    for field in ("topology", "learnt", "ledger_checks"):
+        del content[field]
+    text = words(page(content))
+    assert "on a graph that was not recorded" in text
+    assert "A run of pr-admm" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"version": 2}, "version"),
+        ({"parties": []}, "parties"),
+        ({"parties": [{"name": "nobody", "rows": 1}]}, "'nobody'"),
+        ({"history": {"change": [math.nan]}}, "history.change.0"),
+        ({"topology": {"name": "ring", "edges": [[0, 9]]}}, "link parties of the run"),
+    ],
+)
+def test_a_bad_record_is_refused_in_one_sentence(record, change, said):
+    with pytest.raises(ParameterError, match=re.escape(said)):
+        RecordedRun.from_dict(record() | change, "r.json")
+
+
+def test_a_server_is_drawn(record, page):
+    content = record()
+    content["topology"] = {"name": "server", "server": True, "edges": []}
+    made = page(content)
+    assert "3 parties, around a server that holds no rows" in words(made)
+    assert made.count('class="link"') == 3
+    assert made.count('class="server"') == 1
+
+
+def test_a_party_with_a_larger_delta_can_be_the_one_at_risk(record):
+    content = record()
+    risky = content["privacy"]["parties"]["west"]
+    risky |= {"epsilon": 0.5, "delta": 0.5, "accountant": "renyi"}
+    run = RecordedRun.from_dict(content)
+    expected = max(guarantee.odds.right for guarantee in run.privacy.parties.values())
+    assert riskiest(run).right == expected == run.privacy.parties["west"].odds.right
+
+
+def test_runs_side_by_side(records):
+    named = [(kind, RecordedRun.from_dict(records[kind])) for kind in ("private", "uneven")]
+    text = words(render(runs_report(named)))
+    assert "2 runs side by side" in text
+    # Basic composition of (1, 1e-4) and (2, 1e-4).
+    assert "(3, 0.0002)-differential privacy by basic composition" in text
+    named.append(("try", RecordedRun.from_dict(records["simulated"])))
+    made = render(runs_report(named))
+    assert "No total is guaranteed" in words(made)
+    assert banners(made)[0] == ("danger", "SIMULATION.")
+    assert "basic composition" not in words(made)
+
+
+def test_a_comparison(compared):
+    made = render(folder_report(compared))
+    text = words(made)
+    assert banners(made)[:2] == [("danger", "SIMULATION."), ("caution", "PUBLISHED CALIBRATION.")]
+    manifest = json.loads((compared / "manifest.json").read_text())
+    for phrase in ("waveform", "pr-admm (published)", "pooled", "dpadmm compare small", "exp-norm"):
+        assert phrase in text
+    assert made.count("<figure") == len(manifest["comparison"]["measured"])
+    for line in manifest["lines"]:
+        for figure in line["figures"].values():
+            assert cell_text(figure["mean"]) in text
+
+
+def dpadmm(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_a_comparison_from_its_folder(tmp_path):
+    small = ("--rows-per-party", "50", "--test-rows", "50", "--rounds", "2", "--runs", "2")
+    budget = ("--epsilon", "1", "--delta", "1e-3", "--algorithm", "pr-admm", "--jobs", "1")
+    made = dpadmm("compare", "waveform", *small, *budget, "--output", tmp_path / "out")
+    assert made.exit_code == 0, made.output
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert banners(page) == [("danger", "SIMULATION."), ("caution", "STAND-IN DATA.")]
+    for phrase in ("waveform", "central AMP", "pr-admm", "protects nobody", "One row of one party"):
+        assert phrase in words(page)
+    assert dpadmm("report", tmp_path / "out", "-o", tmp_path / "again.html").exit_code == 0
+    assert (tmp_path / "again.html").read_text() == page
+
+
+def test_an_experiment_from_its_folder(tmp_path):
+    folder = tmp_path / "small"
+    reproduce(SmallExperiment(), folder, Store(tmp_path / "cells"))
+    page = (folder / "report.html").read_text()
+    for phrase in (
+        "Fig. 1: Accuracy over rounds",
+        "A. Nobody, A paper",
+        "The interval of accuracy is above 0.5.",
+        "enough for a test",
+        "A remark.",
+        "dpadmm reproduce small-figure-1",
+    ):
+        assert phrase in words(page)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["findings"][0]["number"] in words(page)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "other"}, "must be a manifest of dpadmm; at kind"),
+        ({"settings": 3}, "at settings"),
+        ({"panels": [{"title": "a"}]}, r"at panels\.0"),
+    ],
+)
+def test_a_bad_folder_is_refused(tmp_path, change, said):
+    manifest = {
+        "kind": "experiment",
+        "dpadmm": "0",
+        "command": "",
+        "citation": "",
+        "part": "",
+        "title": "",
+        "settings": {},
+        "conclusions": [],
+        "findings": [],
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert folder_report(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest | change))
+    with pytest.raises(ParameterError, match=said):
+        folder_report(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(ParameterError, match="must be readable JSON"):
+        folder_report(tmp_path)
+
+
+def test_a_node_that_lost_others_says_so(record):
+    content = json.loads(json.dumps(record()))
+    content["federation"] = {"rounds_complete": 3, "lost": "west", "went_on_without": ["south"]}
+    made = render(run_report(RecordedRun.from_dict(content)))
+    found = [heading for _, heading in banners(made)]
+    assert "ENDED EARLY." in found
+    assert "WENT ON WITHOUT A NODE." in found
+    assert "the model of round 3 of" in words(made)
+
+
+def test_hostile_names_stay_names(record):
+    content = json.loads(json.dumps(record()).replace("north", "<script>alert(1)</script>"))
+    made = render(run_report(RecordedRun.from_dict(content)))
+    assert "<script" not in made
+    assert "<script>alert(1)</script> (60 rows)" in words(made)
