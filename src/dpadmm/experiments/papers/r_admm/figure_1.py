@@ -261,9 +261,9 @@ class FigureOne(Experiment):
             for label, name in zip(self._gamma_labels(small), self._gamma_names(), strict=True)
         )
         return (
-            "The criterion on oscillation counts every even step, although a step down is progress. "
-            "Added after it had been judged, the mean rise in an even iteration (a fall counts as "
-            f"0), N = {small}: {words}."
+            "The criterion on oscillation counts every even step, although a step down is "
+            "progress. Added after it had been judged, the mean rise in an even iteration (a fall "
+            f"counts as 0), N = {small}: {words}."
         )
 
     def _gamma_names(self) -> list[str]:
