@@ -249,14 +249,15 @@ def error_of(result: Result) -> Array:
     return 1 - result.final("test accuracy")
 
 
-def ranged(label: str, values: Array, calibration: str = "") -> Curve:
+def ranged(label: str, values: Array, calibration: str = "", *, band: bool = True) -> Curve:
     """A course's mean over runs with its range, as the paper draws it."""
+    band = band and values.shape[1] > 1
     return Curve(
         label,
         tuple(range(1, len(values) + 1)),
         tuple(values.mean(axis=1).tolist()),
-        tuple(values.min(axis=1).tolist()) if values.shape[1] > 1 else (),
-        tuple(values.max(axis=1).tolist()) if values.shape[1] > 1 else (),
+        tuple(values.min(axis=1).tolist()) if band else (),
+        tuple(values.max(axis=1).tolist()) if band else (),
         calibration,
     )
 

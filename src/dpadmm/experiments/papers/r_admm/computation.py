@@ -185,7 +185,8 @@ class Computation(Experiment):
             tuple(findings),
             (
                 "What an iteration costs depends on the solver. Ours starts from the last "
-                "solution, so that it needs fewer passes the less the problem has changed.",
+                "solution, so that it needs fewer passes the less the problem has changed. CPU "
+                "time also depends on what else the machine does; solves and passes do not.",
             ),
         )
 

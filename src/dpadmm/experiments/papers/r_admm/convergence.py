@@ -86,6 +86,10 @@ class Courses:
         """Mean size of the even steps, one number per draw."""
         return np.array([np.abs(even_steps(course)).mean() for course in self.losses(label)])
 
+    def rises(self, label: str) -> Array:
+        """Mean rise in an even iteration, a fall counting as 0; one number per draw."""
+        return np.array([even_steps(course).clip(min=0).mean() for course in self.losses(label)])
+
     def calmer(self, labels: Sequence[str]) -> list[Interval]:
         """The change of the oscillation from each label to the next."""
         sizes = [self.oscillation(label) for label in labels]

@@ -250,7 +250,21 @@ class FigureOne(Experiment):
                 parts, ("(b) penalties of their own", "(c) a common penalty"), strict=True
             )
         ]
-        return Evaluation(tuple(panels), tables, findings, _remarks(pooled, weighted))
+        remarks = (self._rises(courses), *_remarks(pooled, weighted))
+        return Evaluation(tuple(panels), tables, findings, remarks)
+
+    def _rises(self, courses: Courses) -> str:
+        """The oscillation measured by rises alone: added after the criterion had been judged."""
+        small = self["networks"][0]
+        words = ", ".join(
+            f"{courses.rises(label).mean():.2g} ({name})"
+            for label, name in zip(self._gamma_labels(small), self._gamma_names(), strict=True)
+        )
+        return (
+            "The criterion on oscillation counts every even step, although a step down is "
+            "progress. Added after it had been judged, the mean rise in an even iteration (a fall "
+            f"counts as 0), N = {small}: {words}."
+        )
 
     def _gamma_names(self) -> list[str]:
         return [f"gamma = {gamma:g}" for gamma in self["gammas, (a)"]]

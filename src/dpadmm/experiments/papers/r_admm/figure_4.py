@@ -262,11 +262,12 @@ class FigureFour(Experiment):
                             f"growth = {growth:g}",
                             results[self._label(calibration, alpha, growth)].course("average loss"),
                             calibration,
+                            band=growth in (1.0, self["growths"][-1]),
                         )
                         for growth in self._growths()
                     ),
                 ),
-                note="bands are the range over runs, as in the paper.",
+                note="bands are the range over runs, of the slowest and the fastest growth.",
             )
             for calibration in ("published", "proven")
             for alpha in self["alphas"]
@@ -280,7 +281,6 @@ class FigureFour(Experiment):
                 every = tuple(range(1, len(course) + 1))
                 for words, values in (
                     ("eq. (32)", found.published),
-                    ("ln(1 + kappa) and noise", found.proven),
                     (f"at delta = {self['delta']:g}", course),
                 ):
                     calibration = "published" if words == "eq. (32)" else ""
