@@ -8,7 +8,8 @@ import pytest
 
 from dpadmm.experiments.cells import Result, TrainingCell
 from dpadmm.experiments.experiment import ours, seed_of
-from dpadmm.experiments.papers.ps_admm.figures_2_3 import ACCURACY, LOSS, Figure2, Figure3
+from dpadmm.experiments.papers.ps_admm.figures_2_3 import Figure2, Figure3
+from dpadmm.experiments.papers.ps_admm.section_5 import ACCURACY, LOSS
 from dpadmm.experiments.papers.ps_admm.setting import CONTROL, DVP, KINDS, PS, StabilityCell
 from dpadmm.experiments.problems import NamedProblem
 
@@ -176,6 +177,17 @@ def test_a_loss_that_rises_and_one_that_keeps_the_trend():
     small = "epsilon 0.1"
     as_told = verdicts(Few2(), lambda name: rising if small in name else falling)
     assert as_told["not monotone", "published"] == as_told["same trend", "proven"] == "stands"
+    elsewhere = verdicts(
+        Few2(), lambda name: rising if small in name and "penalty 0.01" in name else falling
+    )
+    assert {
+        name: elsewhere["not monotone", name]
+        for name in ("published", "published, penalty 0.01", "published, penalty auto")
+    } == {
+        "published": "does not stand",
+        "published, penalty 0.01": "stands",
+        "published, penalty auto": "does not stand",
+    }
     every = verdicts(Few2(), lambda name: falling)
     assert every["not monotone", "published"] == "does not stand"
     away = verdicts(Few2(), lambda name: falling if name == CONTROL else 1.1 * falling)

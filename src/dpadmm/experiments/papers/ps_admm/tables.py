@@ -14,7 +14,7 @@ from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.tables import Table
 
 if TYPE_CHECKING:
-    from dpadmm.experiments.papers.ps_admm.figures_2_3 import Section5
+    from dpadmm.experiments.papers.ps_admm.section_5 import Section5
 
 __all__ = ["batch_table", "best", "guarantee_table", "penalty_table", "stability_table"]
 
