@@ -70,7 +70,7 @@ def planned(spec: dict[str, Any]) -> Plan:
         topology=[(a, b) for a, near in enumerate(spec["neighbours"]) for b in near if a < b],
         rounds=spec["rounds"],
         tolerance=1e-6,
-        penalty=1e-4,
+        penalty=0.05,
         regularization=1e-2,
     )
     names = tuple(f"node-{number}" for number in range(parties))

@@ -33,6 +33,8 @@ extensions = [
     "sphinx-mathjax-offline",
 ]
 exclude_patterns = ["_build", "_templates"]
+# Signatures name classes by their last word, and two modules may use the same one.
+suppress_warnings = ["ref.python"]
 templates_path = ["_templates"]
 
 html_theme = "furo"

@@ -280,7 +280,7 @@ class Federation:
         entries = [json.loads(line) for line in lines]
         return [entry for entry in entries if event in (None, entry["event"])]
 
-    def wait_for(self, name, event, seconds=30.0):
+    def wait_for(self, name, event, seconds=120.0):
         deadline = time.monotonic() + seconds
         while not self.log(name, event):
             assert time.monotonic() < deadline, (name, event, self.log(name), self.output(name))

@@ -65,6 +65,7 @@ def test_the_federated_demo_trains_at_five_nodes(tmp_path):
         assert accuracy[f"federated, epsilon = 1, model of {node['node']}"] > 0.7
         log = [json.loads(line) for line in Path(node["log"]).read_text().splitlines()]
         assert [line["facts"] for line in log if line["event"] == "round"][-1]["round"] == 8
+        assert Path(node["report"]).is_file()
         assert "Spent: epsilon = 1 at" in Path(node["statement"]).read_text()
         assert json.loads(Path(node["record"]).read_text())["federation"]["tls"] is True
     assert abs(accuracy["together, no noise"] - accuracy["pooled (rows shared)"]) < 0.05

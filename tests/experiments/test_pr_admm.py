@@ -74,7 +74,9 @@ def test_best_needs_a_lead_over_every_other_value_in_both_measures():
 
 def test_values_that_make_no_difference_are_not_best():
     same = {"testing": np.full(5, 0.764), "training": np.full(5, 0.752)}
-    assert not is_best("1", {"1": same, "2": same}).holds
+    found = is_best("1", {"1": same, "2": same})
+    assert not found.holds
+    assert "highest mean: testing the same for all" in found.number
 
 
 def test_ahead_counts_budgets_and_allows_the_margin():

@@ -5,12 +5,12 @@ Everything a test compares is written to ``OUT/party-N.npz``.
 
 import json
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
 from dpadmm.arrays import Shard
+from dpadmm.exchange.files import FileExchange
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.training import TrainingParameters, plan, train_party
 
@@ -37,21 +37,9 @@ def main(spec_path, party):
     planned = make_plan(spec)
     site = planned.site.of_party(party)
     run = bytes.fromhex(spec["run"])
-    session = None
-    if spec["exchange"] == "files":
-        from dpadmm.exchange.files import FileExchange
-
-        exchange = FileExchange(Path(spec["folder"]) / "messages", site, run)
-    else:
-        from dpadmm.exchange.peer_session import PeerSession
-        from dpadmm.exchange.peers import PeerExchange
-
-        places = [f"127.0.0.1:{port}" for port in spec["ports"]]
-        others = {str(other): places[other] for other in site.heard_parties}
-        session = PeerSession(str(party), places[party], others, None)
-        exchange = PeerExchange(session, site, run, [str(each) for each in range(len(places))])
+    exchange = FileExchange(Path(spec["folder"]) / "messages", site, run)
     messages = []
-    with session or nullcontext(), exchange:
+    with exchange:
         outcome = train_party(
             planned,
             party,

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from importlib.resources import files
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -16,6 +17,9 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from dpadmm.datasets.party_rows import encode_party
 from dpadmm.model import load_model
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+from dpadmm.report.from_run import run_report
+from dpadmm.report.records import RecordedRun
+from dpadmm.report.render import render
 from federation_net import Federation
 
 NAMES = ("north", "south", "west")
@@ -60,6 +64,9 @@ def test_json_of_a_node(build):
         assert result["privacy"]["parties"].keys() == {name}
         record = json.loads((federation.folder / f"{name}.record").read_text())
         assert record["federation"] == result["federation"]
+        page = Path(result["report"]).read_text()
+        assert page == render(run_report(RecordedRun.from_dict(record)))
+        assert all(f"{other} (" in page for other in NAMES)
         statement = (federation.folder / f"{name}.statement").read_text()
         assert "(1, 0.001)-differential privacy" in statement
         assert "The ledger of this data set" in statement

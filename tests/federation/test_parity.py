@@ -1,4 +1,4 @@
-"""One process per party computes what one process computes for all of them."""
+"""One process per party, over files, computes what one process computes for all of them."""
 
 import importlib.util
 import json
@@ -14,7 +14,6 @@ import pytest
 from dpadmm.arrays import Shard
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.training import train
-from federation_net import free_ports
 
 SCRIPT = Path(__file__).with_name("one_party.py")
 _spec = importlib.util.spec_from_file_location("one_party", SCRIPT)
@@ -54,24 +53,18 @@ def in_process(spec):
 
 
 CASES = [
-    ("files", "admm", "ring", 3),
-    ("files", "pr-admm", "path", 3),
-    ("files", "r-admm", "ring", 3),
-    ("files", "consensus-admm", "server", 3),
-    ("peers", "admm", "path", 2),
-    ("peers", "pr-admm", "ring", 4),
+    ("admm", "ring", 3),
+    ("pr-admm", "path", 3),
+    ("r-admm", "ring", 3),
+    ("consensus-admm", "server", 3),
 ]
 
 
-@pytest.mark.parametrize(("exchange", "algorithm", "topology", "parties"), CASES)
-def test_every_round_agrees_with_one_process(exchange, algorithm, topology, parties, tmp_path):
-    if exchange == "peers":
-        pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+@pytest.mark.parametrize(("algorithm", "topology", "parties"), CASES)
+def test_every_round_agrees_with_one_process(algorithm, topology, parties, tmp_path):
     spec = {
-        "exchange": exchange,
         "folder": str(tmp_path),
         "run": secrets.token_hex(32),
-        "ports": free_ports(parties),
         "seed": 5,
         "key": 11,
         "features": 6,

@@ -317,6 +317,16 @@ def test_a_bad_folder_is_refused(tmp_path, change, said):
         folder_report(tmp_path)
 
 
+def test_a_node_that_lost_others_says_so(record):
+    content = json.loads(json.dumps(record()))
+    content["federation"] = {"rounds_complete": 3, "lost": "west", "went_on_without": ["south"]}
+    made = render(run_report(RecordedRun.from_dict(content)))
+    found = [heading for _, heading in banners(made)]
+    assert "ENDED EARLY." in found
+    assert "WENT ON WITHOUT A NODE." in found
+    assert "the model of round 3 of" in words(made)
+
+
 def test_hostile_names_stay_names(record):
     content = json.loads(json.dumps(record()).replace("north", "<script>alert(1)</script>"))
     made = render(run_report(RecordedRun.from_dict(content)))

@@ -68,6 +68,7 @@ def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> N
                 "privacy": statement.to_dict(),
                 "history": {},
                 "plot": None,
+                "report": None,
                 "nodes": [_places(node) for node in nodes],
             },
         )
@@ -187,5 +188,5 @@ def _watching(nodes: list[LocalNode], *, quiet: bool) -> Iterator[Any]:
 
 
 def _places(node: LocalNode) -> dict[str, str]:
-    files = {kind: str(getattr(node, kind)) for kind in ("model", "statement", "record", "log")}
-    return {"node": node.name, **files}
+    kinds = ("model", "report", "statement", "record", "log")
+    return {"node": node.name, **{kind: str(getattr(node, kind)) for kind in kinds}}

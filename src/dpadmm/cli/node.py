@@ -109,6 +109,7 @@ def _summary(run: TrainedRun | None, name: str) -> dict[str, object]:
         "role": "party",
         "model": str(result.model),
         "record": None if result.record is None else str(result.record),
+        "report": None if result.report_file is None else str(result.report_file),
         **run.summary(),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,9 @@ from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.tables import Table
 
 __all__ = ["Curve", "Panel", "draw", "figure_table"]
+
+# A legend with more entries than this hides curves.
+_MOST_INSIDE: Final = 6
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,16 @@ def draw(panels: Sequence[Panel], path: Path, heading: str) -> list[Path]:
             squeeze=False,
             layout="constrained",
         )
+        together = _share_a_legend(panels)
+        colours: dict[str, Any] = {}
         for axes, panel in zip(grid.flat, panels, strict=False):
-            _draw_panel(axes, panel)
+            _draw_panel(axes, panel, colours if together else {})
+            if not together:
+                axes.legend(fontsize=6)
+        if together:
+            widest = max(grid.flat[: len(panels)], key=lambda axes: len(axes.lines))
+            lines, labels = widest.get_legend_handles_labels()
+            figure.legend(lines, labels, fontsize=7, ncols=4, loc="outside lower center")
         for axes in grid.flat[len(panels) :]:
             axes.axis("off")
         figure.suptitle(heading)
@@ -119,9 +130,16 @@ def draw(panels: Sequence[Panel], path: Path, heading: str) -> list[Path]:
     return files
 
 
-def _draw_panel(axes: Any, panel: Panel) -> None:
+def _share_a_legend(panels: Sequence[Panel]) -> bool:
+    """Whether panels show the same many curves, or some of them: then one legend is enough."""
+    shown = [{(curve.label, curve.calibration) for curve in panel.curves} for panel in panels]
+    widest = max(shown, key=len)
+    return len(panels) > 1 and len(widest) > _MOST_INSIDE and all(each <= widest for each in shown)
+
+
+def _draw_panel(axes: Any, panel: Panel, colours: dict[str, Any]) -> None:
+    """Draw the curves of a panel in ``colours`` by label; a label without one gets the next."""
     words = any(isinstance(value, str) for curve in panel.curves for value in curve.x)
-    colours: dict[str, Any] = {}
     for curve in panel.curves:
         style = "--" if curve.calibration == "published" else "-"
         marker = "o" if len(curve.x) <= 12 else None
@@ -134,9 +152,8 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
             marker=marker,
             markersize=3,
             label=f"{curve.label} ({curve.calibration})" if curve.calibration else curve.label,
-            color=colours.get(curve.label),
+            color=colours.setdefault(curve.label, f"C{len(colours) % 10}"),
         )
-        colours.setdefault(curve.label, line.get_color())
         if curve.low:
             axes.fill_between(places, curve.low, curve.high, alpha=0.15, color=line.get_color())
     if words:
@@ -149,4 +166,3 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=6)

@@ -78,7 +78,8 @@ def index_page(manifests: Sequence[dict[str, Any]]) -> str:
     seconds = sum(manifest["cell_seconds"] for manifest in manifests)
     pages = "\n".join(f"{manifest['experiment']}/page" for manifest in manifests)
     parts += [
-        f"\nAll cells together took {seconds / 60:.0f} minutes of one core.\n",
+        f"\nThe cells' own clocks add up to {seconds / 60:.0f} minutes; they ran side by side, and "
+        "beside whatever else the machine did.\n",
         f"```{{toctree}}\n:hidden:\n\n{pages}\n```\n",
     ]
     return "\n".join(parts)

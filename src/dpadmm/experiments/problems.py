@@ -15,7 +15,7 @@ from dpadmm.arrays import Array, Rows
 from dpadmm.datasets import Dataset, load
 from dpadmm.errors import ParameterError
 
-__all__ = ["NamedProblem", "OnePartyProblem", "Problem", "ProblemSource", "compact"]
+__all__ = ["NamedProblem", "OnePartyProblem", "Problem", "ProblemSource", "compact", "dense"]
 
 # Rows with fewer entries than this part are kept sparse: on Adult (an eighth) a pass over them
 # takes half the time.
@@ -74,6 +74,11 @@ class ProblemSource(ABC):
     def dealt_again(self, times: int) -> Self:
         """The same rows with another deal; as it is where it is given who has which."""
         return self
+
+
+def dense(rows: Rows) -> Array:
+    """Rows as an array, however they are kept."""
+    return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
 @final

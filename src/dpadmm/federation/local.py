@@ -54,6 +54,11 @@ class LocalNode:
     log: Path
     status: Path
 
+    @property
+    def report(self) -> Path:
+        """The page to read, beside the model."""
+        return self.model.with_suffix(".html")
+
 
 def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that nobody listens on now."""

@@ -47,6 +47,19 @@ def banners(run: RecordedRun) -> tuple[Banner, ...]:
     return tuple(found)
 
 
+def _losses(run: RecordedRun) -> Iterator[Banner]:
+    """What a node says about others that did not return."""
+    federation = run.federation
+    if federation is None:
+        return
+    if federation.went_on_without:
+        names = ", ".join(shown_name(name) for name in federation.went_on_without)
+        yield Banner("caution", texts.WENT_ON, texts.WENT_ON_WORDS.format(names=names))
+    if federation.lost is not None:
+        words = texts.ENDED_EARLY_WORDS.format(done=federation.rounds_complete, rounds=run.rounds)
+        yield Banner("caution", texts.ENDED_EARLY, words)
+
+
 def _dangers(run: RecordedRun) -> Iterator[Banner]:
     privacy = run.privacy
     if over := over_budget(run):
@@ -78,6 +91,7 @@ def _cautions(run: RecordedRun) -> Iterator[Banner]:
     if not privacy.reviewed:
         words = texts.NOT_REVIEWED_WORDS.format(algorithm=run.algorithm)
         yield Banner("caution", texts.NOT_REVIEWED, words)
+    yield from _losses(run)
     for sentence in run.warnings:
         yield Banner("caution", texts.WARNING, sentence)
     if run.private and not privacy.simulated and not run.ledger_checks:

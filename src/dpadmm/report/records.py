@@ -107,6 +107,14 @@ class LedgerCheck(_Part):
     when: Literal["end", "now"] = "end"
 
 
+class _Federation(_Part):
+    """How the run of a node went."""
+
+    rounds_complete: int
+    lost: Any = None
+    went_on_without: tuple[str, ...] = ()
+
+
 class RecordedRun(_Part):
     """What a record says of a run; fields that older records lack are None or empty."""
 
@@ -133,6 +141,7 @@ class RecordedRun(_Part):
     topology: _Topology | None = None
     learnt: _Learnt | None = None
     ledger_checks: dict[str, LedgerCheck] = Field(default_factory=dict)
+    federation: _Federation | None = None
 
     @classmethod
     def from_dict(cls, content: Any, where: str = "record") -> RecordedRun:

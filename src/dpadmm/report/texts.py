@@ -118,6 +118,16 @@ NO_LEDGER_COVERED = "other runs on the same rows (no ledger counts them)"
 
 # Banners.
 SIMULATION = "SIMULATION."
+ENDED_EARLY = "ENDED EARLY."
+ENDED_EARLY_WORDS = (
+    "A node was lost, and this one ended with the model of round {done} of {rounds}. Rely on the "
+    "agreed budget: what was spent so far was decided by who was lost, and when."
+)
+WENT_ON = "WENT ON WITHOUT A NODE."
+WENT_ON_WORDS = (
+    "The others went on without {names}, within their own budgets. What was sent to a lost node "
+    "stays with it and stays spent."
+)
 SIMULATION_WORDS = (
     "The noise of this run can be drawn again: it protects nobody. Its figures are what the same "
     "run would guarantee with secret noise."

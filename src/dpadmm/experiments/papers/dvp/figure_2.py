@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from dpadmm.arrays import Array
 from dpadmm.experiments.cells import Cell, Result
@@ -17,10 +17,13 @@ from dpadmm.experiments.papers.dvp.setting import (
     falls,
     label,
 )
-from dpadmm.experiments.statistics import difference
+from dpadmm.experiments.statistics import difference, mean_interval
 from dpadmm.experiments.tables import Table
 
 __all__ = ["Figure2"]
+
+_TITLES: Final = {"published": "As published", "proven": "Proven"}
+_LOSS: Final = "loss (mean over parties)"
 
 
 class Figure2(Section5):
@@ -79,14 +82,15 @@ class Figure2(Section5):
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """Courses, and the differences between neighbouring alphas."""
         findings: list[Finding] = []
-        panels, pairs = [], []
+        shown, above, pairs = [], [], []
         control = results[CONTROL].course("average loss")
         for calibration in CALIBRATIONS:
             courses = {
                 alpha: results[label(alpha, calibration)].course("average loss")
                 for alpha in self["alphas"]
             }
-            panels += self._panels(calibration, courses, control)
+            shown.append(self._losses(calibration, courses, control))
+            above.append(self._excess(calibration, courses, control))
             last = {alpha: course[-1] for alpha, course in courses.items()}
             mean = {alpha: course.mean(axis=0) for alpha, course in courses.items()}
             for conclusion, samples in (("better", last), ("faster", mean)):
@@ -110,7 +114,7 @@ class Figure2(Section5):
             for eta, (noisy, plain) in elsewhere.items()
         ]
         return Evaluation(
-            (*panels, self._other_etas(elsewhere)),
+            (*shown, self._other_etas(elsewhere), *above),
             {
                 "Loss at an alpha minus loss at the next larger": Table.of(
                     ("conclusion", "calibration", "alpha", "next", "difference [95% interval]"),
@@ -123,34 +127,35 @@ class Figure2(Section5):
                 "The loss is the mean over parties of each party's mean loss on its own rows; the "
                 f"paper's C(t) is {self['C^R']} times it.",
                 "The other etas were added after a first run at one eta.",
+                *self._rises(results),
             ),
         )
 
-    def _panels(
-        self, calibration: str, courses: Mapping[float, Array], control: Array
-    ) -> list[Panel]:
-        """The loss, and what it has above that without privacy."""
+    def _losses(self, calibration: str, courses: Mapping[float, Array], control: Array) -> Panel:
         rounds = range(1, self["iterations"] + 1)
-        title = {"published": "As published", "proven": "Proven"}[calibration]
         curves = [
             Curve.of_runs(f"alpha {alpha:g}", rounds, course, calibration)
             for alpha, course in courses.items()
         ]
         curves.append(Curve.of_runs(CONTROL, rounds, control))
-        excess = [
-            Curve.of_runs(f"alpha {alpha:g}", rounds, course - control, calibration)
+        return Panel(_TITLES[calibration], "iteration", _LOSS, tuple(curves))
+
+    def _excess(self, calibration: str, courses: Mapping[float, Array], control: Array) -> Panel:
+        """What the mean loss has above that without privacy, where the courses lie too close."""
+        rounds = range(1, self["iterations"] + 1)
+        curves = [
+            Curve.of_runs(
+                f"alpha {alpha:g}", rounds, (course - control).mean(axis=1)[:, None], calibration
+            )
             for alpha, course in courses.items()
         ]
-        return [
-            Panel(title, "iteration", "loss (mean over parties)", tuple(curves)),
-            Panel(
-                f"{title}: above no privacy",
-                "iteration",
-                "loss minus loss without privacy",
-                tuple(excess),
-                y_scale="log",
-            ),
-        ]
+        return Panel(
+            f"{_TITLES[calibration]}: above no privacy",
+            "iteration",
+            "mean loss minus loss without privacy",
+            tuple(curves),
+            y_scale="log",
+        )
 
     def _other_etas(self, elsewhere: Mapping[float, Sequence[Array]]) -> Panel:
         rounds = range(1, self["iterations"] + 1)
@@ -162,10 +167,25 @@ class Figure2(Section5):
         return Panel(
             f"alpha {self['stated alpha']:g}, other eta",
             "iteration",
-            "loss (mean over parties)",
+            _LOSS,
             tuple(curves),
             note="solid: without privacy.",
         )
+
+    def _rises(self, results: Mapping[str, Result]) -> list[str]:
+        """A remark on every course that ends surely above its lowest mean."""
+        found = []
+        for calibration in CALIBRATIONS:
+            for alpha in self["alphas"]:
+                course = results[label(alpha, calibration)].course("average loss")
+                lowest = int(course.mean(axis=1).argmin())
+                rise = mean_interval(course[-1] - course[lowest])
+                if rise.low > 0:
+                    found.append(
+                        f"With alpha = {alpha:g}, {calibration}, noise adds up: the loss is lowest "
+                        f"at iteration {lowest + 1} and then rises by {rise:.3f}."
+                    )
+        return found
 
     def _good(self, losses: Array, control: float, calibration: str) -> Finding:
         excess = difference(losses / control, 1.0)

@@ -105,6 +105,7 @@ class Section5(Experiment):
             seed=seed_of(f"dvp, {name}"),
             courses=("average loss",),
             finals=("average loss", "average test accuracy"),
+            epsilon_course=True,
         )
 
     def at_alpha(self, alpha: float, calibration: str, **changes: Any) -> TrainingCell:

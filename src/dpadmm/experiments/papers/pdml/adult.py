@@ -68,4 +68,5 @@ def adult_cell(
         courses=(*_MEASURES, "largest distance") if course else (),
         finals=(*_MEASURES, "training accuracy"),
         repeats=settings["draws"].value,
+        epsilon_course=course,
     )

@@ -112,14 +112,14 @@ def _column(heading: str, sets: Iterable[str]) -> Array:
 
 
 def by_spread(published: Accuracies, spreads: Mapping[float, Accuracies]) -> Table:
-    """Two of the conclusions, by the deviation of eta as a share of R, which the paper leaves open.
+    """Two of the conclusions, by eta's bound as a share of R; the paper leaves its law open.
 
     Parameters
     ----------
     published
         All columns.
     spreads
-        Those with the larger R, by the deviation of eta.
+        Those with the larger R, by the bound of the uniform eta as a share of R.
     """
     reference, weaker, stronger = "without privacy", "epsilon 1, R 9", "epsilon 0.4, R 9"
 
@@ -128,7 +128,7 @@ def by_spread(published: Accuracies, spreads: Mapping[float, Accuracies]) -> Tab
 
     rows = [
         (
-            f"ours, deviation {share:.2f} R",
+            f"ours, deviation {share / np.sqrt(3):.2f} R",
             f"{paired(mean(published, reference), mean(found, stronger)):.1f}",
             f"{paired(mean(found, weaker), mean(found, stronger)):.1f}",
         )

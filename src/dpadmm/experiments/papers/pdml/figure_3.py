@@ -127,11 +127,12 @@ class Figure3(Experiment):
         )
         final = float(courses["reference"][-1].mean())
         risks = (
-            Curve("reference: ADMM on the true labels", tuple(rounds), (final,) * len(rounds)),
             *(
                 Curve.of_runs(name, rounds, courses[name], followed[name].calibration)
                 for name in shown
             ),
+            # Last, so that the others have the colours that they have in the first panel.
+            Curve("reference: ADMM on the true labels", tuple(rounds), (final,) * len(rounds)),
         )
         epsilons = tuple(
             Curve(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.datasets.generators import clip_rows
-from dpadmm.experiments.problems import NamedProblem, Problem, ProblemSource
+from dpadmm.experiments.problems import NamedProblem, Problem, ProblemSource, dense
 
 __all__ = ["StandardizedProblem"]
 
@@ -46,7 +46,7 @@ class StandardizedProblem(ProblemSource):
         """Read, deal out and standardise the rows."""
         problem = self.whole.load()
         used = [rows for rows, _ in problem.members] + [problem.test_rows]
-        everything = np.concatenate([np.asarray(rows) for rows in used])
+        everything = np.concatenate([dense(rows) for rows in used])
         if self.numbering:
             everything = _renumbered(everything, self.numbering)
         standard = (everything - everything.mean(axis=0)) / everything.std(axis=0)

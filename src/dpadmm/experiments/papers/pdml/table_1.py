@@ -90,10 +90,10 @@ class Table1(Experiment):
         "draws": ours(
             10, "the paper's figures are of one; each draws split, labels and noise anew"
         ),
-        "deviation of eta, grid": ours(
-            (1 / math.sqrt(3), 1 / 3),
-            "as shares of R: of the uniform distribution, and of a normal one that is cut off at "
-            "three deviations; a uniform one of that deviation stands for it",
+        "bound of eta, grid": ours(
+            (1.0, 1 / math.sqrt(3)),
+            "as shares of R: the uniform distribution, and one whose deviation, R/3, is that of a "
+            "normal one that is cut off at three deviations",
         ),
         "row epsilon, grid": ours((1.0, 3.0, 10.0), "how the proven noise weighs"),
         "other preparations": ours(
@@ -152,17 +152,15 @@ class Table1(Experiment):
             for epsilon in self["row epsilon, grid"]
         }
 
-    def _by_deviation(self) -> dict[float, dict[str, Variant]]:
-        """The columns with the larger R, as published, by the deviation of eta as a share of R."""
+    def _by_bound(self) -> dict[float, dict[str, Variant]]:
+        """The columns with the larger R, as published, by eta's bound as a share of R."""
         columns = self._columns("published")
         return {
             share: {
-                heading: replace(
-                    columns[heading], bound=columns[heading].bound * share * math.sqrt(3)
-                )
+                heading: replace(columns[heading], bound=columns[heading].bound * share)
                 for heading in ("epsilon 0.4, R 9", "epsilon 1, R 9")
             }
-            for share in self["deviation of eta, grid"]
+            for share in self["bound of eta, grid"]
         }
 
     def _elsewhere(self) -> dict[tuple[str, float], dict[str, Variant]]:
@@ -180,7 +178,7 @@ class Table1(Experiment):
         main = self["preparation"]
         for name in self["data sets"]:
             variants = [*self._columns("published").values(), *self._columns("proven").values()]
-            variants += [each for both in self._by_deviation().values() for each in both.values()]
+            variants += [each for both in self._by_bound().values() for each in both.values()]
             for each in (*variants, *self._package().values()):
                 cells[f"{name}: {each.label}"] = self._cell(name, each, main, self["draws"])
             for (preparation, _), columns in self._elsewhere().items():
@@ -214,8 +212,7 @@ class Table1(Experiment):
         proven = self._accuracies(results, self._columns("proven"))
         compared = cell_by_cell(published, proven, self["row epsilon"])
         spreads = {
-            share: self._accuracies(results, columns)
-            for share, columns in self._by_deviation().items()
+            share: self._accuracies(results, columns) for share, columns in self._by_bound().items()
         }
         elsewhere = {
             (preparation, a): self._accuracies(results, columns, f", {preparation}")

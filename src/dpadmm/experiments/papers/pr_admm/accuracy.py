@@ -171,6 +171,7 @@ class Figures5And6(Section5):
             f"epsilon of {epsilon:g} and penalty {penalty:g}, {PERIODIC} as published sends models "
             f"of norm {norms[0]:.3g} where those with proven noise have {norms[1]:.3g}, and gets "
             f"{percent(printed.final(MEASURES['testing']))} of the testing rows right; what is "
-            f"provable for it is epsilon = {spent:.3g} at the same delta. The page on Lemma 5 "
+            f"provable for it is epsilon = {spent:.3g} at the same delta (0: delta alone covers "
+            "what it reveals). The page on Lemma 5 "
             "(`pr-admm-lemma-5`) looks for noise with which the paper's figures are possible."
         )

@@ -193,6 +193,7 @@ class Lemma5(Section5):
             "testing accuracy",
             tuple(curves),
             x_scale="log",
+            note="published runs whose epsilon gives the standard deviation on the axis.",
         )
 
     def _scaled_panel(self, results: Mapping[str, Result]) -> Panel:
@@ -273,30 +274,39 @@ class Lemma5(Section5):
         columns = ("schedule", "calibration", "epsilon", "testing accuracy", "provable epsilon")
         return Table.of(columns, rows)
 
+    def _largest_usable(self, results: Mapping[str, Result], penalty: float) -> float:
+        """The largest chosen sigma_1 with an accuracy near the non-private one; 0 if none."""
+        best = float(results[self.non_private(penalty)[0]].final(_TESTING).mean())
+        near = [0.0]
+        for sigma in self["first standard deviations"]:
+            label = self.label(PERIODIC, "published", penalty, self._direct(sigma, penalty))
+            gap = difference(results[label].final(_TESTING), best)
+            near += [sigma] if gap.low > -self["near the non-private"] else []
+        return max(near)
+
     def _remarks(self, results: Mapping[str, Result]) -> tuple[str, ...]:
         scale, epsilon = self["scale of the loss"], max(self["epsilons"])
         result = results[self.label(*self._scaled_run(PERIODIC, "published", epsilon))]
         spent = result.facts["privacy"]["epsilon"]
-        stated = [
-            results[
-                self.label(
-                    PERIODIC, "published", self["penalty"], self._direct(sigma, self["penalty"])
-                )
-            ]
-            for sigma in self["first standard deviations"]
-        ]
-        highest = max(float(each.final(_TESTING).mean()) for each in stated)
+        best = percent(results[self.non_private(self._scaled)[0]].final(_TESTING))
+        usable = "; ".join(
+            f"{self._largest_usable(results, penalty):g} with penalty {penalty:.3g}"
+            for penalty in (*self.penalties, self._scaled)
+        )
         return (
             self.majority_remark(results),
-            "**Noise chosen directly.** With the stated penalty no size of the noise gets more "
-            f"than {100 * highest:.1f}% of the testing rows right.",
+            "**Noise chosen directly.** The largest first standard deviation of those tried whose "
+            "testing accuracy is within five points of the non-private one, by its interval: "
+            f"{usable}. Lemma 5 and Theorem 3 ask for far more (table below), and with the stated "
+            "penalty small noise leads only to the larger class.",
             f"**A scaled loss.** The papers that PR-ADMM is compared with multiply the loss by "
             f"C = {scale:g}. If the paper's programs do so too and leave V at 1, the penalty 0.5 "
             f"acts as {self._scaled:.3g}, and Lemma 5 is too large by the "
             f"{self['rows of an agent']} rows but too small by the {scale:g} of C: together "
             f"{self['rows of an agent'] / scale:.3g} times the proven sensitivity. At a claimed "
             f"epsilon of {epsilon:g}, {PERIODIC} then gets {percent(result.final(_TESTING))} of "
-            f"the testing rows right, and epsilon = {spent:.3g} is provable for it. This is one "
-            "way to figures of the kind that the paper describes; its text does not say that it "
-            "was theirs.",
+            f"the testing rows right against {best} without noise, and epsilon = {spent:.3g} is "
+            "provable for it: accuracy grows with epsilon, as one expects of Fig. 5. The paper's "
+            "text does not say whether its programs scale the loss, and the levels of its curves "
+            "are not in the text.",
         )

@@ -32,14 +32,18 @@ def is_best(claimed: str, samples: Mapping[str, Sample]) -> Judged:
         for measure, sample in samples[claimed].items()
     ]
     worst, name, measure = min(gaps, key=lambda gap: gap[0].low)
-    highest = [
-        f"{measure} {max(samples, key=lambda name: float(np.mean(samples[name][measure])))}"
+    highest = ", ".join(
+        f"{measure} {_highest({name: sample[measure] for name, sample in samples.items()})}"
         for measure in samples[claimed]
-    ]
-    number = f"Least lead: over {name}, {measure}, {_points(worst)}; highest mean: " + ", ".join(
-        highest
     )
+    number = f"Least lead: over {name}, {measure}, {_points(worst)}; highest mean: {highest}"
     return Judged(worst.low > 0, number)
+
+
+def _highest(sample: Mapping[str, Array]) -> str:
+    means = {name: float(np.mean(values)) for name, values in sample.items()}
+    best = [name for name, mean in means.items() if np.isclose(mean, max(means.values()))]
+    return "the same for all" if len(best) == len(means) > 1 else " and ".join(best)
 
 
 def is_ahead(

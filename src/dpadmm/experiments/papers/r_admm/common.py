@@ -235,6 +235,7 @@ class Setup:
             seed=seed_of(label),
             courses=("average loss",),
             finals=("test accuracy",),
+            epsilon_course=True,
         )
 
 

@@ -13,7 +13,7 @@ from dpadmm.algorithms.r_admm import MRADMM
 from dpadmm.arrays import Array
 from dpadmm.experiments.cells import Cell, Result, TrainingCell
 from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.problems import NamedProblem
+from dpadmm.experiments.problems import NamedProblem, dense
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.training import TrainingParameters, lay_out, train
 
@@ -145,7 +145,11 @@ class OptimumCell(Cell):
             solver="newton-cholesky",
             tol=1e-10,
             max_iter=1000,
-        ).fit(np.concatenate(blocks), np.concatenate(labels)[:, 0], sample_weight=shares)
+        ).fit(
+            np.concatenate([dense(block) for block in blocks]),
+            np.concatenate(labels)[:, 0],
+            sample_weight=shares,
+        )
         models = np.broadcast_to(fitted.coef_, (parties, 1, 1, problem.features))
         values = {"average loss": get_measure("average loss")(models, problem)}
         values["model"] = fitted.coef_[0]
