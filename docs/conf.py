@@ -46,8 +46,6 @@ html_show_sphinx = False
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath", "substitution"]
 myst_heading_anchors = 3
 
-# Modules may have classes of one name, such as Table; a link then goes to one of them.
-suppress_warnings = ["ref.python"]
 autosummary_generate = True
 # Packages list their modules, whatever they re-export.
 autosummary_ignore_module_all = True
