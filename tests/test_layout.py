@@ -42,6 +42,7 @@ ORDER = [
     ["charging"],
     ["audit.*"],
     ["config"],
+    ["fitted"],
     ["estimators"],
     ["archive"],
     ["model"],

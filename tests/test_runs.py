@@ -14,12 +14,11 @@ import pytest
 
 from dpadmm import ADMMClassifier
 from dpadmm.archive import ModelError
-from dpadmm.arrays import Shard
+from dpadmm.arrays import Shard, label_signs
 from dpadmm.config import load_config
 from dpadmm.datasets import encode
 from dpadmm.datasets.party_rows import encode_by_party, encode_party
 from dpadmm.errors import ParameterError
-from dpadmm.estimators import label_signs
 from dpadmm.model import load_model, save_model
 from dpadmm.prediction import predict_file
 from dpadmm.runs import Watch, train_run, write_results

@@ -18,7 +18,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.losses import Loss
 from dpadmm.topologies import Topology
 
-__all__ = ["Array", "Block", "Rows", "Shard", "Site", "clip_rows", "prepare_rows"]
+__all__ = ["Array", "Block", "Rows", "Shard", "Site", "clip_rows", "label_signs", "prepare_rows"]
 
 Array = NDArray[np.float64]
 #: A dense float64 array, or a ``scipy.sparse.csr_array`` (scipy is untyped).
@@ -309,3 +309,10 @@ class Site:
             loss=loss,
             regularization=regularization,
         )
+
+
+def label_signs(codes: NDArray[np.int64], outputs: int) -> Array:
+    """One column of -1 and +1 per output: the second class, or each class against the rest."""
+    if outputs == 1:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return np.where(codes[:, None] == np.arange(outputs), 1.0, -1.0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,15 +17,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadmm.algorithms import REGISTRY
-from dpadmm.arrays import Array, Rows, Shard, prepare_rows
+from dpadmm.arrays import Array, Rows, Shard, label_signs, prepare_rows
 from dpadmm.charging import charged
-from dpadmm.engine import Outcome
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
+from dpadmm.fitted import Fitted
 from dpadmm.losses import get_loss
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
-from dpadmm.training import Plan, TrainingParameters, lay_out, plan, state_privacy, train
+from dpadmm.training import Plan, TrainingParameters, lay_out, plan, train
 
-__all__ = ["ADMMClassifier", "label_signs"]
+__all__ = ["ADMMClassifier"]
 
 _OUTPUTS: Final = ("auto", "last", "tail")
 _CLASSES_FROM_ROWS: Final = (
@@ -223,7 +224,16 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             shard = self._shard(planned, noise, rows, codes, members, label_epsilon)
             outcome = train(planned, shard, noise=noise, ledgers=runs)
         own = () if classes is not None else (_CLASSES_FROM_ROWS,)
-        self._adopt(planned, outcome, noise, also_not_covered=own)
+        fitted = Fitted.of_run(
+            planned,
+            outcome,
+            noise,
+            output=self.output,
+            fit_intercept=bool(self.fit_intercept),
+            also_not_covered=own,
+        )
+        for item in fields(fitted):
+            setattr(self, f"{item.name}_", getattr(fitted, item.name))
         return self
 
     def _codes(self, labels: NDArray[Any], classes: ArrayLike | None) -> NDArray[np.intp]:
@@ -268,55 +278,6 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own = [chosen[member] for member in members]
         return lay_out(planned, parties, noise=noise, label_epsilon=own)
 
-    def _adopt(
-        self,
-        planned: Plan,
-        outcome: Outcome,
-        noise: NoiseSource,
-        *,
-        also_not_covered: tuple[str, ...] = (),
-    ) -> None:
-        """Keep what a run released."""
-        self.privacy_ = state_privacy(planned, outcome, noise, also_not_covered=also_not_covered)
-        self.penalty_ = planned.penalty
-        self.history_ = {
-            "disagreement": outcome.history.disagreement[:, 0],
-            "change": outcome.history.change[:, 0],
-        }
-        self.node_coef_, self.node_intercept_ = self._split(outcome.last[:, 0])
-        tail = self.output == "tail" or (self.output == "auto" and planned.algorithm.private)
-        chosen = outcome.tail if tail else outcome.last
-        self.coef_, self.intercept_ = self._split(chosen[:, 0].mean(axis=0))
-
-    @classmethod
-    def from_run(
-        cls,
-        planned: Plan,
-        outcome: Outcome,
-        noise: NoiseSource,
-        *,
-        classes: Sequence[str],
-        **parameters: Any,
-    ) -> ADMMClassifier:
-        """Make a fitted classifier of a run on rows that were encoded beforehand.
-
-        Parameters
-        ----------
-        planned, outcome, noise
-            The run.
-        classes
-            Names of the classes, in the order of their codes.
-        **parameters
-            What the run was asked for, as the constructor names it.
-        """
-        # Encoded rows have norm 1 at most and a constant of their own, if any.
-        made = cls(**parameters, n_parties=planned.site.parties, fit_intercept=False, data_norm=1.0)
-        made.classes_ = np.array(classes)
-        made.parties_ = np.array(planned.site.names)
-        made.n_features_in_ = planned.site.features
-        made._adopt(planned, outcome, noise)
-        return made
-
     def _training_parameters(self) -> TrainingParameters:
         return TrainingParameters(
             algorithm=self.algorithm,
@@ -354,12 +315,6 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         names, codes = np.unique(owners, return_inverse=True)
         return names, [np.flatnonzero(codes == code) for code in range(len(names))]
-
-    def _split(self, parameters: Array) -> tuple[Array, Array]:
-        """Weights of the features, and of the appended 1."""
-        if self.fit_intercept:
-            return parameters[..., :-1].copy(), parameters[..., -1].copy()
-        return parameters.copy(), np.zeros(parameters.shape[:-1])
 
     # -- prediction -------------------------------------------------------------------------
 
@@ -410,10 +365,3 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.classifier_tags.poor_score = known is not None and known.private
         tags.non_deterministic = self.random_state is None
         return tags
-
-
-def label_signs(codes: NDArray[np.int64], outputs: int) -> Array:
-    """One column of -1 and +1 per output: the second class, or each class against the rest."""
-    if outputs == 1:
-        return np.where(codes == 1, 1.0, -1.0)[:, None]
-    return np.where(codes[:, None] == np.arange(outputs), 1.0, -1.0)

@@ -23,25 +23,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from dpadmm.archive import FORMAT_VERSION, ModelError, pack, unpack
 from dpadmm.arrays import Array
 from dpadmm.datasets.whole_file import write_whole
-from dpadmm.estimators import ADMMClassifier
+from dpadmm.fitted import Fitted
 from dpadmm.privacy.accountant import Guarantee
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.schema import Schema
 from dpadmm.topologies import Topology
 from dpadmm.version import __version__
+
+if TYPE_CHECKING:
+    from dpadmm.estimators import ADMMClassifier
 
 __all__ = ["Model", "ModelError", "load_model", "model_bytes", "save_model"]
 
@@ -99,6 +101,8 @@ class Model:
         provenance: Mapping[str, Any] | None = None,
     ) -> Model:
         """Take what there is to keep of a fitted estimator."""
+        from sklearn.utils.validation import check_is_fitted
+
         check_is_fitted(estimator)
         names = getattr(estimator, "feature_names_in_", None)
         return cls(
@@ -112,7 +116,44 @@ class Model:
             feature_names=None if names is None else tuple(names),
             schema=schema,
             provenance=dict(provenance or {}),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            created=_now(),
+        )
+
+    @classmethod
+    def from_run(
+        cls,
+        fitted: Fitted,
+        parameters: Mapping[str, Any],
+        *,
+        classes: Sequence[str],
+        parties: Sequence[str],
+        schema: Schema | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> Model:
+        """Take what a run on encoded rows left behind.
+
+        Parameters
+        ----------
+        fitted
+            What it left.
+        parameters
+            What the estimator would be asked for.
+        classes, parties
+            Names, in the order of their codes and of the messages.
+        schema, provenance
+            How rows were encoded, and public facts about the run.
+        """
+        return cls(
+            estimator_parameters=dict(sorted(parameters.items())),
+            arrays={name: getattr(fitted, name) for name in FITTED},
+            classes=np.array(classes),
+            parties=np.array(parties),
+            history=fitted.history,
+            penalty=fitted.penalty,
+            privacy=fitted.privacy,
+            schema=schema,
+            provenance=dict(provenance or {}),
+            created=_now(),
         )
 
     def to_estimator(self) -> ADMMClassifier:
@@ -120,6 +161,8 @@ class Model:
 
         For a model with a schema the estimator takes encoded rows.
         """
+        from dpadmm.estimators import ADMMClassifier
+
         estimator = ADMMClassifier(**self.estimator_parameters)
         for name in FITTED:
             setattr(estimator, f"{name}_", self.arrays[name].copy())
@@ -152,7 +195,7 @@ def save_model(
     schema, provenance
         With an estimator: how its rows were encoded, and public facts about the run.
     """
-    if isinstance(model, ADMMClassifier):
+    if not isinstance(model, Model):
         model = Model.from_estimator(model, schema=schema, provenance=provenance)
     write_whole(Path(path), model_bytes(model), "model")
 
@@ -200,6 +243,8 @@ def load_model(path: str | Path) -> Model:
         raise ModelError(
             f"model must be a readable file; got {path}: {error.strerror or error}"
         ) from None
+    from dpadmm.estimators import ADMMClassifier
+
     document, arrays = unpack(data, str(path))
     try:
         for name in document["objects"]:
@@ -226,6 +271,10 @@ def load_model(path: str | Path) -> Model:
             f"model must be written by dpadmm {__version__} or one that agrees with it; {path} "
             "lacks something: use the dpadmm that wrote it"
         ) from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _texts(values: NDArray[Any]) -> NDArray[Any]:

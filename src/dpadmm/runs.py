@@ -14,12 +14,13 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dpadmm.arrays import label_signs
 from dpadmm.charging import charged
 from dpadmm.config import RunConfig, run_hash
 from dpadmm.datasets.files import check_columns
@@ -27,7 +28,7 @@ from dpadmm.datasets.party_rows import PartyRows, encode_by_party, encode_party
 from dpadmm.datasets.whole_file import check_writable, written_whole
 from dpadmm.engine import Checkpoint
 from dpadmm.errors import ParameterError
-from dpadmm.estimators import ADMMClassifier, label_signs
+from dpadmm.fitted import Fitted
 from dpadmm.model import model_bytes
 from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
@@ -123,13 +124,12 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
             checkpoint=_checkpoint(config),
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
-    estimator = ADMMClassifier.from_run(
-        planned, outcome, noise, classes=schema.classes, **estimator_parameters(config, rows)
-    )
     return TrainedRun(
         config=config,
         schema=schema,
-        estimator=estimator,
+        fitted=Fitted.of_run(planned, outcome, noise, output=config.run.output),
+        parameters=estimator_parameters(config, planned.site.names),
+        parties=planned.site.names,
         rows=rows,
         topology=planned.site.topology,
         sha256=run_hash(config, schema.sha256, rows),
@@ -220,11 +220,13 @@ def _checkpoint(config: RunConfig) -> Checkpoint | None:
     return Checkpoint(result.checkpoint, every=result.checkpoint_every)
 
 
-def estimator_parameters(config: RunConfig, names: Iterable[str]) -> dict[str, Any]:
+def estimator_parameters(config: RunConfig, names: Sequence[str]) -> dict[str, Any]:
     """What the run was asked for, as the estimator names it."""
     parameters = config.run.model_dump(exclude={"tolerance", "simulation_key", "run_id"})
     parameters["topology"] = config.parameters(tuple(names)).topology
-    return parameters | {"random_state": config.run.simulation_key}
+    # Encoded rows have norm 1 at most and a constant of their own, if any.
+    encoded = {"n_parties": len(names), "fit_intercept": False, "data_norm": 1.0}
+    return parameters | encoded | {"random_state": config.run.simulation_key}
 
 
 def read_parties(

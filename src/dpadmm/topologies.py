@@ -1,6 +1,7 @@
 """Who talks to whom: undirected graphs over the parties, or a data-less server.
 
-Graphs are :mod:`networkx` graphs; a topology keeps the facts that algorithms and checks need.
+A topology keeps the facts that algorithms and checks need. What asks more of a graph takes it as a
+:mod:`networkx` graph; a node never does, and goes without that library.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from dpadmm.errors import ParameterError, positive_integer, unknown_name
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["GRAPHS", "SERVER", "Topology", "build_topology"]
 
@@ -50,6 +54,8 @@ class Topology:
     @cached_property
     def graph(self) -> nx.Graph[int]:
         """The parties' graph, without a server."""
+        import networkx as nx
+
         graph: nx.Graph[int] = nx.Graph()
         graph.add_nodes_from(range(self.parties))
         graph.add_edges_from(self.edges)
@@ -72,48 +78,84 @@ class Topology:
         return np.asarray(self.adjacency.sum(axis=1), dtype=np.float64).ravel()
 
     @cached_property
+    def _neighbours(self) -> list[list[int]]:
+        near: list[list[int]] = [[] for _ in range(self.parties)]
+        for i, j in self.edges:
+            near[i].append(j)
+            near[j].append(i)
+        return [sorted(others) for others in near]
+
+    @cached_property
+    def _steps(self) -> list[dict[int, int]]:
+        """Of each connected part: how many links each of its parties is from the first."""
+        parts: list[dict[int, int]] = []
+        left = dict.fromkeys(range(self.parties))
+        while left:
+            start = next(iter(left))
+            steps, reached = {start: 0}, [start]
+            for party in reached:
+                del left[party]
+                for other in self._neighbours[party]:
+                    if other not in steps:
+                        steps[other] = steps[party] + 1
+                        reached.append(other)
+            parts.append(steps)
+        return parts
+
+    @cached_property
+    def components(self) -> list[list[int]]:
+        """The connected parts of the graph."""
+        return [sorted(part) for part in self._steps]
+
+    @cached_property
     def bipartite(self) -> bool:
         """Whether the graph is bipartite (R-ADMM's condition (iv) fails there)."""
-        return bool(nx.is_bipartite(self.graph))
+        return all(
+            (steps[i] - steps[j]) % 2 for steps in self._steps for i, j in self.edges if i in steps
+        )
 
     def neighbours(self, party: int) -> list[int]:
         """The neighbours of one party, in increasing order."""
-        return sorted(self.graph.neighbors(party))
+        return list(self._neighbours[party])
 
 
-def _grid(parties: int, seed: int) -> nx.Graph[Any]:
+Pairs = Iterable[tuple[int, int]]
+
+
+def _ring(parties: int, seed: int) -> Pairs:
+    return [*_path(parties, seed), (parties - 1, 0)] if parties > 2 else _path(parties, seed)
+
+
+def _path(parties: int, seed: int) -> Pairs:
+    return zip(range(parties - 1), range(1, parties), strict=True)
+
+
+def _grid(parties: int, seed: int) -> Pairs:
     columns = math.ceil(math.sqrt(parties))
-    graph: nx.Graph[int] = nx.empty_graph(parties)
-    graph.add_edges_from((i, i + 1) for i in range(parties - 1) if (i + 1) % columns)
-    graph.add_edges_from((i, i + columns) for i in range(parties - columns))
-    return graph
+    along = [(i, i + 1) for i in range(parties - 1) if (i + 1) % columns]
+    return along + [(i, i + columns) for i in range(parties - columns)]
 
 
-def _random(parties: int, seed: int) -> nx.Graph[Any]:
+def _random(parties: int, seed: int) -> Pairs:
     # A random tree keeps it connected; the links on top bring it to 1.3 per party, the density of
     # the random graph in PDML's experiments (10 servers, 13 links).
     generator = np.random.default_rng(seed)
     order = generator.permutation(parties)
-    graph: nx.Graph[int] = nx.empty_graph(parties)
-    for place in range(1, parties):
-        graph.add_edge(int(order[place]), int(order[generator.integers(place)]))
+    links = {
+        frozenset((int(order[place]), int(order[generator.integers(place)])))
+        for place in range(1, parties)
+    }
     wanted = min(round(1.3 * parties), parties * (parties - 1) // 2)
-    while graph.number_of_edges() < wanted:
-        first, second = generator.choice(parties, size=2, replace=False)
-        graph.add_edge(int(first), int(second))
-    return graph
+    while len(links) < wanted:
+        links.add(frozenset(generator.choice(parties, size=2, replace=False).tolist()))
+    return [(min(link), max(link)) for link in links]
 
 
-def _ring(parties: int, seed: int) -> nx.Graph[Any]:
-    graph: nx.Graph[Any] = nx.cycle_graph(parties) if parties > 2 else nx.path_graph(parties)
-    return graph
-
-
-GRAPHS: Final[dict[str, Callable[[int, int], nx.Graph[Any]]]] = {
+GRAPHS: Final[dict[str, Callable[[int, int], Pairs]]] = {
     "ring": _ring,
-    "path": lambda parties, seed: nx.path_graph(parties),
-    "star": lambda parties, seed: nx.star_graph(parties - 1),
-    "complete": lambda parties, seed: nx.complete_graph(parties),
+    "path": _path,
+    "star": lambda parties, seed: ((0, other) for other in range(1, parties)),
+    "complete": lambda parties, seed: combinations(range(parties), 2),
     "grid": _grid,
     "random": _random,
 }
@@ -147,8 +189,7 @@ def build_topology(
             return Topology(SERVER, parties, ())
         if topology not in GRAPHS:
             raise unknown_name("topology", topology, [*GRAPHS, SERVER])
-        built = GRAPHS[topology](parties, seed)
-        return Topology(topology, parties, _sorted_edges(built.edges))
+        return Topology(topology, parties, _sorted_edges(GRAPHS[topology](parties, seed)))
     return _from_edges(topology, parties)
 
 
@@ -174,10 +215,9 @@ def _from_edges(edges: Iterable[tuple[int, int]], parties: int) -> Topology:
             )
         pairs.append((first, second))
     built = Topology("edges", parties, _sorted_edges(pairs))
-    components = [sorted(part) for part in nx.connected_components(built.graph)]
-    if len(components) > 1:
+    if len(built.components) > 1:
         raise ParameterError(
             "topology must be connected; got the components "
-            f"{', '.join(str(part) for part in components)}. Add an edge between them."
+            f"{', '.join(str(part) for part in built.components)}. Add an edge between them."
         )
     return built

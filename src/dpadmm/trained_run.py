@@ -5,17 +5,20 @@ from __future__ import annotations
 import platform
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from dpadmm.charging import ledger_checks, ledger_statements
 from dpadmm.config import RunConfig
-from dpadmm.estimators import ADMMClassifier
+from dpadmm.fitted import Fitted
 from dpadmm.model import Model
 from dpadmm.schema import Schema
 from dpadmm.topologies import Topology
 from dpadmm.version import __version__
+
+if TYPE_CHECKING:
+    from dpadmm.estimators import ADMMClassifier
 
 __all__ = ["RECORD_VERSION", "TrainedRun"]
 
@@ -34,8 +37,12 @@ class TrainedRun:
     ----------
     config, schema
         What it was told.
-    estimator
-        The fitted classifier, for encoded rows.
+    fitted
+        The classifier, for encoded rows, and its statement.
+    parameters
+        What the estimator would be asked for.
+    parties
+        Whose messages the classifier is the mean of.
     rows
         Public number of rows of each party.
     topology
@@ -52,7 +59,9 @@ class TrainedRun:
 
     config: RunConfig
     schema: Schema
-    estimator: ADMMClassifier
+    fitted: Fitted
+    parameters: dict[str, Any]
+    parties: tuple[str, ...]
     rows: dict[str, int]
     topology: Topology
     sha256: str
@@ -62,14 +71,14 @@ class TrainedRun:
 
     def summary(self) -> dict[str, Any]:
         """What the command prints and the record begins with."""
-        privacy = self.estimator.privacy_
+        privacy = self.fitted.privacy
         beside = {} if self.federation is None else {"federation": self.federation}
         return {
             "run_sha256": self.sha256,
             "schema_sha256": self.schema.sha256,
             "algorithm": self.config.run.algorithm,
             "rounds": self.config.run.rounds,
-            "penalty": self.estimator.penalty_,
+            "penalty": self.fitted.penalty,
             "classes": list(self.schema.classes),
             "features": len(self.schema.feature_names),
             "parties": [
@@ -98,12 +107,24 @@ class TrainedRun:
         }
         if self.federation is not None:
             provenance["federation"] = self.federation
-        return Model.from_estimator(self.estimator, schema=self.schema, provenance=provenance)
+        return Model.from_run(
+            self.fitted,
+            self.parameters,
+            classes=self.schema.classes,
+            parties=self.parties,
+            schema=self.schema,
+            provenance=provenance,
+        )
+
+    @property
+    def estimator(self) -> ADMMClassifier:
+        """The fitted classifier for encoded rows, as scikit-learn wants it."""
+        return self.model().to_estimator()
 
     def record(self, model_sha256: str) -> dict[str, Any]:
         """Everything public about the run, for the file beside the model and for the report."""
-        history = {name: values.tolist() for name, values in self.estimator.history_.items()}
-        spent = self.estimator.privacy_.rounds
+        history = {name: values.tolist() for name, values in self.fitted.history.items()}
+        spent = self.fitted.privacy.rounds
         return {
             "version": RECORD_VERSION,
             "dpadmm": __version__,
@@ -131,7 +152,7 @@ class TrainedRun:
 
 def _learnt(run: TrainedRun) -> dict[str, Any]:
     """What the model tells apart, and its largest weights; a function of messages."""
-    schema, weights = run.schema, run.estimator.coef_
+    schema, weights = run.schema, run.fitted.coef
     towards = schema.classes[1:] if len(weights) == 1 else schema.classes
     names = schema.feature_names
     return {

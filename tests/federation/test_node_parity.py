@@ -6,8 +6,8 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from dpadmm.algorithms import REGISTRY
+from dpadmm.arrays import label_signs
 from dpadmm.datasets.party_rows import encode_party
-from dpadmm.estimators import label_signs
 from dpadmm.exchange.wire import decode
 from dpadmm.model import load_model
 from dpadmm.privacy.noise import SimulatedNoise

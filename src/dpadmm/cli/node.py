@@ -120,7 +120,7 @@ def _show(run: TrainedRun) -> None:
     for words in summary["ledgers"].values():
         console.print("Ledger", style="bold", highlight=False)
         console.print(words, markup=False, highlight=False, soft_wrap=True)
-    for heading, words in run.estimator.privacy_.lines():
+    for heading, words in run.fitted.privacy.lines():
         console.print(f"{heading}: {words}", markup=False, highlight=False, soft_wrap=True)
     party = summary["parties"][0]
     spent = party["epsilon"]

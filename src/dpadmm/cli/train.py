@@ -109,7 +109,7 @@ def _show(run: TrainedRun) -> None:
     for name, words in summary["ledgers"].items():
         console.print(f"Ledger of {name}", style="bold", highlight=False)
         console.print(words, markup=False, highlight=False, soft_wrap=True)
-    for heading, words in run.estimator.privacy_.lines():
+    for heading, words in run.fitted.privacy.lines():
         console.print(f"{heading}: {words}", markup=False, highlight=False, soft_wrap=True)
     show_table(
         "Spent",

@@ -11,11 +11,11 @@ from typing import final
 
 import numpy as np
 
+from dpadmm.arrays import label_signs
 from dpadmm.config import RunConfig, load_config
 from dpadmm.datasets.files import check_columns
 from dpadmm.datasets.party_rows import encode_party
 from dpadmm.errors import ParameterError
-from dpadmm.estimators import label_signs
 from dpadmm.experiments.problems import Problem, ProblemSource
 from dpadmm.runs import prepare, read_parties
 from dpadmm.schema import Schema

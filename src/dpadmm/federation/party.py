@@ -5,15 +5,12 @@ from __future__ import annotations
 import time
 from typing import Final
 
-import numpy as np
-
-from dpadmm.arrays import Array, Shard
+from dpadmm.arrays import Array, Shard, label_signs
 from dpadmm.config import RunConfig
 from dpadmm.datasets.party_rows import encode_party
 from dpadmm.datasets.whole_file import write_whole
 from dpadmm.engine import Outcome
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.estimators import ADMMClassifier, label_signs
 from dpadmm.exchange.mailbox import Mailbox
 from dpadmm.exchange.peer_session import PeerSession
 from dpadmm.exchange.peers import PeerExchange
@@ -24,6 +21,7 @@ from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.open_node import OpenNode
 from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.segment import Segment
+from dpadmm.fitted import Fitted
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sqlite_ledger import LedgerRun
 from dpadmm.report.from_run import run_report
@@ -188,18 +186,12 @@ def _trained(
     prepared, segment, listening = node.prepared, part.segment, part.listening
     agreed = prepared.agreed
     heard = Outcome(listening.last, listening.tail, outcome.history, outcome.events)
-    estimator = ADMMClassifier.from_run(
-        part.own,
-        heard,
-        node.noise,
-        classes=prepared.schema.classes,
-        **estimator_parameters(told, agreed.names),
-    )
-    estimator.parties_ = np.array(listening.names)
     return TrainedRun(
         config=told,
         schema=prepared.schema,
-        estimator=estimator,
+        fitted=Fitted.of_run(part.own, heard, node.noise, output=told.run.output),
+        parameters=estimator_parameters(told, agreed.names),
+        parties=listening.names,
         rows={prepared.name: agreed.rows[prepared.name]},
         topology=prepared.planned.site.topology,
         sha256=prepared.run.hex(),
@@ -225,7 +217,7 @@ def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
     result = prepared.config.result
     assert result is not None
     if result.statement is not None:
-        lines = [str(trained.estimator.privacy_)]
+        lines = [str(trained.fitted.privacy)]
         for words in trained.summary()["ledgers"].values():
             lines += ["", "The ledger of this data set:", words]
         lines += _about_losses(part)

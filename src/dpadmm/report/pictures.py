@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import networkx as nx
-
 from dpadmm.report import texts
 from dpadmm.report.markup import Html, cut, element
 from dpadmm.report.plots import GraphPlot, GuessPlot
+from dpadmm.topologies import SERVER, Topology
 
 __all__ = ["MOST_LINKS", "MOST_PARTIES", "draw_graph", "draw_guesses"]
 
@@ -26,12 +25,9 @@ _SERVER: Final = -1
 
 def draw_graph(plot: GraphPlot) -> tuple[list[Html], float]:
     """Parties as circles whose area follows their rows, links as lines."""
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(range(len(plot.names)))
-    graph.add_edges_from(plot.edges)
-    if plot.server:
-        graph.add_edges_from((place, _SERVER) for place in range(len(plot.names)))
-    places = _places(graph)
+    topology = Topology(SERVER if plot.server else "edges", len(plot.names), tuple(plot.edges))
+    places = _places(topology)
+    links = [*plot.edges, *((place, _SERVER) for place in places if plot.server and place >= 0)]
     drawn = [
         element(
             "line",
@@ -41,7 +37,7 @@ def draw_graph(plot: GraphPlot) -> tuple[list[Html], float]:
             y2=f"{places[b][1]:g}",
             class_="link",
         )
-        for a, b in graph.edges
+        for a, b in links
     ]
     if plot.server:
         drawn += _server(*places[_SERVER])
@@ -60,16 +56,17 @@ def draw_graph(plot: GraphPlot) -> tuple[list[Html], float]:
     return drawn, _HEIGHT
 
 
-def _places(graph: nx.Graph[int]) -> dict[int, tuple[float, float]]:
+def _places(topology: Topology) -> dict[int, tuple[float, float]]:
     """Where everybody stands: the same for the same graph."""
-    nodes = list(graph.nodes)
-    if _SERVER in graph or nx.number_of_edges(graph) == len(nodes) * (len(nodes) - 1) // 2:
-        around = [node for node in nodes if node != _SERVER]
-        found = _circle(around) | ({_SERVER: (0.0, 0.0)} if _SERVER in graph else {})
-    elif all(degree == 2 for _, degree in graph.degree):
-        found = _circle(list(nx.dfs_preorder_nodes(graph, nodes[0])))
+    count, edges = topology.parties, topology.edges
+    if topology.server or len(edges) == count * (count - 1) // 2:
+        found = _circle(list(range(count))) | ({_SERVER: (0.0, 0.0)} if topology.server else {})
+    elif all(degree == 2 for degree in topology.degrees) and len(topology.components) == 1:
+        found = _circle(_around(topology))
     else:
-        laid = nx.kamada_kawai_layout(graph)
+        import networkx as nx
+
+        laid = nx.kamada_kawai_layout(topology.graph)
         found = {node: (float(place[0]), float(place[1])) for node, place in laid.items()}
     middle_x, reach_x = _middle_and_reach([x for x, _ in found.values()])
     middle_y, reach_y = _middle_and_reach([y for _, y in found.values()])
@@ -88,6 +85,14 @@ def _places(graph: nx.Graph[int]) -> dict[int, tuple[float, float]]:
 def _middle_and_reach(values: list[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     return (low + high) / 2, (high - low) / 2 or 1.0
+
+
+def _around(topology: Topology) -> list[int]:
+    """The parties of a ring, in the order of their links."""
+    order = [0]
+    while len(order) < topology.parties:
+        order.append(next(x for x in topology.neighbours(order[-1]) if x not in order))
+    return order
 
 
 def _circle(nodes: list[int]) -> dict[int, tuple[float, float]]:

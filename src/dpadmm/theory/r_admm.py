@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from dpadmm.topologies import Topology
 
 __all__ = [
     "ConditionMargins",
@@ -241,7 +242,8 @@ def smallest_gamma(adjacency: ArrayLike, penalty: float, smoothness: ArrayLike) 
     Infinite on a bipartite graph (path, star, tree, even ring), where (iv) cannot hold.
     """
     links = np.asarray(adjacency, dtype=np.float64)
-    if nx.is_bipartite(nx.from_numpy_array(links)):
+    pairs = tuple((int(i), int(j)) for i, j in np.argwhere(links))
+    if Topology("edges", len(links), pairs).bipartite:
         return math.inf
 
     def hold(gamma: float) -> bool:
