@@ -7,9 +7,10 @@ and ``false``; bytes that are not UTF-8 are read as Latin-1.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +67,7 @@ def _distinct(cells: pa.Array) -> tuple[list[str | None], NDArray[np.int64]]:
     places = cells.indices
     if places.null_count:
         places = places.fill_null(len(texts))
-    return [*texts, None], places.to_numpy().astype(np.int64, copy=False)
+    return [*texts, None], _to_numpy(places).astype(np.int64, copy=False)
 
 
 def _text(cell: object) -> str | None:
@@ -93,7 +94,7 @@ def cells_as_numbers(cells: pa.Array) -> NDArray[np.float64]:
         cells = cells.cast(pa.int8())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return _parsed(cells)
-    return _to_numpy(cells.cast(pa.float64(), safe=False))
+    return _or_nan(cells.cast(pa.float64(), safe=False))
 
 
 def _parsed(cells: pa.Array) -> NDArray[np.float64]:
@@ -102,12 +103,12 @@ def _parsed(cells: pa.Array) -> NDArray[np.float64]:
     # way: so the short cut changes no value. It reads bytes, whether they are UTF-8 or not.
     texts = cells.view(pa.string()) if pa.types.is_binary(cells.type) else cells.cast(pa.string())
     try:
-        return _to_numpy(texts.cast(pa.float64()))
+        return _or_nan(texts.cast(pa.float64()))
     except pa.ArrowInvalid:
         texts = pc.utf8_trim(valid_text(cells), WHITESPACE)
         decimal = pc.match_substring_regex(texts, DECIMAL)
         numbers = pc.if_else(decimal, texts, pa.scalar(None, pa.string()))
-        return _to_numpy(numbers.cast(pa.float64()))
+        return _or_nan(numbers.cast(pa.float64()))
 
 
 def valid_text(cells: pa.Array) -> pa.StringArray:
@@ -119,6 +120,10 @@ def valid_text(cells: pa.Array) -> pa.StringArray:
         return pa.array(decoded, pa.string())
 
 
-def _to_numpy(numbers: pa.DoubleArray) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = numbers.to_numpy(zero_copy_only=False)
-    return values
+def _or_nan(numbers: pa.DoubleArray) -> NDArray[np.float64]:
+    return _to_numpy(numbers.fill_null(math.nan) if numbers.null_count else numbers)
+
+
+def _to_numpy(numbers: pa.Array) -> NDArray[Any]:
+    # Not Arrow's to_numpy, which imports pandas wherever that is installed.
+    return np.from_dlpack(numbers)

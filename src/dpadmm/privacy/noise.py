@@ -167,10 +167,9 @@ class DiscreteNoise(NoiseSource):
     simulated = False
 
     def __init__(self) -> None:
-        import opendp.prelude as opendp
+        from opendp.mod import enable_features
 
-        opendp.enable_features("contrib")
-        self._opendp = opendp
+        enable_features("contrib")
         self._streams = SecureNoise()
 
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
@@ -194,10 +193,14 @@ class DiscreteNoise(NoiseSource):
 
     @lru_cache(maxsize=64)  # noqa: B019 - measurements are few and live as long as the source
     def _measurement(self, features: int, sigma: float) -> Any:
-        opendp = self._opendp
-        domain = opendp.vector_domain(opendp.atom_domain(T=float, nan=False), size=features)
+        # Not opendp.prelude, which brings scikit-learn and pandas and 100 MB of memory.
+        from opendp.domains import atom_domain, vector_domain
+        from opendp.measurements import make_gaussian
+        from opendp.metrics import l2_distance
+
+        domain = vector_domain(atom_domain(T=float, nan=False), size=features)
         exponent = math.floor(math.log2(sigma)) - _GRID_BITS
-        return opendp.m.make_gaussian(domain, opendp.l2_distance(T=float), scale=sigma, k=exponent)
+        return make_gaussian(domain, l2_distance(T=float), scale=sigma, k=exponent)
 
 
 def secure_noise() -> NoiseSource:
