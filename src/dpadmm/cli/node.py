@@ -42,9 +42,6 @@ def node(
     and the privacy statement. Killed at any point and started again, it goes on where it was;
     nothing is spent twice.
     """
-    # Arrow's own allocator keeps for good what rows once took; the system's gives it back. Must be
-    # said before Arrow is imported.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     with refusals("node", as_json), _log_on_standard_error():
         from dpadmm.federation.node import prepare_node, run_node
         from dpadmm.federation.node_config import load_node_config
