@@ -12,8 +12,8 @@ import typer
 # a node for days wants that. It has to be said before anything imports Arrow.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
-import dpadmm  # noqa: E402
-from dpadmm.cli import (  # noqa: E402
+import dpadmm
+from dpadmm.cli import (
     account,
     audit,
     cert,
@@ -29,8 +29,8 @@ from dpadmm.cli import (  # noqa: E402
     status,
     train,
 )
-from dpadmm.cli.output import fail  # noqa: E402
-from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError  # noqa: E402
+from dpadmm.cli.output import fail
+from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
 
 __all__ = ["app", "main"]
 

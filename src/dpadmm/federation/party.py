@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
+import pyarrow as pa
+
 from dpadmm.arrays import Array, Shard, label_signs
 from dpadmm.config import RunConfig
 from dpadmm.datasets.party_rows import encode_party
@@ -170,6 +172,7 @@ def _shard(prepared: PreparedNode, told: RunConfig, own: Plan, noise: NoiseSourc
     party = told.party[0]
     with work_folder(told.result.model) as folder:
         encoded = encode_party(party.file, schema, folder, delimiter=told.data.delimiter)
+    pa.default_memory_pool().release_unused()
     if len(encoded.labels) != party.rows:
         raise DataError(
             f"data must have the rows that the agreed run says, {party.rows}; {party.file} has "
