@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+zenoh = pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from dpadmm.exchange.peer_session import PeerSession, Security
 from dpadmm.exchange.wire import encode
@@ -326,10 +326,9 @@ def test_a_stranger_and_a_wrong_certificate_at_a_running_node(federation, tmp_pa
     federation.ports["west"] = port
     try:
         assert federation.wait_for("north", "stranger-refused")["node"] == "mallory"
-        deadline = time.monotonic() + 30
-        while "invalid peer certificate" not in federation.output("north"):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        told = federation.wait_for("north", "connection-refused")
+        assert told["reason"] == "certificate-invalid"
+        assert "invalid peer certificate" in told["error"]
         for name in ("south", "west"):
             federation.start(name)
         for _ in range(20):
@@ -344,6 +343,98 @@ def test_a_stranger_and_a_wrong_certificate_at_a_running_node(federation, tmp_pa
     for name in NAMES:
         assert not federation.log(name, "message-dropped")
         assert len(federation.messages(name)) == 10
+
+
+class Impostor:
+    """A bare Zenoh client with the certificate of one node, which keeps none of our rules."""
+
+    def __init__(self, federation, certificate, victim, folder=None):
+        folder = folder or federation.folder / "certificates"
+        settings = {
+            "mode": "client",
+            "connect/endpoints": [f"tls/127.0.0.1:{federation.ports[victim]}"],
+            "connect/timeout_ms": 2000,
+            "scouting/multicast/enabled": False,
+            "transport/link/tls/root_ca_certificate": str(folder / "ca.pem"),
+        }
+        if certificate is not None:
+            settings |= {
+                "transport/link/tls/enable_mtls": True,
+                "transport/link/tls/connect_certificate": str(folder / f"{certificate}.pem"),
+                "transport/link/tls/connect_private_key": str(folder / f"{certificate}.key"),
+            }
+        configuration = zenoh.Config()
+        for key, value in settings.items():
+            configuration.insert_json5(key, json.dumps(value))
+        self.session = zenoh.open(configuration)
+
+
+def test_a_neighbour_that_writes_under_another_name_is_named(federation):
+    """At the door of every node the certificate decides, and the log says who tried."""
+    for name in ("north", "south"):
+        federation.start(name)
+        federation.wait_for(name, "agreeing")
+    run = federation.agreed.digest(federation.schema).hex()
+    forged = encode(bytes.fromhex(run), NAMES.index("south"), 0, np.zeros((1, 1, 4)))
+    # West has not started yet: its certificate is used to speak for south.
+    impostor = Impostor(federation, "west", "north").session
+    publisher = impostor.declare_publisher(f"dpadmm/{run}/south/message")
+    for _ in range(3):
+        impostor.put(f"dpadmm/{run}/south/message", forged)
+        publisher.put(forged)
+        impostor.put(f"dpadmm/{TOPIC}/south/facts", b"{}")
+        time.sleep(0.05)
+    told = federation.wait_for("north", "message-dropped")
+    assert told["neighbour"] == "west"
+    assert told["reason"] == "another-name"
+    assert "west must write under its own name; it tried to as south: refused" in told["error"]
+    impostor.close()
+    federation.start("west")
+    finish(federation)
+    # Who did nothing of the kind is accused of nothing.
+    assert {
+        entry["facts"]["neighbour"] for entry in federation.log("north", "message-dropped")
+    } == {"west"}
+    for name in ("south", "west"):
+        assert not federation.log(name, "message-dropped")
+
+
+def test_no_connection_without_a_valid_certificate_and_the_log_says_why(federation, tmp_path):
+    folder = federation.folder / "certificates"
+    federation.start("north")
+    federation.wait_for("north", "agreeing")
+    other = tmp_path / "other"
+    make_authority(other)
+    make_certificate(other, "west", authority=other)
+    shutil.copy(folder / "ca.pem", other / "ca.pem")
+    attempts = {"certificate-invalid": ("west", other), "no-certificate": (None, None)}
+    for reason, (begin, end) in {
+        "certificate-expired": (-2, -1),
+        "certificate-not-valid-yet": (1, 2),
+    }.items():
+        dated = tmp_path / reason
+        dated.mkdir()
+        sign_again(folder, "west", dated, begin=begin, end=end)
+        attempts[reason] = ("west", dated)
+    for reason, (certificate, place) in attempts.items():
+        with pytest.raises(zenoh.ZError):
+            Impostor(federation, certificate, "north", place)
+        deadline = time.monotonic() + 20
+        while not (told := refusals_of(federation, "north", reason)):
+            assert time.monotonic() < deadline, federation.output("north")
+            time.sleep(0.05)
+        assert ("set the clock" in told[0]["error"]) == (reason in CLOCKS)
+    for name in ("south", "west"):
+        federation.start(name)
+    finish(federation)
+
+
+CLOCKS = ("certificate-expired", "certificate-not-valid-yet")
+
+
+def refusals_of(federation, name, reason):
+    entries = [entry["facts"] for entry in federation.log(name, "connection-refused")]
+    return [facts for facts in entries if facts["reason"] == reason]
 
 
 def test_a_clock_that_goes_backwards_does_not_trouble_a_ledger(federation, monkeypatch):

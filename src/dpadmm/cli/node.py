@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,9 +38,10 @@ def node(
     and the privacy statement. Killed at any point and started again, it goes on where it was;
     nothing is spent twice.
     """
-    with refusals("node", as_json), _log_on_standard_error():
+    with refusals("node", as_json):
         from dpadmm.federation.node import prepare_node, run_node
         from dpadmm.federation.node_config import load_node_config
+        from dpadmm.federation.transport_log import TransportLog
         from dpadmm.federation.watching import Watcher
 
         told = load_node_config(config)
@@ -73,7 +70,8 @@ def node(
             metrics_anywhere=watch.metrics_anywhere,
         ) as watcher:
             try:
-                run = run_node(prepared, watcher)
+                with TransportLog(watcher):
+                    run = run_node(prepared, watcher)
             except Exception as error:
                 watcher.event("failed", level="error", error=error)
                 raise
@@ -81,23 +79,6 @@ def node(
             emit("node", _summary(run, prepared.name))
         elif run is not None:
             _show(run)
-
-
-@contextmanager
-def _log_on_standard_error() -> Iterator[None]:
-    """Zenoh logs to descriptor 1; what this command prints must be alone there."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    before = sys.stdout
-    sys.stdout = os.fdopen(kept, "w", encoding="utf-8", closefd=False)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stdout = before
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def _summary(run: TrainedRun | None, name: str) -> dict[str, object]:
