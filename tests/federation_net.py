@@ -271,6 +271,16 @@ class Federation:
     def kill(self, name):
         return self._server.kill(self.processes.pop(name))
 
+    def finish(self, *names):
+        """Nodes, all unless named, end well."""
+        for name in names or self.nodes:
+            assert self.wait(name) == 0, self.output(name)
+            assert self.log(name, "finished")
+
+    def close(self):
+        for name in list(self.processes):
+            self.kill(name)
+
     def output(self, name):
         return (self.folder / f"{name}.out").read_text()
 

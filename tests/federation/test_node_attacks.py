@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-zenoh = pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from dpadmm.exchange.peer_session import PeerSession, Security
 from dpadmm.exchange.wire import encode
@@ -29,14 +29,7 @@ def federation(fork_server, tmp_path):
         federation.make_ledger(name)
         federation.write(name)
     yield federation
-    for name in list(federation.processes):
-        federation.kill(name)
-
-
-def finish(federation, names=NAMES):
-    for name in names:
-        assert federation.wait(name) == 0, federation.output(name)
-        assert federation.log(name, "finished")
+    federation.close()
 
 
 def refused(federation, name, *words):
@@ -193,24 +186,7 @@ def test_two_processes_on_one_ledger(federation):
     assert federation.processes["north"] == first
     for name in ("south", "west"):
         federation.start(name)
-    finish(federation)
-
-
-def test_a_name_claimed_twice_is_noticed_before_anything_is_spent(federation):
-    twin = Federation(federation.folder / "twin", federation._server, NAMES)
-    shutil.rmtree(twin.folder / "certificates")
-    shutil.copytree(federation.folder / "certificates", twin.folder / "certificates")
-    twin.make_ledger("west")
-    for name in NAMES[:2]:
-        twin.ports[name] = federation.ports[name]
-    twin.write("west")
-    # The real west is not there yet: nobody can agree before both were heard.
-    federation.start("north")
-    twin.start("west")
-    federation.wait_for("north", "neighbour-here")
-    federation.start("west")
-    refused(federation, "north", "the name 'west' must be one node's; two claim it")
-    twin.kill("west")
+    federation.finish()
 
 
 # -- a neighbour that behaves badly ------------------------------------------------------------
@@ -233,7 +209,7 @@ class BadNeighbour:
         self.run, self.number = agreed.digest(federation.schema), NAMES.index(name)
         self.shape = agreed.plan(federation.schema).site.shape[1:]
         facts = agreed.facts(federation.schema)
-        content = {"facts": facts, "agreed": list(NAMES), "instance": "west"}
+        content = {"facts": facts, "agreed": list(NAMES), "names": {}}
         self.session.serve(TOPIC, lambda label: json.dumps(content).encode())
         self.session.serve(self.run.hex(), self._answer)
         self.finished = False
@@ -291,7 +267,7 @@ def test_bad_messages_from_a_neighbour_do_not_stop_the_others(federation):
         stop.set()
         pestering.join()
         bad.finished = True
-        finish(federation, honest)
+        federation.finish(*honest)
     finally:
         bad.session.close()
     for name in honest:
@@ -336,105 +312,13 @@ def test_a_stranger_and_a_wrong_certificate_at_a_running_node(federation, tmp_pa
                 stranger.publish(stranger.message(t, 5.0))
                 foreign.publish(stranger.run.hex(), "message", stranger.message(t, 5.0))
             time.sleep(0.02)
-        finish(federation)
+        federation.finish()
     finally:
         stranger.session.close()
         foreign.close()
     for name in NAMES:
         assert not federation.log(name, "message-dropped")
         assert len(federation.messages(name)) == 10
-
-
-class Impostor:
-    """A bare Zenoh client with the certificate of one node, which keeps none of our rules."""
-
-    def __init__(self, federation, certificate, victim, folder=None):
-        folder = folder or federation.folder / "certificates"
-        settings = {
-            "mode": "client",
-            "connect/endpoints": [f"tls/127.0.0.1:{federation.ports[victim]}"],
-            "connect/timeout_ms": 2000,
-            "scouting/multicast/enabled": False,
-            "transport/link/tls/root_ca_certificate": str(folder / "ca.pem"),
-        }
-        if certificate is not None:
-            settings |= {
-                "transport/link/tls/enable_mtls": True,
-                "transport/link/tls/connect_certificate": str(folder / f"{certificate}.pem"),
-                "transport/link/tls/connect_private_key": str(folder / f"{certificate}.key"),
-            }
-        configuration = zenoh.Config()
-        for key, value in settings.items():
-            configuration.insert_json5(key, json.dumps(value))
-        self.session = zenoh.open(configuration)
-
-
-def test_a_neighbour_that_writes_under_another_name_is_named(federation):
-    """At the door of every node the certificate decides, and the log says who tried."""
-    for name in ("north", "south"):
-        federation.start(name)
-        federation.wait_for(name, "agreeing")
-    run = federation.agreed.digest(federation.schema).hex()
-    forged = encode(bytes.fromhex(run), NAMES.index("south"), 0, np.zeros((1, 1, 4)))
-    # West has not started yet: its certificate is used to speak for south.
-    impostor = Impostor(federation, "west", "north").session
-    publisher = impostor.declare_publisher(f"dpadmm/{run}/south/message")
-    for _ in range(3):
-        impostor.put(f"dpadmm/{run}/south/message", forged)
-        publisher.put(forged)
-        impostor.put(f"dpadmm/{TOPIC}/south/facts", b"{}")
-        time.sleep(0.05)
-    told = federation.wait_for("north", "message-dropped")
-    assert told["neighbour"] == "west"
-    assert told["reason"] == "another-name"
-    assert "west must write under its own name; it tried to as south: refused" in told["error"]
-    impostor.close()
-    federation.start("west")
-    finish(federation)
-    # Who did nothing of the kind is accused of nothing.
-    assert {
-        entry["facts"]["neighbour"] for entry in federation.log("north", "message-dropped")
-    } == {"west"}
-    for name in ("south", "west"):
-        assert not federation.log(name, "message-dropped")
-
-
-def test_no_connection_without_a_valid_certificate_and_the_log_says_why(federation, tmp_path):
-    folder = federation.folder / "certificates"
-    federation.start("north")
-    federation.wait_for("north", "agreeing")
-    other = tmp_path / "other"
-    make_authority(other)
-    make_certificate(other, "west", authority=other)
-    shutil.copy(folder / "ca.pem", other / "ca.pem")
-    attempts = {"certificate-invalid": ("west", other), "no-certificate": (None, None)}
-    for reason, (begin, end) in {
-        "certificate-expired": (-2, -1),
-        "certificate-not-valid-yet": (1, 2),
-    }.items():
-        dated = tmp_path / reason
-        dated.mkdir()
-        sign_again(folder, "west", dated, begin=begin, end=end)
-        attempts[reason] = ("west", dated)
-    for reason, (certificate, place) in attempts.items():
-        with pytest.raises(zenoh.ZError):
-            Impostor(federation, certificate, "north", place)
-        deadline = time.monotonic() + 20
-        while not (told := refusals_of(federation, "north", reason)):
-            assert time.monotonic() < deadline, federation.output("north")
-            time.sleep(0.05)
-        assert ("set the clock" in told[0]["error"]) == (reason in CLOCKS)
-    for name in ("south", "west"):
-        federation.start(name)
-    finish(federation)
-
-
-CLOCKS = ("certificate-expired", "certificate-not-valid-yet")
-
-
-def refusals_of(federation, name, reason):
-    entries = [entry["facts"] for entry in federation.log(name, "connection-refused")]
-    return [facts for facts in entries if facts["reason"] == reason]
 
 
 def test_a_clock_that_goes_backwards_does_not_trouble_a_ledger(federation, monkeypatch):
@@ -446,6 +330,6 @@ def test_a_clock_that_goes_backwards_does_not_trouble_a_ledger(federation, monke
     monkeypatch.undo()
     for name in NAMES:
         federation.start(name)
-    finish(federation)
+    federation.finish()
     with SQLiteLedger(path) as ledger:
         assert len(ledger.verify().runs["trial"].commits) == federation.run["rounds"]

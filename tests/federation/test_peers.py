@@ -56,6 +56,7 @@ class Net:
             {other: f"127.0.0.1:{self.ports[other]}" for other in neighbours},
             security or self.security(name),
             lease=2.0,
+            instance=name,
             on_event=lambda event, **facts: self.events[name].append((event, facts)),
         )
         self.sessions.append(session)
@@ -168,7 +169,8 @@ def test_a_stranger_is_named_and_neither_heard_nor_answered(net):
     assert net.wait_for("b", "stranger-refused")[0] == {"level": "warning", "node": "d", "count": 1}
     # It tries every name there is, past its own checks.
     for name in ("a", "d"):
-        stranger._session.put(f"dpadmm/{RUN.hex()}/{name}/message", message(0, 0, 7.0))
+        key = f"dpadmm/{RUN.hex()}/{name}/message"
+        stranger._session.put(key, message(0, 0, 7.0), attachment=name)
     stranger.ask(RUN.hex(), "b", "0", lambda *words: heard.append(words), timeout=0.5)
     time.sleep(0.7)
     b.send(0, message(1, 0))
@@ -188,8 +190,9 @@ def test_a_neighbour_cannot_write_as_another(net):
     b = net.mailbox("b", ["a", "c"])
     c = net.session("c", ["b"])
     net.wait_for("b", "neighbour-here")
-    c._session.put(f"dpadmm/{RUN.hex()}/a/message", message(0, 0, 7.0))
-    c._session.put(f"dpadmm/{RUN.hex()}/c/message", message(0, 0, 7.0))
+    for name in ("a", "c"):
+        key = f"dpadmm/{RUN.hex()}/{name}/message"
+        c._session.put(key, message(0, 0, 7.0), attachment=name)
     refused = net.wait_for("b", "message-refused")
     assert [facts["neighbour"] for facts in refused] == ["c"]
     assert "must have the party 2; got 0" in refused[0]["error"]

@@ -10,6 +10,7 @@ given. Nodes do not pass on what others say.
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 from dpadmm.closing import Closing
 from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.exchange.claims import Claims
 
 __all__ = ["OnEvent", "PeerSession", "Security", "check_loopback", "no_event"]
 
@@ -88,7 +90,13 @@ class PeerSession(Closing):
     largest
         Bytes of the longest message; connections that bring longer ones are not served.
     lease
-        Seconds of silence after which a neighbour counts as gone.
+        Seconds of silence after which a neighbour counts as gone; and after which another process
+        may have its name.
+    instance
+        Tells this process from another of its name, the same after a restart; drawn unless given.
+    known, on_claim
+        Instances that neighbours had before, and who is told of new ones
+        (:mod:`~dpadmm.exchange.claims`).
     on_event
         Told of neighbours that come and go, and of strangers.
     """
@@ -102,14 +110,19 @@ class PeerSession(Closing):
         *,
         largest: int = 0,
         lease: float = 10.0,
+        instance: str | None = None,
+        known: Mapping[str, str] | None = None,
+        on_claim: Callable[[str, str], None] = lambda name, instance: None,
         on_event: OnEvent = no_event,
     ) -> None:
         if security is None:
             check_loopback([listen, *neighbours.values()])
         self.name = name
         self.neighbours = dict(neighbours)
+        self.instance = instance or secrets.token_hex(16)
+        #: Which process has which neighbour's name.
+        self.claims = Claims(neighbours, lease, known or {}, on_claim=on_claim, on_event=on_event)
         self._tell = on_event
-        self._present: dict[str, bool] = dict.fromkeys(neighbours, False)
         self._lock = threading.Lock()
         self._strangers: dict[str, int] = {}
         self._zenoh = _import_zenoh()
@@ -133,15 +146,15 @@ class PeerSession(Closing):
         for neighbour in self.neighbours:
             self._parts.append(
                 self._session.liveliness().declare_subscriber(
-                    _key(_ALIVE, neighbour, "node"), self._liveliness, history=True
+                    _key(_ALIVE, neighbour, "*"), self._liveliness, history=True
                 )
             )
-        self._parts.append(self._session.liveliness().declare_token(_key(_ALIVE, name, "node")))
+        token = _key(_ALIVE, name, self.instance)
+        self._parts.append(self._session.liveliness().declare_token(token))
 
     def present(self, neighbour: str) -> bool:
         """Whether a neighbour is connected and answers."""
-        with self._lock:
-            return self._present[neighbour]
+        return self.claims.present(neighbour)
 
     def serve(self, topic: str, answer: Callable[[str], bytes | None]) -> None:
         """Answer neighbours that ask for something below this node's name; None stays silent."""
@@ -153,7 +166,7 @@ class PeerSession(Closing):
                 self._tell("no-answer", level="error", error=error)
                 return
             if data is not None:
-                query.reply(str(query.key_expr), data)
+                query.reply(str(query.key_expr), data, attachment=self.instance)
 
         self._parts.append(self._session.declare_queryable(_key(topic, self.name, "*"), reply))
 
@@ -163,7 +176,8 @@ class PeerSession(Closing):
 
             def heard(sample: Any, neighbour: str = neighbour) -> None:
                 label = str(sample.key_expr).rsplit("/", 1)[-1]
-                take(neighbour, label, sample.payload.to_bytes())
+                if self.claims.hears(neighbour, _instance(sample)):
+                    take(neighbour, label, sample.payload.to_bytes())
 
             key = _key(topic, neighbour, "*")
             self._parts.append(self._session.declare_subscriber(key, heard))
@@ -177,7 +191,7 @@ class PeerSession(Closing):
                 congestion_control=self._zenoh.CongestionControl.BLOCK,
                 reliability=self._zenoh.Reliability.RELIABLE,
             )
-        self._publishers[key].put(data)
+        self._publishers[key].put(data, attachment=self.instance)
 
     def ask(
         self,
@@ -191,7 +205,7 @@ class PeerSession(Closing):
         """Ask a neighbour; every answer that comes is taken, at once or later."""
 
         def answered(reply: Any) -> None:
-            if reply.ok is not None:
+            if reply.ok is not None and self.claims.hears(neighbour, _instance(reply.ok)):
                 take(neighbour, label, reply.ok.payload.to_bytes())
 
         self._session.get(
@@ -209,16 +223,11 @@ class PeerSession(Closing):
         self._session.close()
 
     def _liveliness(self, sample: Any) -> None:
-        neighbour = str(sample.key_expr).split("/")[2]
-        here = sample.kind == self._zenoh.SampleKind.PUT
-        with self._lock:
-            changed = self._present[neighbour] != here
-            self._present[neighbour] = here
-        if changed:
-            if here:
-                self._tell("neighbour-here", neighbour=neighbour)
-            else:
-                self._tell("neighbour-gone", level="warning", neighbour=neighbour)
+        _, _, neighbour, instance = str(sample.key_expr).split("/")
+        if sample.kind == self._zenoh.SampleKind.PUT:
+            self.claims.comes(neighbour, instance)
+        else:
+            self.claims.goes(neighbour, instance)
 
     def _link(self, event: Any) -> None:
         """Name whoever connects with a certificate that is no neighbour's: it is not served."""
@@ -230,6 +239,12 @@ class PeerSession(Closing):
             count = self._strangers[name] = self._strangers.get(name, 0) + 1
             if count & (count - 1) == 0:
                 self._tell("stranger-refused", level="warning", node=name, count=count)
+
+
+def _instance(sample: Any) -> str:
+    """Which process sent it; nothing where it does not say."""
+    said = None if sample.attachment is None else sample.attachment.to_bytes()
+    return "" if said is None else said.decode("ascii", "replace")
 
 
 def _key(topic: str, name: str, label: str) -> str:

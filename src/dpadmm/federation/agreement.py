@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError
+from dpadmm.exchange.claims import instance_hash
 from dpadmm.exchange.peer_session import PeerSession
 
 __all__ = ["Agreement", "Disagreement", "differences"]
@@ -66,8 +67,6 @@ class Agreement:
         What must be the same everywhere; plain data.
     nodes
         All nodes of the run.
-    instance
-        Tells this node from another that claims its name; kept over restarts.
     agreed
         It was agreed before: this node goes on.
     """
@@ -77,7 +76,6 @@ class Agreement:
         session: PeerSession,
         facts: Mapping[str, Any],
         nodes: tuple[str, ...],
-        instance: str,
         *,
         agreed: bool = False,
     ) -> None:
@@ -85,11 +83,9 @@ class Agreement:
         # As it looks on the wire, so that like is compared with like.
         self._facts: Any = json.loads(json.dumps(dict(facts)))
         self._nodes = set(nodes)
-        self._instance = instance
         self._lock = threading.Lock()
         self._agreed = set(nodes) if agreed else {session.name}
         self._heard: set[str] = set()
-        self._instances: dict[str, str] = {}
         self._fault = ""
         session.serve(TOPIC, self._answer)
 
@@ -130,7 +126,7 @@ class Agreement:
             content = {
                 "facts": self._facts,
                 "agreed": sorted(self._agreed) if not self._fault else [],
-                "instance": self._instance,
+                "names": self._session.claims.told(),
             }
         return json.dumps(content).encode("ascii")
 
@@ -139,8 +135,9 @@ class Agreement:
             if len(data) > _LONGEST:
                 raise ValueError
             content = json.loads(data)
-            theirs, agreed, instance = (content[key] for key in ("facts", "agreed", "instance"))
-            if not all(isinstance(other, str) for other in [*agreed, instance]):
+            theirs, agreed = content["facts"], content["agreed"]
+            taken = dict(content["names"]).get(self._session.name)
+            if not all(isinstance(other, str) for other in agreed):
                 raise ValueError
         except (ValueError, TypeError, KeyError, RecursionError):
             with self._lock:
@@ -148,11 +145,11 @@ class Agreement:
             return
         found = list(differences(self._facts, theirs))
         with self._lock:
-            first = self._instances.setdefault(name, instance)
-            if first != instance:
+            if taken not in (None, instance_hash(self._session.instance)):
                 self._fault = (
-                    f"the name {name!r} must be one node's; two claim it. Stop one of them, and "
-                    "make sure that nobody else has its key. Nothing was started."
+                    f"the name {self._session.name!r} must be one node's; {name} hears another "
+                    "under it. Stop one of the two, and make sure that nobody else has its key. "
+                    "Nothing was started here."
                 )
             elif found:
                 shown = "; ".join(

@@ -84,6 +84,11 @@ class OpenNode:
         """Open the connections and agree with everybody; nothing was spent before."""
         prepared, config = self.prepared, self.prepared.config
         run = prepared.run
+        instance = self.store.note(run, _INSTANCE)
+        if instance is None:
+            instance = secrets.token_hex(16)
+            self.store.take_note(run, _INSTANCE, instance)
+        known = {name: self.store.note(run, f"{_INSTANCE} of {name}") for name in config.addresses}
         session = self.stack.enter_context(
             PeerSession(
                 prepared.name,
@@ -92,19 +97,19 @@ class OpenNode:
                 prepared.security,
                 largest=message_size(prepared.planned.site.shape[1:]),
                 lease=config.watch.lease,
+                instance=instance,
+                known={name: found for name, found in known.items() if found is not None},
+                on_claim=lambda name, found: self.store.take_note(
+                    run, f"{_INSTANCE} of {name}", found
+                ),
                 on_event=self.watcher.event,
             )
         )
-        instance = self.store.note(run, _INSTANCE)
-        if instance is None:
-            instance = secrets.token_hex(16)
-            self.store.take_note(run, _INSTANCE, instance)
         before = self.store.note(run, _AGREED) is not None
         agreement = Agreement(
             session,
             prepared.agreed.facts(prepared.schema),
             prepared.agreed.nodes,
-            instance,
             agreed=before,
         )
         if before:

@@ -1,0 +1,248 @@
+"""Impostors: without a certificate, with another's name, or with another's key."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+
+import zenoh
+
+from dpadmm.exchange.wire import encode
+from dpadmm.federation.agreement import TOPIC
+from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+from federation_net import Federation, sign_again
+
+NAMES = ("north", "south", "west")
+
+
+@pytest.fixture
+def federation(fork_server, tmp_path):
+    federation = Federation(tmp_path / "federation", fork_server, NAMES)
+    for name in NAMES:
+        federation.make_ledger(name)
+        federation.write(name)
+    yield federation
+    federation.close()
+
+
+@pytest.fixture
+def twin(federation):
+    """Another machine with the key of west, and a ledger and rows of its own."""
+    twin = Federation(federation.folder / "twin", federation._server, NAMES)
+    shutil.rmtree(twin.folder / "certificates")
+    shutil.copytree(federation.folder / "certificates", twin.folder / "certificates")
+    for name in ("north", "south"):
+        twin.ports[name] = federation.ports[name]
+    twin.make_ledger("west")
+    twin.write("west")
+    yield twin
+    twin.close()
+
+
+def spent(folder, name):
+    with SQLiteLedger(folder / f"{name}.ledger", read_only=True) as ledger:
+        return ledger.account.spent
+
+
+def test_the_second_to_claim_a_name_is_refused_and_the_others_finish(federation, twin):
+    federation.start("west")
+    federation.start("north")
+    federation.wait_for("north", "neighbour-here")
+    twin.start("west")
+    assert federation.wait_for("north", "name-claimed-twice")["neighbour"] == "west"
+    assert twin.wait("west") == 2
+    words = "the name 'west' must be one node's; north hears another under it. Stop one of the two"
+    assert words in twin.output("west")
+    assert spent(twin.folder, "west") == 0
+    federation.start("south")
+    federation.finish()
+
+
+def test_a_second_of_a_name_in_the_midst_of_a_run_is_named_and_not_heard(federation):
+    """It skips the agreement, and knows everything but what its node has drawn for itself."""
+    # Rounds enough to be there in the midst of them.
+    federation.run["rounds"] = 60
+    for name in NAMES:
+        federation.write(name)
+        federation.start(name)
+    federation.wait_for("north", "round")
+    run = federation.agreed.digest(federation.schema)
+    impostor = Impostor(federation, "west", "north").session
+    impostor.liveliness().declare_token("dpadmm/alive/west/another")
+    while not federation.log("north", "results-written"):
+        done = federation.log("north", "round")[-1]["facts"]["round"]
+        for t in (done, done + 1, done + 2):
+            forged = encode(run, NAMES.index("west"), min(t, 59), np.full((1, 1, 4), 9.0))
+            for said in ("another", "", None):
+                impostor.put(f"dpadmm/{run.hex()}/west/message", forged, attachment=said)
+        time.sleep(0.01)
+    federation.finish()
+    impostor.close()
+    told = federation.log("north", "name-claimed-twice")[0]
+    assert told["level"] == "error"
+    assert told["facts"]["neighbour"] == "west"
+    assert "stop one of the two" in told["facts"]["advice"]
+    assert not federation.log("north", "message-dropped")
+    assert federation.messages("north") == federation.messages("south")
+
+
+def test_a_killed_node_without_its_messages_is_let_in_again(federation):
+    """Its name is free once it is gone, and that another has it now is told."""
+    federation.run["rounds"] = 40
+    for name in NAMES:
+        federation.write(name)
+        federation.start(name)
+    federation.wait_for("west", "round")
+    federation.kill("west")
+    for left in federation.folder.glob("west.messages*"):
+        left.unlink()
+    federation.start("west")
+    federation.finish()
+    assert federation.log("north", "neighbour-replaced")[0]["facts"]["neighbour"] == "west"
+    assert not federation.log("north", "message-dropped")
+
+
+class Impostor:
+    """A bare Zenoh client with the certificate of one node, which keeps none of our rules."""
+
+    def __init__(self, federation, certificate, victim, folder=None):
+        folder = folder or federation.folder / "certificates"
+        settings = {
+            "mode": "client",
+            "connect/endpoints": [f"tls/127.0.0.1:{federation.ports[victim]}"],
+            "connect/timeout_ms": 500,
+            "scouting/multicast/enabled": False,
+            "transport/link/tls/root_ca_certificate": str(folder / "ca.pem"),
+        }
+        if certificate is not None:
+            settings |= {
+                "transport/link/tls/enable_mtls": True,
+                "transport/link/tls/connect_certificate": str(folder / f"{certificate}.pem"),
+                "transport/link/tls/connect_private_key": str(folder / f"{certificate}.key"),
+            }
+        configuration = zenoh.Config()
+        for key, value in settings.items():
+            configuration.insert_json5(key, json.dumps(value))
+        self.session = zenoh.open(configuration)
+
+
+def test_a_neighbour_that_writes_under_another_name_is_named(federation):
+    """At the door of every node the certificate decides, and the log says who tried."""
+    for name in ("north", "south"):
+        federation.start(name)
+        federation.wait_for(name, "agreeing")
+    run = federation.agreed.digest(federation.schema).hex()
+    forged = encode(bytes.fromhex(run), NAMES.index("south"), 0, np.zeros((1, 1, 4)))
+    # West has not started yet: its certificate is used to speak for south.
+    impostor = Impostor(federation, "west", "north").session
+    publisher = impostor.declare_publisher(f"dpadmm/{run}/south/message")
+    for _ in range(3):
+        impostor.put(f"dpadmm/{run}/south/message", forged)
+        publisher.put(forged)
+        impostor.put(f"dpadmm/{TOPIC}/south/facts", b"{}")
+        time.sleep(0.05)
+    told = federation.wait_for("north", "message-dropped")
+    assert told["neighbour"] == "west"
+    assert told["reason"] == "another-name"
+    assert "west must write under its own name; it tried to as south: refused" in told["error"]
+    impostor.close()
+    federation.start("west")
+    federation.finish()
+    # Who did nothing of the kind is accused of nothing.
+    assert {
+        entry["facts"]["neighbour"] for entry in federation.log("north", "message-dropped")
+    } == {"west"}
+    for name in ("south", "west"):
+        assert not federation.log(name, "message-dropped")
+
+
+def test_no_connection_without_a_valid_certificate_and_the_log_says_why(federation, tmp_path):
+    folder = federation.folder / "certificates"
+    federation.start("north")
+    federation.wait_for("north", "agreeing")
+    other = tmp_path / "other"
+    make_authority(other)
+    make_certificate(other, "west", authority=other)
+    shutil.copy(folder / "ca.pem", other / "ca.pem")
+    attempts = {"certificate-invalid": ("west", other), "no-certificate": (None, None)}
+    for reason, (begin, end) in {
+        "certificate-expired": (-2, -1),
+        "certificate-not-valid-yet": (1, 2),
+    }.items():
+        dated = tmp_path / reason
+        dated.mkdir()
+        sign_again(folder, "west", dated, begin=begin, end=end)
+        attempts[reason] = ("west", dated)
+    for reason, (certificate, place) in attempts.items():
+        with pytest.raises(zenoh.ZError):
+            Impostor(federation, certificate, "north", place)
+        deadline = time.monotonic() + 20
+        while not (told := refusals_of(federation, "north", reason)):
+            assert time.monotonic() < deadline, federation.output("north")
+            time.sleep(0.05)
+        assert ("set the clock" in told[0]["error"]) == (reason in CLOCKS)
+    for name in ("south", "west"):
+        federation.start(name)
+    federation.finish()
+
+
+CLOCKS = ("certificate-expired", "certificate-not-valid-yet")
+
+
+def refusals_of(federation, name, reason):
+    entries = [entry["facts"] for entry in federation.log(name, "connection-refused")]
+    return [facts for facts in entries if facts["reason"] == reason]
+
+
+def test_clocks_that_differ_by_hours_do_not_matter(federation):
+    """One node lives hours ago, one hours ahead; only certificates know what time it is."""
+    faketime = shutil.which("faketime")
+    if faketime is None:
+        pytest.skip("faketime is not installed: clocks of other processes cannot be set")
+    # Certificates are valid from an hour before they were made: these from two days before.
+    folder = federation.folder / "certificates"
+    for name in NAMES:
+        sign_again(folder, name, folder, begin=-2, end=2)
+        federation.write(name)
+    command = [sys.executable, "-c", "from dpadmm.cli import main; main()", "node", "--config"]
+    clocks = {"north": "+0h", "south": "-7h", "west": "+9h"}
+    running = []
+    for name, clock in clocks.items():
+        with open(federation.folder / f"{name}.out", "wb") as output:
+            words = [faketime, "-f", clock, *command, str(federation.folder / f"{name}.toml")]
+            environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+            running.append(subprocess.Popen(words, stdout=output, stderr=output, env=environment))
+    codes = [process.wait(120) for process in running]
+    assert codes == [0, 0, 0], [federation.output(name) for name in NAMES]
+    hours = {}
+    for name in NAMES:
+        (ended,) = federation.log(name, "finished")
+        hours[name] = ended["time"]
+        with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
+            assert len(ledger.verify().runs["trial"].commits) == 10
+    assert hours["south"] < hours["north"] < hours["west"]
+    assert federation.messages("north") == federation.messages("west")
+
+
+@pytest.mark.slow
+def test_a_clock_beyond_the_dates_of_certificates_is_named(federation):
+    faketime = shutil.which("faketime")
+    if faketime is None:
+        pytest.skip("faketime is not installed: clocks of other processes cannot be set")
+    words = [faketime, "-f", "+1000d", sys.executable, "-c", "from dpadmm.cli import main; main()"]
+    done = subprocess.run(
+        [*words, "node", "--config", str(federation.folder / "north.toml"), "--check"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "must be valid now" in done.stderr
+    assert "set the clock" in done.stderr
