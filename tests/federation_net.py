@@ -14,6 +14,7 @@ import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import zenoh
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
@@ -60,6 +61,27 @@ def sign_again(folder, name, target, *, begin, end):
     handle = os.open(target / f"{name}.key", os.O_CREAT | os.O_WRONLY, 0o600)
     os.write(handle, (folder / f"{name}.key").read_bytes())
     os.close(handle)
+
+
+def bare_client(port, folder, certificate):
+    """A Zenoh client with the certificate of a node, or none, that keeps none of our rules."""
+    settings = {
+        "mode": "client",
+        "connect/endpoints": [f"tls/127.0.0.1:{port}"],
+        "connect/timeout_ms": 500,
+        "scouting/multicast/enabled": False,
+        "transport/link/tls/root_ca_certificate": str(folder / "ca.pem"),
+    }
+    if certificate is not None:
+        settings |= {
+            "transport/link/tls/enable_mtls": True,
+            "transport/link/tls/connect_certificate": str(folder / f"{certificate}.pem"),
+            "transport/link/tls/connect_private_key": str(folder / f"{certificate}.key"),
+        }
+    configuration = zenoh.Config()
+    for key, value in settings.items():
+        configuration.insert_json5(key, json.dumps(value))
+    return zenoh.open(configuration)
 
 
 SCHEMA = """

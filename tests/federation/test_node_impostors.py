@@ -1,11 +1,11 @@
 """Impostors: without a certificate, with another's name, or with another's key."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from dpadmm.exchange.wire import encode
 from dpadmm.federation.agreement import TOPIC
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation, sign_again
+from federation_net import Federation, bare_client, sign_again
 
 NAMES = ("north", "south", "west")
 
@@ -75,7 +75,7 @@ def test_a_second_of_a_name_in_the_midst_of_a_run_is_named_and_not_heard(federat
         federation.start(name)
     federation.wait_for("north", "round")
     run = federation.agreed.digest(federation.schema)
-    impostor = Impostor(federation, "west", "north").session
+    impostor = bare_client(federation.ports["north"], federation.folder / "certificates", "west")
     impostor.liveliness().declare_token("dpadmm/alive/west/another")
     while not federation.log("north", "results-written"):
         done = federation.log("north", "round")[-1]["facts"]["round"]
@@ -110,30 +110,6 @@ def test_a_killed_node_without_its_messages_is_let_in_again(federation):
     assert not federation.log("north", "message-dropped")
 
 
-class Impostor:
-    """A bare Zenoh client with the certificate of one node, which keeps none of our rules."""
-
-    def __init__(self, federation, certificate, victim, folder=None):
-        folder = folder or federation.folder / "certificates"
-        settings = {
-            "mode": "client",
-            "connect/endpoints": [f"tls/127.0.0.1:{federation.ports[victim]}"],
-            "connect/timeout_ms": 500,
-            "scouting/multicast/enabled": False,
-            "transport/link/tls/root_ca_certificate": str(folder / "ca.pem"),
-        }
-        if certificate is not None:
-            settings |= {
-                "transport/link/tls/enable_mtls": True,
-                "transport/link/tls/connect_certificate": str(folder / f"{certificate}.pem"),
-                "transport/link/tls/connect_private_key": str(folder / f"{certificate}.key"),
-            }
-        configuration = zenoh.Config()
-        for key, value in settings.items():
-            configuration.insert_json5(key, json.dumps(value))
-        self.session = zenoh.open(configuration)
-
-
 def test_a_neighbour_that_writes_under_another_name_is_named(federation):
     """At the door of every node the certificate decides, and the log says who tried."""
     for name in ("north", "south"):
@@ -142,7 +118,7 @@ def test_a_neighbour_that_writes_under_another_name_is_named(federation):
     run = federation.agreed.digest(federation.schema).hex()
     forged = encode(bytes.fromhex(run), NAMES.index("south"), 0, np.zeros((1, 1, 4)))
     # West has not started yet: its certificate is used to speak for south.
-    impostor = Impostor(federation, "west", "north").session
+    impostor = bare_client(federation.ports["north"], federation.folder / "certificates", "west")
     publisher = impostor.declare_publisher(f"dpadmm/{run}/south/message")
     for _ in range(3):
         impostor.put(f"dpadmm/{run}/south/message", forged)
@@ -172,7 +148,7 @@ def test_no_connection_without_a_valid_certificate_and_the_log_says_why(federati
     make_authority(other)
     make_certificate(other, "west", authority=other)
     shutil.copy(folder / "ca.pem", other / "ca.pem")
-    attempts = {"certificate-invalid": ("west", other), "no-certificate": (None, None)}
+    attempts = {"certificate-invalid": ("west", other), "no-certificate": (None, folder)}
     for reason, (begin, end) in {
         "certificate-expired": (-2, -1),
         "certificate-not-valid-yet": (1, 2),
@@ -183,7 +159,7 @@ def test_no_connection_without_a_valid_certificate_and_the_log_says_why(federati
         attempts[reason] = ("west", dated)
     for reason, (certificate, place) in attempts.items():
         with pytest.raises(zenoh.ZError):
-            Impostor(federation, certificate, "north", place)
+            bare_client(federation.ports["north"], place, certificate)
         deadline = time.monotonic() + 20
         while not (told := refusals_of(federation, "north", reason)):
             assert time.monotonic() < deadline, federation.output("north")
@@ -202,47 +178,56 @@ def refusals_of(federation, name, reason):
     return [facts for facts in entries if facts["reason"] == reason]
 
 
-def test_clocks_that_differ_by_hours_do_not_matter(federation):
-    """One node lives hours ago, one hours ahead; only certificates know what time it is."""
-    faketime = shutil.which("faketime")
-    if faketime is None:
-        pytest.skip("faketime is not installed: clocks of other processes cannot be set")
-    # Certificates are valid from an hour before they were made: these from two days before.
+NODE = [sys.executable, "-c", "from dpadmm.cli import main; main()", "node", "--config"]
+
+
+@pytest.fixture(scope="module")
+def clock_shift(tmp_path_factory):
+    """What shifts the clock of a process: the environment for so many hours."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler: clocks of other processes cannot be set")
+    library = tmp_path_factory.mktemp("clock") / "clock_shift.so"
+    source = Path(__file__).with_name("clock_shift.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+
+    def environment(hours):
+        shift = {"LD_PRELOAD": str(library), "CLOCK_SHIFT": str(3600 * hours)}
+        return os.environ | shift | {"OPENBLAS_NUM_THREADS": "1"}
+
+    return environment
+
+
+def test_clocks_that_differ_by_hours_do_not_matter(federation, clock_shift):
+    """One node lives hours ago and one hours ahead: only certificates know what time it is."""
     folder = federation.folder / "certificates"
     for name in NAMES:
+        # As they are made they are valid from an hour before on.
         sign_again(folder, name, folder, begin=-2, end=2)
-        federation.write(name)
-    command = [sys.executable, "-c", "from dpadmm.cli import main; main()", "node", "--config"]
-    clocks = {"north": "+0h", "south": "-7h", "west": "+9h"}
     running = []
-    for name, clock in clocks.items():
+    for name, hours in (("north", 0), ("south", -7), ("west", 9)):
         with open(federation.folder / f"{name}.out", "wb") as output:
-            words = [faketime, "-f", clock, *command, str(federation.folder / f"{name}.toml")]
-            environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-            running.append(subprocess.Popen(words, stdout=output, stderr=output, env=environment))
-    codes = [process.wait(120) for process in running]
+            words = [*NODE, str(federation.folder / f"{name}.toml")]
+            started = subprocess.Popen(words, stdout=output, stderr=output, env=clock_shift(hours))
+            running.append(started)
+    try:
+        codes = [process.wait(60) for process in running]
+    finally:
+        for process in running:
+            process.kill()
     assert codes == [0, 0, 0], [federation.output(name) for name in NAMES]
-    hours = {}
+    ended = {name: federation.log(name, "finished")[0]["time"] for name in NAMES}
+    assert ended["south"] < ended["north"] < ended["west"]
     for name in NAMES:
-        (ended,) = federation.log(name, "finished")
-        hours[name] = ended["time"]
         with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
             assert len(ledger.verify().runs["trial"].commits) == 10
-    assert hours["south"] < hours["north"] < hours["west"]
     assert federation.messages("north") == federation.messages("west")
 
 
-@pytest.mark.slow
-def test_a_clock_beyond_the_dates_of_certificates_is_named(federation):
-    faketime = shutil.which("faketime")
-    if faketime is None:
-        pytest.skip("faketime is not installed: clocks of other processes cannot be set")
-    words = [faketime, "-f", "+1000d", sys.executable, "-c", "from dpadmm.cli import main; main()"]
-    done = subprocess.run(
-        [*words, "node", "--config", str(federation.folder / "north.toml"), "--check"],
-        capture_output=True,
-        text=True,
-    )
+def test_a_clock_beyond_the_dates_of_a_certificate_is_named(federation, clock_shift):
+    words = [*NODE, str(federation.folder / "north.toml"), "--check"]
+    environment = clock_shift(24 * 1000)
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
     assert done.returncode == 2
     assert "must be valid now" in done.stderr
     assert "set the clock" in done.stderr
