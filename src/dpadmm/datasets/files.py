@@ -38,7 +38,9 @@ Source: TypeAlias = "str | Path | pa.Table | pa.RecordBatch | pd.DataFrame"
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt", ".data", ".dat")
 COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4", ".br")
+# Some copies of a batch are in memory at a time, as wide as it may be.
 BATCH_ROWS: Final = 2**16
+BATCH_CELLS: Final = 2**18
 BUFFER_BYTES: Final = 2**20
 
 
@@ -196,10 +198,14 @@ def _opened(source: Source, delimiter: str | None) -> _Table:
         table = _from_pandas(source)
 
     def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
-        for batch in table.select(names).to_batches(max_chunksize=BATCH_ROWS):
+        for batch in table.select(names).to_batches(max_chunksize=_batch_rows(names)):
             yield batch, 0
 
     return _Table("the table", tuple(table.schema.names), table.schema, read)
+
+
+def _batch_rows(names: list[str]) -> int:
+    return max(1, min(BATCH_ROWS, BATCH_CELLS // max(1, len(names))))
 
 
 def _opened_file(path: Path, delimiter: str | None) -> _Table:
@@ -215,7 +221,7 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
             # Reading ahead would hold the whole file in memory by the end.
             file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
             with file:
-                for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
+                for batch in file.iter_batches(batch_size=_batch_rows(names), columns=names):
                     yield batch, 0
 
         with pyarrow.parquet.ParquetFile(path) as file:
