@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -246,23 +247,26 @@ def test_bad_messages_are_dropped_and_told_of(net):
     good = message(0, 0)
     nan = encode(RUN, 0, 0, np.full(SHAPE, np.nan))
     bad = {
-        "garbage": (bytes(len(good)), "damaged"),
-        "long": (good + b"x", "must have 120 bytes"),
-        "short": (good[:-1], "must have 120 bytes"),
-        "empty": (b"", "must have 120 bytes"),
-        "nan": (nan, "must be finite"),
-        "huge": (message(0, 0, 1e7), "at most 1e+06"),
-        "run": (encode(bytes(32), 0, 0, np.zeros(SHAPE)), "must have the run"),
-        "party": (message(1, 0), "must have the party 0; got 1"),
-        "shape": (encode(RUN, 0, 0, np.zeros((1, 3, 1))), "must have the shape"),
-        "round": (message(0, 2), "round 2 of a is not due"),
+        "garbage": (bytes(len(good)), "damaged", "damaged"),
+        "long": (good + b"x", "wrong-size", "must have 120 bytes"),
+        "short": (good[:-1], "wrong-size", "must have 120 bytes"),
+        "empty": (b"", "wrong-size", "must have 120 bytes"),
+        "nan": (nan, "not-finite", "must be finite"),
+        "huge": (message(0, 0, 1e7), "too-large", "at most 1e+06"),
+        "run": (encode(bytes(32), 0, 0, np.zeros(SHAPE)), "wrong-run", "must have the run"),
+        "party": (message(1, 0), "wrong-party", "must have the party 0; got 1"),
+        "shape": (encode(RUN, 0, 0, np.zeros((1, 3, 1))), "wrong-shape", "must have the shape"),
+        "round": (message(0, 2), "not-due", "round 2 of a is not due"),
     }
-    for data, _ in bad.values():
+    for data, _, _ in bad.values():
         a.publish(RUN.hex(), "message", data)
     a.publish(RUN.hex(), "message", good)
     assert b.receive(0, 0) == good
-    assert b.refused == {("a", "invalid"): len(bad) - 1, ("a", "not-due"): 1}
-    for facts, (_, words) in zip(net.told("b", "message-refused"), bad.values(), strict=True):
+    assert b.refused == Counter(("a", reason) for _, reason, _ in bad.values())
+    for facts, (_, reason, words) in zip(
+        net.told("b", "message-refused"), bad.values(), strict=True
+    ):
+        assert facts["reason"] == reason
         assert words in facts["error"]
     a.publish(RUN.hex(), "message", good)  # again: no harm
     a.publish(RUN.hex(), "message", message(0, 0, 5.0))  # another one: named, and the first stands
@@ -289,7 +293,7 @@ def test_ten_thousand_fuzzed_messages_do_no_harm(net):
         count += bytes(data) != good
     together(lambda: play(a, 0, [1], 3), lambda: play(b, 1, [0], 3))
     assert sum(b.refused.values()) == count
-    assert set(b.refused) <= {("a", "invalid")}
+    assert set(b.refused) <= {("a", "damaged"), ("a", "wrong-size")}
 
 
 def test_two_different_messages_for_a_past_round_are_named(net, tmp_path):

@@ -17,7 +17,7 @@ from typing import Final
 from dpadmm.errors import ExchangeError
 from dpadmm.exchange.message_store import MessageStore
 from dpadmm.exchange.peer_session import PeerSession
-from dpadmm.exchange.wire import decode, round_of
+from dpadmm.exchange.wire import BadMessage, decode, round_of
 
 __all__ = ["Mailbox", "NeighbourLost", "Patience"]
 
@@ -253,8 +253,8 @@ class Mailbox:
         try:
             t = round_of(data, self._shape)
             decode(data, run=self._run, party=number, t=t, shape=self._shape)
-        except ExchangeError as error:
-            self._refuse(name, "invalid", error)
+        except BadMessage as error:
+            self._refuse(name, error.reason, error)
             return
         with self._news:
             now = self._round

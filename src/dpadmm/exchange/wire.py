@@ -29,7 +29,7 @@ import numpy as np
 from dpadmm.arrays import Array
 from dpadmm.errors import ExchangeError
 
-__all__ = ["MESSAGE_BOUND", "decode", "encode", "message_size", "round_of"]
+__all__ = ["MESSAGE_BOUND", "BadMessage", "decode", "encode", "message_size", "round_of"]
 
 #: The largest entry of a message that is let in; parameters of a model are far below.
 MESSAGE_BOUND: Final = 1e6
@@ -37,6 +37,20 @@ _MAGIC: Final = b"DPAM"
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct("<4sHH32sIIIIII")
 _DIGEST: Final = 32
+
+
+class BadMessage(ExchangeError):
+    """Bytes that are not the message that is due.
+
+    Attributes
+    ----------
+    reason
+        A word for machines, such as ``not-finite``.
+    """
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
 
 
 def message_size(shape: tuple[int, ...]) -> int:
@@ -53,32 +67,39 @@ def encode(run: bytes, party: int, t: int, values: Array) -> bytes:
 
 def round_of(data: bytes, shape: tuple[int, ...]) -> int:
     """The round that a message says it is of; all else about it is for :func:`decode`."""
-    if len(data) != message_size(shape):
-        raise ExchangeError(f"a message must have {message_size(shape)} bytes; got {len(data)}.")
+    _check_size(data, shape, "a message")
     return int(_HEADER.unpack_from(data)[5])
 
 
 def decode(data: bytes, *, run: bytes, party: int, t: int, shape: tuple[int, ...]) -> Array:
     """The values of the one message that is expected; anything else is refused by name."""
     sender = f"the message of party {party} for round {t}"
-    if len(data) != message_size(shape):
-        raise ExchangeError(f"{sender} must have {message_size(shape)} bytes; got {len(data)}.")
+    _check_size(data, shape, sender)
     body, digest = data[:-_DIGEST], data[-_DIGEST:]
     if hashlib.sha256(body).digest() != digest:
-        raise ExchangeError(f"{sender} is damaged: its hash does not match. Ask for it again.")
+        sentence = f"{sender} is damaged: its hash does not match. Ask for it again."
+        raise BadMessage("damaged", sentence)
     magic, version, _, its_run, its_party, its_round, *its_shape, _ = _HEADER.unpack_from(body)
     expected = (_MAGIC, _VERSION, run, party, t, tuple(shape))
     got = (magic, version, its_run, its_party, its_round, tuple(its_shape))
     words = ("format", "version", "run", "party", "round", "shape")
     for word, want, have in zip(words, expected, got, strict=True):
         if want != have:
-            raise ExchangeError(f"{sender} must have the {word} {want!r}; got {have!r}.")
+            sentence = f"{sender} must have the {word} {want!r}; got {have!r}."
+            raise BadMessage(f"wrong-{word}", sentence)
     values = np.frombuffer(body, dtype="<f8", offset=_HEADER.size).astype(np.float64)
     if not np.isfinite(values).all():
-        raise ExchangeError(f"{sender} must be finite.")
+        raise BadMessage("not-finite", f"{sender} must be finite.")
     largest = float(np.abs(values).max(initial=0.0))
     if largest > MESSAGE_BOUND:
-        raise ExchangeError(
-            f"{sender} must be at most {MESSAGE_BOUND:g} in every entry; got {largest:g}."
+        raise BadMessage(
+            "too-large",
+            f"{sender} must be at most {MESSAGE_BOUND:g} in every entry; got {largest:g}.",
         )
     return values.reshape(shape)
+
+
+def _check_size(data: bytes, shape: tuple[int, ...], what: str) -> None:
+    size = message_size(shape)
+    if len(data) != size:
+        raise BadMessage("wrong-size", f"{what} must have {size} bytes; got {len(data)}.")
