@@ -10,7 +10,7 @@ from dpadmm.arrays import Block, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.losses import LOSSES, get_loss
 from dpadmm.solvers import block, newton
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace
 from dpadmm.topologies import build_topology
 
 NAMES = sorted(LOSSES)
@@ -211,7 +211,7 @@ def test_factor_free_and_sparse_are_as_factored_and_dense(loss):
     dense = workspace_of(parties, site).argmin(linear, convexity, 1e-11)
     free = workspace_of(parties, site, factor_limit=0).argmin(linear, convexity, 1e-11)
     np.testing.assert_allclose(free.point, dense.point, atol=3e-10)
-    for limit in (newton.FACTOR_LIMIT, 0):
+    for limit in (FACTOR_LIMIT, 0):
         workspace = workspace_of(thin, site, factor_limit=limit)
         compressed = workspace.argmin(linear, convexity, 1e-11)
         np.testing.assert_allclose(compressed.point, dense.point, atol=3e-10)

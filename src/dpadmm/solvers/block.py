@@ -53,6 +53,17 @@ class BlockLoss:
         weighted = site.weight[block.nodes, None, None] * tilted[block.nodes]
         self._tilt = np.tile(weighted, (1, site.runs, 1))
 
+    def _slopes(self, margins: Array) -> Array:
+        """``l'`` of margins, which may be overwritten."""
+        if self.lanes[0] == 1 or self._loss.name != "logistic":
+            return self._loss.slope(margins)
+        # Repeated runs exist in simulations only, which pay for loading compiled code; a party's
+        # process stays small without it.
+        from dpadmm.solvers.compiled_slopes import logistic_slopes
+
+        slopes: Array = logistic_slopes(margins.reshape(-1)).reshape(margins.shape)
+        return slopes
+
     def _pieces(self, chosen: Chosen) -> Iterator[tuple[Rows, Array]]:
         """Rows and labels, a cacheful at a time."""
         height = self._labels.shape[1]
@@ -87,7 +98,7 @@ class BlockLoss:
         self.passes += 1
         total = np.zeros_like(points)
         for rows, labels in self._pieces(chosen):
-            slopes = self._loss.slope(self._margins(rows, labels, points))
+            slopes = self._slopes(self._margins(rows, labels, points))
             slopes *= labels[:, :, None, :]
             total += self._back(rows, slopes)
         total *= self._scale[chosen]
