@@ -184,7 +184,7 @@ class Figure4(Experiment):
             ),
             Panel(
                 f"(c) Different epsilon (with R = {self['R']:g})",
-                "epsilon of the labels",
+                "epsilon of the labels (local, proven)",
                 "final empirical risk",
                 along("epsilon", ("phase 1", "published", "proven")),
             ),
