@@ -132,7 +132,7 @@ def test_gaussian_inverses_refuse_an_impossible_delta(call, delta):
 @pytest.mark.parametrize("delta", [5e-324, 1e-310])
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_a_delta_without_digits_is_not_calibrated_for(epsilon, delta):
-    with pytest.raises(ValueError, match="delta must be at least 2.23e-308"):
+    with pytest.raises(ValueError, match=r"delta must be at least 2\.23e-308"):
         gaussian_mu(epsilon, delta)
     smallest = sys.float_info.min
     mu = gaussian_mu(epsilon, smallest)
