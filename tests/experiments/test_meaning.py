@@ -167,6 +167,14 @@ def test_reproduce_prints_it(monkeypatch, tmp_path):
     text = " ".join(printed.stdout.replace("│", " ").split())
     for words in (adjacency_words(1), ADVERSARY, "Delta: 0.001.", "Dong, Roth, Su 2022"):
         assert words in text
+    # A page from before is not listed as if it said so.
+    manifest = tmp_path / "small" / "manifest.json"
+    old = json.loads((tmp_path / "small-figure-1" / "manifest.json").read_text())
+    del old["meaning"]
+    manifest.parent.mkdir()
+    manifest.write_text(json.dumps(old))
+    again = CliRunner().invoke(app, arguments)
+    assert "small-figure-1 is left out of the index" in again.stderr
     told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["result"]
     facts = dict(told["experiments"][0]["meaning"]["facts"])
     assert facts["Adversary"] == ADVERSARY

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import JsonOption, emit, refusals, show_meaning, show_table
+from dpadmm.cli.output import JsonOption, emit, refusals, show_meaning, show_table, warn
 from dpadmm.cli.progress import cell_progress
 
 if TYPE_CHECKING:
@@ -105,8 +105,13 @@ def _write_index(output: Path) -> None:
 
     places = [output / name / "manifest.json" for name in EXPERIMENTS]
     found = [json.loads(place.read_text()) for place in places if place.exists()]
-    # One that does not say what its epsilons mean was written by an earlier version: rerun it.
     manifests = [manifest for manifest in found if "meaning" in manifest]
+    for manifest in found:
+        if "meaning" not in manifest:
+            warn(
+                f"{manifest['experiment']} is left out of the index: its page does not say what "
+                "its epsilons mean. Rerun it."
+            )
     write_whole(output / "index.md", index_page(manifests).encode(), "index")
 
 
