@@ -147,6 +147,8 @@ class Algorithm(ABC):
     needs_server: ClassVar[bool] = False
     #: Releases under a privacy budget.
     private: ClassVar[bool] = False
+    #: Published noise follows from an epsilon for rows, which is then what the paper claims.
+    claims_epsilon: ClassVar[bool] = True
     #: What ``algorithm_options`` may hold.
     options: ClassVar[type[Options]] = Options
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import JsonOption, emit, refusals, show_table
+from dpadmm.cli.output import JsonOption, emit, refusals, show_meaning, show_table, warn
 from dpadmm.cli.progress import cell_progress
 
 if TYPE_CHECKING:
@@ -52,10 +52,16 @@ def reproduce_command(
             f"{summary['part']}: {summary['title']}",
             ("conclusion", "calibration", "verdict", "number"),
             [
-                (each["conclusion"], each["calibration"], each["verdict"], each["number"])
+                (
+                    each["conclusion"],
+                    {"published": "as published"}.get(each["calibration"], each["calibration"]),
+                    each["verdict"],
+                    each["number"],
+                )
                 for each in summary["findings"]
             ],
         )
+        show_meaning(summary["meaning"])
         typer.echo(f"{summary['folder']}, {summary['seconds']:g} s\n")
 
 
@@ -79,6 +85,7 @@ def _rerun(
                 "part": experiment.part,
                 "title": experiment.title,
                 "findings": done.manifest["findings"],
+                "meaning": done.manifest["meaning"],
                 "stand_ins": done.manifest["stand_ins"],
                 "folder": str(done.folder),
                 "seconds": round(time.monotonic() - start, 1),
@@ -97,7 +104,14 @@ def _write_index(output: Path) -> None:
     from dpadmm.experiments.papers import EXPERIMENTS
 
     places = [output / name / "manifest.json" for name in EXPERIMENTS]
-    manifests = [json.loads(place.read_text()) for place in places if place.exists()]
+    found = [json.loads(place.read_text()) for place in places if place.exists()]
+    manifests = [manifest for manifest in found if "meaning" in manifest]
+    for manifest in found:
+        if "meaning" not in manifest:
+            warn(
+                f"{manifest['experiment']} is left out of the index: its page does not say what "
+                "its epsilons mean. Rerun it."
+            )
     write_whole(output / "index.md", index_page(manifests).encode(), "index")
 
 
