@@ -46,6 +46,16 @@ class BlockLoss:
         self.lanes = (site.runs, site.outputs)
         self._rows, self._labels = block.rows, block.labels
         self._sparse = sparse.issparse(block.rows)
+        # Rows enter as y x only. Where a row has one label, sparse rows are multiplied by it once
+        # here instead of twice in every pass.
+        self._signed = self._sparse and site.outputs == 1
+        if self._signed:
+            lengths = np.diff(block.rows.indptr)
+            signed = block.rows.data * np.repeat(block.labels[0, :, 0], lengths)
+            self._rows = sparse.csr_array(
+                (signed, block.rows.indices, block.rows.indptr), block.rows.shape
+            )
+            self._labels = np.ones_like(block.labels)
         self._loss: Loss = site.loss
         self._features = site.features
         self._scale = (site.weight / site.rows)[block.nodes, None, None]
@@ -83,7 +93,8 @@ class BlockLoss:
         else:
             scores = np.matmul(rows, points.swapaxes(1, 2))
         margins = scores.reshape(*labels.shape[:2], -1, labels.shape[2])
-        margins *= labels[:, :, None, :]
+        if not self._signed:
+            margins *= labels[:, :, None, :]
         return margins
 
     def _back(self, rows: Rows, weights: Array) -> Array:
@@ -99,7 +110,8 @@ class BlockLoss:
         total = np.zeros_like(points)
         for rows, labels in self._pieces(chosen):
             slopes = self._slopes(self._margins(rows, labels, points))
-            slopes *= labels[:, :, None, :]
+            if not self._signed:
+                slopes *= labels[:, :, None, :]
             total += self._back(rows, slopes)
         total *= self._scale[chosen]
         total += self._tilt[chosen]

@@ -71,6 +71,10 @@ class BlockState:
     loss_gradient: Array
     #: ``(nodes, outputs, features, features)``, or one for each lane in place of each output.
     inverse: Array | None = None
+    #: Of each node: steps of the first solve with its inverse (NaN before it), and how many more
+    #: later ones took.
+    usual: Array = field(default_factory=lambda: np.zeros(0))
+    excess: Array = field(default_factory=lambda: np.zeros(0))
     stale: NDArray[np.bool_] = field(default_factory=lambda: np.ones((0, 0), dtype=bool))
 
 
@@ -204,22 +208,32 @@ class BlockSolver(BlockLoss):
     def solve(self, linear: Array, convexity: Array, tolerance: Array) -> Solution:
         """Minimise for every node and lane; ``convexity`` and ``tolerance`` per node."""
         if self.state is None:
-            zero = np.zeros_like(linear)
-            self.state = BlockState(zero, self.loss_gradient(zero))
+            zero, nodes = np.zeros_like(linear), len(self.nodes)
+            unknown = np.full(nodes, np.nan)
+            self.state = BlockState(
+                zero, self.loss_gradient(zero), usual=unknown, excess=np.zeros(nodes)
+            )
         state = self.state
         state.stale = np.ones(linear.shape[:2], dtype=bool)
         if self._use_factor and state.inverse is None:
             self._rebuild(state, convexity)
+        # Small delays add up too: an inverse is renewed once they have cost as much as it does.
+        worn = state.excess > self._rebuild_cost
+        if worn.any() and self._shares(state):
+            self._rebuild(state, convexity, np.broadcast_to(worn[:, None], linear.shape[:2]))
+            state.usual[worn], state.excess[worn] = np.nan, 0.0
         gradient = state.loss_gradient + convexity * state.point + linear
         norms = _norms(gradient)
         best = norms.copy()
         rebuilds = np.zeros(len(self.nodes), dtype=int)
+        steps = np.zeros(len(self.nodes))
         secants = Secants(linear.shape)
         for _ in range(_MAX_STEPS):
             busy = ~(norms <= tolerance)
             if not busy.any():
                 break
             # Parties that are done drop out of the pass where that spares more than it copies.
+            steps += busy.any(axis=1)
             some = np.flatnonzero(busy.any(axis=1))
             chosen: Chosen = some if 2 * len(some) < len(self.nodes) else ALL
             active, norm = busy[chosen], norms[chosen]
@@ -279,6 +293,9 @@ class BlockSolver(BlockLoss):
                 secants.forget(~state.stale)
         else:
             norms = self._accelerate(state, linear, convexity, tolerance)
+        renewed = rebuilds > 0
+        state.excess = np.where(renewed, 0.0, state.excess + np.nan_to_num(steps - state.usual))
+        state.usual = np.where(renewed, np.nan, np.where(np.isnan(state.usual), steps, state.usual))
         return Solution(state.point, norms)
 
     def _accelerate(

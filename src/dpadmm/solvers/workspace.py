@@ -163,6 +163,8 @@ class Workspace:
                 continue
             saved[f"{number}.point"] = state.point.copy()
             saved[f"{number}.loss_gradient"] = state.loss_gradient.copy()
+            saved[f"{number}.usual"] = state.usual.copy()
+            saved[f"{number}.excess"] = state.excess.copy()
             if state.inverse is not None:
                 saved[f"{number}.inverse"] = state.inverse.copy()
         return saved
@@ -179,6 +181,8 @@ class Workspace:
                     saved[f"{number}.point"].copy(),
                     saved[f"{number}.loss_gradient"].copy(),
                     None if inverse is None else inverse.copy(),
+                    saved[f"{number}.usual"].copy(),
+                    saved[f"{number}.excess"].copy(),
                 )
 
 
