@@ -56,6 +56,8 @@ class BlockLoss:
                 (signed, block.rows.indices, block.rows.indptr), block.rows.shape
             )
             self._labels = np.ones_like(block.labels)
+        # A view; making it takes as long as a pass over the rows of a small party.
+        self._columns = self._rows.T if self._sparse else None
         self._loss: Loss = site.loss
         self._features = site.features
         self._scale = (site.weight / site.rows)[block.nodes, None, None]
@@ -101,7 +103,7 @@ class BlockLoss:
         """``sum_k weights_k x_k`` as ``(nodes, lanes, features)``."""
         flat = weights.reshape(*weights.shape[:2], -1)
         if self._sparse:
-            return np.asarray(rows.T @ flat[0]).T[None]
+            return np.asarray(self._columns @ flat[0]).T[None]
         return np.matmul(flat.swapaxes(1, 2), rows)
 
     def loss_gradient(self, points: Array, chosen: Chosen = ALL) -> Array:

@@ -294,8 +294,9 @@ class BlockSolver(BlockLoss):
         else:
             norms = self._accelerate(state, linear, convexity, tolerance)
         renewed = rebuilds > 0
-        state.excess = np.where(renewed, 0.0, state.excess + np.nan_to_num(steps - state.usual))
-        state.usual = np.where(renewed, np.nan, np.where(np.isnan(state.usual), steps, state.usual))
+        first = np.isnan(state.usual)
+        state.excess = np.where(renewed | first, 0.0, state.excess + steps - state.usual)
+        state.usual = np.where(renewed, np.nan, np.where(first, steps, state.usual))
         return Solution(state.point, norms)
 
     def _accelerate(
