@@ -72,26 +72,47 @@ def index_page(manifests: Sequence[dict[str, Any]]) -> str:
         "every setting and who chose it. All of it is one command:\n",
         "```console\n$ DPADMM_DATA=/folder/with/data dpadmm reproduce --all --output FOLDER\n```\n",
         *_shared_meaning(manifests),
-        "| experiment | conclusion | as published | proven | otherwise |\n|" + " --- |" * 5,
     ]
-    for manifest in manifests:
-        link = f"[{manifest['citation']}, {manifest['part']}]({manifest['experiment']}/page.md)"
-        for conclusion in manifest["conclusions"]:
-            verdicts: dict[str, list[str]] = {"published": [], "proven": [], "": []}
-            for finding in manifest["findings"]:
-                if finding["conclusion"] == conclusion["name"]:
-                    place = finding["calibration"] if finding["calibration"] in verdicts else ""
-                    verdicts[place].append(finding["verdict"])
-            cells = [", ".join(dict.fromkeys(each)) for each in verdicts.values()]
-            parts.append(f"| {link} | {_words(conclusion['claim'])} | {' | '.join(cells)} |")
+    for citation in dict.fromkeys(manifest["citation"] for manifest in manifests):
+        parts += [
+            f"## {citation}\n",
+            "| experiment | conclusion | as published | proven | otherwise |\n|" + " --- |" * 5,
+        ]
+        for manifest in manifests:
+            if manifest["citation"] == citation:
+                parts += _verdict_lines(manifest)
+        parts.append("")
     seconds = sum(manifest["cell_seconds"] for manifest in manifests)
     pages = "\n".join(f"{manifest['experiment']}/page" for manifest in manifests)
     parts += [
-        f"\nThe cells' own clocks add up to {seconds / 60:.0f} minutes; they ran side by side, and "
-        "beside whatever else the machine did.\n",
+        "## What it costs\n",
+        f"The cells' own clocks add up to {seconds / 60:.0f} minutes, those that two experiments "
+        "share counted twice; they ran side by side, and beside whatever else the machine did.\n",
+        "| experiment | cells | seconds of computing | share |\n|" + " --- |" * 4,
+        *(
+            f"| {manifest['experiment']} | {len(manifest['cells'])} "
+            f"| {manifest['cell_seconds']:.0f} | {manifest['cell_seconds'] / (seconds or 1.0):.0%} |"
+            for manifest in sorted(manifests, key=lambda each: -each["cell_seconds"])
+        ),
+        "",
         f"```{{toctree}}\n:hidden:\n\n{pages}\n```\n",
     ]
     return "\n".join(parts)
+
+
+def _verdict_lines(manifest: dict[str, Any]) -> list[str]:
+    """A line of the index for each conclusion of an experiment."""
+    lines = []
+    for conclusion in manifest["conclusions"]:
+        verdicts: dict[str, list[str]] = {"published": [], "proven": [], "": []}
+        for finding in manifest["findings"]:
+            if finding["conclusion"] == conclusion["name"]:
+                place = finding["calibration"] if finding["calibration"] in verdicts else ""
+                verdicts[place].append(finding["verdict"])
+        link = f"[{manifest['part']}]({manifest['experiment']}/page.md)"
+        cells = [", ".join(dict.fromkeys(each)) for each in verdicts.values()]
+        lines.append(f"| {link} | {_words(conclusion['claim'])} | {' | '.join(cells)} |")
+    return lines
 
 
 def _shared_meaning(manifests: Sequence[dict[str, Any]]) -> list[str]:
