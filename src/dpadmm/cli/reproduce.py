@@ -67,7 +67,8 @@ def reproduce_command(
 def _rerun(
     experiments: list[Experiment], output: Path, jobs: int, *, quiet: bool
 ) -> list[dict[str, Any]]:
-    from dpadmm.experiments.reproduce import reproduce
+    import joblib
+
     from dpadmm.experiments.runner import compute
     from dpadmm.experiments.store import Store
 
@@ -80,23 +81,30 @@ def _rerun(
     }
     with cell_progress("computing", quiet=quiet) as on_done:
         compute(cells, store, jobs=jobs, on_done=on_done)
-    summaries = []
-    for experiment in experiments:
-        done = reproduce(experiment, output / experiment.name, store)
-        summaries.append(
-            {
-                "experiment": experiment.name,
-                "part": experiment.part,
-                "title": experiment.title,
-                "findings": done.manifest["findings"],
-                "meaning": done.manifest["meaning"],
-                "stand_ins": done.manifest["stand_ins"],
-                "folder": str(done.folder),
-                "seconds": done.manifest["cell_seconds"],
-            }
-        )
+    pages = joblib.Parallel(n_jobs=min(jobs, len(experiments)))
+    summaries: list[dict[str, Any]] = pages(
+        joblib.delayed(_page)(experiment, output) for experiment in experiments
+    )
     _write_index(output)
     return summaries
+
+
+def _page(experiment: Experiment, output: Path) -> dict[str, Any]:
+    """Write what an experiment leaves, all of whose cells are computed; and sum it up."""
+    from dpadmm.experiments.reproduce import reproduce
+    from dpadmm.experiments.store import Store
+
+    done = reproduce(experiment, output / experiment.name, Store(output / "cells"))
+    return {
+        "experiment": experiment.name,
+        "part": experiment.part,
+        "title": experiment.title,
+        "findings": done.manifest["findings"],
+        "meaning": done.manifest["meaning"],
+        "stand_ins": done.manifest["stand_ins"],
+        "folder": str(done.folder),
+        "seconds": done.manifest["cell_seconds"],
+    }
 
 
 def _write_index(output: Path) -> None:
