@@ -83,6 +83,7 @@ def index_page(manifests: Sequence[dict[str, Any]]) -> str:
                 parts += _verdict_lines(manifest)
         parts.append("")
     seconds = sum(manifest["cell_seconds"] for manifest in manifests)
+    share = 1.0 / seconds if seconds else 0.0
     pages = "\n".join(f"{manifest['experiment']}/page" for manifest in manifests)
     parts += [
         "## What it costs\n",
@@ -91,7 +92,7 @@ def index_page(manifests: Sequence[dict[str, Any]]) -> str:
         "| experiment | cells | seconds of computing | share |\n|" + " --- |" * 4,
         *(
             f"| {manifest['experiment']} | {len(manifest['cells'])} "
-            f"| {manifest['cell_seconds']:.0f} | {manifest['cell_seconds'] / (seconds or 1.0):.0%} |"
+            f"| {manifest['cell_seconds']:.0f} | {share * manifest['cell_seconds']:.0%} |"
             for manifest in sorted(manifests, key=lambda each: -each["cell_seconds"])
         ),
         "",
