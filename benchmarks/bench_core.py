@@ -27,7 +27,7 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.solvers.newton import FACTOR_LIMIT, Workspace
+from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace
 from dpadmm.topologies import build_topology
 
 _ROUNDS = 50

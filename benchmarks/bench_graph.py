@@ -17,7 +17,7 @@ from dpadmm.exchange.in_process import InProcess
 from dpadmm.losses import get_loss
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import build_topology
 from dpadmm.training import TrainingParameters, plan, train
 

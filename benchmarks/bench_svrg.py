@@ -15,8 +15,8 @@ from dpadmm.arrays import Shard, Site
 from dpadmm.losses import get_loss
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.solvers.inner_loop import loss_code
-from dpadmm.solvers.newton import Workspace
 from dpadmm.solvers.svrg import descend
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import build_topology
 
 _STEPS, _BATCH = 50, 20

@@ -11,7 +11,7 @@ from dpadmm.exchange.in_process import InProcess
 from dpadmm.losses import get_loss
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import build_topology
 
 # The setting of the convergence evidence: N = 6, 60 to 200 rows, d = 5, lambda = .05, c = 1.

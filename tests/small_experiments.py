@@ -1,6 +1,8 @@
 """Small cells and an experiment, shared by the tests of experiments."""
 
+import math
 import os
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from dpadmm.experiments.experiment import (
 )
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.problems import NamedProblem
+from dpadmm.experiments.reproduce import experiment_meaning
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.tables import Table
 from dpadmm.training import TrainingParameters
@@ -77,3 +80,33 @@ class SmallExperiment(Experiment):
             (Finding.judged("learns", "proven", last.low > 0.5, f"{last:.3f}"),),
             ("A remark.",),
         )
+
+
+#: Words for a number of privacy, and words that say what it is.
+NUMBER = re.compile(r"\bepsilon\b|privacy loss")
+SAID = re.compile(r"claim|prov|at delta|epsilon [0-9.]+, (R [0-9]|no phase 2)")
+
+
+def check_epsilons(evaluation, results):
+    """Every epsilon of an experiment has theorem, delta, adjacency, adversary; or is a claim."""
+    text = experiment_meaning(results).markdown().replace("\\|", "|")
+    stated = [result.facts["privacy"] for result in results.values() if "privacy" in result.facts]
+    for privacy in stated:
+        needed = [privacy["algorithm"]]
+        if not isinstance(privacy["epsilon"], str) and math.isfinite(privacy["epsilon"]):
+            needed += [privacy[name] for name in ("theorem", "adjacency", "adversary")]
+            needed.append(f"{privacy['delta']:g}")
+        if privacy["calibration"] == "published":
+            assert privacy["claim"]
+            needed += [privacy["claim"], "what is proven of the same noise"]
+        for words in needed:
+            assert words in text, words
+    for panel in evaluation.panels:
+        labels = (panel.title, panel.x_label, panel.y_label)
+        shown = any(NUMBER.search(label) for label in labels)
+        if shown and any(curve.calibration == "published" for curve in panel.curves):
+            assert any(SAID.search(label) for label in labels), labels
+    for title, table in evaluation.tables.items():
+        for column in table.columns:
+            if NUMBER.search(column):
+                assert SAID.search(column) or SAID.search(title.lower()), (title, column)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy import sparse
 
-from dpadmm.arrays import Shard, Site, prepare_rows
+from dpadmm.arrays import Shard, Site, clip_rows, prepare_rows
 from dpadmm.errors import ParameterError
 from dpadmm.losses import get_loss
 from dpadmm.topologies import build_topology
@@ -223,3 +223,12 @@ def test_a_topology_of_another_size_is_refused():
             features=1,
             regularization=1.0,
         )
+
+
+def test_rows_are_clipped_one_by_one():
+    X = np.random.default_rng(0).normal(size=(50, 7))
+    X[::2] *= 0.05
+    rows = clip_rows(X)
+    assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-15
+    for number in range(50):
+        np.testing.assert_array_equal(clip_rows(X[number : number + 1])[0], rows[number])

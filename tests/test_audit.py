@@ -420,7 +420,7 @@ def test_the_adversarys_evidence_is_a_privacy_loss():
 
 
 def test_far_out_the_sensitivity_is_nearly_attained_and_never_exceeded():
-    from dpadmm.solvers.newton import Workspace
+    from dpadmm.solvers.workspace import Workspace
 
     site = one_party(20)
     budget = Budget(np.array([1.0]), np.array([1e-5]))

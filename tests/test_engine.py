@@ -20,7 +20,7 @@ from dpadmm.privacy.ledger import Ledger, MemoryLedger
 from dpadmm.privacy.mechanisms import Released, release_unprotected
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.schema import DataError
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import build_topology
 
 # The setting of the convergence evidence: N = 6, 60 to 200 rows, d = 5, lambda = .05, c = 1.

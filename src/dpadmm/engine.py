@@ -23,7 +23,7 @@ from dpadmm.privacy.events import Event, PostProcessing, event_from_dict
 from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.mechanisms import Released, release_again
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["MESSAGE_BOUND", "Checkpoint", "History", "Outcome", "fingerprint", "run"]
 

@@ -30,7 +30,7 @@ from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
 from dpadmm.privacy.statement import PrivacyStatement, make_statement
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.theory.conditions import findings
 from dpadmm.topologies import Topology, build_topology
 

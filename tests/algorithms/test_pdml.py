@@ -20,7 +20,7 @@ from dpadmm.model import Model, load_model, save_model
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.labels import joint_label_delta
 from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.training import (
     TrainingParameters,
     announced,

@@ -16,7 +16,7 @@ from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Composed, GaussianRelease, Repeated, SubsampledGaussian
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import build_topology
 from dpadmm.training import TrainingParameters, plan, state_privacy, train
 

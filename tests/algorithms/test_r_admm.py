@@ -22,7 +22,7 @@ from dpadmm.privacy.events import Composed, GaussianRelease, InexactSolve, PostP
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import release_post_processed
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource, SimulatedNoise
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.theory.r_admm import privacy_loss
 from dpadmm.topologies import build_topology
 from dpadmm.training import TrainingParameters, announced, plan, state_privacy, train

@@ -20,7 +20,7 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import build_topology
 
 COUNTS = (14, 25, 9, 40)

@@ -7,7 +7,6 @@ import pytest
 
 from dpadmm.datasets.generators import (
     NORM_BOUNDS,
-    clip_rows,
     ringnorm,
     scaled,
     twonorm,
@@ -95,12 +94,3 @@ def test_a_wrong_number_of_rows_is_refused(rows):
 def test_an_unknown_problem_cannot_be_scaled():
     with pytest.raises(DataError, match=r"twonorm.*'moons'"):
         scaled("moons", np.zeros((1, 2)))
-
-
-def test_rows_are_clipped_one_by_one():
-    X = np.random.default_rng(0).normal(size=(50, 7))
-    X[::2] *= 0.05
-    rows = clip_rows(X)
-    assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-15
-    for number in range(50):
-        np.testing.assert_array_equal(clip_rows(X[number : number + 1])[0], rows[number])

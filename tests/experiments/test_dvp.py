@@ -20,6 +20,7 @@ from dpadmm.experiments.papers.dvp.trade_off import (
     utility,
 )
 from dpadmm.experiments.problems import NamedProblem
+from small_experiments import check_epsilons
 
 SMALL = {
     "C^R": ours(60, "small"),
@@ -70,7 +71,9 @@ def small_results():
 
 @pytest.mark.parametrize("experiment", [Small2(), Small3()], ids=lambda each: each.name)
 def test_a_small_rerun_answers_every_conclusion(experiment, small_results):
-    done = experiment.evaluate({name: small_results[name] for name in experiment.cells()})
+    results = {name: small_results[name] for name in experiment.cells()}
+    done = experiment.evaluate(results)
+    check_epsilons(done, results)
     for calibration in CALIBRATIONS:
         answered = {each.conclusion for each in done.findings if each.calibration == calibration}
         assert answered == {each.name for each in experiment.conclusions}

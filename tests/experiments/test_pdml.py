@@ -18,6 +18,7 @@ from dpadmm.experiments.papers.pdml.table_1 import Table1
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.runner import compute
 from dpadmm.experiments.store import Store
+from small_experiments import check_epsilons
 
 SMALL = {
     "data": ours("twonorm", "drawn"),
@@ -51,7 +52,9 @@ def test_every_setting_says_who_chose_it_and_where_or_why(experiment):
 def test_a_small_version_finds_for_every_conclusion(kind, monkeypatch, tmp_path):
     monkeypatch.setattr(kind, "settings", kind.settings | SMALL)
     experiment = kind()
-    evaluation = experiment.evaluate(compute(experiment.cells(), Store(tmp_path / "cells")))
+    results = compute(experiment.cells(), Store(tmp_path / "cells"))
+    evaluation = experiment.evaluate(results)
+    check_epsilons(evaluation, results)
     found = {(each.conclusion, each.calibration) for each in evaluation.findings}
     assert len(found) == len(evaluation.findings)
     for conclusion in experiment.conclusions:
@@ -76,7 +79,9 @@ def test_a_small_table_is_compared_cell_by_cell(monkeypatch, tmp_path):
     }
     monkeypatch.setattr(Table1, "settings", Table1.settings | few)
     experiment = Table1()
-    evaluation = experiment.evaluate(compute(experiment.cells(), Store(tmp_path / "cells")))
+    results = compute(experiment.cells(), Store(tmp_path / "cells"))
+    evaluation = experiment.evaluate(results)
+    check_epsilons(evaluation, results)
     table = evaluation.tables["Cell by cell"]
     assert [row[:3] for row in table.rows] == [
         (name, heading, printed)

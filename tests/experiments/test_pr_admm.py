@@ -21,6 +21,7 @@ from dpadmm.experiments.papers.pr_admm.verdicts import (
 )
 from dpadmm.experiments.reproduce import reproduce
 from dpadmm.experiments.store import Store
+from small_experiments import check_epsilons
 
 ALL = (Figure2, Figure3, Figure4, Figures5And6, Lemma5)
 SMALL = {
@@ -152,9 +153,9 @@ def test_no_two_cells_share_their_noise():
 @pytest.mark.parametrize("kind", ALL)
 def test_each_runs_from_cells_to_findings(kind):
     experiment = small(kind)
-    evaluation = experiment.evaluate(
-        {label: cell.compute() for label, cell in experiment.cells().items()}
-    )
+    results = {label: cell.compute() for label, cell in experiment.cells().items()}
+    evaluation = experiment.evaluate(results)
+    check_epsilons(evaluation, results)
     judged = {(each.conclusion, each.calibration) for each in evaluation.findings}
     assert len(judged) == len(evaluation.findings)
     for conclusion in experiment.conclusions:

@@ -12,6 +12,7 @@ from dpadmm.experiments.papers.ps_admm.figures_2_3 import Figure2, Figure3
 from dpadmm.experiments.papers.ps_admm.section_5 import ACCURACY, LOSS
 from dpadmm.experiments.papers.ps_admm.setting import CONTROL, DVP, KINDS, PS, StabilityCell
 from dpadmm.experiments.problems import NamedProblem
+from small_experiments import check_epsilons
 
 SMALL = {
     "K": ours(4, "small"),
@@ -49,6 +50,7 @@ def small_results():
 @pytest.mark.parametrize("experiment", [Small2(), Small3()], ids=lambda each: each.name)
 def test_a_small_rerun_answers_every_conclusion(experiment, small_results):
     done = experiment.evaluate(small_results)
+    check_epsilons(done, small_results)
     for calibration in ("published", "proven"):
         answered = {each.conclusion for each in done.findings if each.calibration == calibration}
         assert answered == {each.name for each in experiment.conclusions}

@@ -20,8 +20,10 @@ from dpadmm.experiments.papers.r_admm.figure_4 import FigureFour, slope
 from dpadmm.experiments.papers.r_admm.figure_5 import AS_PRINTED, FigureFive
 from dpadmm.experiments.papers.r_admm.noiseless import NoiselessCell, OptimumCell
 from dpadmm.experiments.problems import NamedProblem
+from dpadmm.experiments.reproduce import experiment_meaning
 from dpadmm.theory.r_admm import privacy_loss
 from dpadmm.topologies import build_topology
+from small_experiments import check_epsilons
 
 # Far fewer rows, and a C with which eq. (32)'s condition still holds for them.
 SMALL = {
@@ -58,7 +60,9 @@ def verdicts(experiment, results):
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda each: each.name)
 def test_a_small_version_runs_and_judges_every_conclusion(experiment):
     tiny = small(type(experiment))
-    evaluation = tiny.evaluate({label: cell.compute() for label, cell in tiny.cells().items()})
+    results = {label: cell.compute() for label, cell in tiny.cells().items()}
+    evaluation = tiny.evaluate(results)
+    check_epsilons(evaluation, results)
     names = {conclusion.name for conclusion in tiny.conclusions}
     assert {finding.conclusion for finding in evaluation.findings} == names
     calibrations = {finding.calibration for finding in evaluation.findings}
@@ -78,7 +82,7 @@ def test_a_small_version_runs_and_judges_every_conclusion(experiment):
         "python": "",
         "cell_seconds": 0,
     }
-    assert "does not stand" in page(tiny, evaluation, manifest)
+    assert "does not stand" in page(tiny, evaluation, experiment_meaning(results), manifest)
 
 
 def test_a_run_shown_in_two_figures_is_one_cell():

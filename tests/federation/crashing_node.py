@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-import dpadmm.solvers.newton
+import dpadmm.solvers.workspace
 from dpadmm.arrays import Shard
 from dpadmm.engine import Checkpoint, run
 from dpadmm.exchange.base import Exchange
@@ -72,7 +72,7 @@ def node(order):
     run(
         planned.algorithm,
         planned.site,
-        dpadmm.solvers.newton.Workspace(
+        dpadmm.solvers.workspace.Workspace(
             Shard.from_parties(list(zip(rows, labels, strict=True))), planned.site
         ),
         rounds=planned.rounds,

@@ -23,7 +23,7 @@ from dpadmm.federation.segment import Segment
 from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.training import announced
 from federation_net import Federation
 

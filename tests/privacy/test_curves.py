@@ -1,4 +1,5 @@
 import math
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -126,6 +127,17 @@ def test_gaussian_epsilon_is_monotone(mu, delta, factor):
 def test_gaussian_inverses_refuse_an_impossible_delta(call, delta):
     with pytest.raises(ValueError, match="delta must be in"):
         call(1.0, delta)
+
+
+@pytest.mark.parametrize("delta", [5e-324, 1e-310])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_a_delta_without_digits_is_not_calibrated_for(epsilon, delta):
+    with pytest.raises(ValueError, match=r"delta must be at least 2\.23e-308"):
+        gaussian_mu(epsilon, delta)
+    smallest = sys.float_info.min
+    mu = gaussian_mu(epsilon, smallest)
+    assert mu > 0
+    assert gaussian_log_delta(epsilon, mu) <= math.log(smallest)
 
 
 def test_renyi_of_pure_events_is_that_of_randomised_response():

@@ -293,6 +293,8 @@ def test_an_experiment_from_its_folder(tmp_path):
         ({"kind": "other"}, "must be a manifest of dpadmm; at kind"),
         ({"settings": 3}, "at settings"),
         ({"panels": [{"title": "a"}]}, r"at panels\.0"),
+        # A page that would not say what its epsilons mean is not made.
+        ({"meaning": None}, "at meaning"),
     ],
 )
 def test_a_bad_folder_is_refused(tmp_path, change, said):
@@ -306,6 +308,7 @@ def test_a_bad_folder_is_refused(tmp_path, change, said):
         "settings": {},
         "conclusions": [],
         "findings": [],
+        "meaning": {"facts": [["Adjacency", "one row"]], "tables": {}},
     }
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     assert folder_report(tmp_path)

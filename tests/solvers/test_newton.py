@@ -10,7 +10,7 @@ from dpadmm.arrays import Block, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.losses import LOSSES, get_loss
 from dpadmm.solvers import block, newton
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace
 from dpadmm.topologies import build_topology
 
 NAMES = sorted(LOSSES)
@@ -174,6 +174,28 @@ def test_runs_that_noise_drives_apart_get_inverses_of_their_own(outputs, thin):
     assert thin or {values.shape[1] for values in inverses} == {5 * outputs}
 
 
+def drifting(renewed):
+    """Passes of solves whose solution slowly leaves the place the first inverse was made for."""
+    generator = np.random.default_rng(5)
+    rows = generator.normal(size=(300, 6))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    labels = np.sign(rows @ np.ones(6))
+    site = site_of([300], "logistic", 6)
+    workspace = workspace_of([(rows, labels)], site)
+    (solver,) = workspace._solvers
+    if not renewed:
+        solver._rebuild_cost = np.inf
+    linear = generator.normal(size=site.shape)
+    for done in range(60):
+        solution = workspace.argmin(0.005 * done * linear, np.array([0.01]), 1e-6)
+        assert (solution.residual <= 1e-6).all()
+    return workspace.passes
+
+
+def test_an_inverse_is_renewed_when_small_delays_have_added_up():
+    assert drifting(renewed=True) < 0.9 * drifting(renewed=False)
+
+
 def test_runs_go_on_sharing_where_inverses_of_their_own_would_not_fit(monkeypatch):
     monkeypatch.setattr(newton, "_OWN_BYTES", 0)
     random, counts = np.random.default_rng(3), [300, 280]
@@ -211,7 +233,7 @@ def test_factor_free_and_sparse_are_as_factored_and_dense(loss):
     dense = workspace_of(parties, site).argmin(linear, convexity, 1e-11)
     free = workspace_of(parties, site, factor_limit=0).argmin(linear, convexity, 1e-11)
     np.testing.assert_allclose(free.point, dense.point, atol=3e-10)
-    for limit in (newton.FACTOR_LIMIT, 0):
+    for limit in (FACTOR_LIMIT, 0):
         workspace = workspace_of(thin, site, factor_limit=limit)
         compressed = workspace.argmin(linear, convexity, 1e-11)
         np.testing.assert_allclose(compressed.point, dense.point, atol=3e-10)
@@ -407,17 +429,18 @@ def test_a_shard_of_other_counts_is_refused():
 def test_a_restored_snapshot_continues_bit_for_bit(factor_limit):
     parties, site, _ = problem(13, [20, 21, 70], "logistic", runs=2)
     random = np.random.default_rng(1)
-    steps = [0.5 * random.normal(size=site.shape) for _ in range(6)]
+    # Enough of them for inverses to be renewed before and after.
+    steps = [0.5 * random.normal(size=site.shape) for _ in range(40)]
     convexity = np.array([0.05, 0.2, 1.0])
     first = workspace_of(parties, site, factor_limit=factor_limit)
-    for linear in steps[:3]:
+    for linear in steps[:20]:
         first.argmin(linear, convexity, 1e-9)
     saved = first.snapshot()
-    expected = [first.argmin(linear, convexity, 1e-9).point for linear in steps[3:]]
+    expected = [first.argmin(linear, convexity, 1e-9).point for linear in steps[20:]]
     for _ in range(2):  # the snapshot is not used up by going on, nor by being restored
         second = workspace_of(parties, site, factor_limit=factor_limit)
         second.restore(saved)
-        for linear, point in zip(steps[3:], expected, strict=True):
+        for linear, point in zip(steps[20:], expected, strict=True):
             np.testing.assert_array_equal(second.argmin(linear, convexity, 1e-9).point, point)
 
 

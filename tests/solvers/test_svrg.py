@@ -10,8 +10,8 @@ from dpadmm.errors import ParameterError
 from dpadmm.losses import LOSSES, get_loss
 from dpadmm.privacy.mechanisms import InnerNoise
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
-from dpadmm.solvers.newton import Workspace
 from dpadmm.solvers.svrg import descend
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import build_topology
 
 COUNTS = (30, 12, 45)

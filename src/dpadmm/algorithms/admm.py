@@ -31,7 +31,7 @@ from dpadmm.arrays import Array, Site
 from dpadmm.privacy.events import NON_PRIVATE, Event
 from dpadmm.privacy.mechanisms import Released, release_unprotected
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["ADMM"]
 

@@ -3,7 +3,7 @@
 An algorithm is a frozen dataclass of its parameters with pure methods. Its state is a NamedTuple
 of arrays with the axes ``(nodes, runs, outputs, features)`` and is a function of messages alone,
 hence public: after a crash it is rebuilt from the stored messages. Whatever a party keeps about
-its rows between rounds lives in the :class:`~dpadmm.solvers.newton.Workspace`.
+its rows between rounds lives in the :class:`~dpadmm.solvers.workspace.Workspace`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpadmm.losses import Loss
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 
 __all__ = [
     "Algorithm",
@@ -147,6 +147,8 @@ class Algorithm(ABC):
     needs_server: ClassVar[bool] = False
     #: Releases under a privacy budget.
     private: ClassVar[bool] = False
+    #: Published noise follows from an epsilon for rows, which is then what the paper claims.
+    claims_epsilon: ClassVar[bool] = True
     #: What ``algorithm_options`` may hold.
     options: ClassVar[type[Options]] = Options
 

@@ -12,7 +12,7 @@ from dpadmm.arrays import Array, Site
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import ObjectivePerturbation, Released, release_objective
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.solvers.newton import Solution, Workspace, check_reachable
+from dpadmm.solvers.workspace import Solution, Workspace, check_reachable
 
 __all__ = ["ObjectiveRelease"]
 

@@ -58,7 +58,7 @@ from dpadmm.privacy.mechanisms import Released, gaussian_events, release_gaussia
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import argmin_sensitivity
 from dpadmm.schedules import geometric
-from dpadmm.solvers.newton import Workspace, check_reachable
+from dpadmm.solvers.workspace import Workspace, check_reachable
 
 __all__ = ["PDML", "PDMLOptions"]
 
@@ -122,6 +122,7 @@ class PDML(Algorithm):
         "Wang, Ishii, Du, Cheng, Chen, IEEE Transactions on Signal Processing 2020"
     )
     private: ClassVar[bool] = True
+    claims_epsilon: ClassVar[bool] = False
     options: ClassVar[type[Options]] = PDMLOptions
 
     penalty: float

@@ -27,7 +27,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import ObjectivePerturbation, Released
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["PerturbedADMM", "check_noise", "noise_arrays"]
 

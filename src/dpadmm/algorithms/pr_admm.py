@@ -61,7 +61,7 @@ from dpadmm.privacy.mechanisms import (
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import argmin_sensitivity, public_norm_factor
 from dpadmm.schedules import constant, inverse_variance_sum, iteration, periodic
-from dpadmm.solvers.newton import Workspace, check_reachable
+from dpadmm.solvers.workspace import Workspace, check_reachable
 
 __all__ = ["PRADMM", "PRADMMOptions", "PRState", "printed_sensitivity", "printed_total"]
 

@@ -55,7 +55,7 @@ from dpadmm.privacy.mechanisms import (
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["PSADMM", "PSADMMOptions"]
 

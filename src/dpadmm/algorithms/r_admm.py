@@ -59,7 +59,7 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.schedules import penalty_growth
-from dpadmm.solvers.newton import Workspace, check_reachable
+from dpadmm.solvers.workspace import Workspace, check_reachable
 
 __all__ = [
     "MRADMM",

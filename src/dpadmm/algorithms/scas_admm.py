@@ -36,7 +36,7 @@ from dpadmm.privacy.events import NON_PRIVATE, Event
 from dpadmm.privacy.mechanisms import InnerNoise, Released, draw_batches, release_unprotected
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 
 __all__ = [
     "SCASADMM",

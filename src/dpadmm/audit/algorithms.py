@@ -51,7 +51,7 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.training import CALIBRATIONS
 
 __all__ = ["Adversary", "AlgorithmCase"]

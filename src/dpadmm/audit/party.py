@@ -21,7 +21,7 @@ from scipy import sparse
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.arrays import Array, Shard, Site
 from dpadmm.losses import LOSSES, Loss
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import SERVER, build_topology
 
 __all__ = ["REGULARIZATION", "Candidate", "canary_rows", "one_party"]

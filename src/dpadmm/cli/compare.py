@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import JsonOption, console, emit, refusals, show_table
+from dpadmm.cli.output import JsonOption, console, emit, refusals, show_meaning, show_table
 from dpadmm.cli.progress import cell_progress
 
 if TYPE_CHECKING:
@@ -182,6 +182,7 @@ def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> Non
     refused = {line["who"]: line["refused"] for line in manifest["lines"] if line["refused"]}
     for who, reason in refused.items():
         typer.echo(f"{who} was refused: {reason}")
+    show_meaning(manifest["meaning"])
     typer.echo(f"{manifest['intervals'][0].upper()}{manifest['intervals'][1:]}.")
     console.print(manifest["notice"], style="bold", highlight=False)
     typer.echo(f"Table, figure and manifest: {output}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
@@ -24,6 +24,7 @@ __all__ = [
     "errors",
     "fail",
     "refusals",
+    "show_meaning",
     "show_table",
     "warn",
 ]
@@ -91,6 +92,15 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     for row in body:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
+
+
+def show_meaning(meaning: Mapping[str, Any]) -> None:
+    """Print what epsilons mean: a manifest's words and small tables."""
+    console.print("[bold]What the epsilons mean[/bold]", highlight=False)
+    for heading, words in meaning["facts"]:
+        console.print(Text(f"{heading}: {words}."))
+    for title, table in meaning["tables"].items():
+        show_table(title, table["columns"], table["rows"])
 
 
 def _plain(value: Any) -> Any:

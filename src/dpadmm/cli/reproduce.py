@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import JsonOption, emit, refusals, show_table
+from dpadmm.cli.output import JsonOption, emit, refusals, show_meaning, show_table, warn
 from dpadmm.cli.progress import cell_progress
 
 if TYPE_CHECKING:
@@ -52,40 +51,60 @@ def reproduce_command(
             f"{summary['part']}: {summary['title']}",
             ("conclusion", "calibration", "verdict", "number"),
             [
-                (each["conclusion"], each["calibration"], each["verdict"], each["number"])
+                (
+                    each["conclusion"],
+                    {"published": "as published"}.get(each["calibration"], each["calibration"]),
+                    each["verdict"],
+                    each["number"],
+                )
                 for each in summary["findings"]
             ],
         )
-        typer.echo(f"{summary['folder']}, {summary['seconds']:g} s\n")
+        show_meaning(summary["meaning"])
+        typer.echo(f"{summary['folder']}, {summary['seconds']:g} s of computing\n")
 
 
 def _rerun(
     experiments: list[Experiment], output: Path, jobs: int, *, quiet: bool
 ) -> list[dict[str, Any]]:
-    from dpadmm.experiments.reproduce import reproduce
+    import joblib
+
+    from dpadmm.experiments.runner import compute
     from dpadmm.experiments.store import Store
 
     store = Store(output / "cells")
-    summaries = []
-    for experiment in experiments:
-        start = time.monotonic()
-        with cell_progress(experiment.name, quiet=quiet) as on_done:
-            done = reproduce(
-                experiment, output / experiment.name, store, jobs=jobs, on_done=on_done
-            )
-        summaries.append(
-            {
-                "experiment": experiment.name,
-                "part": experiment.part,
-                "title": experiment.title,
-                "findings": done.manifest["findings"],
-                "stand_ins": done.manifest["stand_ins"],
-                "folder": str(done.folder),
-                "seconds": round(time.monotonic() - start, 1),
-            }
-        )
+    # All cells first, so that no process waits for the end of an experiment.
+    cells = {
+        f"{experiment.name}, {label}": cell
+        for experiment in experiments
+        for label, cell in experiment.cells().items()
+    }
+    with cell_progress("computing", quiet=quiet) as on_done:
+        compute(cells, store, jobs=jobs, on_done=on_done)
+    pages = joblib.Parallel(n_jobs=min(jobs, len(experiments)))
+    summaries: list[dict[str, Any]] = pages(
+        joblib.delayed(_page)(experiment, output) for experiment in experiments
+    )
     _write_index(output)
     return summaries
+
+
+def _page(experiment: Experiment, output: Path) -> dict[str, Any]:
+    """Write what an experiment leaves, all of whose cells are computed; and sum it up."""
+    from dpadmm.experiments.reproduce import reproduce
+    from dpadmm.experiments.store import Store
+
+    done = reproduce(experiment, output / experiment.name, Store(output / "cells"))
+    return {
+        "experiment": experiment.name,
+        "part": experiment.part,
+        "title": experiment.title,
+        "findings": done.manifest["findings"],
+        "meaning": done.manifest["meaning"],
+        "stand_ins": done.manifest["stand_ins"],
+        "folder": str(done.folder),
+        "seconds": done.manifest["cell_seconds"],
+    }
 
 
 def _write_index(output: Path) -> None:
@@ -97,7 +116,14 @@ def _write_index(output: Path) -> None:
     from dpadmm.experiments.papers import EXPERIMENTS
 
     places = [output / name / "manifest.json" for name in EXPERIMENTS]
-    manifests = [json.loads(place.read_text()) for place in places if place.exists()]
+    found = [json.loads(place.read_text()) for place in places if place.exists()]
+    manifests = [manifest for manifest in found if "meaning" in manifest]
+    for manifest in found:
+        if "meaning" not in manifest:
+            warn(
+                f"{manifest['experiment']} is left out of the index: its page does not say what "
+                "its epsilons mean. Rerun it."
+            )
     write_whole(output / "index.md", index_page(manifests).encode(), "index")
 
 

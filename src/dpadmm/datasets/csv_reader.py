@@ -2,8 +2,8 @@
 
 * Lines with too few or too many cells are rows like any other, with every cell missing.
 * Empty lines are no rows (a row of a table with two or more columns has a delimiter).
-* Quotes may hold delimiters and line ends. What a row is, is up to the quotes: a quote that is
-  opened and never closed makes one row of the rest of the file.
+* Quotes may hold delimiters and line ends. A quote that is opened and never closed is refused
+  (:mod:`~dpadmm.datasets.csv_quotes`), before any row is read.
 * Cells are bytes here; those that are not UTF-8 are later read as Latin-1, cell by cell. A
   byte-order mark is skipped.
 """
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from dpadmm.datasets.csv_quotes import check_quotes
 from dpadmm.schema import DataError, canonical_text
 
 __all__ = ["Header", "read_csv", "read_header"]
@@ -101,6 +102,7 @@ def read_csv(
         Cells as bytes in the order of the file, and how many of these rows stand for lines
         that could not be split into cells.
     """
+    check_quotes(path, header.size, delimiter)
     table = _read_at_once(path, header, names, delimiter, texts)
     if table is not None:
         for batch in table.to_batches():

@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm.arrays import clip_rows
 from dpadmm.schema import DataError
 
 __all__ = [
     "NORM_BOUNDS",
     "Sample",
-    "clip_rows",
     "ringnorm",
     "scaled",
     "twonorm",
@@ -135,15 +135,6 @@ def waveform(n: int, seed: int | np.random.Generator) -> Sample:
     """
     X, classes = waveform_classes(n, seed)
     return Sample(X, np.where(classes == 0, 1.0, -1.0))
-
-
-def clip_rows(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale rows down to norm 1 where they are longer; every row by itself."""
-    # Columns are added one after the other, so that a row's sum does not depend on the others.
-    squares = np.zeros(len(X))
-    for column in X.T:
-        squares += column * column
-    return X / np.sqrt(np.maximum(squares, 1.0))[:, np.newaxis]
 
 
 def scaled(name: str, X: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm.arrays import clip_rows
 from dpadmm.datasets import generators
 from dpadmm.datasets.dataset import Dataset, find_file, read_unpacked
 from dpadmm.schema import DataError
@@ -315,4 +316,4 @@ def _between(
     """Scale columns to [-1, 1] and divide by the root of their number: norm at most 1."""
     half = np.where(upper > lower, (upper - lower) / 2, 1.0)
     inside = (np.clip(X, lower, upper) - (lower + upper) / 2) / half
-    return generators.clip_rows(inside / np.sqrt(X.shape[1]))
+    return clip_rows(inside / np.sqrt(X.shape[1]))

@@ -30,7 +30,15 @@ from dpadmm.losses import get_loss
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.training import TrainingParameters
 
-__all__ = ["ALONE", "POOLED", "PRIVATE_BASELINES", "alone_cells", "pooled_cell", "private_cell"]
+__all__ = [
+    "ALONE",
+    "CENTRAL_ADVERSARY",
+    "POOLED",
+    "PRIVATE_BASELINES",
+    "alone_cells",
+    "pooled_cell",
+    "private_cell",
+]
 
 POOLED: Final = "pooled, no privacy"
 ALONE: Final = "each party alone, no privacy"
@@ -39,6 +47,10 @@ PRIVATE_BASELINES: Final = {
     "central AMP": "gaussian",
     "central objective perturbation": "exp-norm",
 }
+#: Against whom central training protects: less than ADMM, where nobody holds another's rows.
+CENTRAL_ADVERSARY: Final = (
+    "sees what one place that holds all parties' rows releases; that place is trusted with them"
+)
 _MOVE: Final = 8.0
 
 

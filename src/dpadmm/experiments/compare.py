@@ -19,6 +19,7 @@ from dpadmm.algorithms import get_algorithm
 from dpadmm.errors import ParameterError, positive_integer, positive_number
 from dpadmm.experiments.baselines import (
     ALONE,
+    CENTRAL_ADVERSARY,
     POOLED,
     PRIVATE_BASELINES,
     alone_cells,
@@ -27,6 +28,7 @@ from dpadmm.experiments.baselines import (
 )
 from dpadmm.experiments.cells import Cell, Result, TrainingCell
 from dpadmm.experiments.experiment import seed_of
+from dpadmm.experiments.meaning import epsilon_of, releases_of
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
 from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.experiments.tables import Table
@@ -45,6 +47,8 @@ __all__ = [
 
 #: What is measured of every model.
 MEASURED: Final = ("test accuracy", "log loss", "AUC", "consensus error")
+#: What a proven epsilon rests on, as columns; guarantees beside it are for the manifest.
+_GROUNDS: Final = ("delta", "theorem", "releases", "adjacency", "adversary", "claim")
 #: What is compared unless told: noise that is Gaussian where there is a choice.
 DEFAULT_ENTRIES: Final = (
     "admm",
@@ -114,21 +118,46 @@ Placed = tuple[Place, int, str, Cell]
 
 @dataclass(frozen=True)
 class Line:
-    """One row of the table: each measure's mean with its interval, or why there is none."""
+    """One row of the table: each measure's mean with its interval, or why there is none.
+
+    ``privacy`` is the statement of its runs, the weakest where there are several; None where all
+    was refused.
+    """
 
     place: Place
-    provable: float | str
+    privacy: Mapping[str, Any] | None
     figures: Mapping[str, Interval]
     refused: str = ""
+
+    @property
+    def provable(self) -> float | str:
+        """The proven epsilon: a number, "infinite", or "none" where nothing ran."""
+        found: float | str = "none" if self.privacy is None else self.privacy["epsilon"]
+        return found
+
+    @property
+    def grounds(self) -> dict[str, Any]:
+        """What the proven epsilon rests on and against whom; None where there is none."""
+        names = ("delta", "theorem", "releases", "adjacency", "adversary", "claim", "details")
+        if self.privacy is None:
+            return dict.fromkeys(names)
+        told = {**self.privacy, "releases": releases_of(self.privacy)}
+        if not np.isfinite(epsilon_of(self.privacy)):
+            told |= dict.fromkeys(("delta", "adjacency", "adversary"))
+        return {name: told[name] for name in names}
 
     def plain(self) -> dict[str, Any]:
         """For machines; a side of an interval that is not known is None."""
         place = self.place._asdict()
+        published = self.place.calibration == "published"
+        claims = published and get_algorithm(self.place.who.partition(":")[0]).claims_epsilon
         if not np.isfinite(self.place.epsilon):
             place["epsilon"] = "infinite"
         return {
             **place,
+            "claimed_epsilon": self.place.epsilon if claims else None,
             "provable_epsilon": self.provable,
+            **self.grounds,
             "refused": self.refused or None,
             "figures": {
                 name: {
@@ -290,11 +319,10 @@ def _line(place: Place, groups: Sequence[Sequence[Result]], measured: Sequence[s
     everything = [result for group in groups for result in group]
     refused = next((r.facts["refused"] for r in everything if "refused" in r.facts), "")
     if refused:
-        return Line(place, "none", {}, refused)
-    provable = max(
-        (result.facts["privacy"]["epsilon"] for result in everything),
-        key=lambda value: np.inf if isinstance(value, str) else value,
-    )
+        return Line(place, None, {}, refused)
+    privacy = max((result.facts["privacy"] for result in everything), key=epsilon_of)
+    if place.who in PRIVATE_BASELINES:
+        privacy = {**privacy, "adversary": CENTRAL_ADVERSARY}
     # One solve, or rounds without noise, end at the last message; noisy rounds are averaged.
     noisy = np.isfinite(place.epsilon) and place.who not in PRIVATE_BASELINES
     figures = {}
@@ -304,15 +332,17 @@ def _line(place: Place, groups: Sequence[Sequence[Result]], measured: Sequence[s
         splits = [np.mean(group, axis=0) for group in finals]
         sample = splits[0] if len(splits) == 1 else np.array([values.mean() for values in splits])
         figures[name] = mean_interval(sample)
-    return Line(place, provable, figures)
+    return Line(place, privacy, figures)
 
 
 def comparison_table(lines: Sequence[Line], measured: Sequence[str]) -> Table:
     """Every number, for a CSV file."""
-    columns = ["who", "calibration", "topology", "epsilon", "provable epsilon", "refused"]
+    columns = ["who", "calibration", "topology", "epsilon", "provable epsilon"]
+    columns += [*_GROUNDS, "refused"]
     columns += [f"{name} {side}".strip() for name in measured for side in ("", "low", "high")]
     rows = []
     for line in lines:
         numbers = [side for name in measured for side in line.figures.get(name, (None,) * 3)]
-        rows.append((*line.place, line.provable, line.refused, *numbers))
+        grounds = [line.grounds[name] for name in _GROUNDS]
+        rows.append((*line.place, line.provable, *grounds, line.refused, *numbers))
     return Table.of(columns, rows)

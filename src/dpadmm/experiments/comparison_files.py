@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from dpadmm.datasets.whole_file import write_whole
 from dpadmm.experiments.cells import Result
 from dpadmm.experiments.compare import Comparison, Line, comparison_table
 from dpadmm.experiments.figures import Curve, Panel, draw, figure_table
+from dpadmm.experiments.meaning import GUARANTEES, HEADING, Meaning, Shown, meaning_of
 from dpadmm.experiments.statistics import LEVEL
 from dpadmm.experiments.tables import Table
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words, rounded_up
@@ -58,10 +59,11 @@ def write_comparison(
     """Write table, figure, manifest and report; return the manifest."""
     lines = comparison.lines(results)
     panels = _panels(comparison, lines)
-    manifest = _manifest(comparison, results, lines, panels, command)
+    meaning = _meaning(lines)
+    manifest = _manifest(comparison, results, lines, panels, meaning, command)
     table = comparison_table(lines, comparison.measured)
     write_whole(folder / "comparison.csv", table.csv().encode(), "table")
-    words = comparison_words(manifest)
+    words = comparison_words(manifest, meaning)
     write_whole(folder / "comparison.md", words.encode(), "table")
     draw(panels, folder / "figure", "Simulation: privacy and utility")
     write_whole(folder / "figure.csv", figure_table(panels).csv().encode(), "data")
@@ -71,7 +73,14 @@ def write_comparison(
     return manifest
 
 
-def comparison_words(manifest: dict[str, Any]) -> str:
+def _meaning(lines: Sequence[Line]) -> Meaning:
+    """What the lines' epsilons mean; how large they are the table says itself."""
+    whole = meaning_of([Shown(line.place.who, line.privacy) for line in lines if line.privacy])
+    kept = {title: table for title, table in whole.tables.items() if title != GUARANTEES}
+    return replace(whole, tables=kept)
+
+
+def comparison_words(manifest: dict[str, Any], meaning: Meaning) -> str:
     """The table for people, in Markdown."""
     measured = manifest["comparison"]["measured"]
     rows = [
@@ -84,18 +93,24 @@ def comparison_words(manifest: dict[str, Any]) -> str:
         for line in manifest["lines"]
     ]
     table = Table.of(("who", "graph", "epsilon", *measured), rows).markdown()
-    return f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n"
+    return (
+        f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n\n"
+        f"**{HEADING}**\n\n{meaning.markdown()}"
+    )
 
 
 def epsilon_words(line: dict[str, Any]) -> str:
-    """The budget; with published noise what is provable stands beside the claim."""
+    """The budget and the mark of its theorem; with published noise the claim and what is proven."""
     if line["epsilon"] == "infinite":
-        return "none"
+        return "no guarantee"
+    if line["refused"]:
+        return f"{line['epsilon']:g} asked for"
     if line["calibration"] != "published":
-        return f"{line['epsilon']:g}"
+        return f"{line['epsilon']:g} {line['mark']}"
     proven = line["provable_epsilon"]
-    words = proven if isinstance(proven, str) else rounded_up(proven, 3)
-    return f"claimed {line['epsilon']:g}, proven {words}"
+    words = proven if isinstance(proven, str) else f"{rounded_up(proven, 3)} {line['mark']}"
+    claimed = line["claimed_epsilon"]
+    return f"claimed {'none' if claimed is None else f'{claimed:g}'}, proven {words}"
 
 
 def figure_words(line: dict[str, Any], name: str) -> str:
@@ -110,6 +125,8 @@ def figure_words(line: dict[str, Any], name: str) -> str:
 def _panels(comparison: Comparison, lines: Sequence[Line]) -> tuple[Panel, ...]:
     """Each measure over the budgets; what has no budget is a level line."""
     epsilons = sorted(comparison.epsilons)
+    published = "published" in comparison.calibrations
+    label = "epsilon, claimed (published) or proven" if published else "proven epsilon"
     panels = []
     for name in comparison.measured:
         groups: dict[tuple[str, str, str], dict[float, Line]] = {}
@@ -136,7 +153,7 @@ def _panels(comparison: Comparison, lines: Sequence[Line]) -> tuple[Panel, ...]:
                 )
             )
         scale: Any = "log" if name == "consensus error" else "linear"
-        panels.append(Panel(name, "epsilon", name, tuple(curves), "log", scale))
+        panels.append(Panel(name, label, name, tuple(curves), "log", scale))
     return tuple(panels)
 
 
@@ -145,6 +162,7 @@ def _manifest(
     results: Mapping[str, Result],
     lines: Sequence[Line],
     panels: Sequence[Panel],
+    meaning: Meaning,
     command: str,
 ) -> dict[str, Any]:
     data = next(iter(results.values())).facts["data"]
@@ -168,7 +186,11 @@ def _manifest(
             "simulated": True,
         },
         "comparison": asdict(comparison),
-        "lines": [line.plain() for line in lines],
+        "lines": [
+            {**line.plain(), "mark": meaning.mark(line.privacy) if line.privacy else ""}
+            for line in lines
+        ],
+        "meaning": meaning.plain(),
         "panels": [panel.plain() for panel in panels],
         "cells": {
             label: {"key": cell.key, "seconds": results[label].facts.get("seconds")}

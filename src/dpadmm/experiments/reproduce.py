@@ -18,6 +18,7 @@ from dpadmm.datasets.whole_file import write_whole
 from dpadmm.experiments.cells import Result
 from dpadmm.experiments.experiment import Evaluation, Experiment
 from dpadmm.experiments.figures import draw, figure_table
+from dpadmm.experiments.meaning import Meaning, Shown, meaning_of
 from dpadmm.experiments.page import page
 from dpadmm.experiments.runner import OnDone, compute
 from dpadmm.experiments.store import Store
@@ -25,7 +26,7 @@ from dpadmm.report.from_manifest import folder_report
 from dpadmm.report.render import render
 from dpadmm.version import __version__
 
-__all__ = ["MANIFEST_VERSION", "Reproduction", "reproduce"]
+__all__ = ["MANIFEST_VERSION", "Reproduction", "experiment_meaning", "reproduce"]
 
 #: Version of the manifest; a field never changes its meaning within a version.
 MANIFEST_VERSION: Final = 1
@@ -66,7 +67,8 @@ def reproduce(
     start = time.monotonic()
     results = compute(experiment.cells(), store, jobs=jobs, on_done=on_done)
     evaluation = experiment.evaluate(results)
-    manifest = _manifest(experiment, evaluation, results, time.monotonic() - start)
+    meaning = experiment_meaning(results)
+    manifest = _manifest(experiment, evaluation, results, meaning, time.monotonic() - start)
     folder.mkdir(parents=True, exist_ok=True)
     if evaluation.panels:
         heading = f"{experiment.part}: {experiment.title}"
@@ -77,7 +79,8 @@ def reproduce(
         write_whole(folder / f"table-{number}.csv", table.csv().encode(), "table")
     text = json.dumps(manifest, indent=1, allow_nan=False, default=_plain)
     write_whole(folder / "manifest.json", text.encode(), "manifest")
-    write_whole(folder / "page.md", page(experiment, evaluation, manifest).encode(), "page")
+    text = page(experiment, evaluation, meaning, manifest)
+    write_whole(folder / "page.md", text.encode(), "page")
     write_whole(folder / "report.html", render(folder_report(folder)).encode(), "report")
     return Reproduction(experiment, evaluation, manifest, folder)
 
@@ -87,10 +90,19 @@ def _stand_in_words(stand_ins: list[str]) -> str:
     return f"\n{words}" if stand_ins else ""
 
 
+def experiment_meaning(results: Mapping[str, Result]) -> Meaning:
+    """What the runs guarantee, by algorithm; a cell without a statement made no release."""
+    statements = [
+        result.facts["privacy"] for result in results.values() if "privacy" in result.facts
+    ]
+    return meaning_of([Shown(privacy["algorithm"], privacy) for privacy in statements])
+
+
 def _manifest(
     experiment: Experiment,
     evaluation: Evaluation,
     results: Mapping[str, Result],
+    meaning: Meaning,
     seconds: float,
 ) -> dict[str, Any]:
     """Everything that decides the figures, and what they are."""
@@ -128,6 +140,7 @@ def _manifest(
             }
             for label, cell in cells.items()
         },
+        "meaning": meaning.plain(),
         "conclusions": [asdict(conclusion) for conclusion in experiment.conclusions],
         "findings": [asdict(finding) for finding in evaluation.findings],
         "tables": {title: table.plain() for title, table in evaluation.tables.items()},

@@ -25,11 +25,7 @@ class Table:
 
     def csv(self) -> str:
         """Comma-separated, every digit kept."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(self.rows)
-        return text.getvalue()
+        return "".join(_line(row) for row in (self.columns, *self.rows))
 
     def markdown(self) -> str:
         """For a page: numbers with a few digits."""
@@ -41,6 +37,13 @@ class Table:
     def plain(self) -> dict[str, Any]:
         """For a manifest."""
         return {"columns": list(self.columns), "rows": [list(row) for row in self.rows]}
+
+
+def _line(cells: Sequence[Any]) -> str:
+    # The writer quotes the characters of its own line end alone: with "\r\n" both are quoted.
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _short(cell: Any) -> str:

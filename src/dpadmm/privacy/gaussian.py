@@ -10,6 +10,7 @@ Arguments are broadcast; scalars give a scalar.
 from __future__ import annotations
 
 import math
+import sys
 from typing import Final
 
 import numpy as np
@@ -131,6 +132,12 @@ def gaussian_mu(epsilon: ArrayLike, delta: ArrayLike) -> FloatArray:
     _check_delta(delta_)
     if np.any(~(np.isfinite(epsilon_) & (epsilon_ >= 0))):
         raise ValueError(f"epsilon must be a non-negative finite number; got {epsilon!r}")
+    if np.any(delta_ < sys.float_info.min):
+        # Below it doubles lose their digits, and a search by them could end on the wrong side.
+        raise ValueError(
+            f"delta must be at least {sys.float_info.min:.3g} for a Gaussian release to be "
+            f"calibrated; got {delta!r}"
+        )
     target = np.log(delta_)
     # Both starting points are feasible: the zCDP bound, and delta_mu(0) <= mu / sqrt(2 pi).
     zcdp = math.sqrt(2) * epsilon_ / (np.sqrt(epsilon_ - target) + np.sqrt(-target))

@@ -123,7 +123,9 @@ class SimulatedNoise(NoiseSource):
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
         """The stream of this run, party, round and purpose under the key."""
         words = [self._key, run, party, t, *purpose.encode()]
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence(words)))
+        # As 32-bit words numpy takes them at once instead of one by one: the same stream.
+        short = np.array(words, dtype=np.uint32) if self._key < 2**32 else words
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(short)))
 
 
 @final

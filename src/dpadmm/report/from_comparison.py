@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from dpadmm.privacy.statement import rounded_up
 from dpadmm.report import texts
-from dpadmm.report.document import Banner, Bound, Cell, Code, Report, Section, Table, delta_text
+from dpadmm.report.document import Banner, Bound, Cell, Code, Report, Section, Table
 from dpadmm.report.markup import shown_name
-from dpadmm.report.panels import Panel, Part, panel_block
+from dpadmm.report.panels import Meaning, Panel, Part, meaning_facts, meaning_tables, panel_block
 from dpadmm.report.records import Epsilon
 
 __all__ = ["ComparisonManifest", "comparison_report"]
@@ -29,15 +29,10 @@ class _Line(Part):
     topology: str
     epsilon: Epsilon
     provable_epsilon: float | str
+    theorem: str | None
+    mark: str
     refused: str | None
     figures: dict[str, _Interval]
-
-
-class _Privacy(Part):
-    delta: float | dict[str, float]
-    adjacency: str
-    adversary: str
-    not_covered: tuple[str, ...]
 
 
 class _Compared(Part):
@@ -54,9 +49,9 @@ class ComparisonManifest(Part):
     intervals: str
     data: dict[str, Any]
     stand_ins: tuple[str, ...] = ()
-    privacy: _Privacy
     comparison: _Compared
     lines: tuple[_Line, ...]
+    meaning: Meaning
     panels: tuple[Panel, ...]
 
 
@@ -77,13 +72,13 @@ def comparison_report(manifest: ComparisonManifest) -> Report:
         sections=(
             Section(texts.COMPARISON_CURVES, plots),
             Section(texts.COMPARISON_TABLE, (_table(manifest),)),
+            Section(texts.MEANING, meaning_tables(manifest.meaning)),
             Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest.command),)),
         ),
     )
 
 
 def _answers(manifest: ComparisonManifest, dataset: str) -> tuple[tuple[str, str], ...]:
-    privacy = manifest.privacy
     source = str(manifest.data.get("source", ""))
     who = list(dict.fromkeys(shown_name(line.who, 40) for line in manifest.lines))
     intervals = manifest.intervals[:1].upper() + manifest.intervals[1:]
@@ -92,17 +87,8 @@ def _answers(manifest: ComparisonManifest, dataset: str) -> tuple[tuple[str, str
         (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
         *_best(manifest),
         (texts.INTERVALS, f"{intervals}."),
-        (texts.DELTA.capitalize(), _delta(privacy.delta)),
-        (texts.WHEN, f"{privacy.adjacency[:1].upper()}{privacy.adjacency[1:]}."),
-        (texts.AGAINST, f"{privacy.adversary[:1].upper()}{privacy.adversary[1:]}."),
-        (texts.NOT_COVERED, f"{'; '.join(privacy.not_covered).capitalize()}."),
+        *meaning_facts(manifest.meaning),
     )
-
-
-def _delta(delta: float | dict[str, float]) -> str:
-    if isinstance(delta, dict):
-        return ", ".join(f"{shown_name(name, 40)}: {delta_text(d)}" for name, d in delta.items())
-    return delta_text(delta)
 
 
 def _best(manifest: ComparisonManifest) -> list[tuple[str, str]]:
@@ -139,6 +125,7 @@ def _table(manifest: ComparisonManifest) -> Table:
             proven = rounded_up(proven, 4)
         cells: list[Cell] = [line.who, line.topology, line.calibration]
         cells += [texts.NONE if math.isinf(line.epsilon) else Bound(line.epsilon), proven]
+        cells += [f"{line.mark} {line.theorem or ''}".strip()]
         for name in measured:
             figure = line.figures.get(name)
             cells += [None] * 3 if figure is None else [figure.mean, figure.low, figure.high]

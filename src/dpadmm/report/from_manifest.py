@@ -10,9 +10,17 @@ from pydantic import Field, ValidationError
 
 from dpadmm.errors import ParameterError
 from dpadmm.report import texts
-from dpadmm.report.document import Banner, Block, Cell, Code, Report, Section, Table, Words
+from dpadmm.report.document import Banner, Block, Code, Facts, Report, Section, Table, Words
 from dpadmm.report.from_comparison import ComparisonManifest, comparison_report
-from dpadmm.report.panels import Panel, Part, panel_block
+from dpadmm.report.panels import (
+    Meaning,
+    Panel,
+    Part,
+    TableData,
+    meaning_facts,
+    meaning_tables,
+    panel_block,
+)
 
 __all__ = ["MANIFEST", "folder_report"]
 
@@ -33,11 +41,6 @@ class _Finding(Part):
     number: str
 
 
-class _TableData(Part):
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-
 class _Setting(Part):
     value: Any
     source: str
@@ -55,7 +58,8 @@ class _Experiment(Part):
     settings: dict[str, _Setting]
     conclusions: tuple[_Conclusion, ...]
     findings: tuple[_Finding, ...]
-    tables: dict[str, _TableData] = Field(default_factory=dict)
+    meaning: Meaning
+    tables: dict[str, TableData] = Field(default_factory=dict)
     panels: tuple[Panel, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -113,6 +117,7 @@ def _of_experiment(manifest: _Experiment) -> Report:
     tables: list[Block] = [
         Table(title, table.columns, table.rows) for title, table in manifest.tables.items()
     ]
+    meaning = manifest.meaning
     remarks: list[Block] = [Words(text) for text in manifest.remarks]
     return Report(
         title=f"{manifest.part}: {manifest.title}",
@@ -120,15 +125,16 @@ def _of_experiment(manifest: _Experiment) -> Report:
         banners=tuple(banners),
         answers=((texts.PAPER, manifest.citation), *_answers(manifest)),
         sections=tuple(
-            Section(title, tuple(blocks))
-            for title, blocks in (
-                (texts.VERDICTS, [verdicts, *remarks]),
-                (texts.FIGURES, figures),
-                (texts.TABLES, tables),
-                (texts.SETTINGS, [settings]),
-                (texts.CONFIGURATION, [Code(texts.COMMAND, manifest.command)]),
+            section
+            for section in (
+                Section(texts.VERDICTS, (verdicts, *remarks)),
+                Section(texts.MEANING, (Facts(meaning_facts(meaning)), *meaning_tables(meaning))),
+                Section(texts.FIGURES, tuple(figures)),
+                Section(texts.TABLES, tuple(tables)),
+                Section(texts.SETTINGS, (settings,)),
+                Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest.command),)),
             )
-            if blocks
+            if section.blocks
         ),
     )
 

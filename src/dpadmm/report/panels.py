@@ -1,14 +1,23 @@
-"""The panels of a manifest as plots."""
+"""Parts that manifests share: panels as plots, and what their epsilons mean."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
 from dpadmm.report import texts
-from dpadmm.report.document import Block, Table
+from dpadmm.report.document import Block, Cell, Table
 from dpadmm.report.plots import LinePlot, Series
 
-__all__ = ["Curve", "Panel", "Part", "panel_block"]
+__all__ = [
+    "Curve",
+    "Meaning",
+    "Panel",
+    "Part",
+    "TableData",
+    "meaning_facts",
+    "meaning_tables",
+    "panel_block",
+]
 
 
 class Part(BaseModel):
@@ -39,6 +48,30 @@ class Panel(Part):
     x_scale: str = "linear"
     y_scale: str = "linear"
     note: str = ""
+
+
+class TableData(Part):
+    """Columns and rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+class Meaning(Part):
+    """What epsilons mean: pairs of a heading and its words, and tables by title."""
+
+    facts: tuple[tuple[str, str], ...]
+    tables: dict[str, TableData]
+
+
+def meaning_facts(meaning: Meaning) -> tuple[tuple[str, str], ...]:
+    """What all epsilons share, as sentences."""
+    return tuple((heading, f"{words[:1].upper()}{words[1:]}.") for heading, words in meaning.facts)
+
+
+def meaning_tables(meaning: Meaning) -> tuple[Table, ...]:
+    """What the epsilons rest on, and what papers claim."""
+    return tuple(Table(title, each.columns, each.rows) for title, each in meaning.tables.items())
 
 
 def panel_block(panel: Panel) -> Block:

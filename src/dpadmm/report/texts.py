@@ -357,7 +357,15 @@ OWN_FILES = "own files"
 COMPARED = "What was compared"
 COMPARED_ON = "On which data"
 INTERVALS = "What intervals say"
-COMPARISON_COLUMNS = ("who", "graph", "calibration", "epsilon", "provable epsilon")
+COMPARISON_COLUMNS = (
+    "who",
+    "graph",
+    "calibration",
+    "epsilon: claimed (published) or budget",
+    "proven epsilon",
+    "theorem",
+)
+MEANING = "What the epsilons mean"
 INTERVAL_SIDES = ("", ", low", ", high")
 REFUSED_COLUMN = "refused because"
 COMPARISON_TABLE = "All figures"

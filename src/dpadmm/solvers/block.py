@@ -46,12 +46,35 @@ class BlockLoss:
         self.lanes = (site.runs, site.outputs)
         self._rows, self._labels = block.rows, block.labels
         self._sparse = sparse.issparse(block.rows)
+        # Rows enter as y x only. Where a row has one label, sparse rows are multiplied by it once
+        # here instead of twice in every pass.
+        self._signed = self._sparse and site.outputs == 1
+        if self._signed:
+            lengths = np.diff(block.rows.indptr)
+            signed = block.rows.data * np.repeat(block.labels[0, :, 0], lengths)
+            self._rows = sparse.csr_array(
+                (signed, block.rows.indices, block.rows.indptr), block.rows.shape
+            )
+            self._labels = np.ones_like(block.labels)
+        # A view; making it takes as long as a pass over the rows of a small party.
+        self._columns = self._rows.T if self._sparse else None
         self._loss: Loss = site.loss
         self._features = site.features
         self._scale = (site.weight / site.rows)[block.nodes, None, None]
         tilted = np.zeros((len(site.index), site.outputs, site.features)) if tilt is None else tilt
         weighted = site.weight[block.nodes, None, None] * tilted[block.nodes]
         self._tilt = np.tile(weighted, (1, site.runs, 1))
+
+    def _slopes(self, margins: Array) -> Array:
+        """``l'`` of margins, which may be overwritten."""
+        if self.lanes[0] == 1 or self._loss.name != "logistic":
+            return self._loss.slope(margins)
+        # Repeated runs exist in simulations only, which pay for loading compiled code; a party's
+        # process stays small without it.
+        from dpadmm.solvers.compiled_slopes import logistic_slopes
+
+        slopes: Array = logistic_slopes(margins.reshape(-1)).reshape(margins.shape)
+        return slopes
 
     def _pieces(self, chosen: Chosen) -> Iterator[tuple[Rows, Array]]:
         """Rows and labels, a cacheful at a time."""
@@ -72,14 +95,15 @@ class BlockLoss:
         else:
             scores = np.matmul(rows, points.swapaxes(1, 2))
         margins = scores.reshape(*labels.shape[:2], -1, labels.shape[2])
-        margins *= labels[:, :, None, :]
+        if not self._signed:
+            margins *= labels[:, :, None, :]
         return margins
 
     def _back(self, rows: Rows, weights: Array) -> Array:
         """``sum_k weights_k x_k`` as ``(nodes, lanes, features)``."""
         flat = weights.reshape(*weights.shape[:2], -1)
         if self._sparse:
-            return np.asarray(rows.T @ flat[0]).T[None]
+            return np.asarray(self._columns @ flat[0]).T[None]
         return np.matmul(flat.swapaxes(1, 2), rows)
 
     def loss_gradient(self, points: Array, chosen: Chosen = ALL) -> Array:
@@ -87,8 +111,9 @@ class BlockLoss:
         self.passes += 1
         total = np.zeros_like(points)
         for rows, labels in self._pieces(chosen):
-            slopes = self._loss.slope(self._margins(rows, labels, points))
-            slopes *= labels[:, :, None, :]
+            slopes = self._slopes(self._margins(rows, labels, points))
+            if not self._signed:
+                slopes *= labels[:, :, None, :]
             total += self._back(rows, slopes)
         total *= self._scale[chosen]
         total += self._tilt[chosen]

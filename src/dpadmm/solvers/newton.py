@@ -3,11 +3,12 @@ r"""The local problem of every graph algorithm, solved for all parties and runs 
 .. math:: x_i = \arg\min_w \frac{c_i}{n_i}\sum_k l(w \cdot u_k) + \frac{m_i}{2}\|w\|^2
           + \langle \mathrm{lin}_i, w\rangle
 
-**Method.** A chord (simplified Newton) iteration :math:`x \leftarrow x - P g` with a cached
-inverse :math:`P` of a Hessian seen earlier. Because the loss gradient at the last solution is
-kept, a new linear term changes the gradient by a known amount, and the first step of every solve
-needs no pass over the rows. All runs of a party share one inverse, that of their mean Hessian,
-until noise has driven them too far apart for one; then each keeps its own, from every few rows.
+**Method.** :math:`x \leftarrow x - P g` with a cached inverse :math:`P` of a Hessian seen earlier,
+which the steps of a solve improve for that solve (:mod:`~dpadmm.solvers.secants`). Because the loss
+gradient at the last solution is kept, a new linear term changes the gradient by a known amount, and
+the first step of every solve needs no pass over the rows. All runs of a party share one inverse,
+that of their mean Hessian, until noise has driven them too far apart for one; then each keeps its
+own, from every few rows.
 
 **Global convergence.** A full step is taken where it shortens the gradient enough against the
 shortest so far. Where it does not, P is rebuilt at the current point, and if that does not help
@@ -21,31 +22,26 @@ data set, and a solve cannot fail because of what a row holds.
 returned. With the rounding error of that evaluation, for which a public bound is set aside, it is
 at most the tolerance, or :class:`~dpadmm.errors.ConvergenceError` is raised.
 
-**Wide problems.** Above :data:`FACTOR_LIMIT` features no matrix is formed: the Newton direction
-comes from conjugate gradients on Hessian-vector products.
+**Wide problems.** Above :data:`~dpadmm.solvers.workspace.FACTOR_LIMIT` features no matrix is
+formed: the Newton direction comes from conjugate gradients on Hessian-vector products.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from dpadmm.arrays import Array, Block, Shard, Site
-from dpadmm.errors import ConvergenceError, ParameterError
-from dpadmm.privacy.mechanisms import InnerNoise
+from dpadmm.arrays import Array, Block, Site
+from dpadmm.errors import ConvergenceError
 from dpadmm.solvers.block import ALL, BlockLoss, Chosen
-from dpadmm.solvers.inner_loop import InnerLoop, loss_code
+from dpadmm.solvers.secants import Secants
 
-__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
+__all__ = ["BlockSolver", "BlockState", "Solution"]
 
-#: Features above which the factor-free form is used (``make bench`` prints both around it).
-FACTOR_LIMIT: Final = 300
 _MAX_STEPS: Final = 200
 # A step must shorten the gradient by these factors: along an old direction, along a fresh one.
 _CHORD_RATE: Final = 0.5
@@ -68,216 +64,26 @@ class Solution(NamedTuple):
 
 
 @dataclass
-class _BlockState:
+class BlockState:
     """What is kept of a block between solves; private to the party, never sent."""
 
     point: Array
     loss_gradient: Array
     #: ``(nodes, outputs, features, features)``, or one for each lane in place of each output.
     inverse: Array | None = None
+    #: Of each node: steps of the first solve with its inverse (NaN before it), and how many more
+    #: later ones took.
+    usual: Array = field(default_factory=lambda: np.zeros(0))
+    excess: Array = field(default_factory=lambda: np.zeros(0))
     stale: NDArray[np.bool_] = field(default_factory=lambda: np.ones((0, 0), dtype=bool))
 
 
-class Workspace:
-    """A shard, its objective and what earlier solves left behind to make the next one cheap.
-
-    Parameters
-    ----------
-    shard
-        The private rows.
-    site
-        Public facts: loss, weights c_i, row counts n_i.
-    factor_limit
-        Features above which the factor-free form is used.
-    """
-
-    def __init__(self, shard: Shard, site: Site, *, factor_limit: int = FACTOR_LIMIT) -> None:
-        if not np.array_equal(shard.counts, site.rows):
-            raise ParameterError("site.rows must be the row counts of the shard.")
-        self._site = site
-        self._shard = shard
-        self._objectives = [
-            _Objective(block, site, shard.tilt, use_factor=site.features <= factor_limit)
-            for block in shard.blocks
-        ]
-        #: Gradient passes made so far, summed over blocks; it depends on the rows: never show it.
-        self.passes = 0
-        self._kept: dict[str, Array] = {}
-
-    def keep(self, name: str, draw: Callable[[], Array]) -> Array:
-        """What an algorithm draws once for the whole run: private, and part of a snapshot."""
-        if name not in self._kept:
-            self._kept[name] = draw()
-        return self._kept[name]
-
-    def argmin(self, linear: Array, strong_convexity: Array, tolerance: float | Array) -> Solution:
-        """Minimise every party's local problem to a gradient norm of at most ``tolerance``.
-
-        Parameters
-        ----------
-        linear
-            ``lin``, shaped as ``site.shape``.
-        strong_convexity
-            ``m_i > 0`` of each party.
-        tolerance
-            Largest norm of the gradient at the solution, for all or for each party.
-        """
-        site = self._site
-        tolerances = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), len(site.index))
-        rounding = check_reachable(site, linear, strong_convexity, tolerances)
-        point = np.empty(site.shape)
-        residual = np.empty(site.shape[:-1])
-        for objective in self._objectives:
-            nodes = objective.nodes
-            solved = objective.solve(
-                linear[nodes].reshape(len(nodes), -1, site.features),
-                strong_convexity[nodes, None, None],
-                (tolerances - rounding)[nodes, None],
-            )
-            point[nodes] = solved.point.reshape(-1, *site.shape[1:])
-            residual[nodes] = solved.residual.reshape(-1, *site.shape[1:-1])
-        self.passes = sum(objective.passes for objective in self._objectives)
-        return Solution(point, residual)
-
-    def gradient(self, points: Array) -> Array:
-        """Gradient of ``(c/n) sum l`` at one point per party, run and output: one pass."""
-        site = self._site
-        found = np.empty(site.shape)
-        for objective in self._objectives:
-            nodes = objective.nodes
-            flat = points[nodes].reshape(len(nodes), -1, site.features)
-            found[nodes] = objective.loss_gradient(flat).reshape(-1, *site.shape[1:])
-        self.passes = sum(objective.passes for objective in self._objectives)
-        return found
-
-    def svrg(self, start: Array, linear: Array, loop: InnerLoop, inner: InnerNoise) -> Array:
-        """Run :func:`~dpadmm.solvers.svrg.descend` for every party, run and output.
-
-        Parameters
-        ----------
-        start, linear
-            v^0 and ``lambda - rho z``, shaped as ``site.shape``.
-        loop
-            Steps, batches, step sizes.
-        inner
-            Batches, the full gradient at ``start`` and the noise.
-        """
-        # Compiled code is loaded by those who run it only: loading takes half a second.
-        from dpadmm.solvers.svrg import descend
-
-        site = self._site
-        loss, code = site.loss, loss_code(site.loss)
-        constants = (loss.slope_bound, loss.slope_range, loss.curvature_bound)
-        reached = np.empty(site.shape)
-        for block in self._shard.blocks:
-            for place, node in enumerate(block.nodes):
-                columns = np.ascontiguousarray(block.labels[place].T)
-                for run, output in np.ndindex(site.runs, site.outputs):
-                    at, batches = (node, run, output), inner.batches[node][run]
-                    if sparse.issparse(block.rows):  # the rows of the batches alone, one by one
-                        drawn = batches.ravel()
-                        rows, labels = block.rows[drawn].toarray(), columns[output, drawn]
-                        batches = np.arange(len(drawn)).reshape(batches.shape)
-                    else:
-                        rows, labels = block.rows[place], columns[output]
-                    reached[at] = descend(
-                        rows,
-                        labels,
-                        code,
-                        constants,
-                        float(site.weight[node]),
-                        start[at],
-                        inner.gradient[at],
-                        linear[at],
-                        loop.penalty,
-                        float(loop.step_size[node]),
-                        float(loop.weighting[node]),
-                        batches,
-                        inner.draws[node, run, :, output],
-                        float(inner.fixed[node]),
-                        float(inner.relative[node]),
-                    )
-        return reached
-
-    def fingerprint(self) -> bytes:
-        """A hash of the rows, as private as they are: what a snapshot holds is about them alone."""
-        digest = hashlib.sha256()
-        for block in self._shard.blocks:
-            rows = block.rows
-            parts = [rows.data, rows.indices, rows.indptr] if sparse.issparse(rows) else [rows]
-            for part in (block.nodes, *parts, block.labels):
-                digest.update(np.ascontiguousarray(part).data)
-        if self._shard.tilt is not None:
-            digest.update(np.ascontiguousarray(self._shard.tilt).data)
-        return digest.digest()
-
-    def snapshot(self) -> dict[str, Array]:
-        """Everything kept between solves, as arrays: restoring it repeats the same bits."""
-        saved = {f"kept.{name}": values.copy() for name, values in self._kept.items()}
-        for number, objective in enumerate(self._objectives):
-            state = objective.state
-            if state is None:
-                continue
-            saved[f"{number}.point"] = state.point.copy()
-            saved[f"{number}.loss_gradient"] = state.loss_gradient.copy()
-            if state.inverse is not None:
-                saved[f"{number}.inverse"] = state.inverse.copy()
-        return saved
-
-    def restore(self, saved: dict[str, Array]) -> None:
-        """Take up a :meth:`snapshot`."""
-        for name, values in saved.items():
-            if name.startswith("kept."):
-                self._kept[name.removeprefix("kept.")] = values.copy()
-        for number, objective in enumerate(self._objectives):
-            if f"{number}.point" in saved:
-                inverse = saved.get(f"{number}.inverse")
-                objective.state = _BlockState(
-                    saved[f"{number}.point"].copy(),
-                    saved[f"{number}.loss_gradient"].copy(),
-                    None if inverse is None else inverse.copy(),
-                )
-
-
-def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
-    """Bound the rounding error of a gradient near the solution; public values only.
-
-    A tolerance below twice that bound is refused. Rounding enters through the linear term, the
-    slopes, and the margins: the solution's norm is at most ``(|lin| + c |l'(0)|) / m``, a margin
-    is off by a few ulps of that, and the curvature bound carries it into the gradient.
-    """
-    if not np.isfinite(linear).all():
-        raise ParameterError("linear must be finite: a message or a noise draw is not.")
-    if not (convexity > 0).all():
-        raise ParameterError(f"strong_convexity must be positive; got {convexity.min()}.")
-    largest = np.abs(linear).max(axis=(1, 2, 3))
-    unit = np.where(largest > 0, largest, 1.0)
-    scaled = linear / site.per_node(unit)
-    size = unit * np.sqrt(np.einsum("nrof,nrof->nro", scaled, scaled).max(axis=(1, 2)))
-    loss = site.loss
-    bounded = bool(np.isfinite(loss.slope_bound))
-    # A loss without a slope bound has |l'(m)| <= 1 + |m|.
-    reach = (size + site.weight * (loss.slope_bound if bounded else 1.0)) / convexity
-    slopes = loss.slope_bound if bounded else 1.0 + reach
-    spread = loss.curvature_bound * reach
-    floor = 16 * np.finfo(np.float64).eps * (size + site.weight * (slopes + spread))
-    unreachable = ~(tolerance >= 2 * floor)
-    if unreachable.any():
-        node = int(np.argmax(np.where(unreachable, floor, -1.0)))
-        raise ParameterError(
-            f"tolerance must be at least {2 * floor[node]:.3g}, twice the rounding error of a "
-            f"gradient for party {site.names[node]}; got {tolerance[node]:.3g}. Raise it, the "
-            "penalty or the regularization, or lower the bound on messages."
-        )
-    return floor
-
-
-class _Objective(BlockLoss):
+class BlockSolver(BlockLoss):
     """The local problems of one block, and what is kept of their solutions."""
 
     def __init__(self, block: Block, site: Site, tilt: Array | None, *, use_factor: bool) -> None:
         super().__init__(block, site, tilt)
-        self.state: _BlockState | None = None
+        self.state: BlockState | None = None
         self._smooth = (site.weight * site.loss.curvature_bound)[block.nodes, None, None]
         self._use_factor = use_factor
         own = len(block.nodes) * site.runs * site.outputs * 8 * site.features**2
@@ -287,12 +93,12 @@ class _Objective(BlockLoss):
 
     # -- directions -------------------------------------------------------------------------
 
-    def _shares(self, state: _BlockState) -> bool:
+    def _shares(self, state: BlockState) -> bool:
         """Whether the runs of a party share their inverse."""
         return state.inverse is not None and state.inverse.shape[1] == self.lanes[1]
 
     def _rebuild(
-        self, state: _BlockState, convexity: Array, outdated: NDArray[np.bool_] | None = None
+        self, state: BlockState, convexity: Array, outdated: NDArray[np.bool_] | None = None
     ) -> None:
         """Invert Hessians at the current points: of the outdated lanes, or of their parties."""
         diagonal = np.arange(self._features)
@@ -313,7 +119,7 @@ class _Objective(BlockLoss):
         state.inverse[chosen] = np.linalg.inv(hessian)
         state.stale[chosen] = False
 
-    def _precondition(self, state: _BlockState, vectors: Array, chosen: Chosen) -> Array:
+    def _precondition(self, state: BlockState, chosen: Chosen, vectors: Array) -> Array:
         """``P v``: the cached inverse applied to every lane."""
         assert state.inverse is not None
         # An inverse is symmetric, so that vectors may stand on its left.
@@ -325,7 +131,7 @@ class _Objective(BlockLoss):
         return applied.reshape(nodes, lanes, features)
 
     def _newton_direction(
-        self, state: _BlockState, gradient: Array, convexity: Array, chosen: Chosen
+        self, state: BlockState, gradient: Array, convexity: Array, chosen: Chosen
     ) -> Array:
         """Solve ``H d = -g`` in every lane by conjugate gradients.
 
@@ -376,7 +182,7 @@ class _Objective(BlockLoss):
         def slope(length: Array) -> Array:
             total = np.zeros_like(length)
             for margins, changes in pieces:
-                slopes = self._loss.slope(margins + length[:, None, :] * changes)
+                slopes = self._slopes(margins + length[:, None, :] * changes)
                 total += np.einsum("nkl,nkl->nl", slopes, changes)
             return scale * total + constant + length * bend
 
@@ -402,21 +208,32 @@ class _Objective(BlockLoss):
     def solve(self, linear: Array, convexity: Array, tolerance: Array) -> Solution:
         """Minimise for every node and lane; ``convexity`` and ``tolerance`` per node."""
         if self.state is None:
-            zero = np.zeros_like(linear)
-            self.state = _BlockState(zero, self.loss_gradient(zero))
+            zero, nodes = np.zeros_like(linear), len(self.nodes)
+            unknown = np.full(nodes, np.nan)
+            self.state = BlockState(
+                zero, self.loss_gradient(zero), usual=unknown, excess=np.zeros(nodes)
+            )
         state = self.state
         state.stale = np.ones(linear.shape[:2], dtype=bool)
         if self._use_factor and state.inverse is None:
             self._rebuild(state, convexity)
+        # Small delays add up too: an inverse is renewed once they have cost as much as it does.
+        worn = state.excess > self._rebuild_cost
+        if worn.any() and self._shares(state):
+            self._rebuild(state, convexity, np.broadcast_to(worn[:, None], linear.shape[:2]))
+            state.usual[worn], state.excess[worn] = np.nan, 0.0
         gradient = state.loss_gradient + convexity * state.point + linear
         norms = _norms(gradient)
         best = norms.copy()
         rebuilds = np.zeros(len(self.nodes), dtype=int)
+        steps = np.zeros(len(self.nodes))
+        secants = Secants(linear.shape)
         for _ in range(_MAX_STEPS):
             busy = ~(norms <= tolerance)
             if not busy.any():
                 break
             # Parties that are done drop out of the pass where that spares more than it copies.
+            steps += busy.any(axis=1)
             some = np.flatnonzero(busy.any(axis=1))
             chosen: Chosen = some if 2 * len(some) < len(self.nodes) else ALL
             active, norm = busy[chosen], norms[chosen]
@@ -425,7 +242,9 @@ class _Objective(BlockLoss):
                 direction = self._newton_direction(state, slope, bowl, chosen)
                 fresh = np.ones_like(active)
             else:
-                direction = -self._precondition(state, slope, chosen)
+                direction = -secants.apply(
+                    slope, chosen, partial(self._precondition, state, chosen)
+                )
                 fresh = ~state.stale[chosen]
             direction = np.where(active[..., None], direction, 0.0)
             trial = point + direction
@@ -445,6 +264,8 @@ class _Objective(BlockLoss):
                 trial_slope = trial_loss + bowl * trial + linear[chosen]
                 trial_norm = _norms(trial_slope)
                 accepted |= searched
+            # Before the state changes: what was taken from it may be a view.
+            secants.add(chosen, trial - point, trial_slope - slope)
             take = accepted[..., None]
             state.point[chosen] = np.where(take, trial, point)
             state.loss_gradient[chosen] = np.where(take, trial_loss, state.loss_gradient[chosen])
@@ -454,14 +275,13 @@ class _Objective(BlockLoss):
             if state.inverse is None:
                 continue
             state.stale[chosen] |= accepted
-            # A rebuild pays where the passes still to come at this rate outweigh it; half of its
-            # price is set against later solves, which profit too.
+            # A rebuild pays where the passes still to come at this rate outweigh it.
             left = ~(norms[chosen] <= tolerance[chosen])
             to_come = np.log(np.maximum(norms[chosen] / tolerance[chosen], 1.0))
             pace = -np.log(np.clip(rate, 1e-9, 0.999))
             if self._shares(state):
                 to_come, pace = to_come.max(axis=1)[:, None], pace.min(axis=1)[:, None]
-            slow = left & ((to_come > pace * self._rebuild_cost / 2) | ~accepted | searched)
+            slow = left & ((to_come > pace * self._rebuild_cost) | ~accepted | searched)
             outdated = np.zeros_like(state.stale)
             outdated[chosen] = slow & state.stale[chosen]
             if outdated.any():
@@ -470,12 +290,17 @@ class _Objective(BlockLoss):
                 if apart and self._shares(state):
                     state.inverse = np.tile(state.inverse, (1, self.lanes[0], 1, 1))
                 self._rebuild(state, convexity, outdated)
+                secants.forget(~state.stale)
         else:
             norms = self._accelerate(state, linear, convexity, tolerance)
+        renewed = rebuilds > 0
+        first = np.isnan(state.usual)
+        state.excess = np.where(renewed | first, 0.0, state.excess + steps - state.usual)
+        state.usual = np.where(renewed, np.nan, np.where(first, steps, state.usual))
         return Solution(state.point, norms)
 
     def _accelerate(
-        self, state: _BlockState, linear: Array, convexity: Array, tolerance: Array
+        self, state: BlockState, linear: Array, convexity: Array, tolerance: Array
     ) -> Array:
         """Nesterov's method from the current points; its number of steps is proven."""
         smooth = convexity + self._smooth

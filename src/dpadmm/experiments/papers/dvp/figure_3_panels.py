@@ -17,6 +17,7 @@ __all__ = ["Samples", "design_panels", "grid_panel", "iteration_panel", "outcome
 #: A figure of every run, by alpha.
 Samples = Mapping[float, Array]
 _LOSS = "loss (mean over parties)"
+_ALPHA = "alpha, claimed or proven"
 
 
 def iteration_panel(losses: Mapping[str, Mapping[int, Samples]]) -> Panel:
@@ -26,7 +27,7 @@ def iteration_panel(losses: Mapping[str, Mapping[int, Samples]]) -> Panel:
         for calibration, by_iteration in losses.items()
         for iteration, samples in by_iteration.items()
     ]
-    return Panel("(a) at different iterations", "alpha", _LOSS, tuple(curves), "log", "log")
+    return Panel("(a) at different iterations", _ALPHA, _LOSS, tuple(curves), "log", "log")
 
 
 def design_panels(
@@ -51,8 +52,8 @@ def design_panels(
     worth.append(_line("with the paper's c4, c5", alphas, left))
     note = "c6 is left out of L_acc here: a constant does not move the maximum."
     return (
-        Panel("(b) L_acc, fitted", "alpha", _LOSS, tuple(model), "log"),
-        Panel("(b) U_priv - L_acc", "alpha", "utility", tuple(worth), "log", note=note),
+        Panel("(b) L_acc, fitted", _ALPHA, _LOSS, tuple(model), "log"),
+        Panel("(b) U_priv - L_acc", _ALPHA, "utility", tuple(worth), "log", note=note),
     )
 
 
@@ -75,13 +76,13 @@ def _outcome(title: str, what: str, by_kind: Mapping[str, Samples], control: flo
     ]
     alphas = sorted({alpha for samples in by_kind.values() for alpha in samples})
     curves.append(_line(CONTROL, alphas, np.full(len(alphas), control)))
-    return Panel(title, "alpha", what, tuple(curves), "log", "log")
+    return Panel(title, _ALPHA, what, tuple(curves), "log", "log")
 
 
 def grid_panel(losses: Mapping[str, Samples]) -> Panel:
     """The loss over alpha, by setting."""
     curves = [_over(place, samples, "published") for place, samples in losses.items()]
-    return Panel("over what is not stated", "alpha", _LOSS, tuple(curves), "log", "log")
+    return Panel("over what is not stated", "alpha, claimed", _LOSS, tuple(curves), "log", "log")
 
 
 def _over(name: str, samples: Samples, calibration: str) -> Curve:

@@ -157,7 +157,7 @@ class Figure3(Experiment):
             Panel(
                 "Ours: what is proven for the noise",
                 "round",
-                f"row epsilon at delta {self['row delta']:g}",
+                f"proven row epsilon at delta {self['row delta']:g}",
                 epsilons,
                 y_scale="log",
                 note="the epsilon that is proven for a row against the other servers, after each "
@@ -270,7 +270,9 @@ class Figure3(Experiment):
             (epsilon, f"{paired(final_risk(results[each.label], each, self['servers']), base):.3g}")
             for epsilon, each in self._by_row_epsilon().items()
         ]
-        return Table.of(("row epsilon", "final risk above the reference, 95% interval"), rows)
+        return Table.of(
+            ("proven row epsilon", "final risk above the reference, 95% interval"), rows
+        )
 
     def _noise_grid(self, results: Mapping[str, Result], courses: Mapping[str, Array]) -> Table:
         alone = convergence_round(courses["phase 1 alone"], self["settled"])

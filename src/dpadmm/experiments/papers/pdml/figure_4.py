@@ -184,7 +184,7 @@ class Figure4(Experiment):
             ),
             Panel(
                 f"(c) Different epsilon (with R = {self['R']:g})",
-                "epsilon of the labels",
+                "epsilon of the labels (local, proven)",
                 "final empirical risk",
                 along("epsilon", ("phase 1", "published", "proven")),
             ),
@@ -284,7 +284,8 @@ class Figure4(Experiment):
             (
                 "a",
                 "reference risk",
-                f"both phases, published, epsilon {max(self['epsilon, grid']):g}: above it by",
+                "both phases, published, labels' (local, proven) epsilon "
+                f"{max(self['epsilon, grid']):g}: above it by",
                 "5% of it",
                 "within 5%",
                 "the classifier w = 0: above it by",

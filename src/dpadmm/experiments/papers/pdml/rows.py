@@ -8,7 +8,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm.datasets.generators import clip_rows
+from dpadmm.arrays import clip_rows
 from dpadmm.experiments.problems import NamedProblem, Problem, ProblemSource, dense
 
 __all__ = ["StandardizedProblem"]

@@ -137,7 +137,7 @@ class Figures5And6(Section5):
         figure = "Fig. 5" if word == "testing" else "Fig. 6"
         return Panel(
             f"{figure}, {word}, penalty {penalty:g}",
-            "total epsilon",
+            "claimed or proven total epsilon",
             f"{word} accuracy",
             tuple(curves),
             x_scale="log",
@@ -153,7 +153,7 @@ class Figures5And6(Section5):
                     rows.append((penalty, calibration, who, *shares))
             best = percent(results[self.non_private(penalty)[0]].final(MEASURES["testing"]))
             rows.append((penalty, "", NON_PRIVATE, *(best for _ in self["epsilons"])))
-        columns = [f"epsilon {epsilon:g}" for epsilon in self["epsilons"]]
+        columns = [f"claimed or proven epsilon {epsilon:g}" for epsilon in self["epsilons"]]
         return Table.of(("penalty", "calibration", "algorithm", *columns), rows)
 
     def _lemma_remark(self, results: Mapping[str, Result]) -> str:

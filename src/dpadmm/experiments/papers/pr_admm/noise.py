@@ -242,7 +242,7 @@ class Lemma5(Section5):
                     rows.append((who, epsilon, calibration, reach, first, last, norm))
         columns = (
             "schedule",
-            "epsilon",
+            "claimed or proven epsilon",
             "calibration",
             "sensitivity",
             "first sigma",
@@ -271,7 +271,13 @@ class Lemma5(Section5):
                     result = results[self.label(*self._scaled_run(who, calibration, epsilon))]
                     spent = result.facts["privacy"]["epsilon"]
                     rows.append((who, calibration, epsilon, percent(result.final(_TESTING)), spent))
-        columns = ("schedule", "calibration", "epsilon", "testing accuracy", "provable epsilon")
+        columns = (
+            "schedule",
+            "calibration",
+            "claimed or proven epsilon",
+            "testing accuracy",
+            "provable epsilon",
+        )
         return Table.of(columns, rows)
 
     def _largest_usable(self, results: Mapping[str, Result], penalty: float) -> float:

@@ -189,7 +189,11 @@ class Section5(Experiment):
         ]
         curves.append(Curve.of_runs(CONTROL, messages, self.drawn(self.course(results, CONTROL))))
         return Panel(
-            f"epsilon = {epsilon:g}", "iteration", self.shown, tuple(curves), y_scale=self.scale
+            f"claimed or proven epsilon = {epsilon:g}",
+            "iteration",
+            self.shown,
+            tuple(curves),
+            y_scale=self.scale,
         )
 
     def _excess(self, results: Mapping[str, Result], epsilon: float) -> Panel:
@@ -207,7 +211,7 @@ class Section5(Experiment):
             for kind in KINDS
         ]
         return Panel(
-            f"epsilon = {epsilon:g}: above no privacy",
+            f"claimed or proven epsilon = {epsilon:g}: above no privacy",
             "iteration",
             f"mean {self.shown.split(' (')[0]} minus that without privacy",
             tuple(curves),

@@ -51,7 +51,8 @@ def penalty_table(figure: Section5, results: Mapping[str, Result], measure: str)
                 rows.append(
                     (kind.name, kind.calibration, epsilon, penalty, f"{mean_interval(last):.4f}")
                 )
-    return Table.of(("algorithm", "calibration", "epsilon", "penalty", "at the end"), rows)
+    heads = ("algorithm", "calibration", "claimed or proven epsilon", "penalty", "at the end")
+    return Table.of(heads, rows)
 
 
 def stability_table(figure: Section5, results: Mapping[str, Result], measure: str) -> Table:
@@ -102,5 +103,5 @@ def guarantee_table(figure: Section5, results: Mapping[str, Result]) -> Table:
             spent = results[kind.label(epsilon)].facts["privacy"]["epsilon"]
             rows.append((kind.name, kind.calibration, epsilon, claim, spent))
     delta = figure["delta"]
-    heads = ("algorithm", "calibration", "epsilon", "claimed", f"provable (delta {delta:g})")
+    heads = ("algorithm", "calibration", "budget", "claimed", f"provable (delta {delta:g})")
     return Table.of(heads, rows)

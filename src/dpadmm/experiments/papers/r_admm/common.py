@@ -68,9 +68,9 @@ COMMON: Final[Mapping[str, Setting]] = {
         "neighbour; the paper's graph is random too, and not printed",
     ),
     "residual": ours(
-        1e-4,
+        1e-3,
         "of a local solve, as a part of what one row moves the gradient by; the paper assumes "
-        "exact minimisers",
+        "exact minimisers. The noise that covers it is a tenth of the other or less",
     ),
     "delta": ours(1e-5, "the paper has pure differential privacy, which no real solver gives"),
 }
@@ -235,7 +235,8 @@ class Setup:
             seed=seed_of(label),
             courses=("average loss",),
             finals=("test accuracy",),
-            epsilon_course=True,
+            # What is proven of published noise is followed over the iterations.
+            epsilon_course=calibration == "published",
         )
 
 

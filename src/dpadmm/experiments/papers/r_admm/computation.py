@@ -23,7 +23,7 @@ from dpadmm.experiments.papers.r_admm.common import CITATION, COMMON, setup_of
 from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.experiments.tables import Table
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.solvers.newton import Workspace
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.training import lay_out
 
 __all__ = ["Computation", "CostCell"]

@@ -73,7 +73,7 @@ def privacy_panels(
             Panel(
                 f"alpha = {alpha:g}: privacy loss of published noise",
                 "iteration",
-                "privacy loss",
+                "privacy loss, claimed or proven",
                 tuple(curves),
                 note="dashed: eq. (32); solid: epsilon at delta = 1e-5, proven of the same noise.",
             )

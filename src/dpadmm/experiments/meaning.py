@@ -1,0 +1,252 @@
+"""What the epsilons of a table or a page mean: theorem, adjacency, adversary, claim.
+
+Made from the statements that results carry, so that no table has to say it by hand and none can
+leave it out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from dpadmm.experiments.tables import Table
+from dpadmm.privacy.events import PostProcessing
+from dpadmm.privacy.statement import rounded_up
+
+__all__ = [
+    "GUARANTEES",
+    "HEADING",
+    "RELEASES",
+    "THEOREMS",
+    "Ground",
+    "Meaning",
+    "Shown",
+    "epsilon_of",
+    "meaning_of",
+    "releases_of",
+]
+
+HEADING: Final = "What the epsilons mean"
+#: The title of the table of proven epsilons.
+GUARANTEES: Final = "Guarantees"
+#: The title of the table of theorems: mark, theorem, of which releases.
+THEOREMS: Final = "Theorems"
+#: The kinds of event, in words; the statement of each is the docstring of its class.
+RELEASES: Final = {
+    "post-processing": "functions of earlier releases",
+    "non-private": "releases without noise",
+    "gaussian": "Gaussian noise on a value of bounded sensitivity",
+    "pure": "pure releases: the exact minimiser under noise of density exp(-rate ||b||)",
+    "gaussian-objective": "the exact minimiser under Gaussian noise in the objective (Theorem OP)",
+    "inexact-solve": "Gaussian noise on what the solver returns (AMP)",
+    "subsampled-gaussian": "Gaussian noise on a secret batch, amplified by sampling",
+    "label-randomized-response": "randomised response on labels",
+    "composed": "several releases at once",
+    "repeated": "the same release several times",
+}
+_SIMULATED: Final = (
+    "noise comes from a seed, so these runs protect nobody; the epsilons are what the same runs "
+    "would guarantee with secret noise"
+)
+_TOTAL: Final = (
+    "the total of one party over the whole run, the largest of the parties' figures; as published: "
+    "the paper's claim, with what is proven of the same noise beside it"
+)
+_NOISE: Final = {"published": "as published", "proven": "proven"}
+#: More different numbers than this are shown as a range.
+_MOST_NUMBERS: Final = 6
+#: What a guarantee in words starts with: "(1, 1e-05)-" or "0.4-".
+_QUANTITY: Final = re.compile(r"^(\([^()]*\)|[0-9.e+]+)-(?=[a-z])")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run whose epsilon is shown: how it is called there, and its statement as plain data."""
+
+    who: str
+    privacy: Mapping[str, Any]
+
+
+class Ground(NamedTuple):
+    """What an epsilon rests on."""
+
+    theorem: str
+    releases: str
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Pairs of a heading and its words, and small tables by title: shown as they are.
+
+    Attributes
+    ----------
+    facts
+        What all runs share; what only some have names them.
+    tables
+        The guarantees, the theorems with their marks, the claims, guarantees beside a row's.
+    marks
+        The mark of each theorem with its releases.
+    """
+
+    facts: tuple[tuple[str, str], ...]
+    tables: Mapping[str, Table]
+    marks: Mapping[Ground, str]
+
+    def mark(self, privacy: Mapping[str, Any]) -> str:
+        """The mark of what a statement rests on; empty where nothing is guaranteed."""
+        return self.marks.get(_ground(privacy), "") if _private(privacy) else ""
+
+    def markdown(self) -> str:
+        """For a page."""
+        facts = "".join(f"* **{heading}**: {words}.\n" for heading, words in self.facts)
+        tables = "".join(
+            f"\n{title}:\n\n{table.markdown()}" for title, table in self.tables.items()
+        )
+        return facts + tables
+
+    def plain(self) -> dict[str, Any]:
+        """For a manifest."""
+        return {
+            "facts": [list(pair) for pair in self.facts],
+            "tables": {title: table.plain() for title, table in self.tables.items()},
+        }
+
+
+def epsilon_of(privacy: Mapping[str, Any]) -> float:
+    """What is proven; infinite where nothing is."""
+    return math.inf if isinstance(privacy["epsilon"], str) else float(privacy["epsilon"])
+
+
+def releases_of(privacy: Mapping[str, Any]) -> str:
+    """What was released, by the party with the weakest guarantee; post-processing costs nothing."""
+    weakest = max(privacy["parties"].values(), key=epsilon_of)
+    kinds = [kind for kind in weakest["events"] if kind != PostProcessing.kind]
+    return "; ".join(RELEASES[kind] for kind in kinds or [PostProcessing.kind])
+
+
+def _private(privacy: Mapping[str, Any]) -> bool:
+    return math.isfinite(epsilon_of(privacy))
+
+
+def _ground(privacy: Mapping[str, Any]) -> Ground:
+    reviewed = "" if privacy["reviewed"] else " (not reviewed: the algorithm is from outside)"
+    return Ground(privacy["theorem"] + reviewed, releases_of(privacy))
+
+
+def meaning_of(shown: Sequence[Shown]) -> Meaning:
+    """Put together what the statements say, each thing once."""
+    private = [each for each in shown if _private(each.privacy)]
+    grounds = dict.fromkeys(_ground(each.privacy) for each in private)
+    marks = {ground: f"[{number}]" for number, ground in enumerate(grounds, start=1)}
+    tables = {
+        GUARANTEES: _guarantees(private, marks),
+        THEOREMS: Table.of(
+            ("mark", "theorem", "of"), [(marks[ground], *ground) for ground in grounds]
+        ),
+        "As published, not proven": _claims(shown),
+        "Guarantees beside that of a row": _beside(shown),
+    }
+    return Meaning(
+        tuple(_facts(shown, private)),
+        {title: table for title, table in tables.items() if table.rows},
+        marks,
+    )
+
+
+def _facts(shown: Sequence[Shown], private: Sequence[Shown]) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    if private:
+        facts += [("Epsilon", _TOTAL)]
+        for heading, name in (("Delta", "delta"), ("Adjacency", "adjacency")):
+            facts += _shared(heading, private, name)
+        facts += _shared("Adversary", private, "adversary")
+        facts += _shared("Not covered", private, "not_covered")
+    without = dict.fromkeys(each.who for each in shown if not _private(each.privacy))
+    if without:
+        facts.append(("No guarantee, epsilon is infinite", "; ".join(without)))
+    if not shown:
+        facts.append(("Epsilon", "none is stated here: no run of these was accounted"))
+    if any(each.privacy["simulated"] for each in private):
+        facts.append(("Simulation", _SIMULATED))
+    return facts
+
+
+def _shared(heading: str, shown: Sequence[Shown], name: str) -> list[tuple[str, str]]:
+    """One pair where all agree; otherwise one for each value, with whose it is."""
+    found: dict[str, dict[str, None]] = {}
+    for each in shown:
+        found.setdefault(_text(each.privacy[name]), {})[each.who] = None
+    if len(found) == 1:
+        return [(heading, words) for words in found]
+    return [(f"{heading} ({'; '.join(who)})", words) for words, who in found.items()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else "; ".join(value)
+
+
+def _guarantees(private: Sequence[Shown], marks: Mapping[Ground, str]) -> Table:
+    found: dict[tuple[str, str, str, str], list[float]] = {}
+    for each in private:
+        key = (
+            each.who,
+            _NOISE[each.privacy["calibration"]],
+            f"{each.privacy['delta']:g}",
+            marks[_ground(each.privacy)],
+        )
+        found.setdefault(key, []).append(epsilon_of(each.privacy))
+    rows = [
+        (who, noise, _numbers(e), delta, mark) for (who, noise, delta, mark), e in found.items()
+    ]
+    return Table.of(("run", "noise", "proven epsilon", "delta", "theorem"), rows)
+
+
+def _claims(shown: Sequence[Shown]) -> Table:
+    """Every claim of a paper, with what is proven of the same runs."""
+    found: dict[tuple[str, str], list[Shown]] = {}
+    for each in shown:
+        if each.privacy["claim"]:
+            found.setdefault((each.who, each.privacy["claim"]), []).append(each)
+    rows = []
+    for (who, claim), runs in found.items():
+        deltas = dict.fromkeys(f"{run.privacy['delta']:g}" for run in runs)
+        proven = _numbers(epsilon_of(run.privacy) for run in runs)
+        rows.append((who, claim, f"epsilon {proven} at delta {', '.join(deltas)}"))
+    return Table.of(("run", "what the paper claims", "what is proven of the same noise"), rows)
+
+
+def _beside(shown: Sequence[Shown]) -> Table:
+    """Guarantees of other things than rows; those that differ in their numbers alone are joined."""
+    found: dict[tuple[str, str, str, str], dict[str, None]] = {}
+    for each in shown:
+        for heading, words in each.privacy["details"].items():
+            quantity = _QUANTITY.match(words)
+            number, rest = (quantity[1], words[quantity.end(1) :]) if quantity else ("", words)
+            noise = _NOISE[each.privacy["calibration"]]
+            found.setdefault((each.who, noise, heading, rest), {})[number] = None
+    rows = [
+        (who, noise, heading, _quantities(list(numbers)) + rest)
+        for (who, noise, heading, rest), numbers in found.items()
+    ]
+    return Table.of(("run", "noise", "of what, against whom", "guarantee"), rows)
+
+
+def _quantities(words: list[str]) -> str:
+    if len(words) <= _MOST_NUMBERS:
+        return ", ".join(words)
+    ordered = sorted(words, key=lambda word: float(word.strip("()").split(",")[0]))
+    return f"{ordered[0]} to {ordered[-1]}"
+
+
+def _numbers(values: Iterable[float]) -> str:
+    words = list(dict.fromkeys(_bound(value) for value in sorted(values)))
+    return ", ".join(words) if len(words) <= _MOST_NUMBERS else f"{words[0]} to {words[-1]}"
+
+
+def _bound(value: float) -> str:
+    return rounded_up(value, 4) if math.isfinite(value) else "infinite"

@@ -1,0 +1,80 @@
+r"""What the steps of one solve taught about the Hessian: limited-memory BFGS.
+
+.. math:: P \leftarrow (I - \rho s y^\top)\, P\, (I - \rho y s^\top) + \rho s s^\top,
+          \qquad \rho = 1 / s^\top y
+
+for the last steps s and the changes y of the gradient along them, applied to a vector by the
+two-loop recursion (Nocedal 1980). P stays positive definite, since a strongly convex objective has
+``s.y > 0``. The gradients are those that the iteration evaluates anyway: no pass over the rows is
+spent on it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.arrays import Array
+from dpadmm.solvers.block import Chosen
+
+__all__ = ["Secants"]
+
+# Steps that are remembered.
+_MEMORY: Final = 8
+# A pair counts where s.y is at least this part of |s| |y|: below, it may be rounding.
+_CERTAIN: Final = 1e-8
+
+
+@final
+class Secants:
+    """Pairs (s, y) of every node and lane.
+
+    Parameters
+    ----------
+    shape
+        ``(nodes, lanes, features)``.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._pairs: deque[tuple[Array, Array, Array]] = deque(maxlen=_MEMORY)
+
+    def add(self, chosen: Chosen, step: Array, change: Array) -> None:
+        """Remember a step of the chosen nodes; a lane that did not move adds nothing."""
+        steps, changes = np.zeros((2, *self._shape))
+        weights = np.zeros(self._shape[:2])
+        steps[chosen], changes[chosen] = step, change
+        product = _dot(step, change)
+        size = np.sqrt(_dot(step, step) * _dot(change, change))
+        weights[chosen] = np.divide(
+            1.0, product, out=np.zeros_like(product), where=product > _CERTAIN * size
+        )
+        self._pairs.append((steps, changes, weights))
+
+    def forget(self, lanes: NDArray[np.bool_]) -> None:
+        """Leave out what these lanes learnt: their P is new."""
+        for _, _, weights in self._pairs:
+            weights[lanes] = 0.0
+
+    def apply(
+        self, vectors: Array, chosen: Chosen, precondition: Callable[[Array], Array]
+    ) -> Array:
+        """The updated P times a vector of each of the chosen nodes and their lanes."""
+        parts = []
+        for steps, changes, weights in reversed(self._pairs):
+            part = (weights[chosen] * _dot(steps[chosen], vectors))[..., None]
+            vectors = vectors - part * changes[chosen]
+            parts.append(part)
+        found = precondition(vectors)
+        for (steps, changes, weights), part in zip(self._pairs, reversed(parts), strict=True):
+            back = (weights[chosen] * _dot(changes[chosen], found))[..., None]
+            found = found + (part - back) * steps[chosen]
+        return found
+
+
+def _dot(first: Array, second: Array) -> Array:
+    return np.asarray(np.einsum("nlf,nlf->nl", first, second))

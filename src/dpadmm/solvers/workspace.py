@@ -1,0 +1,219 @@
+"""A shard, its objective, and what one round's work leaves behind for the next."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from scipy import sparse
+
+from dpadmm.arrays import Array, Shard, Site
+from dpadmm.errors import ParameterError
+from dpadmm.privacy.mechanisms import InnerNoise
+from dpadmm.solvers.inner_loop import InnerLoop, loss_code
+from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
+
+__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
+
+#: Features above which the factor-free form is used (``make bench`` prints both around it).
+FACTOR_LIMIT: Final = 300
+
+
+class Workspace:
+    """A shard, its objective and what earlier solves left behind to make the next one cheap.
+
+    Parameters
+    ----------
+    shard
+        The private rows.
+    site
+        Public facts: loss, weights c_i, row counts n_i.
+    factor_limit
+        Features above which the factor-free form is used.
+    """
+
+    def __init__(self, shard: Shard, site: Site, *, factor_limit: int = FACTOR_LIMIT) -> None:
+        if not np.array_equal(shard.counts, site.rows):
+            raise ParameterError("site.rows must be the row counts of the shard.")
+        self._site = site
+        self._shard = shard
+        self._solvers = [
+            BlockSolver(block, site, shard.tilt, use_factor=site.features <= factor_limit)
+            for block in shard.blocks
+        ]
+        #: Gradient passes made so far, summed over blocks; it depends on the rows: never show it.
+        self.passes = 0
+        self._kept: dict[str, Array] = {}
+
+    def keep(self, name: str, draw: Callable[[], Array]) -> Array:
+        """What an algorithm draws once for the whole run: private, and part of a snapshot."""
+        if name not in self._kept:
+            self._kept[name] = draw()
+        return self._kept[name]
+
+    def argmin(self, linear: Array, strong_convexity: Array, tolerance: float | Array) -> Solution:
+        """Minimise every party's local problem to a gradient norm of at most ``tolerance``.
+
+        Parameters
+        ----------
+        linear
+            ``lin``, shaped as ``site.shape``.
+        strong_convexity
+            ``m_i > 0`` of each party.
+        tolerance
+            Largest norm of the gradient at the solution, for all or for each party.
+        """
+        site = self._site
+        tolerances = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), len(site.index))
+        rounding = check_reachable(site, linear, strong_convexity, tolerances)
+        point = np.empty(site.shape)
+        residual = np.empty(site.shape[:-1])
+        for solver in self._solvers:
+            nodes = solver.nodes
+            solved = solver.solve(
+                linear[nodes].reshape(len(nodes), -1, site.features),
+                strong_convexity[nodes, None, None],
+                (tolerances - rounding)[nodes, None],
+            )
+            point[nodes] = solved.point.reshape(-1, *site.shape[1:])
+            residual[nodes] = solved.residual.reshape(-1, *site.shape[1:-1])
+        self.passes = sum(solver.passes for solver in self._solvers)
+        return Solution(point, residual)
+
+    def gradient(self, points: Array) -> Array:
+        """Gradient of ``(c/n) sum l`` at one point per party, run and output: one pass."""
+        site = self._site
+        found = np.empty(site.shape)
+        for solver in self._solvers:
+            nodes = solver.nodes
+            flat = points[nodes].reshape(len(nodes), -1, site.features)
+            found[nodes] = solver.loss_gradient(flat).reshape(-1, *site.shape[1:])
+        self.passes = sum(solver.passes for solver in self._solvers)
+        return found
+
+    def svrg(self, start: Array, linear: Array, loop: InnerLoop, inner: InnerNoise) -> Array:
+        """Run :func:`~dpadmm.solvers.svrg.descend` for every party, run and output.
+
+        Parameters
+        ----------
+        start, linear
+            v^0 and ``lambda - rho z``, shaped as ``site.shape``.
+        loop
+            Steps, batches, step sizes.
+        inner
+            Batches, the full gradient at ``start`` and the noise.
+        """
+        # Compiled code is loaded by those who run it only: loading takes half a second.
+        from dpadmm.solvers.svrg import descend
+
+        site = self._site
+        loss, code = site.loss, loss_code(site.loss)
+        constants = (loss.slope_bound, loss.slope_range, loss.curvature_bound)
+        reached = np.empty(site.shape)
+        for block in self._shard.blocks:
+            for place, node in enumerate(block.nodes):
+                columns = np.ascontiguousarray(block.labels[place].T)
+                for run, output in np.ndindex(site.runs, site.outputs):
+                    at, batches = (node, run, output), inner.batches[node][run]
+                    if sparse.issparse(block.rows):  # the rows of the batches alone, one by one
+                        drawn = batches.ravel()
+                        rows, labels = block.rows[drawn].toarray(), columns[output, drawn]
+                        batches = np.arange(len(drawn)).reshape(batches.shape)
+                    else:
+                        rows, labels = block.rows[place], columns[output]
+                    reached[at] = descend(
+                        rows,
+                        labels,
+                        code,
+                        constants,
+                        float(site.weight[node]),
+                        start[at],
+                        inner.gradient[at],
+                        linear[at],
+                        loop.penalty,
+                        float(loop.step_size[node]),
+                        float(loop.weighting[node]),
+                        batches,
+                        inner.draws[node, run, :, output],
+                        float(inner.fixed[node]),
+                        float(inner.relative[node]),
+                    )
+        return reached
+
+    def fingerprint(self) -> bytes:
+        """A hash of the rows, as private as they are: what a snapshot holds is about them alone."""
+        digest = hashlib.sha256()
+        for block in self._shard.blocks:
+            rows = block.rows
+            parts = [rows.data, rows.indices, rows.indptr] if sparse.issparse(rows) else [rows]
+            for part in (block.nodes, *parts, block.labels):
+                digest.update(np.ascontiguousarray(part).data)
+        if self._shard.tilt is not None:
+            digest.update(np.ascontiguousarray(self._shard.tilt).data)
+        return digest.digest()
+
+    def snapshot(self) -> dict[str, Array]:
+        """Everything kept between solves, as arrays: restoring it repeats the same bits."""
+        saved = {f"kept.{name}": values.copy() for name, values in self._kept.items()}
+        for number, solver in enumerate(self._solvers):
+            state = solver.state
+            if state is None:
+                continue
+            saved[f"{number}.point"] = state.point.copy()
+            saved[f"{number}.loss_gradient"] = state.loss_gradient.copy()
+            saved[f"{number}.usual"] = state.usual.copy()
+            saved[f"{number}.excess"] = state.excess.copy()
+            if state.inverse is not None:
+                saved[f"{number}.inverse"] = state.inverse.copy()
+        return saved
+
+    def restore(self, saved: dict[str, Array]) -> None:
+        """Take up a :meth:`snapshot`."""
+        for name, values in saved.items():
+            if name.startswith("kept."):
+                self._kept[name.removeprefix("kept.")] = values.copy()
+        for number, solver in enumerate(self._solvers):
+            if f"{number}.point" in saved:
+                inverse = saved.get(f"{number}.inverse")
+                solver.state = BlockState(
+                    saved[f"{number}.point"].copy(),
+                    saved[f"{number}.loss_gradient"].copy(),
+                    None if inverse is None else inverse.copy(),
+                    saved[f"{number}.usual"].copy(),
+                    saved[f"{number}.excess"].copy(),
+                )
+
+
+def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
+    """Bound the rounding error of a gradient near the solution; public values only.
+
+    A tolerance below twice that bound is refused. Rounding enters through the linear term, the
+    slopes, and the margins: the solution's norm is at most ``(|lin| + c |l'(0)|) / m``, a margin
+    is off by a few ulps of that, and the curvature bound carries it into the gradient.
+    """
+    if not np.isfinite(linear).all():
+        raise ParameterError("linear must be finite: a message or a noise draw is not.")
+    if not (convexity > 0).all():
+        raise ParameterError(f"strong_convexity must be positive; got {convexity.min()}.")
+    largest = np.abs(linear).max(axis=(1, 2, 3))
+    unit = np.where(largest > 0, largest, 1.0)
+    scaled = linear / site.per_node(unit)
+    size = unit * np.sqrt(np.einsum("nrof,nrof->nro", scaled, scaled).max(axis=(1, 2)))
+    loss = site.loss
+    bounded = bool(np.isfinite(loss.slope_bound))
+    # A loss without a slope bound has |l'(m)| <= 1 + |m|.
+    reach = (size + site.weight * (loss.slope_bound if bounded else 1.0)) / convexity
+    slopes = loss.slope_bound if bounded else 1.0 + reach
+    spread = loss.curvature_bound * reach
+    floor = 16 * np.finfo(np.float64).eps * (size + site.weight * (slopes + spread))
+    unreachable = ~(tolerance >= 2 * floor)
+    if unreachable.any():
+        node = int(np.argmax(np.where(unreachable, floor, -1.0)))
+        raise ParameterError(
+            f"tolerance must be at least {2 * floor[node]:.3g}, twice the rounding error of a "
+            f"gradient for party {site.names[node]}; got {tolerance[node]:.3g}. Raise it, the "
+            "penalty or the regularization, or lower the bound on messages."
+        )
+    return floor
