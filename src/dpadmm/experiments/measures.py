@@ -41,13 +41,24 @@ def _signs_to_codes(signs: Array) -> NDArray[Any]:
     return signs[:, 0] > 0 if signs.shape[1] == 1 else signs.argmax(axis=1)
 
 
+def _losses(rows: Rows, signs: Array, models: Array) -> Array:
+    """Logistic losses ``(rows, runs)``, summed over outputs."""
+    margins = signs[:, None, :] * _scores(rows, models)
+    if margins.shape[1] == 1:
+        return _LOGISTIC.value(margins).sum(axis=2)
+    from dpadmm.solvers.compiled_logistic import logistic_losses
+
+    losses: Array = logistic_losses(margins.reshape(-1)).reshape(margins.shape)
+    return losses.sum(axis=2)
+
+
 def average_loss(models: Array, problem: Problem) -> Array:
     r"""Mean over parties of the loss of each on its own rows.
 
     .. math:: \frac1N \sum_i \frac{1}{n_i} \sum_k \ell(y_{ik}\, w_i\cdot x_{ik})
     """
     losses = [
-        _LOGISTIC.value(signs[:, None, :] * _scores(rows, model)).sum(axis=2).mean(axis=0)
+        _losses(rows, signs, model).mean(axis=0)
         for (rows, signs), model in zip(problem.members, models, strict=True)
     ]
     return np.mean(losses, axis=0)
@@ -56,10 +67,7 @@ def average_loss(models: Array, problem: Problem) -> Array:
 def pooled_loss(models: Array, problem: Problem) -> Array:
     """Loss of the mean model, averaged over all rows of all parties."""
     mean, counts = models.mean(axis=0), problem.counts
-    losses = [
-        _LOGISTIC.value(signs[:, None, :] * _scores(rows, mean)).sum(axis=(0, 2))
-        for rows, signs in problem.members
-    ]
+    losses = [_losses(rows, signs, mean).sum(axis=0) for rows, signs in problem.members]
     return np.sum(losses, axis=0) / sum(counts)
 
 

@@ -71,7 +71,7 @@ class BlockLoss:
             return self._loss.slope(margins)
         # Repeated runs exist in simulations only, which pay for loading compiled code; a party's
         # process stays small without it.
-        from dpadmm.solvers.compiled_slopes import logistic_slopes
+        from dpadmm.solvers.compiled_logistic import logistic_slopes
 
         slopes: Array = logistic_slopes(margins.reshape(-1)).reshape(margins.shape)
         return slopes

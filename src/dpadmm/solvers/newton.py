@@ -233,8 +233,9 @@ class BlockSolver(BlockLoss):
             if not busy.any():
                 break
             # Parties that are done drop out of the pass where that spares more than it copies.
-            steps += busy.any(axis=1)
-            some = np.flatnonzero(busy.any(axis=1))
+            working = busy.any(axis=1)
+            steps += working
+            some = np.flatnonzero(working)
             chosen: Chosen = some if 2 * len(some) < len(self.nodes) else ALL
             active, norm = busy[chosen], norms[chosen]
             point, slope, bowl = state.point[chosen], gradient[chosen], convexity[chosen]
@@ -246,7 +247,8 @@ class BlockSolver(BlockLoss):
                     slope, chosen, partial(self._precondition, state, chosen)
                 )
                 fresh = ~state.stale[chosen]
-            direction = np.where(active[..., None], direction, 0.0)
+            if not active.all():
+                direction = np.where(active[..., None], direction, 0.0)
             trial = point + direction
             trial_loss = self.loss_gradient(trial, chosen)
             trial_slope = trial_loss + bowl * trial + linear[chosen]
@@ -264,20 +266,23 @@ class BlockSolver(BlockLoss):
                 trial_slope = trial_loss + bowl * trial + linear[chosen]
                 trial_norm = _norms(trial_slope)
                 accepted |= searched
-            # Before the state changes: what was taken from it may be a view.
-            secants.add(chosen, trial - point, trial_slope - slope)
-            take = accepted[..., None]
-            state.point[chosen] = np.where(take, trial, point)
-            state.loss_gradient[chosen] = np.where(take, trial_loss, state.loss_gradient[chosen])
-            gradient[chosen] = np.where(take, trial_slope, slope)
-            norms[chosen] = np.where(accepted, trial_norm, norm)
+            reached = np.where(accepted, trial_norm, norm)
+            left = ~(reached <= tolerance[chosen])
+            if left.any():  # before the state changes: what was taken from it may be a view
+                secants.add(chosen, trial - point, trial_slope - slope)
+            if not accepted.all():
+                take = accepted[..., None]
+                trial = np.where(take, trial, point)
+                trial_loss = np.where(take, trial_loss, state.loss_gradient[chosen])
+                trial_slope = np.where(take, trial_slope, slope)
+            state.point[chosen], state.loss_gradient[chosen] = trial, trial_loss
+            gradient[chosen], norms[chosen] = trial_slope, reached
             best = np.minimum(best, norms)
-            if state.inverse is None:
+            if state.inverse is None or not left.any():
                 continue
             state.stale[chosen] |= accepted
             # A rebuild pays where the passes still to come at this rate outweigh it.
-            left = ~(norms[chosen] <= tolerance[chosen])
-            to_come = np.log(np.maximum(norms[chosen] / tolerance[chosen], 1.0))
+            to_come = np.log(np.maximum(reached / tolerance[chosen], 1.0))
             pace = -np.log(np.clip(rate, 1e-9, 0.999))
             if self._shares(state):
                 to_come, pace = to_come.max(axis=1)[:, None], pace.min(axis=1)[:, None]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.arrays import Array
-from dpadmm.solvers.block import Chosen
+from dpadmm.solvers.block import ALL, Chosen
 
 __all__ = ["Secants"]
 
@@ -44,16 +44,20 @@ class Secants:
         self._pairs: deque[tuple[Array, Array, Array]] = deque(maxlen=_MEMORY)
 
     def add(self, chosen: Chosen, step: Array, change: Array) -> None:
-        """Remember a step of the chosen nodes; a lane that did not move adds nothing."""
-        steps, changes = np.zeros((2, *self._shape))
-        weights = np.zeros(self._shape[:2])
-        steps[chosen], changes[chosen] = step, change
+        """Remember a step of the chosen nodes; a lane that rests adds nothing. Arrays are kept."""
         product = _dot(step, change)
         size = np.sqrt(_dot(step, step) * _dot(change, change))
-        weights[chosen] = np.divide(
-            1.0, product, out=np.zeros_like(product), where=product > _CERTAIN * size
-        )
-        self._pairs.append((steps, changes, weights))
+        certain = product > _CERTAIN * size
+        weight = np.divide(1.0, product, out=np.zeros_like(product), where=certain)
+        if chosen is not ALL:
+            step, change, weight = (self._all(chosen, each) for each in (step, change, weight))
+        self._pairs.append((step, change, weight))
+
+    def _all(self, chosen: Chosen, values: Array) -> Array:
+        """Values of the chosen nodes, and zeros of the others."""
+        every = np.zeros((self._shape[0], *values.shape[1:]))
+        every[chosen] = values
+        return every
 
     def forget(self, lanes: NDArray[np.bool_]) -> None:
         """Leave out what these lanes learnt: their P is new."""

@@ -1,4 +1,4 @@
-"""The compiled slope against scipy's, to the last places."""
+"""The compiled loss and slope against numpy's and scipy's, to the last places."""
 
 from __future__ import annotations
 
@@ -10,23 +10,35 @@ from scipy.special import expit
 
 from dpadmm.arrays import Shard, Site
 from dpadmm.losses import get_loss
-from dpadmm.solvers.compiled_slopes import logistic_slopes
+from dpadmm.solvers.compiled_logistic import logistic_losses, logistic_slopes
 from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import build_topology
 
 ULP = np.finfo(np.float64).eps
 
 
-def test_it_is_the_slope_everywhere():
+def everywhere():
     generator = np.random.default_rng(0)
-    margins = np.concatenate(
+    return np.concatenate(
         [
             np.linspace(-800.0, 800.0, 200_001),
             generator.normal(size=200_000),
-            [0.0, -0.0, 1e300, -1e300, np.inf, -np.inf, 5e-324],
+            [0.0, -0.0, 1e300, -1e300, np.inf, 5e-324],
         ]
     )
+
+
+def test_it_is_the_slope_everywhere():
+    margins = np.append(everywhere(), -np.inf)
     assert np.abs(logistic_slopes(margins.copy()) + expit(-margins)).max() <= 2 * ULP
+
+
+def test_it_is_the_loss_everywhere():
+    margins = everywhere()
+    exact = np.logaddexp(0.0, -margins)
+    error = np.abs(logistic_losses(margins.copy()) - exact)
+    assert (error <= 4 * ULP * np.maximum(exact, 1.0)).all()
+    assert logistic_losses(np.array([-np.inf]))[0] == np.inf
 
 
 @given(margin=st.floats(allow_nan=False))
@@ -43,7 +55,8 @@ def test_small_slopes_keep_their_digits():
 
 
 def test_what_is_not_a_number_stays_so():
-    assert np.isnan(logistic_slopes(np.array([np.nan, 1.0]))).tolist() == [True, False]
+    for compiled in (logistic_slopes, logistic_losses):
+        assert np.isnan(compiled(np.array([np.nan, 1.0]))).tolist() == [True, False]
 
 
 def test_repeated_runs_have_the_gradient_of_single_ones():
