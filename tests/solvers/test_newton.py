@@ -196,6 +196,25 @@ def test_an_inverse_is_renewed_when_small_delays_have_added_up():
     assert drifting(renewed=True) < 0.9 * drifting(renewed=False)
 
 
+def test_an_inverse_follows_the_strong_convexity():
+    """A growing penalty is not a reason to look at the rows again."""
+    parties, site, linear = problem(21, [60, 80], "logistic")
+    workspace = workspace_of(parties, site)
+    workspace.argmin(linear, np.array([0.1, 0.3]), 1e-9)
+    for growth in (1.7, 4.0, 0.6):
+        convexity = growth * np.array([0.1, 0.3])
+        for solver in workspace._solvers:
+            state = solver.state
+            before = state.inverse.copy()
+            hessians = np.linalg.inv(before) - state.bowl[:, None, None, None] * np.eye(4)
+            solver._follow(state, convexity[solver.nodes])
+            wanted = hessians + convexity[solver.nodes][:, None, None, None] * np.eye(4)
+            np.testing.assert_allclose(state.inverse, np.linalg.inv(wanted), rtol=1e-9)
+        solution = workspace.argmin(linear, convexity, 1e-9)
+        gradient = true_gradient(solution.point, parties, site, linear, convexity)
+        assert np.linalg.norm(gradient, axis=-1).max() <= 1e-9
+
+
 def test_runs_go_on_sharing_where_inverses_of_their_own_would_not_fit(monkeypatch):
     monkeypatch.setattr(newton, "_OWN_BYTES", 0)
     random, counts = np.random.default_rng(3), [300, 280]

@@ -125,6 +125,7 @@ def draw(panels: Sequence[Panel], path: Path, heading: str) -> list[Path]:
         figure.suptitle(heading)
         files = [path.with_suffix(".svg"), path.with_suffix(".png")]
         figure.savefig(files[0], metadata={"Date": None})
+        figure.set_layout_engine("none")  # laid out once, for both files
         figure.savefig(files[1], dpi=130)
         pyplot.close(figure)
     return files

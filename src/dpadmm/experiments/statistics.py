@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import stdtrit
 
 __all__ = [
     "LEVEL",
@@ -46,7 +46,7 @@ def mean_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
     mean = float(sample.mean())
     if len(sample) < 2:
         return Interval(mean, -np.inf, np.inf)
-    return _around(mean, float(stats.sem(sample)), len(sample) - 1, level)
+    return _around(mean, float(sample.std(ddof=1)) / math.sqrt(len(sample)), len(sample) - 1, level)
 
 
 def prediction_interval(values: ArrayLike, level: float = LEVEL) -> Interval:
@@ -96,5 +96,5 @@ def contrast(*terms: tuple[float, ArrayLike], level: float = LEVEL) -> Interval:
 
 
 def _around(mean: float, error: float, freedom: float, level: float) -> Interval:
-    reach = error * float(stats.t.ppf((1 + level) / 2, freedom))
+    reach = error * float(stdtrit(freedom, (1 + level) / 2))
     return Interval(mean, mean - reach, mean + reach)

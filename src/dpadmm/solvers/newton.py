@@ -71,6 +71,8 @@ class BlockState:
     loss_gradient: Array
     #: ``(nodes, outputs, features, features)``, or one for each lane in place of each output.
     inverse: Array | None = None
+    #: Of each node: the strong convexity that its inverse was made for.
+    bowl: Array = field(default_factory=lambda: np.zeros(0))
     #: Of each node: steps of the first solve with its inverse (NaN before it), and how many more
     #: later ones took.
     usual: Array = field(default_factory=lambda: np.zeros(0))
@@ -118,6 +120,15 @@ class BlockSolver(BlockLoss):
             state.inverse = np.empty_like(hessian)
         state.inverse[chosen] = np.linalg.inv(hessian)
         state.stale[chosen] = False
+
+    def _follow(self, state: BlockState, bowl: Array) -> None:
+        """Take shared inverses to another strong convexity: ``(1/P + s)^-1 = (1 + s P)^-1 P``."""
+        moved = np.flatnonzero(bowl != state.bowl)
+        if len(moved) and state.inverse is not None and self._shares(state):
+            old = state.inverse[moved]
+            shift = (bowl - state.bowl)[moved, None, None, None]
+            state.inverse[moved] = np.linalg.solve(np.eye(self._features) + shift * old, old)
+        state.bowl = bowl.copy()
 
     def _precondition(self, state: BlockState, chosen: Chosen, vectors: Array) -> Array:
         """``P v``: the cached inverse applied to every lane."""
@@ -211,12 +222,17 @@ class BlockSolver(BlockLoss):
             zero, nodes = np.zeros_like(linear), len(self.nodes)
             unknown = np.full(nodes, np.nan)
             self.state = BlockState(
-                zero, self.loss_gradient(zero), usual=unknown, excess=np.zeros(nodes)
+                zero,
+                self.loss_gradient(zero),
+                bowl=convexity[:, 0, 0].copy(),
+                usual=unknown,
+                excess=np.zeros(nodes),
             )
         state = self.state
         state.stale = np.ones(linear.shape[:2], dtype=bool)
         if self._use_factor and state.inverse is None:
             self._rebuild(state, convexity)
+        self._follow(state, convexity[:, 0, 0])
         # Small delays add up too: an inverse is renewed once they have cost as much as it does.
         worn = state.excess > self._rebuild_cost
         if worn.any() and self._shares(state):

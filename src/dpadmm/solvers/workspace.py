@@ -163,8 +163,8 @@ class Workspace:
                 continue
             saved[f"{number}.point"] = state.point.copy()
             saved[f"{number}.loss_gradient"] = state.loss_gradient.copy()
-            saved[f"{number}.usual"] = state.usual.copy()
-            saved[f"{number}.excess"] = state.excess.copy()
+            for name in ("bowl", "usual", "excess"):
+                saved[f"{number}.{name}"] = getattr(state, name).copy()
             if state.inverse is not None:
                 saved[f"{number}.inverse"] = state.inverse.copy()
         return saved
@@ -181,8 +181,9 @@ class Workspace:
                     saved[f"{number}.point"].copy(),
                     saved[f"{number}.loss_gradient"].copy(),
                     None if inverse is None else inverse.copy(),
-                    saved[f"{number}.usual"].copy(),
-                    saved[f"{number}.excess"].copy(),
+                    bowl=saved[f"{number}.bowl"].copy(),
+                    usual=saved[f"{number}.usual"].copy(),
+                    excess=saved[f"{number}.excess"].copy(),
                 )
 
 
