@@ -246,7 +246,8 @@ def test_figure_4_can_stand_and_fall(sign, verdict):
     def value(label):
         if label == "without noise":
             return made_up([0.3])
-        growth, alpha = float(label.split("= ")[-1]), 1 if "alpha = 1" in label else 2
+        growth = float(re.search(r"growth = ([\d.]+)", label).group(1))
+        alpha = 1 if "alpha = 1" in label else 2
         gain = sign * (growth - 1) / alpha
         width = 0.02 - 0.2 * sign * (growth - 1)
         runs = np.repeat([-1.0, 1.0], 5) * width + 1e-4 * np.arange(10)
