@@ -150,7 +150,8 @@ def test_adult_through_thirty_deaths_and_five_cuts(fork_server, tmp_path):
             pyarrow.csv.write_csv(part, folder / f"{name}.csv")
 
     options = {
-        "run": {"rounds": 100, "delta": 1e-5},
+        # So many that nobody is done before the last of them was killed.
+        "run": {"rounds": 250, "delta": 1e-5},
         "rows": [after - before for before, after in itertools.pairwise(ends)],
         "schema": schema,
         "write_rows": write_rows,
@@ -158,7 +159,7 @@ def test_adult_through_thirty_deaths_and_five_cuts(fork_server, tmp_path):
     quiet, _ = play(fork_server, tmp_path / "quiet", **options)
     draw = random.Random(7)
     noisy, done = play(
-        fork_server, tmp_path / "noisy", draw, kills=30, cuts=5, pause=1.5, **options
+        fork_server, tmp_path / "noisy", draw, kills=30, cuts=5, pause=0.8, **options
     )
     assert noisy == quiet
     assert done["kill"] == 30
