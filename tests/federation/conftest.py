@@ -10,3 +10,17 @@ def fork_server():
     server = ForkServer()
     yield server
     server.close()
+
+
+@pytest.fixture
+def federation(fork_server, tmp_path):
+    """Three nodes on a ring, each with its files and its ledger; none is started."""
+    from federation_net import Federation
+
+    names = ("north", "south", "west")
+    federation = Federation(tmp_path / "federation", fork_server, names)
+    for name in names:
+        federation.make_ledger(name)
+        federation.write(name)
+    yield federation
+    federation.close()

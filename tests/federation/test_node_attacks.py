@@ -22,16 +22,6 @@ from federation_net import SCHEMA, Federation, free_ports, sign_again
 NAMES = ("north", "south", "west")
 
 
-@pytest.fixture
-def federation(fork_server, tmp_path):
-    federation = Federation(tmp_path / "federation", fork_server, NAMES)
-    for name in NAMES:
-        federation.make_ledger(name)
-        federation.write(name)
-    yield federation
-    federation.close()
-
-
 def refused(federation, name, *words):
     """The node ends with exit code 2 and one sentence; nothing was spent."""
     assert federation.wait(name) == 2, federation.output(name)

@@ -24,16 +24,6 @@ NAMES = ("north", "south", "west")
 
 
 @pytest.fixture
-def federation(fork_server, tmp_path):
-    federation = Federation(tmp_path / "federation", fork_server, NAMES)
-    for name in NAMES:
-        federation.make_ledger(name)
-        federation.write(name)
-    yield federation
-    federation.close()
-
-
-@pytest.fixture
 def twin(federation):
     """Another machine with the key of west, and a ledger and rows of its own."""
     twin = Federation(federation.folder / "twin", federation._server, NAMES)
