@@ -15,31 +15,13 @@ settings.load_profile("dpadmm")
 @pytest.fixture
 def hospitals(tmp_path):
     """Three CSV files, their schema and a run.toml that trains on them without noise."""
-    schema = """
-        constant = true
-        [label]
-        column = "y"
-        classes = ["no", "yes"]
-        [[columns]]
-        name = "age"
-        kind = "numeric"
-        lower = 0
-        upper = 100
-        [[columns]]
-        name = "ward"
-        kind = "categorical"
-        levels = ["a", "b"]
-        """
-    (tmp_path / "schema.toml").write_text(schema)
+    from wards import SCHEMA, write_ward
+
+    (tmp_path / "schema.toml").write_text(SCHEMA)
     draw = random.Random(0)
     lines = ['[run]\nalgorithm = "admm"\nrounds = 12\n', '[data]\nschema = "schema.toml"\n']
     for name, rows in (("north", 60), ("south", 40), ("west", 20)):
-        cells = ["age,ward,y"]
-        for _ in range(rows):
-            age = draw.randint(0, 100)
-            label = "yes" if age + draw.gauss(0, 20) > 50 else "no"
-            cells.append(f"{age},{draw.choice('ab')},{label}")
-        (tmp_path / f"{name}.csv").write_text("\n".join(cells) + "\n")
+        write_ward(tmp_path / f"{name}.csv", draw, rows)
         lines.append(f'[[party]]\nname = "{name}"\nfile = "{name}.csv"\n')
     lines.append('[result]\nmodel = "m.model"\nrecord = "record.json"\n')
     (tmp_path / "run.toml").write_text("\n".join(lines))

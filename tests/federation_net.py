@@ -26,6 +26,7 @@ from dpadmm.privacy.entries import Dataset
 from dpadmm.privacy.filters import Policy
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 from dpadmm.schema import Schema
+from wards import SCHEMA, write_ward
 
 RESULTS = ("model", "record", "statement")
 
@@ -84,33 +85,10 @@ def bare_client(port, folder, certificate):
     return zenoh.open(configuration)
 
 
-SCHEMA = """
-constant = true
-[label]
-column = "y"
-classes = ["no", "yes"]
-[[columns]]
-name = "age"
-kind = "numeric"
-lower = 0
-upper = 100
-[[columns]]
-name = "ward"
-kind = "categorical"
-levels = ["a", "b"]
-"""
-
-
 def write_wards(folder, rows):
     """A file of random rows for every party."""
     for number, (name, count) in enumerate(rows.items()):
-        draw = random.Random(number)
-        cells = ["age,ward,y"]
-        for _ in range(count):
-            age = draw.randint(0, 100)
-            label = "yes" if age + draw.gauss(0, 20) > 50 else "no"
-            cells.append(f"{age},{draw.choice('ab')},{label}")
-        (folder / f"{name}.csv").write_text("\n".join(cells) + "\n")
+        write_ward(folder / f"{name}.csv", random.Random(number), count)
 
 
 def toml(value):

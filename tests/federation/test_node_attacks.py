@@ -17,7 +17,8 @@ from dpadmm.federation.agreement import TOPIC
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.privacy import sqlite_ledger
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import SCHEMA, Federation, free_ports, sign_again
+from federation_net import Federation, free_ports, sign_again
+from wards import SCHEMA
 
 NAMES = ("north", "south", "west")
 
