@@ -96,7 +96,9 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
 
 def show_meaning(meaning: Mapping[str, Any]) -> None:
     """Print what epsilons mean: a manifest's words and small tables."""
-    console.print("[bold]What the epsilons mean[/bold]", highlight=False)
+    from dpadmm.experiments.meaning import HEADING
+
+    console.print(f"[bold]{HEADING}[/bold]", highlight=False)
     for heading, words in meaning["facts"]:
         console.print(Text(f"{heading}: {words}."))
     for title, table in meaning["tables"].items():

@@ -138,7 +138,7 @@ class Line:
     @property
     def grounds(self) -> dict[str, Any]:
         """What the proven epsilon rests on and against whom; None where there is none."""
-        names = ("delta", "theorem", "releases", "adjacency", "adversary", "claim", "details")
+        names = (*_GROUNDS, "details")
         if self.privacy is None:
             return dict.fromkeys(names)
         told = {**self.privacy, "releases": releases_of(self.privacy)}

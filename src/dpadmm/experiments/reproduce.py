@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 
 from dpadmm.datasets.whole_file import write_whole
-from dpadmm.experiments.cells import Result
+from dpadmm.experiments.cells import Cell, Result
 from dpadmm.experiments.experiment import Evaluation, Experiment
 from dpadmm.experiments.figures import draw, figure_table
 from dpadmm.experiments.meaning import Meaning, Shown, meaning_of
@@ -65,10 +65,11 @@ def reproduce(
         As in :func:`~dpadmm.experiments.runner.compute`.
     """
     start = time.monotonic()
-    results = compute(experiment.cells(), store, jobs=jobs, on_done=on_done)
+    cells = experiment.cells()
+    results = compute(cells, store, jobs=jobs, on_done=on_done)
     evaluation = experiment.evaluate(results)
     meaning = experiment_meaning(results)
-    manifest = _manifest(experiment, evaluation, results, meaning, time.monotonic() - start)
+    manifest = _manifest(experiment, cells, evaluation, results, meaning, time.monotonic() - start)
     folder.mkdir(parents=True, exist_ok=True)
     if evaluation.panels:
         heading = f"{experiment.part}: {experiment.title}"
@@ -100,13 +101,13 @@ def experiment_meaning(results: Mapping[str, Result]) -> Meaning:
 
 def _manifest(
     experiment: Experiment,
+    cells: Mapping[str, Cell],
     evaluation: Evaluation,
     results: Mapping[str, Result],
     meaning: Meaning,
     seconds: float,
 ) -> dict[str, Any]:
     """Everything that decides the figures, and what they are."""
-    cells = experiment.cells()
     data = {
         json.dumps(result.facts["data"], sort_keys=True): result.facts["data"]
         for result in results.values()

@@ -284,7 +284,8 @@ class BlockSolver(BlockLoss):
                 accepted |= searched
             reached = np.where(accepted, trial_norm, norm)
             left = ~(reached <= tolerance[chosen])
-            if left.any():  # before the state changes: what was taken from it may be a view
+            # Before the state changes: what was taken from it may be a view.
+            if state.inverse is not None and left.any():
                 secants.add(chosen, trial - point, trial_slope - slope)
             if not accepted.all():
                 take = accepted[..., None]
