@@ -52,6 +52,7 @@ class Fitted:
         output: str = "auto",
         fit_intercept: bool = False,
         also_not_covered: tuple[str, ...] = (),
+        caveats: tuple[str, ...] = (),
     ) -> Fitted:
         """Sum up a run.
 
@@ -66,6 +67,8 @@ class Fitted:
             The last feature is the 1 that was appended to every row.
         also_not_covered
             What the statement adds to the list of what it does not cover.
+        caveats
+            What the statement says of how the run went.
         """
         tail = output == "tail" or (output == "auto" and planned.algorithm.private)
         chosen = outcome.tail if tail else outcome.last
@@ -81,7 +84,13 @@ class Fitted:
                 "change": outcome.history.change[:, 0],
             },
             penalty=planned.penalty,
-            privacy=state_privacy(planned, outcome, noise, also_not_covered=also_not_covered),
+            privacy=state_privacy(
+                planned,
+                outcome.events,
+                noise,
+                also_not_covered=also_not_covered,
+                caveats=caveats,
+            ),
         )
 
 

@@ -324,6 +324,8 @@ def _statement(content: dict[str, Any]) -> PrivacyStatement:
     fields["epsilon"] = _number(fields["epsilon"])
     fields["parties"] = parties
     fields["details"] = tuple(content.get("details", {}).items())
+    fields["not_covered"] = tuple(content["not_covered"])
+    fields["caveats"] = tuple(content.get("caveats", ()))
     fields["rounds"] = {
         name: np.array([_number(value) for value in values])
         for name, values in content["rounds"].items()

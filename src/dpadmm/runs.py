@@ -134,7 +134,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> TrainedRun:
         topology=planned.site.topology,
         sha256=run_hash(config, schema.sha256, rows),
         warnings=tuple(str(warning.message) for warning in caught),
-        seconds=time.monotonic() - start,
+        seconds=None if planned.algorithm.private else time.monotonic() - start,
     )
 
 

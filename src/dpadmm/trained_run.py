@@ -52,7 +52,8 @@ class TrainedRun:
     warnings
         Sentences about the budget.
     seconds
-        How long it took, reading included.
+        How long it took, reading included; None for a private algorithm, since the time of a
+        local solve depends on rows.
     federation
         For the run of one node: public facts about the others and how it went.
     """
@@ -66,13 +67,17 @@ class TrainedRun:
     topology: Topology
     sha256: str
     warnings: tuple[str, ...]
-    seconds: float
+    seconds: float | None
     federation: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any]:
         """What the command prints and the record begins with."""
         privacy = self.fitted.privacy
-        beside = {} if self.federation is None else {"federation": self.federation}
+        beside: dict[str, Any] = {}
+        if self.seconds is not None:
+            beside["seconds"] = round(self.seconds, 3)
+        if self.federation is not None:
+            beside["federation"] = self.federation
         return {
             "run_sha256": self.sha256,
             "schema_sha256": self.schema.sha256,
@@ -93,7 +98,6 @@ class TrainedRun:
             "privacy": privacy.to_dict(),
             "ledgers": ledger_statements(self.config.ledgers),
             "warnings": list(self.warnings),
-            "seconds": round(self.seconds, 3),
             **beside,
         }
 

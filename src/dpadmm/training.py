@@ -28,6 +28,7 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.ledger import Ledger, MemoryLedger
 from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.shown import Given
 from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
 from dpadmm.privacy.statement import PrivacyStatement, make_statement
 from dpadmm.solvers.workspace import Workspace
@@ -232,8 +233,8 @@ def _budget_for(parameters: TrainingParameters, site: Site) -> Budget:
     for name, value, rows in zip(site.names, delta, site.rows, strict=True):
         if value >= 1 / rows:
             warnings.warn(
-                f"delta = {value:g} of party {name} is not below 1 / its {rows} rows: publishing "
-                "a random row whole would satisfy it. Use a smaller delta.",
+                f"delta = {Given(value)} of party {name} is not below 1 / its {rows} rows: "
+                "publishing a random row whole would satisfy it. Use a smaller delta.",
                 PrivacyWarning,
                 stacklevel=2,
             )
@@ -307,8 +308,9 @@ def lay_out(
         if not ((added.epsilon <= everything) & (everything <= added.largest_epsilon)).all():
             raise ParameterError(
                 "label_epsilon of every row must be between the options label_epsilon and "
-                f"largest_label_epsilon, {added.epsilon:g} and {added.largest_epsilon:g}; got "
-                f"{everything.min():g} to {everything.max():g}."
+                f"largest_label_epsilon, {Given(added.epsilon)} and "
+                f"{Given(added.largest_epsilon)}; got {Given(everything.min())} to "
+                f"{Given(everything.max())}."
             )
     if not added.already_added:
         parties = [
@@ -402,20 +404,36 @@ def train_party(
 
 def state_privacy(
     planned: Plan,
-    outcome: Outcome,
+    events: Sequence[Sequence[Event]],
     noise: NoiseSource,
     *,
     also_not_covered: Sequence[str] = (),
+    caveats: Sequence[str] = (),
     by_round: bool = True,
 ) -> PrivacyStatement:
-    """Account what a run was charged, at the deltas of its budget, and after every round."""
+    """State what a run guarantees: the only maker of statements, for plans and for runs.
+
+    Parameters
+    ----------
+    planned
+        The run.
+    events
+        What each party was charged (:attr:`~dpadmm.engine.Outcome.events`), or will be
+        (:func:`announced`).
+    noise
+        Where noise comes from, or would.
+    also_not_covered, caveats
+        What is known of these rows and of how this run went.
+    by_round
+        Whether to account every round.
+    """
     budget, names = planned.budget, planned.site.names
     deltas = np.zeros(len(names)) if budget is None else budget.delta
     name = planned.algorithm.name
     return make_statement(
         name,
         names,
-        outcome.events,
+        events,
         deltas,
         rows_per_person=1 if budget is None else budget.rows_per_person,
         noise=noise.description,
@@ -425,6 +443,7 @@ def state_privacy(
         claim=planned.algorithm.claim(planned.site),
         also_not_covered=(*noise.not_covered, *also_not_covered),
         details=planned.algorithm.statement_details(planned.site, deltas),
+        caveats=caveats,
         by_round=by_round,
     )
 

@@ -198,7 +198,7 @@ def test_the_published_calibration_is_the_paper_s_algorithm():
         theta=theta,
     )
     np.testing.assert_allclose(messages, literal, atol=1e-8)
-    statement = state_privacy(run, outcome, noise)
+    statement = state_privacy(run, outcome.events, noise)
     assert "1-local differential privacy" in statement.claim
     assert "no values" in statement.claim
     assert [event.sigma for event in outcome.events[0]] == pytest.approx(

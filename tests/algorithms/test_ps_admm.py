@@ -249,7 +249,7 @@ def test_the_published_calibration_states_claim_and_proof():
     columns = [(rows, labels[:, None]) for rows, labels in PARTIES]
     noise = SimulatedNoise(0)
     outcome = train(planned, Shard.from_parties(columns), noise=noise)
-    statement = state_privacy(planned, outcome, noise)
+    statement = state_privacy(planned, outcome.events, noise)
     assert "(0.5, 0.001)-DP by Theorem 2" in str(planned.algorithm.claim(planned.site))
     assert "c = 4" in str(planned.algorithm.claim(planned.site))
     assert statement.parties["0"].epsilon > 0.5

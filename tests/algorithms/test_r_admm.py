@@ -369,7 +369,7 @@ def test_a_published_run_states_the_claim_and_what_is_proven():
     shard = Shard.from_parties(
         [(rows, labels[:, None]) for rows, labels in oracles.random_parties(2, (400,) * 3, 5)]
     )
-    statement = state_privacy(planned, train(planned, shard, noise=noise), noise)
+    statement = state_privacy(planned, train(planned, shard, noise=noise).events, noise)
     assert "Theorem V.1, eq. (32): epsilon = 3 with delta = 0" in statement.claim
     # Two releases compose no better than they add up; the solver's residual comes on top.
     assert 2.9 < statement.epsilon < 3.05

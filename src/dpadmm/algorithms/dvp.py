@@ -44,6 +44,7 @@ from dpadmm.arrays import Array, Site
 from dpadmm.privacy.calibration import exponential_rate
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import jacobian_ratio
+from dpadmm.privacy.shown import AtMost
 
 __all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
 
@@ -141,6 +142,6 @@ def _claim(alpha: Array, rounds: int) -> str:
     """Theorem 1 for these numbers, and what its rounds add up to."""
     largest = float(alpha.max())
     return (
-        f"each iteration is alpha-differentially private with alpha = {largest:.6g} (Theorem 1), "
-        f"for an exact solver; {rounds} iterations add up to {rounds * largest:.6g}"
+        f"each iteration is alpha-differentially private with alpha = {AtMost(largest)} (Theorem "
+        f"1), for an exact solver; {rounds} iterations add up to {AtMost(rounds * largest)}"
     )

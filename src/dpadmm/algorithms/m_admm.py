@@ -35,6 +35,7 @@ from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.calibration import InfeasibleBudgetError
 from dpadmm.privacy.sensitivity import jacobian_ratio
+from dpadmm.privacy.shown import AtMost, Given
 from dpadmm.schedules import penalty_growth
 
 __all__ = ["MADMM", "MADMMOptions", "printed_loss"]
@@ -114,9 +115,10 @@ def _printed_rate(site: Site, budget: Budget, convexity: Array) -> Array:
         party = int(np.argmin(target - fixed))
         least = float(fixed[party] * site.outputs * budget.rows_per_person)
         raise InfeasibleBudgetError(
-            f"epsilon must exceed {least:.6g}, what the Jacobians of {len(convexity)} rounds cost "
-            f"party {site.names[party]} by eq. (32); got {budget.epsilon[party]:g}. Fewer rounds, "
-            "a larger penalty or more rows would do.",
+            f"epsilon must exceed {AtMost(least)}, what the Jacobians of {len(convexity)} rounds "
+            "cost "
+            f"party {site.names[party]} by eq. (32); got {Given(budget.epsilon[party])}. Fewer "
+            "rounds, a larger penalty or more rows would do.",
             least,
         )
     return (target - fixed) * site.rows / (2 * slope * site.weight * len(convexity))
@@ -138,6 +140,6 @@ def _check_condition(site: Site, convexity: Array) -> None:
 def _claim(loss: Array, rounds: int) -> str:
     """Eq. (32) for these numbers."""
     return (
-        f"beta-differential privacy with beta = {loss.max():.6g} over all {rounds} iterations "
+        f"beta-differential privacy with beta = {AtMost(loss.max())} over all {rounds} iterations "
         "(eq. 32 of Recycled ADMM, every iteration counted), for an exact solver"
     )

@@ -22,6 +22,7 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
+from dpadmm.privacy.shown import AtMost, Given
 
 __all__ = [
     "check_total",
@@ -166,6 +167,8 @@ def check_total(site: Site, budget: Budget, total: Array, option: str) -> None:
     for name, spent, epsilon in zip(site.names, total, budget.epsilon, strict=True):
         if spent > epsilon * (1 + 1e-12):
             raise ParameterError(
-                f"algorithm_options[{option!r}] must keep the total within epsilon = {epsilon:g}; "
-                f"party {name} would spend {spent:.6g} over the run. Lower it, or raise epsilon."
+                f"algorithm_options[{option!r}] must keep the total within epsilon = "
+                f"{Given(epsilon)}; "
+                f"party {name} would spend {AtMost(spent)} over the run. Lower it, or raise "
+                "epsilon."
             )

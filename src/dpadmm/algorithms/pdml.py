@@ -50,13 +50,14 @@ from dpadmm.algorithms.base import (
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
 from dpadmm.losses import Loss, corrected_for_label_noise
-from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.accountant import epsilon_spent, network_guarantee
 from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event, GaussianRelease, LabelRandomizedResponse
 from dpadmm.privacy.labels import joint_label_guarantee
 from dpadmm.privacy.mechanisms import Released, gaussian_events, release_gaussian
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import argmin_sensitivity
+from dpadmm.privacy.shown import Given, pair
 from dpadmm.schedules import geometric
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
@@ -261,7 +262,8 @@ class PDML(Algorithm):
         if not self.published:
             return None
         return (
-            f"labels: {self.largest_label_epsilon:g}-local differential privacy (Proposition 1); "
+            f"labels: {Given(self.largest_label_epsilon)}-local differential privacy "
+            "(Proposition 1); "
             "feature vectors: (eps_p, delta_p)-differential privacy, for which the paper gives no "
             "values (Remarks 1 and 2)"
         )
@@ -270,8 +272,8 @@ class PDML(Algorithm):
         """Who is protected from whom: the label and the features, at home and elsewhere."""
         at_most = "at most " if self.largest_label_epsilon > self.label_epsilon else ""
         local = (
-            f"{at_most}{self.largest_label_epsilon:g}-local differential privacy of each label "
-            "(randomised response)"
+            f"{at_most}{Given(self.largest_label_epsilon)}-local differential privacy of each "
+            "label (randomised response)"
         )
         if self.labels_already_randomized:
             local += ", as those who randomised the labels declare"
@@ -281,28 +283,30 @@ class PDML(Algorithm):
                 "users are protected where `dpadmm randomize-labels` runs on their side"
             )
         response = LabelRandomizedResponse(self.largest_label_epsilon)
-        rows, labels = set(), set()
+        rows, labels = [], []
         # Parties of the same size and degree share their figures, which are computed once.
         facts = zip(deltas, self.sensitivity, self.label_sensitivity, *self.sigma, strict=True)
         for delta, by_row, by_label, *sigma in {tuple(map(float, each)) for each in facts}:
             ideal = delta * (1 - SAMPLER_ALLOWANCE)
             released = [GaussianRelease(by_row, scale) for scale in sigma]
             spent = epsilon_spent(released, ideal, rows_per_person=self.rows_per_person)
-            rows.add((spent.epsilon, delta))
+            rows.append(spent)
             released = [GaussianRelease(by_label, scale) for scale in sigma]
-            labels.add((joint_label_guarantee(response, released, ideal).epsilon, delta))
-        row, label = max(rows), max(labels)
+            labels.append(joint_label_guarantee(response, released, ideal))
+        # One sentence for all parties: the largest epsilon and the largest delta, whoever has them.
+        largest = float(deltas.max())
+        row, label = (pair(network_guarantee(found).epsilon, largest) for found in (rows, labels))
         return (
             ("Label against its own server", local),
             (
                 "Label against other parties",
-                f"({label[0]:.6g}, {label[1]:g})-differential privacy of one row's label, its "
+                f"{label}-differential privacy of one row's label, its "
                 "features being the same (randomised response followed by Gaussian releases); not "
                 "where its own server gives away what it holds",
             ),
             (
                 "Features and label against other parties",
-                f"({row[0]:.6g}, {row[1]:g})-differential privacy of a person's rows (Gaussian "
+                f"{row}-differential privacy of a person's rows (Gaussian "
                 "releases, whatever randomised the labels)",
             ),
             ("Features against their own server", "none: it holds them"),
@@ -315,8 +319,8 @@ def _check(options: PDMLOptions, largest: float, outputs: int, published: bool) 
         raise ParameterError(f"pdml must have two classes; got {outputs}.")
     if largest < options.label_epsilon:
         raise ParameterError(
-            f"largest_label_epsilon must be at least label_epsilon, {options.label_epsilon:g}; "
-            f"got {largest:g}."
+            "largest_label_epsilon must be at least label_epsilon, "
+            f"{Given(options.label_epsilon)}; got {Given(largest)}."
         )
     if options.objective_noise_bound and options.objective_noise_rate:
         raise ParameterError(

@@ -60,6 +60,7 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import argmin_sensitivity, public_norm_factor
+from dpadmm.privacy.shown import AtMost, Given
 from dpadmm.schedules import constant, inverse_variance_sum, iteration, periodic
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
@@ -281,8 +282,8 @@ def _printed_noise(
     rho = np.square(budget.epsilon / (np.sqrt(log + budget.epsilon) + np.sqrt(log)))
     theorem = {"periodic": "Theorem 3", "iteration": "Theorem 4", "constant": "Lemma 2"}
     claimed = (
-        f"rho-zCDP with rho = {rho.max():.6g} over all {len(ratios)} iterations, hence "
-        f"epsilon = {budget.epsilon.max():.6g} at delta = {budget.delta.max():g} "
+        f"rho-zCDP with rho = {AtMost(rho.max())} over all {len(ratios)} iterations, hence "
+        f"epsilon = {Given(budget.epsilon.max())} at delta = {Given(budget.delta.max())} "
         f"({theorem[options.schedule]}, Lemmas 3 and 5)"
     )
     return reach * np.sqrt(total / (2 * rho)), claimed

@@ -54,6 +54,7 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
+from dpadmm.privacy.shown import Given
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.workspace import Workspace
 
@@ -148,7 +149,8 @@ class PSADMM(Algorithm):
             eta, weighting = _printed_steps(site, settings.penalty, options.step_size)
             noise = steps.given(_printed_sigma(site, settings, options), budget)
             claimed = (
-                f"({budget.epsilon.max():g}, {budget.delta.max():g})-DP by Theorem 2, with its "
+                f"({Given(budget.epsilon.max())}, {Given(budget.delta.max())})-DP by Theorem 2, "
+                "with its "
                 f"unnamed constant c = {options.noise_constant:g} and for epsilon <= c1 K S / M^2, "
                 "c1 unnamed too"
             )
@@ -315,10 +317,15 @@ def _longest_step(site: Site, batch: NDArray[np.int64], multiplier: Array, steps
 
 
 def _printed_sigma(site: Site, settings: Settings, options: PSADMMOptions) -> Array:
-    """Theorem 2: ``sigma^2 = c G^2 K S ln(1/delta) / (M epsilon)^2``, G = c_i L."""
+    """Theorem 2: ``sigma^2 = c G^2 K S ln(1/delta) / (M epsilon)^2``, G = c_i L.
+
+    The paper has one output and one row of a person: of several outputs the distances add up as
+    squares, of several rows as they are.
+    """
     budget = settings.require_budget(PSADMM.name)
     variance = options.noise_constant * settings.rounds * options.inner_steps
-    lipschitz = site.weight * site.loss.slope_bound
+    lipschitz = site.weight * site.loss.slope_bound * math.sqrt(site.outputs)
+    lipschitz = lipschitz * budget.rows_per_person
     return lipschitz * np.sqrt(variance * np.log(1 / budget.delta)) / (site.rows * budget.epsilon)
 
 

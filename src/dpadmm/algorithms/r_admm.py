@@ -58,6 +58,7 @@ from dpadmm.privacy.mechanisms import (
     release_post_processed,
 )
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.shown import AtMost
 from dpadmm.schedules import penalty_growth
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
@@ -327,7 +328,7 @@ class RecycledADMM(Algorithm, ABC):
             return None
         total = float(published_loss(site, 1 / self.scale, self.kappa).max())
         return (
-            f"Theorem V.1, eq. (32): epsilon = {total:.6g} with delta = 0 for one row over the "
+            f"Theorem V.1, eq. (32): epsilon = {AtMost(total)} with delta = 0 for one row over the "
             "whole run, for exact minimisers"
         )
 

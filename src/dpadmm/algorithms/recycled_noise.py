@@ -23,6 +23,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import argmin_sensitivity, gradient_sensitivity, jacobian_ratio
+from dpadmm.privacy.shown import AtMost, Given
 
 __all__ = ["proven_noise", "published_loss", "published_noise"]
 
@@ -84,7 +85,7 @@ def proven_noise(
 
 
 def published_loss(site: Site, rate: Array, kappa: Array) -> Array:
-    """Return beta of eq. (32) for each party; one-vs-rest columns count as releases."""
+    """Return beta of eq. (32) for each party and one row; its K outputs cost K times one's."""
     loss = 2 * site.weight / site.rows * rate + _PUBLISHED_JACOBIAN * kappa
     return np.asarray(site.outputs * loss.sum(axis=0))
 
@@ -118,18 +119,19 @@ def published_noise(
     nothing, each = np.zeros_like(kappa), np.ones_like(kappa)
     if noise_rate is None:
         jacobian = published_loss(site, nothing, kappa)
-        # The paper counts one row and one output; each further one costs as much again.
-        share = budget.epsilon / (budget.rows_per_person * site.outputs)
+        # The paper counts one row; each further one costs as much again.
+        share = budget.epsilon / budget.rows_per_person
         rate = (share - jacobian) / published_loss(site, each, nothing)
         if not (rate > 0).all():
             party = int(np.argmin(rate))
+            least = AtMost(jacobian[party] * budget.rows_per_person)
             raise ParameterError(
-                f"epsilon of {site.names[party]} must exceed {jacobian[party]:.6g}, what eq. (32) "
-                f"counts for the Jacobians alone; got {budget.epsilon[party]:g}."
+                f"epsilon of {site.names[party]} must exceed {least}, what eq. (32) "
+                f"counts for the Jacobians alone; got {Given(budget.epsilon[party])}."
             )
     else:
         rate = np.full(len(site.index), noise_rate)
-        claimed = published_loss(site, each * rate, kappa) * budget.rows_per_person * site.outputs
+        claimed = published_loss(site, each * rate, kappa) * budget.rows_per_person
         check_total(site, budget, claimed, "noise_rate")
     sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
         site.rows, weight=site.weight, slope=site.loss.slope_bound

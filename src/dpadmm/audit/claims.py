@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.gaussian import gaussian_epsilon
+from dpadmm.privacy.shown import AtMost, pair
 
 __all__ = ["Claim", "EpsilonClaim", "GaussianClaim"]
 
@@ -78,8 +79,8 @@ class EpsilonClaim(Claim):
     def words(self) -> str:
         """Epsilon and delta."""
         if self.delta == 0:
-            return f"{self.epsilon:.6g}-differential privacy"
-        return f"({self.epsilon:.6g}, {self.delta:g})-differential privacy"
+            return f"{AtMost(self.epsilon)}-differential privacy"
+        return f"{pair(self.epsilon, self.delta)}-differential privacy"
 
     def to_dict(self) -> dict[str, Any]:
         """Epsilon and delta."""
@@ -130,8 +131,8 @@ class GaussianClaim(Claim):
         """Mu and what it means at delta."""
         epsilon = float(gaussian_epsilon(self.mu, self.delta))
         return (
-            f"{self.mu:.6g}-GDP, the Gaussian form of "
-            f"({epsilon:.6g}, {self.delta:g})-differential privacy"
+            f"{AtMost(self.mu)}-GDP, the Gaussian form of "
+            f"{pair(epsilon, self.delta)}-differential privacy"
         )
 
     def to_dict(self) -> dict[str, Any]:

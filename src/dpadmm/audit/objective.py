@@ -26,6 +26,7 @@ from dpadmm.privacy.calibration import exponential_rate, objective_sigma
 from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
+from dpadmm.privacy.shown import AtMost
 
 __all__ = [
     "PerturbedObjective",
@@ -128,7 +129,7 @@ def exp_norm_case(
         room = epsilon - 2 * np.log1p(_KAPPA)
         if not room > 0:
             raise ParameterError(
-                f"epsilon must exceed {2 * np.log1p(_KAPPA):.4g} here; got {epsilon!r}."
+                f"epsilon must exceed {AtMost(2 * np.log1p(_KAPPA)):4} here; got {epsilon!r}."
             )
         rate = room * _ROWS
     else:

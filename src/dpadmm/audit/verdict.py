@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpadmm.audit.claims import Claim
+from dpadmm.privacy.shown import AtLeast, AtMost
 
 __all__ = ["Attack", "Form", "Setting", "Verdict"]
 
@@ -105,7 +106,7 @@ class Verdict:
         quantity = self.claim.quantity
         found = (
             f"{self.setting.subject}: with confidence {self.confidence:g}, {quantity} is at least "
-            f"{self.lower_bound:.4g}; claimed is {self.claim.value:.4g}."
+            f"{AtLeast(self.lower_bound):4}; claimed is {AtMost(self.claim.value):4}."
         )
         if self.refuted:
             return f"{found} Refuted: this is not {self.claim.words()}."

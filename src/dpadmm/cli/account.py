@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import typer
+from rich.text import Text
 
 from dpadmm.cli.output import JsonOption, console, emit, show_table
 from dpadmm.errors import ParameterError
+from dpadmm.privacy.shown import AtLeast, AtMost, Given
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpadmm.privacy.events import Event
     from dpadmm.training import Plan, TrainingParameters
 
 __all__ = ["account"]
@@ -107,9 +112,6 @@ def account(
         result = _run(question)
         show = _show_run
     else:
-        from dpadmm.privacy.events import Event
-
-        events: Sequence[Event | tuple[Event, int]]
         events, facts = _releases(
             release,
             rounds,
@@ -145,6 +147,7 @@ class _Question(NamedTuple):
     features: int
     outputs: int = 1
     names: tuple[str, ...] | None = None
+    simulated: bool = False
 
     def plan(self, rounds: int) -> Plan:
         """The run, with so many rounds."""
@@ -186,14 +189,15 @@ def _from_config(path: Path) -> _Question:
         len(schema.feature_names),
         1 if classes == 2 else classes,
         names,
+        told.run.simulation_key is not None,
     )
 
 
 def _run(question: _Question) -> dict[str, Any]:
     """Configure a run for public facts only and account what it announces."""
     from dpadmm.privacy.gaussian import gaussian_mu
-    from dpadmm.privacy.statement import make_statement
-    from dpadmm.training import announced
+    from dpadmm.privacy.noise import SimulatedNoise, secure_noise
+    from dpadmm.training import announced, state_privacy
 
     parameters = question.parameters
     rounds, people = parameters.rounds, parameters.rows_per_person
@@ -201,18 +205,10 @@ def _run(question: _Question) -> dict[str, Any]:
     site, budget = planned.site, planned.budget
     deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
-    statement = make_statement(
-        parameters.algorithm,
-        site.names,
-        events,
-        deltas,
-        rows_per_person=people,
-        noise="none drawn: this is a plan",
-        simulated=False,
-        calibration=planned.calibration,
-        claim=planned.algorithm.claim(site),
-        details=planned.algorithm.statement_details(site, deltas),
-    )
+    # Said of the noise that a run on this machine would draw.
+    noise = SimulatedNoise(0) if question.simulated else secure_noise()
+    statement = state_privacy(planned, events, noise)
+    statement = replace(statement, noise=f"none drawn yet: this is a plan ({statement.noise})")
     parties = []
     for place, name in enumerate(site.names):
         first, last = events[place][0].to_dict(), events[place][-1].to_dict()
@@ -231,7 +227,6 @@ def _run(question: _Question) -> dict[str, Any]:
                 "epsilon_after_round": statement.rounds[name].tolist(),
             }
         )
-    worst = max(range(len(parties)), key=lambda place: parties[place]["epsilon"])
     weakest = None if budget is None else float(gaussian_mu(budget.epsilon, budget.delta).max())
     return {
         "algorithm": parameters.algorithm,
@@ -239,9 +234,9 @@ def _run(question: _Question) -> dict[str, Any]:
         "penalty": planned.penalty,
         "budget_mu": weakest,
         "parties": parties,
-        "curve": _curve(events[worst], people),
+        "curve": _curve(events, people),
         "other_rounds": [
-            _other_rounds(question.plan(count), count, events[worst], deltas[worst], people)
+            _other_rounds(question.plan(count), count, events, deltas, people)
             for count in (max(1, rounds // 2), rounds, 2 * rounds)
         ],
         "statement": statement.to_dict(),
@@ -250,21 +245,31 @@ def _run(question: _Question) -> dict[str, Any]:
 
 
 def _other_rounds(
-    planned: Plan, rounds: int, events: Sequence[Any], delta: float, people: int
+    planned: Plan,
+    rounds: int,
+    events: Sequence[Sequence[Event]],
+    deltas: NDArray[np.float64],
+    people: int,
 ) -> dict[str, Any]:
-    """What the same budget asks of the noise, and what the same noise would cost."""
+    """What the same budget asks of the noise, and what the same noise would cost at most."""
     from dpadmm.privacy.accountant import epsilon_spent
+    from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
     from dpadmm.training import announced
 
     calibrated = announced(planned)[0][0].to_dict()
-    repeated = [events[t % len(events)] for t in range(rounds)]
+    # Parties often share a history; each different one is accounted once.
+    histories = dict.fromkeys(
+        (tuple(own[t % len(own)] for t in range(rounds)), float(delta) * (1 - SAMPLER_ALLOWANCE))
+        for own, delta in zip(events, deltas, strict=True)
+    )
     return {
         "rounds": rounds,
         "penalty": planned.penalty,
         "sigma_for_this_budget": calibrated.get("sigma"),
-        "epsilon_with_this_noise": epsilon_spent(
-            repeated, float(delta), rows_per_person=people
-        ).epsilon,
+        "epsilon_with_this_noise": max(
+            epsilon_spent(history, ideal, rows_per_person=people).epsilon
+            for history, ideal in histories
+        ),
     }
 
 
@@ -279,33 +284,39 @@ def _show_run(result: dict[str, Any]) -> None:
                 party["degree"],
                 _short(party["sensitivity"]),
                 _span(party["sigma_first"], party["sigma_last"]),
-                _short(party["epsilon"], 6),
-                f"{party['delta']:g}",
+                AtMost(party["epsilon"]),
+                AtMost(party["delta"]),
                 party["accountant"],
             )
             for party in result["parties"]
         ],
     )
     if result["budget_mu"] is not None:
-        mu = result["budget_mu"]
-        console.print(f"The budget of one party is mu = {mu:.5f} of Gaussian DP.\n")
+        # What the budget allows: more of it would not be within (epsilon, delta).
+        mu = AtLeast(result["budget_mu"])
+        console.print(f"The largest budget of a party is mu = {mu} of Gaussian DP.\n")
     spent = result["parties"][0]["epsilon_after_round"]
     marks = sorted({0, len(spent) // 4, len(spent) // 2, 3 * len(spent) // 4, len(spent) - 1})
     show_table(
         f"Spent by party {result['parties'][0]['party']} over the rounds",
         ("after round", "epsilon"),
-        [(mark + 1, _short(spent[mark])) for mark in marks],
+        [(mark + 1, f"{AtMost(spent[mark]):4}") for mark in marks],
     )
     _show_curve(result["curve"])
     show_table(
         "The same budget over fewer or more rounds",
-        ("rounds", "penalty", "noise it asks for", "epsilon if the noise stayed"),
+        (
+            "rounds",
+            "penalty",
+            f"noise it asks of party {result['parties'][0]['party']}",
+            "epsilon if the noise stayed, at most",
+        ),
         [
             (
                 row["rounds"],
                 f"{row['penalty']:.4g}",
                 _short(row["sigma_for_this_budget"]),
-                _short(row["epsilon_with_this_noise"]),
+                f"{AtMost(row['epsilon_with_this_noise']):4}",
             )
             for row in result["other_rounds"]
         ],
@@ -325,7 +336,7 @@ def _releases(
     schedule: str,
     decay: float,
     period: int,
-) -> tuple[list[Any], dict[str, Any]]:
+) -> tuple[list[Event], dict[str, Any]]:
     """The events of ``count`` releases of one kind, and facts worth showing."""
     from dpadmm import schedules
     from dpadmm.errors import positive_integer
@@ -339,16 +350,17 @@ def _releases(
 
     positive_integer("rounds", count)
     if kind == "pure":
-        return [(events.PureRelease(need("release_epsilon")), count)], {}
+        return [events.Repeated(events.PureRelease(need("release_epsilon")), count)], {}
     if kind == "objective":
         # Logistic loss with weight 1: curvature at most 1/4.
         kappa = 0.25 / (rows * need("convexity"))
-        return [(events.GaussianObjectivePerturbation(need("mu"), kappa), count)], {"kappa": kappa}
+        one = events.GaussianObjectivePerturbation(need("mu"), kappa)
+        return [events.Repeated(one, count)], {"kappa": kappa}
     if kind == "subsampled":
         event = events.SubsampledGaussian(
             need("batch"), need("population"), 1.0, need("noise_multiplier")
         )
-        return [(event, count)], {"sampling_rate": event.sampling_rate}
+        return [events.Repeated(event, count)], {"sampling_rate": event.sampling_rate}
     ratios = {
         "constant": lambda: schedules.constant(count),
         "periodic": lambda: schedules.periodic(count, decay, period),
@@ -356,28 +368,30 @@ def _releases(
         "geometric": lambda: schedules.geometric(count, decay),
     }[schedule]()
     total = schedules.inverse_variance_sum(ratios)
-    releases = [events.GaussianRelease(need("mu"), math.sqrt(ratio)) for ratio in ratios]
+    releases: list[Event] = [
+        events.GaussianRelease(need("mu"), math.sqrt(ratio)) for ratio in ratios
+    ]
     facts = {"inverse_variance_sum": total, "largest_share": schedules.largest_share(ratios)}
     return releases, facts
 
 
 def _composed(
-    kind: str, events: list[Any], delta: float, rows_per_person: int, facts: dict[str, Any]
+    kind: str, events: list[Event], delta: float, rows_per_person: int, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    from dpadmm.privacy.accountant import epsilon_spent
     from dpadmm.privacy.gaussian import gaussian_mu
-    from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
+    from dpadmm.privacy.statement import make_statement
 
-    spent = epsilon_spent(events, delta, rows_per_person=rows_per_person)
-    finite = math.isfinite(spent.epsilon) and delta > 0 and spent.epsilon > 0
-    lines = [
-        ("Guarantee", f"({spent.epsilon:.6g}, {delta:g})-differential privacy, total"),
-        ("Adjacency", adjacency_words(rows_per_person)),
-        ("Adversary", ADVERSARY),
-        ("Theorem", spent.theorem),
-        ("Accountant", spent.accountant),
-        ("Not covered", "; ".join(NOT_COVERED)),
-    ]
+    spent = make_statement(
+        f"{kind} releases",
+        ("the party",),
+        [events],
+        [delta],
+        rows_per_person=rows_per_person,
+        noise="none drawn: these releases were composed by hand",
+        simulated=False,
+        by_round=False,
+    )
+    finite = spent.private and delta > 0 and spent.epsilon > 0
     return {
         "release": kind,
         "epsilon": spent.epsilon,
@@ -386,8 +400,8 @@ def _composed(
         "accountant": spent.accountant,
         "theorem": spent.theorem,
         **facts,
-        "curve": _curve(events, rows_per_person),
-        "lines": lines,
+        "curve": _curve([events], rows_per_person),
+        "lines": spent.lines(),
     }
 
 
@@ -397,7 +411,7 @@ def _show_releases(result: dict[str, Any]) -> None:
         f"{result['release']} releases",
         ("what", "value"),
         [
-            (key.replace("_", " "), _short(value, 6) if isinstance(value, float) else value)
+            (key.replace("_", " "), _shown(key, value))
             for key, value in result.items()
             if key not in hidden and value is not None
         ],
@@ -406,30 +420,46 @@ def _show_releases(result: dict[str, Any]) -> None:
     _show_lines(result["lines"])
 
 
+def _shown(key: str, value: Any) -> Any:
+    """Bounds rounded up; of the rest a few digits."""
+    if key == "delta":
+        return Given(value)
+    if key in ("epsilon", "budget_mu"):
+        return AtMost(value)
+    return _short(value, 6) if isinstance(value, float) else value
+
+
 # -- shared --------------------------------------------------------------------------------------
 
 
-def _curve(events: Sequence[Any], rows_per_person: int) -> list[dict[str, float]]:
+def _curve(histories: Sequence[Sequence[Event]], rows_per_person: int) -> list[dict[str, float]]:
+    """The largest epsilon of the parties at other deltas."""
     from dpadmm.privacy.accountant import epsilon_curve
+    from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
-    values = epsilon_curve(events, _CURVE, rows_per_person=rows_per_person)
+    # As in a statement, delta leaves room for the distance of a sampler from the ideal one.
+    ideal = [delta * (1 - SAMPLER_ALLOWANCE) for delta in _CURVE]
+    values = [
+        epsilon_curve(history, ideal, rows_per_person=rows_per_person)
+        for history in dict.fromkeys(tuple(history) for history in histories)
+    ]
     return [
         {"delta": delta, "epsilon": float(value)}
-        for delta, value in zip(_CURVE, values, strict=True)
+        for delta, value in zip(_CURVE, np.max(values, axis=0), strict=True)
     ]
 
 
 def _show_curve(curve: list[dict[str, float]]) -> None:
     show_table(
-        "Epsilon at other deltas",
+        "Epsilon at other deltas, the largest of the parties'",
         ("delta", "epsilon"),
-        [(f"{point['delta']:g}", _short(point["epsilon"])) for point in curve],
+        [(Given(point["delta"]), f"{AtMost(point['epsilon']):4}") for point in curve],
     )
 
 
 def _show_lines(lines: Sequence[tuple[str, str]]) -> None:
     for heading, words in lines:
-        console.print(f"[bold]{heading}:[/bold] {words}", highlight=False)
+        console.print(Text.assemble((f"{heading}:", "bold"), f" {words}"))
 
 
 def _short(value: float | None, digits: int = 4) -> str:

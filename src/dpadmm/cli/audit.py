@@ -12,6 +12,7 @@ from dpadmm.algorithms import REGISTRY
 from dpadmm.audit import MECHANISMS, AlgorithmCase, Case, Verdict, audit_case, mechanism_case
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table
 from dpadmm.errors import ParameterError
+from dpadmm.privacy.shown import AtLeast, AtMost
 
 __all__ = ["REFUTED", "audit"]
 
@@ -125,10 +126,10 @@ def _show(verdict: Verdict) -> None:
         ("statistic", setting.statistic),
         ("attack", verdict.attack.words()),
         ("runs", f"{verdict.samples} of each data set"),
-        (f"claimed {quantity}", f"{verdict.claim.value:.4g}"),
+        (f"claimed {quantity}", f"{AtMost(verdict.claim.value):4}"),
         (
             f"{quantity} at least",
-            f"{verdict.lower_bound:.4g}, with confidence {verdict.confidence:g} "
+            f"{AtLeast(verdict.lower_bound):4}, with confidence {verdict.confidence:g} "
             f"({verdict.recovered:.0%} of the claim; estimate {verdict.estimate:.4g})",
         ),
         ("verdict", verdict.verdict),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -220,6 +219,7 @@ def together(
     from dpadmm.arrays import Shard
     from dpadmm.cli.demo_report import ShownRun
     from dpadmm.privacy.noise import SimulatedNoise
+    from dpadmm.privacy.shown import Given
     from dpadmm.training import TrainingParameters, plan, state_privacy, train
 
     shard = Shard.from_parties([(rows, labels[:, None]) for rows, labels in data.members])
@@ -228,7 +228,7 @@ def together(
     histories: dict[str, _Course] = {}
     shown = None
     for epsilon in (None, *budgets):
-        label = "no noise" if epsilon is None else f"epsilon = {epsilon:g}"
+        label = "no noise" if epsilon is None else f"epsilon = {Given(epsilon)}"
         parameters = TrainingParameters(
             algorithm="admm" if epsilon is None else "pr-admm",
             rounds=rounds,
@@ -244,7 +244,7 @@ def together(
             runs=1 if epsilon is None else _RUNS,
         )
         task = progress.add_task(f"together, {label}", total=rounds)
-        noise, start = SimulatedNoise(seed), time.monotonic()
+        noise = SimulatedNoise(seed)
         accuracy: list[float] = []
         on_round = partial(_advance, progress, task, data, accuracy)
         outcome = train(planned, shard, noise=noise, on_round=on_round)
@@ -256,9 +256,8 @@ def together(
             "disagreement": outcome.history.disagreement.mean(axis=1).tolist(),
         }
         if epsilon == 1.0:
-            statement = state_privacy(planned, outcome, noise)
-            seconds = time.monotonic() - start
-            shown = ShownRun(parameters, planned, outcome, statement, seconds)
+            statement = state_privacy(planned, outcome.events, noise)
+            shown = ShownRun(parameters, planned, outcome, statement)
     return {"rows": rows, "shown": shown}, histories
 
 

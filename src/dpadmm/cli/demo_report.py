@@ -31,7 +31,6 @@ class ShownRun:
     planned: Plan
     outcome: Outcome
     statement: PrivacyStatement
-    seconds: float
 
 
 def demo_report(
@@ -101,7 +100,6 @@ def _record(
             for party, rows in zip(site.names, site.rows.tolist(), strict=True)
         ],
         "privacy": statement.to_dict(),
-        "seconds": round(shown.seconds, 3),
         "history": {
             "disagreement": outcome.history.disagreement[:, 0].tolist(),
             "change": outcome.history.change[:, 0].tolist(),

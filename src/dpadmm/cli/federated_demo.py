@@ -24,6 +24,7 @@ from dpadmm.cli.demo import (
 from dpadmm.cli.output import console, emit, refusals, show_table
 from dpadmm.cli.status import status_table
 from dpadmm.errors import ParameterError
+from dpadmm.privacy.shown import Given
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +56,7 @@ def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> N
     total = sum(len(labels) for _, labels in data.members)
     for name, model in models.items():
         accuracy = score(data, model.arrays["coef"][0])
-        rows.append((f"federated, epsilon = {_EPSILON:g}, model of {name}", total, accuracy))
+        rows.append((f"federated, epsilon = {Given(_EPSILON)}, model of {name}", total, accuracy))
     statement = models[nodes[0].name].privacy
     if as_json:
         emit(

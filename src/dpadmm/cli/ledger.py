@@ -16,6 +16,7 @@ from dpadmm.cli.output import JsonOption, console, emit, fail, show_table
 from dpadmm.errors import LedgerError
 from dpadmm.privacy.entries import Dataset
 from dpadmm.privacy.filters import Policy
+from dpadmm.privacy.shown import AtLeast, AtMost, Given
 from dpadmm.privacy.spending import Account
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 
@@ -107,15 +108,15 @@ def _show_runs(account: Account) -> None:
                 run["opened"],
                 run["reserved"],
                 run["committed"],
-                f"{100 * run['spent'] / limit:.2f}%",
+                f"{AtMost(100 * run['spent'] / limit):4}%",
                 "" if run["more_like_last"] is None else run["more_like_last"],
             )
             for run in runs
         ],
     )
     console.print(
-        f"{100 * float(account.spent) / limit:.2f}% spent, "
-        f"{100 * float(account.left) / limit:.2f}% left",
+        f"{AtMost(100 * float(account.spent) / limit):4}% spent, "
+        f"{AtLeast(100 * float(account.left) / limit):4}% left",
         highlight=False,
     )
 
@@ -138,8 +139,8 @@ def verify(
         assert account.head is not None
         typer.echo(
             f"{path} is consistent: {account.head.number + 1} rows, epsilon = "
-            f"{account.spent_epsilon:.6g} of {account.policy.epsilon:g} spent at delta = "
-            f"{account.policy.delta:g}."
+            f"{AtMost(account.spent_epsilon)} of {Given(account.policy.epsilon)} spent at delta = "
+            f"{Given(account.policy.delta)}."
         )
         typer.echo(f"Head: {ledger.head}")
         if head is None:

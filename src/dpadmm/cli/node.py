@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpadmm.cli.output import JsonOption, console, emit, refusals, show_table, warn
+from dpadmm.privacy.shown import AtMost
 
 if TYPE_CHECKING:
     from dpadmm.runs import TrainedRun
@@ -112,14 +113,15 @@ def _show(run: TrainedRun) -> None:
             (
                 party["name"],
                 party["rows"],
-                spent if isinstance(spent, str) else f"{spent:.6g}",
-                f"{party['delta']:g}",
+                spent if isinstance(spent, str) else AtMost(spent),
+                AtMost(party["delta"]),
             )
         ],
     )
     federation = summary["federation"]
+    taken = "" if run.seconds is None else f", {run.seconds:.1f} s"
     typer.echo(
-        f"Run {run.sha256[:12]}, {federation['rounds_complete']} of {summary['rounds']} rounds, "
-        f"{run.seconds:.1f} s."
+        f"Run {run.sha256[:12]}, {federation['rounds_complete']} of {summary['rounds']} rounds"
+        f"{taken}."
     )
     typer.echo(f"Model: {run.config.result.model}")

@@ -20,6 +20,7 @@ from dpadmm.errors import ParameterError, positive_number
 from dpadmm.privacy.events import LabelRandomizedResponse
 from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.privacy.noise import secure_noise
+from dpadmm.privacy.shown import Given
 from dpadmm.schema import DataError, canonical_text
 
 __all__ = ["randomize_labels_command"]
@@ -157,7 +158,8 @@ def _as_text(table: pa.Table) -> pa.Table:
 def _report(
     output: Path, rows: int, event: LabelRandomizedResponse, *, own: bool, as_json: bool
 ) -> None:
-    which = f"its own epsilon, at most {event.epsilon:g}" if own else f"epsilon = {event.epsilon:g}"
+    epsilon = Given(event.epsilon)
+    which = f"its own epsilon, at most {epsilon}" if own else f"epsilon = {epsilon}"
     guarantee = (
         f"local differential privacy of each label with {which}: whoever sees OUT, the server "
         "that collects it included, can hardly tell the label that was there"

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from dpadmm.cli.output import JsonOption, console, emit, refusals
 from dpadmm.errors import ParameterError
+from dpadmm.privacy.shown import AtLeast, AtMost
 
 if TYPE_CHECKING:
     from dpadmm.federation.status import NodeStatus
@@ -79,8 +80,8 @@ def status_table(nodes: list[NodeStatus]) -> Table:
             node.life,
             f"{content['round']}/{content['rounds']}" if content["rounds"] else content["state"],
             ", ".join(f"{name} {seconds:.0f} s" for name, seconds in waiting),
-            _epsilon(content["epsilon_spent"]),
-            _epsilon(content["epsilon_left"]),
+            _bound(content["epsilon_spent"], AtMost),
+            _bound(content["epsilon_left"], AtLeast),
             _last(content["last_event"]),
             f"{node.age:.0f} s",
         )
@@ -88,8 +89,8 @@ def status_table(nodes: list[NodeStatus]) -> Table:
     return table
 
 
-def _epsilon(value: float | str | None) -> str:
-    return "" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+def _bound(value: float | str | None, kind: type[AtMost | AtLeast]) -> str:
+    return "" if value is None else value if isinstance(value, str) else f"{kind(value):4}"
 
 
 def _last(event: dict[str, Any] | None) -> str:

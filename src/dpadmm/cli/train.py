@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table, warn
+from dpadmm.privacy.shown import AtMost
 
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
 if TYPE_CHECKING:
@@ -118,15 +119,14 @@ def _show(run: TrainedRun) -> None:
             (
                 party["name"],
                 party["rows"],
-                party["epsilon"]
-                if isinstance(party["epsilon"], str)
-                else f"{party['epsilon']:.6g}",
-                f"{party['delta']:g}",
+                party["epsilon"] if isinstance(party["epsilon"], str) else AtMost(party["epsilon"]),
+                AtMost(party["delta"]),
             )
             for party in summary["parties"]
         ],
     )
-    typer.echo(f"Run {run.sha256[:12]}, {run.config.run.rounds} rounds, {run.seconds:.1f} s.")
+    taken = "" if run.seconds is None else f", {run.seconds:.1f} s"
+    typer.echo(f"Run {run.sha256[:12]}, {run.config.run.rounds} rounds{taken}.")
     typer.echo(f"Model: {run.config.result.model}")
     if run.config.result.record is not None:
         typer.echo(f"Record: {run.config.result.record}")

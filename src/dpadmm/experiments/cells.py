@@ -168,7 +168,7 @@ class TrainingCell(Cell):
             parts.append(part)
             training += seconds
         values = {name: np.concatenate([part[name] for part in parts], -1) for name in parts[0]}
-        statement = state_privacy(planned, outcome, noise, by_round=self.epsilon_course)
+        statement = state_privacy(planned, outcome.events, noise, by_round=self.epsilon_course)
         if self.epsilon_course:
             values["epsilon"] = np.max(list(statement.rounds.values()), axis=0)
         facts = {

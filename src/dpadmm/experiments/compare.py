@@ -32,6 +32,7 @@ from dpadmm.experiments.meaning import epsilon_of, releases_of
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
 from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import Given
 from dpadmm.training import TrainingParameters
 
 __all__ = [
@@ -252,7 +253,7 @@ class Comparison:
 
     def _label(self, place: Place, split: int, *words: str) -> str:
         parts = [word for word in (place.who, place.topology, place.calibration) if word]
-        parts += [f"epsilon {place.epsilon:g}"] if np.isfinite(place.epsilon) else []
+        parts += [f"epsilon {Given(place.epsilon)}"] if np.isfinite(place.epsilon) else []
         return ", ".join([*parts, *words, *([f"split {split}"] if self.splits > 1 else [])])
 
     def _baselines(self, problem: ProblemSource, split: int) -> list[Placed]:

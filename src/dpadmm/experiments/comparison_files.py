@@ -18,7 +18,8 @@ from dpadmm.experiments.figures import Curve, Panel, draw, figure_table
 from dpadmm.experiments.meaning import GUARANTEES, HEADING, Meaning, Shown, meaning_of
 from dpadmm.experiments.statistics import LEVEL
 from dpadmm.experiments.tables import Table
-from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words, rounded_up
+from dpadmm.privacy.shown import AtMost, Given
+from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
 from dpadmm.report.from_manifest import folder_report
 from dpadmm.report.render import render
 from dpadmm.version import __version__
@@ -104,13 +105,13 @@ def epsilon_words(line: dict[str, Any]) -> str:
     if line["epsilon"] == "infinite":
         return "no guarantee"
     if line["refused"]:
-        return f"{line['epsilon']:g} asked for"
+        return f"{Given(line['epsilon'])} asked for"
     if line["calibration"] != "published":
-        return f"{line['epsilon']:g} {line['mark']}"
+        return f"{Given(line['epsilon'])} {line['mark']}"
     proven = line["provable_epsilon"]
-    words = proven if isinstance(proven, str) else f"{rounded_up(proven, 3)} {line['mark']}"
+    words = proven if isinstance(proven, str) else f"{AtMost(proven):3} {line['mark']}"
     claimed = line["claimed_epsilon"]
-    return f"claimed {'none' if claimed is None else f'{claimed:g}'}, proven {words}"
+    return f"claimed {'none' if claimed is None else Given(claimed)}, proven {words}"
 
 
 def figure_words(line: dict[str, Any], name: str) -> str:

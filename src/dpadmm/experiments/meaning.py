@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from dpadmm.experiments.tables import Table
 from dpadmm.privacy.events import PostProcessing
-from dpadmm.privacy.statement import rounded_up
+from dpadmm.privacy.shown import AtMost
 
 __all__ = [
     "GUARANTEES",
@@ -186,7 +186,7 @@ def _shared(heading: str, shown: Sequence[Shown], name: str) -> list[tuple[str, 
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:g}"
+        return str(AtMost(value))
     return value if isinstance(value, str) else "; ".join(value)
 
 
@@ -196,7 +196,7 @@ def _guarantees(private: Sequence[Shown], marks: Mapping[Ground, str]) -> Table:
         key = (
             each.who,
             _NOISE[each.privacy["calibration"]],
-            f"{each.privacy['delta']:g}",
+            str(AtMost(each.privacy["delta"])),
             marks[_ground(each.privacy)],
         )
         found.setdefault(key, []).append(epsilon_of(each.privacy))
@@ -214,7 +214,7 @@ def _claims(shown: Sequence[Shown]) -> Table:
             found.setdefault((each.who, each.privacy["claim"]), []).append(each)
     rows = []
     for (who, claim), runs in found.items():
-        deltas = dict.fromkeys(f"{run.privacy['delta']:g}" for run in runs)
+        deltas = dict.fromkeys(str(AtMost(run.privacy["delta"])) for run in runs)
         proven = _numbers(epsilon_of(run.privacy) for run in runs)
         rows.append((who, claim, f"epsilon {proven} at delta {', '.join(deltas)}"))
     return Table.of(("run", "what the paper claims", "what is proven of the same noise"), rows)
@@ -249,4 +249,4 @@ def _numbers(values: Iterable[float]) -> str:
 
 
 def _bound(value: float) -> str:
-    return rounded_up(value, 4) if math.isfinite(value) else "infinite"
+    return f"{AtMost(value):4}"

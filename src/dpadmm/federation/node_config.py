@@ -18,6 +18,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.exchange.peer_session import Security, check_loopback
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
 from dpadmm.federation.identity import check_identity
+from dpadmm.privacy.shown import Given
 from dpadmm.training import CALIBRATIONS, Plan
 
 __all__ = ["WHEN_LOST", "NodeConfig", "NodePolicy", "load_node_config"]
@@ -318,12 +319,12 @@ class NodeConfig(Part):
             if limit is None:
                 raise ParameterError(
                     f"{word} under [policy] must be given: the most that a run may spend here; the "
-                    f"agreed run asks for {asked:g}."
+                    f"agreed run asks for {Given(asked)}."
                 )
             if asked > limit:
                 raise ParameterError(
-                    f"{word} must be at most what [policy] allows, {limit:g}; the agreed run asks "
-                    f"for {asked:g}. Nothing was spent."
+                    f"{word} must be at most what [policy] allows, {Given(limit)}; the agreed "
+                    f"run asks for {Given(asked)}. Nothing was spent."
                 )
 
 

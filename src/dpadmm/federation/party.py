@@ -25,6 +25,7 @@ from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.segment import Segment
 from dpadmm.fitted import Fitted
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.shown import Given
 from dpadmm.privacy.sqlite_ledger import LedgerRun
 from dpadmm.report.from_run import run_report
 from dpadmm.report.records import RecordedRun
@@ -66,7 +67,9 @@ def train_node(node: OpenNode) -> tuple[Mailbox, Departure | None, TrainedRun]:
         raise ExchangeError(
             f"{part.listening.lost} was lost before a round was complete: there is no model."
         )
-    trained = _trained(node, told, part, outcome, time.monotonic() - begin)
+    private = prepared.planned.algorithm.private
+    seconds = None if private else time.monotonic() - begin
+    trained = _trained(node, told, part, outcome, seconds)
     _write(prepared, trained, part)
     node.watcher.event("results-written", round=part.listening.done, rounds=segment.rounds)
     return part.exchange.mailbox, part.departure, trained
@@ -183,7 +186,7 @@ def _shard(prepared: PreparedNode, told: RunConfig, own: Plan, noise: NoiseSourc
 
 
 def _trained(
-    node: OpenNode, told: RunConfig, part: _Part, outcome: Outcome, seconds: float
+    node: OpenNode, told: RunConfig, part: _Part, outcome: Outcome, seconds: float | None
 ) -> TrainedRun:
     """Make the model of this node: the mean of the messages that it may hear, its own included."""
     prepared, segment, listening = node.prepared, part.segment, part.listening
@@ -192,7 +195,9 @@ def _trained(
     return TrainedRun(
         config=told,
         schema=prepared.schema,
-        fitted=Fitted.of_run(part.own, heard, node.noise, output=told.run.output),
+        fitted=Fitted.of_run(
+            part.own, heard, node.noise, output=told.run.output, caveats=_about_losses(part)
+        ),
         parameters=estimator_parameters(told, agreed.names),
         parties=listening.names,
         rows={prepared.name: agreed.rows[prepared.name]},
@@ -223,7 +228,8 @@ def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
         lines = [str(trained.fitted.privacy)]
         for words in trained.summary()["ledgers"].values():
             lines += ["", "The ledger of this data set:", words]
-        lines += _about_losses(part)
+        if part.segment.lost:
+            lines += ["", f"Changed run: {part.segment.run.hex()}, {part.segment.rounds} rounds"]
         write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
     record = write_results(trained)
     # After the results: whatever happens to the page, what was paid for is there.
@@ -233,21 +239,21 @@ def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
         write_whole(place, page.encode(), "report")
 
 
-def _about_losses(part: _Part) -> list[str]:
+def _about_losses(part: _Part) -> tuple[str, ...]:
     """What the statement says about nodes that were lost."""
-    lines = []
+    caveats = []
     segment, lost = part.segment, part.listening.lost
     budget = part.own.budget
     if segment.lost:
-        lines += ["", f"Went on without: {', '.join(segment.lost)}: {WHEN_LOST['continue']}"]
-        lines += [f"Changed run: {segment.run.hex()}, {segment.rounds} rounds"]
+        caveats.append(f"Went on without: {', '.join(segment.lost)}: {WHEN_LOST['continue']}")
     if lost is not None:
         done = part.listening.done
-        lines += ["", f"Ended early: {lost} was lost after {done} rounds: {WHEN_LOST['stop']}"]
-    if lines and budget is not None:
+        caveats.append(f"Ended early: {lost} was lost after {done} rounds: {WHEN_LOST['stop']}")
+    if caveats and budget is not None:
         # When to stop or go on may have been chosen by others after seeing messages.
-        lines += [
-            f"Rely on the agreed budget, ({budget.epsilon[0]:g}, {budget.delta[0]:g}), of which "
-            "the above was charged: others may have chosen the moment after seeing messages."
-        ]
-    return lines
+        agreed = f"({Given(budget.epsilon[0])}, {Given(budget.delta[0])})"
+        caveats.append(
+            f"Rely on the agreed budget, {agreed}, of which what is stated was charged: others "
+            "may have chosen the moment after seeing messages."
+        )
+    return tuple(caveats)

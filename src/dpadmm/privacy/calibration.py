@@ -29,6 +29,7 @@ from dpadmm.privacy.events import (
 )
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.sensitivity import gradient_sensitivity
+from dpadmm.privacy.shown import AtLeast, AtMost
 
 __all__ = [
     "InfeasibleBudgetError",
@@ -144,7 +145,8 @@ def pure_level(
         spent = cost(0.0)
         if spent >= target:
             raise InfeasibleBudgetError(
-                f"epsilon must exceed what the other releases cost, {spent:.6g}; got {target!r}",
+                f"epsilon must exceed what the other releases cost, {AtMost(spent)}; got "
+                f"{target!r}",
                 spent,
             )
         while cost(low) > target:
@@ -172,9 +174,9 @@ def exponential_rate(
         party = int(np.argmin(room))
         needed = float(np.log1p(kappa_.flat[party]))
         raise InfeasibleBudgetError(
-            f"epsilon per release must exceed ln(1 + kappa) = {needed:.6g};"
-            f" got {float(level_.flat[party]):.6g}; fewer rounds, a larger penalty or more rows"
-            " would do",
+            f"epsilon per release must exceed ln(1 + kappa) = {AtMost(needed)};"
+            f" got {AtLeast(float(level_.flat[party]))}; fewer rounds, a larger penalty or more "
+            "rows would do",
             needed,
         )
     rate: FloatArray = room * (1 - 1e-12) / gradient_sensitivity(rows, weight=weight, slope=slope)
@@ -271,7 +273,7 @@ def objective_sigma(
         floor.append((GaussianRelease(inexact[party] / rows_per_person, 1.0), rounds))
         least = epsilon_spent(floor, float(delta_[party]), rows_per_person=rows_per_person).epsilon
         raise InfeasibleBudgetError(
-            f"epsilon must exceed {least:.6g}, what the Jacobian and the inexact solves of"
+            f"epsilon must exceed {AtMost(least)}, what the Jacobian and the inexact solves of"
             f" {rounds} rounds cost; got {float(epsilon_[party])!r}",
             least,
         )
@@ -311,7 +313,8 @@ def subsampled_sigma(
         least = epsilon_spent(others, at, rows_per_person=rows_per_person).epsilon
         if least >= target:
             raise InfeasibleBudgetError(
-                f"epsilon must exceed what the other releases cost, {least:.6g}; got {target!r}",
+                f"epsilon must exceed what the other releases cost, {AtMost(least)}; got "
+                f"{target!r}",
                 least,
             )
         return least_noise(cost, target, start=1.0)

@@ -28,6 +28,7 @@ from scipy.special import ndtr, ndtri
 from dpadmm.privacy.composition import ExactGaussian
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
+from dpadmm.privacy.shown import AtMost
 
 __all__ = ["Odds", "attacker_odds"]
 
@@ -63,7 +64,9 @@ class Odds:
                 "tests under (epsilon, delta)-differential privacy "
                 "(Kairouz, Oh, Viswanath 2015, Theorem 2.1)"
             )
-        return f"exact trade-off of Gaussian releases, mu = {self.mu:.4g} (Dong, Roth, Su 2022)"
+        return (
+            f"exact trade-off of Gaussian releases, mu = {AtMost(self.mu):4} (Dong, Roth, Su 2022)"
+        )
 
     @property
     def right(self) -> float:

@@ -16,7 +16,8 @@ from dpadmm.errors import BudgetError, LedgerError
 from dpadmm.privacy.entries import FORMAT_VERSION, Dataset, Entry
 from dpadmm.privacy.events import Event, event_from_dict
 from dpadmm.privacy.filters import Policy, PrivacyFilter, affordable
-from dpadmm.privacy.statement import ADVERSARY, adjacency_words, rounded_up
+from dpadmm.privacy.shown import AtLeast, AtMost, Given
+from dpadmm.privacy.statement import ADVERSARY, adjacency_words
 
 __all__ = ["Account", "RunRecord", "StoredMessage", "recompute"]
 
@@ -105,10 +106,11 @@ class Account:
             else f"the first {fitting} of them"
         )
         raise BudgetError(
-            f"{wanted} must fit into the budget left of epsilon = {policy.epsilon:g} at delta = "
-            f"{policy.delta:g}: {left:.6g} of {self.filter.limit:.6g} ({self.filter.unit}) is left "
-            f"and {float(total):.6g} was asked for, so it buys {buys}. A run of Gaussian releases "
-            f"with epsilon up to {self.fitting_epsilon:.6g} fits; nothing was charged."
+            f"{wanted} must fit into the budget left of epsilon = {Given(policy.epsilon)} at "
+            f"delta = {Given(policy.delta)}: {AtLeast(left)} of {AtLeast(self.filter.limit)} "
+            f"({self.filter.unit}) is left and {AtMost(float(total))} was asked for, so it buys "
+            f"{buys}. A run of Gaussian releases with epsilon up to "
+            f"{AtLeast(self.fitting_epsilon)} fits; nothing was charged."
         )
 
     def apply(self, entry: Entry) -> None:
@@ -182,18 +184,23 @@ class Account:
             ("Data set", f"{dataset.name} of {dataset.owner}, {dataset.rows} rows"),
             (
                 "Guarantee",
-                f"({policy.epsilon:g}, {policy.delta:g})-differential privacy, total over all runs "
-                "ever charged here, also where a run was chosen after seeing earlier ones",
+                f"({Given(policy.epsilon)}, {Given(policy.delta)})-differential privacy, total "
+                "over all runs ever charged here, also where a run was chosen after seeing earlier "
+                "ones",
             ),
             ("Adjacency", adjacency_words(policy.rows_per_person)),
             ("Adversary", ADVERSARY),
             ("Filter", f"{self.filter.name}: {self.filter.theorem}"),
-            ("Spent", f"epsilon = {rounded_up(self.spent_epsilon)} at delta = {policy.delta:g}"),
-            ("Left", f"Gaussian releases with epsilon up to {self.fitting_epsilon:.6g} together"),
+            ("Spent", f"epsilon = {AtMost(self.spent_epsilon)} at delta = {Given(policy.delta)}"),
+            (
+                "Left",
+                f"Gaussian releases with epsilon up to {AtLeast(self.fitting_epsilon)} together",
+            ),
             (
                 "Not covered",
-                "runs that were not charged here; a person with rows in another data set; a ledger "
-                "put back to an older copy (compare its head with one noted elsewhere)",
+                "what the statements of its runs do not cover; runs that were not charged here; a "
+                "person with rows in another data set; a ledger put back to an older copy (compare "
+                "its head with one noted elsewhere)",
             ),
         ]
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
+from dpadmm.privacy.shown import pair
 
 __all__ = [
     "ADVERSARY",
@@ -20,7 +21,6 @@ __all__ = [
     "PrivacyStatement",
     "adjacency_words",
     "make_statement",
-    "rounded_up",
 ]
 
 ADVERSARY: Final = (
@@ -33,15 +33,6 @@ NOT_COVERED: Final = (
     "tuning on private rows",
     "anything computed from rows outside this run",
 )
-
-
-def rounded_up(value: float, digits: int = 6) -> str:
-    """Return a bound with a few digits, never below it."""
-    if not (math.isfinite(value) and value > 0):
-        return f"{value:g}"
-    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    # A value that is such a number already, up to the rounding of doubles, stays it.
-    return f"{math.ceil(value / step - 1e-9) * step:.{digits}g}"
 
 
 def adjacency_words(rows_per_person: int) -> str:
@@ -81,6 +72,8 @@ class PrivacyStatement:
         What the paper claims, for a published calibration; not what is proven.
     details
         Guarantees beside that of a row, such as a label's: pairs of a heading and its words.
+    caveats
+        What whoever relies on the figures must know of how this run went, as sentences.
     """
 
     algorithm: str
@@ -96,6 +89,7 @@ class PrivacyStatement:
     claim: str | None = None
     not_covered: tuple[str, ...] = NOT_COVERED
     details: tuple[tuple[str, str], ...] = ()
+    caveats: tuple[str, ...] = ()
 
     @property
     def private(self) -> bool:
@@ -104,26 +98,38 @@ class PrivacyStatement:
 
     @property
     def theorem(self) -> str:
-        """What the network's figure rests on."""
-        return max(self.parties.values(), key=lambda guarantee: guarantee.epsilon).theorem
+        """What the network's figure rests on: the theorems of all parties."""
+        return "; ".join(dict.fromkeys(each.theorem for each in self._weakest_first))
 
     @property
     def accountant(self) -> str:
-        """How it was computed."""
-        return max(self.parties.values(), key=lambda guarantee: guarantee.epsilon).accountant
+        """How it was computed, for all parties."""
+        return "; ".join(dict.fromkeys(each.accountant for each in self._weakest_first))
+
+    @property
+    def _weakest_first(self) -> list[Guarantee]:
+        return sorted(self.parties.values(), key=lambda guarantee: -guarantee.epsilon)
 
     def lines(self) -> list[tuple[str, str]]:
         """The statement as pairs of a heading and its words."""
         claimed = [] if self.claim is None else [("As published, not proven", self.claim)]
+        caveats = [("Caveat", caveat) for caveat in self.caveats]
         if not self.private:
             words = f"none: no finite epsilon is proven for this run of {self.algorithm}"
-            return [("Guarantee", words), ("Epsilon", "infinite"), *self.details, *claimed]
+            return [
+                ("Guarantee", words),
+                ("Epsilon", "infinite"),
+                *caveats,
+                *self.details,
+                *claimed,
+            ]
         lines = [
             (
                 "Guarantee",
-                f"({rounded_up(self.epsilon)}, {self.delta:g})-differential privacy of each party, "
+                f"{pair(self.epsilon, self.delta)}-differential privacy of each party, "
                 "total over the whole run; the largest of the parties' figures",
             ),
+            *caveats,
             *self.details,
             ("Adjacency", adjacency_words(self.rows_per_person)),
             ("Adversary", ADVERSARY),
@@ -160,6 +166,7 @@ class PrivacyStatement:
             "reviewed": self.reviewed,
             "claim": self.claim,
             "details": dict(self.details),
+            "caveats": list(self.caveats),
             "not_covered": list(self.not_covered),
             "parties": {
                 name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
@@ -186,6 +193,7 @@ def make_statement(
     claim: str | None = None,
     also_not_covered: Sequence[str] = (),
     details: tuple[tuple[str, str], ...] = (),
+    caveats: Sequence[str] = (),
     by_round: bool = True,
 ) -> PrivacyStatement:
     """Account what every party was charged.
@@ -202,7 +210,7 @@ def make_statement(
         Where noise came from, and whether it can be drawn again.
     also_not_covered
         What the noise and the data at hand add to :data:`NOT_COVERED`.
-    calibration, reviewed, claim, details
+    calibration, reviewed, claim, details, caveats
         As in :class:`PrivacyStatement`.
     by_round
         Whether to account every round; most of the work where noise is not Gaussian.
@@ -238,4 +246,5 @@ def make_statement(
         claim=claim,
         not_covered=(*NOT_COVERED, *also_not_covered),
         details=details,
+        caveats=tuple(caveats),
     )

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dpadmm.privacy.odds import Odds
-from dpadmm.privacy.statement import rounded_up
+from dpadmm.privacy.shown import AtMost, Given
 from dpadmm.report import texts
 from dpadmm.report.document import Banner, Tile, delta_text
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import GuessPlot
-from dpadmm.report.records import PartyGuarantee, RecordedRun
+from dpadmm.report.records import RecordedRun
 
 __all__ = ["answers", "banners", "guesses", "learnt", "over_budget", "riskiest", "tiles"]
 
@@ -19,11 +19,6 @@ _MOST_NAMES = 6
 _MOST_COLUMNS = 5
 # Spending is worked out with rounding errors far below this.
 _ROUNDING = 1e-9
-
-
-def _weakest(run: RecordedRun) -> PartyGuarantee:
-    """The guarantee of the party with the largest epsilon."""
-    return max(run.privacy.parties.values(), key=lambda guarantee: guarantee.epsilon)
 
 
 def riskiest(run: RecordedRun) -> Odds:
@@ -82,7 +77,7 @@ def _cautions(run: RecordedRun) -> Iterator[Banner]:
     if privacy.calibration == "published":
         proven = texts.PROVEN_NOTHING
         if run.private:
-            epsilon, delta = rounded_up(privacy.epsilon), delta_text(privacy.delta)
+            epsilon, delta = AtMost(privacy.epsilon), delta_text(privacy.delta)
             proven = texts.PROVEN_PAIR.format(epsilon=epsilon, delta=delta)
         claim = privacy.claim or texts.PUBLISHED_NO_CLAIM
         claim = claim if claim.endswith(".") else f"{claim}."
@@ -106,7 +101,7 @@ def over_budget(run: RecordedRun) -> list[str]:
         if budget is not None and spent > budget * (1 + _ROUNDING):
             found.append(
                 texts.OVER_BUDGET_PARTY.format(
-                    name=shown_name(name), spent=rounded_up(spent), budget=f"{budget:g}"
+                    name=shown_name(name), spent=AtMost(spent), budget=Given(budget)
                 )
             )
         check = run.ledger_checks.get(name)
@@ -115,7 +110,7 @@ def over_budget(run: RecordedRun) -> list[str]:
             if spent > policy * (1 + _ROUNDING):
                 found.append(
                     texts.LEDGER_OVER_PARTY.format(
-                        name=shown_name(name), spent=rounded_up(spent), budget=f"{policy:g}"
+                        name=shown_name(name), spent=AtMost(spent), budget=Given(policy)
                     )
                 )
     return found[:_MOST_NAMES]
@@ -124,7 +119,7 @@ def over_budget(run: RecordedRun) -> list[str]:
 def tiles(run: RecordedRun) -> tuple[Tile, ...]:
     """The figures that are seen at once."""
     privacy = run.privacy
-    epsilon = rounded_up(privacy.epsilon, 4) if run.private else texts.NONE
+    epsilon = f"{AtMost(privacy.epsilon):4}" if run.private else texts.NONE
     delta = delta_text(privacy.delta) if run.private else texts.NONE
     right = texts.OF_HUNDRED.format(right=_guess_plot(run, "").of_hundred)
     return (
@@ -144,13 +139,14 @@ def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
         (texts.WHO, _who(run)),
         (texts.LEARNT, learnt(run)),
         (texts.GUARANTEED, _guaranteed(run)),
+        *((texts.CAVEAT, caveat) for caveat in privacy.caveats),
         *((heading, words) for heading, words in privacy.details.items()),
     ]
     if run.private:
-        weakest = _weakest(run)
+        weakest_first = sorted(privacy.parties.values(), key=lambda each: -each.epsilon)
         because = texts.BECAUSE_WORDS.format(
-            theorem=weakest.theorem,
-            accountant=weakest.accountant,
+            theorem="; ".join(dict.fromkeys(each.theorem for each in weakest_first)),
+            accountant="; ".join(dict.fromkeys(each.accountant for each in weakest_first)),
             calibration=privacy.calibration,
         )
         not_covered = list(privacy.not_covered)
@@ -223,16 +219,16 @@ def _guaranteed(run: RecordedRun) -> str:
     if not run.private:
         return texts.GUARANTEED_NOTHING.format(algorithm=run.algorithm)
     template = texts.GUARANTEED_SIMULATED if privacy.simulated else texts.GUARANTEED_WORDS
-    factor = rounded_up(math.exp(privacy.epsilon), 3) if privacy.epsilon < 700 else "any number of"
+    factor = f"{AtMost(math.exp(privacy.epsilon)):3}" if privacy.epsilon < 700 else "any number of"
     words = template.format(
-        epsilon=rounded_up(privacy.epsilon), delta=delta_text(privacy.delta), factor=factor
+        epsilon=AtMost(privacy.epsilon), delta=delta_text(privacy.delta), factor=factor
     )
     if run.weakest:
         best = min(run.names, key=lambda name: privacy.parties[name].epsilon)
         words += texts.GUARANTEED_RANGE.format(
-            least=rounded_up(privacy.parties[best].epsilon, 4),
+            least=f"{AtMost(privacy.parties[best].epsilon):4}",
             best=shown_name(best, 40),
-            most=rounded_up(privacy.epsilon, 4),
+            most=f"{AtMost(privacy.epsilon):4}",
             weakest=shown_name(run.weakest[0], 40),
         )
     return words

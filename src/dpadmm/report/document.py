@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from dpadmm.privacy.statement import rounded_up
+from dpadmm.privacy.shown import AtLeast, AtMost, Given
 
 if TYPE_CHECKING:
     from dpadmm.report.plots import Plot
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Banner",
     "Block",
-    "Bound",
     "Cell",
     "Code",
     "Facts",
@@ -38,12 +37,6 @@ __all__ = [
 Tone: TypeAlias = Literal["danger", "caution", "info"]
 
 
-class Bound(float):
-    """An upper bound: shown rounded up, never below itself."""
-
-    __slots__ = ()
-
-
 Cell: TypeAlias = str | int | float | None
 
 
@@ -55,15 +48,22 @@ def cell_text(cell: Cell) -> str:
         return cell
     if isinstance(cell, int):
         return f"{cell:,}"
+    if isinstance(cell, Given):
+        return _short_exponent(str(cell))
+    if isinstance(cell, AtMost | AtLeast):
+        return _short_exponent(f"{cell:4}")
     if math.isinf(cell):
         return "infinite" if cell > 0 else "-infinite"
-    text = rounded_up(cell, 4) if isinstance(cell, Bound) else f"{cell:.4g}"
-    return text.replace("e-0", "e-").replace("e+0", "e+")
+    return _short_exponent(f"{cell:.4g}")
 
 
 def delta_text(delta: float) -> str:
     """A delta without the zeros that a computer puts into an exponent."""
-    return f"{delta:g}".replace("e-0", "e-")
+    return _short_exponent(str(AtMost(delta)))
+
+
+def _short_exponent(text: str) -> str:
+    return text.replace("e-0", "e-").replace("e+0", "e+")
 
 
 @dataclass(frozen=True)

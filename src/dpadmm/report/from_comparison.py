@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from dpadmm.privacy.statement import rounded_up
+from dpadmm.privacy.shown import AtMost, Given
 from dpadmm.report import texts
-from dpadmm.report.document import Banner, Bound, Cell, Code, Report, Section, Table
+from dpadmm.report.document import Banner, Cell, Code, Report, Section, Table
 from dpadmm.report.markup import shown_name
 from dpadmm.report.panels import Meaning, Panel, Part, meaning_facts, meaning_tables, panel_block
 from dpadmm.report.records import Epsilon
@@ -108,7 +108,11 @@ def _best(manifest: ComparisonManifest) -> list[tuple[str, str]]:
     return [
         (
             f"{measure.capitalize()}, "
-            + (texts.NO_NOISE if math.isinf(epsilon) else texts.AT_EPSILON.format(epsilon=epsilon)),
+            + (
+                texts.NO_NOISE
+                if math.isinf(epsilon)
+                else texts.AT_EPSILON.format(epsilon=Given(epsilon))
+            ),
             ", ".join(words[:_MOST_NAMES]),
         )
         for epsilon, words in found.items()
@@ -122,9 +126,9 @@ def _table(manifest: ComparisonManifest) -> Table:
     for line in manifest.lines:
         proven: Cell = line.provable_epsilon
         if isinstance(proven, float):
-            proven = rounded_up(proven, 4)
+            proven = f"{AtMost(proven):4}"
         cells: list[Cell] = [line.who, line.topology, line.calibration]
-        cells += [texts.NONE if math.isinf(line.epsilon) else Bound(line.epsilon), proven]
+        cells += [texts.NONE if math.isinf(line.epsilon) else Given(line.epsilon), proven]
         cells += [f"{line.mark} {line.theorem or ''}".strip()]
         for name in measured:
             figure = line.figures.get(name)

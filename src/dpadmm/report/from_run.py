@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpadmm.privacy.statement import rounded_up
+from dpadmm.privacy.shown import AtLeast, AtMost, Given
 from dpadmm.report import texts
 from dpadmm.report.answers import answers, banners, guesses, riskiest, tiles
 from dpadmm.report.configuration import configuration_text
-from dpadmm.report.document import Block, Bound, Cell, Code, Facts, Report, Section, Table, Words
+from dpadmm.report.document import Block, Cell, Code, Facts, Report, Section, Table, Words
 from dpadmm.report.markup import shown_name
 from dpadmm.report.pictures import MOST_LINKS, MOST_PARTIES
 from dpadmm.report.plots import Bar, BarPlot, GraphPlot, LinePlot, Series
@@ -58,7 +58,7 @@ def parties_section(run: RecordedRun) -> Section:
     if run.weakest:
         weakest = texts.WEAKEST.format(
             name=", ".join(shown_name(name) for name in run.weakest[:3]),
-            epsilon=rounded_up(run.privacy.epsilon, 4),
+            epsilon=f"{AtMost(run.privacy.epsilon):4}",
         )
     blocks: list[Block] = [Words(texts.PARTIES_WORDS.format(weakest=weakest)), _party_table(run)]
     blocks += [plot for plot in (_rounds_plot(run), _spent_plot(run)) if plot]
@@ -84,10 +84,10 @@ def _party_table(run: RecordedRun) -> Table:
                 party.name,
                 party.rows,
                 degrees.get(party.name),
-                Bound(guarantee.epsilon),
-                run.budget(party.name),
-                guarantee.delta,
-                Bound(100 * guarantee.odds.right),
+                AtMost(guarantee.epsilon),
+                _given(run.budget(party.name)),
+                AtMost(guarantee.delta),
+                AtMost(100 * guarantee.odds.right),
                 *((guarantee.theorem,) if several else ()),
             )
         )
@@ -102,6 +102,10 @@ def _party_table(run: RecordedRun) -> Table:
         *((texts.THEOREM,) if several else ()),
     )
     return Table(texts.PARTIES_TABLE, columns, tuple(rows), " ".join(notes))
+
+
+def _given(budget: float | None) -> Given | None:
+    return None if budget is None else Given(budget)
 
 
 def _degrees(run: RecordedRun) -> dict[str, int]:
@@ -146,9 +150,9 @@ def _rounds_plot(run: RecordedRun) -> LinePlot | None:
     for spent in highest:
         first, *others = shared[spent]
         name = texts.ROUNDS_SAME.format(name=shown_name(first, 20), count=len(others))
-        lines.append(course(name if others else first, spent))
+        lines.append(course(name if others else first, [AtMost(value) for value in spent]))
     budgets = {run.budget(name) for name in run.names}
-    limits = [(texts.BUDGET, budget) for budget in budgets if budget is not None]
+    limits = [(texts.BUDGET, Given(budget)) for budget in budgets if budget is not None]
     return LinePlot(
         texts.ROUNDS_PLOT,
         texts.ROUND,
@@ -165,7 +169,7 @@ def _spent_plot(run: RecordedRun) -> BarPlot | None:
     if not run.private or all(budget is None for _, _, budget in spent):
         return None
     spent.sort(key=lambda entry: -entry[1])
-    bars = tuple(Bar(name, Bound(epsilon), of) for name, epsilon, of in spent[:_MOST_BARS])
+    bars = tuple(Bar(name, AtMost(epsilon), _given(of)) for name, epsilon, of in spent[:_MOST_BARS])
     return BarPlot(
         texts.SPENT_PLOT,
         texts.PARTY,
@@ -184,7 +188,7 @@ def attacker_section(run: RecordedRun) -> list[Section]:
     odds = riskiest(run)
     alarms = np.array([0, 0.1, 0.5, 1, 2, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100]) / 100
     percent = tuple((100 * alarms).tolist())
-    found = tuple(Bound(value) for value in (100 * odds.detections(alarms)).tolist())
+    found = tuple(AtMost(value) for value in (100 * odds.detections(alarms)).tolist())
     plot = LinePlot(
         texts.TESTS_TITLE,
         texts.TESTS_X,
@@ -202,9 +206,14 @@ def _ledger_table(run: RecordedRun) -> Table:
         if account is None:
             rows.append((name, *(None,) * 6, words))
             continue
-        left = texts.PERCENT.format(share=100 * account.left / account.limit)
+        left = texts.PERCENT.format(share=f"{AtLeast(100 * account.left / account.limit):3}")
         policy = account.policy
-        spent = (Bound(account.spent_epsilon), policy["epsilon"], policy["delta"], left)
+        spent = (
+            AtMost(account.spent_epsilon),
+            Given(policy["epsilon"]),
+            Given(policy["delta"]),
+            left,
+        )
         rows.append((name, str(account.dataset["name"]), len(account.runs), *spent, words))
     rows = rows[:_MOST_ROWS]
     return Table(texts.LEDGERS_TABLE, texts.LEDGER_COLUMNS, tuple(rows), texts.LEDGER_NOTE)
@@ -289,7 +298,9 @@ def configuration_section(run: RecordedRun) -> Section:
     """What it was told, where it came from, and the command that repeats it."""
     facts = [(head, str(getattr(run, field))) for head, field in texts.FACTS_OF_RUN]
     facts = [(head, value) for head, value in facts if value]
-    facts.append((texts.SECONDS, f"{run.seconds:g}"))
+    # Records of older versions have the time of private runs, too, which depends on rows.
+    if run.seconds is not None and not run.private:
+        facts.append((texts.SECONDS, f"{run.seconds:g}"))
     for name, check in run.ledger_checks.items():
         if check.account is not None:
             head = texts.LEDGER_HEAD.format(name=shown_name(name, 40))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpadmm.privacy.statement import rounded_up
+from dpadmm.privacy.shown import AtMost
 from dpadmm.report import texts
 from dpadmm.report.answers import banners, learnt, over_budget, riskiest
-from dpadmm.report.document import Banner, Block, Bound, Report, Section, Table, Words, delta_text
+from dpadmm.report.document import Banner, Block, Report, Section, Table, Words, delta_text
 from dpadmm.report.from_run import configuration_section, course, parties_section
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import LinePlot, Series
@@ -56,7 +56,7 @@ def _in_short(run: RecordedRun) -> str:
     guarantee = texts.PROVEN_NOTHING
     if run.private:
         guarantee = texts.PROVEN_PAIR.format(
-            epsilon=rounded_up(privacy.epsilon), delta=delta_text(privacy.delta)
+            epsilon=AtMost(privacy.epsilon), delta=delta_text(privacy.delta)
         )
     return f"{learnt(run)} {texts.SHORT_GUARANTEE.format(guarantee=guarantee)}"
 
@@ -76,7 +76,7 @@ def _together(named: Sequence[tuple[str, RecordedRun]]) -> str:
             return texts.RUNS_NO_SUM.format(reason=shown)
     epsilon = sum(run.privacy.epsilon for _, run in named)
     delta = sum(run.privacy.delta for _, run in named)
-    return texts.RUNS_SUM.format(epsilon=rounded_up(epsilon), delta=delta_text(delta))
+    return texts.RUNS_SUM.format(epsilon=AtMost(epsilon), delta=delta_text(delta))
 
 
 def _table(named: Sequence[tuple[str, RecordedRun]]) -> Table:
@@ -89,9 +89,9 @@ def _table(named: Sequence[tuple[str, RecordedRun]]) -> Table:
                 run.algorithm,
                 len(run.parties),
                 run.rounds,
-                Bound(privacy.epsilon),
-                privacy.delta,
-                Bound(100 * riskiest(run).right),
+                AtMost(privacy.epsilon),
+                AtMost(privacy.delta),
+                AtMost(100 * riskiest(run).right),
                 privacy.calibration,
                 texts.YES if privacy.simulated else texts.NO,
                 "; ".join(over_budget(run)),
@@ -105,7 +105,8 @@ def _plots(named: Sequence[tuple[str, RecordedRun]]) -> list[LinePlot]:
     for name, run in named[:_MOST_LINES]:
         courses = [course for course in run.epsilon_after_rounds.values() if course]
         if run.private and courses:
-            spent.append(course(name, max(courses, key=lambda course: course[-1])))
+            largest = max(courses, key=lambda course: course[-1])
+            spent.append(course(name, [AtMost(value) for value in largest]))
         if run.history.disagreement:
             apart.append(course(name, run.history.disagreement))
         if run.history.change:

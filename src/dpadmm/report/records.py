@@ -55,6 +55,7 @@ class _Privacy(_Part):
     claim: str | None = None
     details: dict[str, str] = Field(default_factory=dict)
     not_covered: tuple[str, ...]
+    caveats: tuple[str, ...] = ()
     parties: dict[str, PartyGuarantee] = Field(min_length=1)
 
 
@@ -135,7 +136,7 @@ class RecordedRun(_Part):
     parties: tuple[_Party, ...] = Field(min_length=1)
     privacy: _Privacy
     warnings: tuple[str, ...] = ()
-    seconds: Number = 0.0
+    seconds: Number | None = None
     history: _History = _History()
     epsilon_after_rounds: dict[str, tuple[Epsilon, ...]] = Field(default_factory=dict)
     topology: _Topology | None = None

@@ -94,8 +94,8 @@ VERSUS = " or "
 GUARANTEED = "What is guaranteed"
 GUARANTEED_WORDS = (
     "To the people of each party: ({epsilon}, {delta})-differential privacy, in total over the "
-    "whole run. Had one person's rows been others, nothing that anybody sees would have become "
-    "more than {factor} times as likely, plus {delta}."
+    "whole run. Had one person's rows been others, nothing that the other parties or anybody else "
+    "sees of the run would have become more than {factor} times as likely, plus {delta}."
 )
 GUARANTEED_RANGE = " The parties' epsilons go from {least} ({best}) to {most} ({weakest})."
 GUARANTEED_NOTHING = (
@@ -123,6 +123,7 @@ ENDED_EARLY_WORDS = (
     "A node was lost, and this one ended with the model of round {done} of {rounds}. Rely on the "
     "agreed budget: what was spent so far was decided by who was lost, and when."
 )
+CAVEAT = "What to know before relying on it"
 WENT_ON = "WENT ON WITHOUT A NODE."
 WENT_ON_WORDS = (
     "The others went on without {names}, within their own budgets. What was sent to a lost node "
@@ -233,7 +234,7 @@ LEDGER_NOTE = (
     "An older copy put in a ledger's place would pass the check: compare its head with one noted "
     "elsewhere. The heads are in the configuration section."
 )
-PERCENT = "{share:.1f} %"
+PERCENT = "{share} %"
 NO_LEDGERS = "No ledger was charged."
 
 # Graph and convergence.
@@ -383,7 +384,7 @@ COMMAND = "The command that makes it again"
 FIGURES = "Figures"
 CONFIGURATION_WORD = "Configuration"
 NO_NOISE = "without noise"
-AT_EPSILON = "epsilon = {epsilon:g}"
+AT_EPSILON = "epsilon = {epsilon}"
 COMPARISON_TITLE = "Algorithms compared on {data}"
 STAND_IN = "STAND-IN DATA."
 PAPER = "The paper"
