@@ -18,6 +18,7 @@ ORDER = [
     ["arrays"],
     ["datasets.*"],
     ["schedules"],
+    ["privacy.shown"],
     ["privacy.events", "privacy.gaussian", "privacy.sensitivity"],
     ["privacy.curves"],
     ["privacy.composition"],

@@ -13,7 +13,8 @@ from dpadmm.cli import app
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.reproduce import reproduce
 from dpadmm.experiments.store import Store
-from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, rounded_up
+from dpadmm.privacy.shown import AtMost
+from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED
 from dpadmm.report.answers import riskiest
 from dpadmm.report.document import cell_text
 from dpadmm.report.from_manifest import folder_report
@@ -70,7 +71,7 @@ def test_a_published_calibration_shows_the_claim_and_what_is_proven(record, page
     assert ("caution", "PUBLISHED CALIBRATION.") in banners(made)
     text = words(made)
     assert content["privacy"]["claim"].rstrip(".") in text
-    proven = rounded_up(content["privacy"]["epsilon"])
+    proven = AtMost(content["privacy"]["epsilon"])
     assert f"What is proven for this run: epsilon = {proven} at delta = 0.0001." in text
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "Ground",
     "Meaning",
     "Shown",
+    "bound_of",
     "epsilon_of",
     "meaning_of",
     "releases_of",
@@ -118,6 +119,11 @@ class Meaning:
 def epsilon_of(privacy: Mapping[str, Any]) -> float:
     """What is proven; infinite where nothing is."""
     return math.inf if isinstance(privacy["epsilon"], str) else float(privacy["epsilon"])
+
+
+def bound_of(privacy: Mapping[str, Any]) -> AtMost | str:
+    """What is proven, as the cell of a table."""
+    return AtMost(epsilon_of(privacy)) if _private(privacy) else "infinite"
 
 
 def releases_of(privacy: Mapping[str, Any]) -> str:

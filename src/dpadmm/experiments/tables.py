@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpadmm.privacy.shown import AtLeast, AtMost
+
 __all__ = ["Table"]
 
 
@@ -35,17 +37,28 @@ class Table:
         )
 
     def plain(self) -> dict[str, Any]:
-        """For a manifest."""
-        return {"columns": list(self.columns), "rows": [list(row) for row in self.rows]}
+        """For a manifest; bounds are in words, so that nobody rounds them again."""
+        rows = [[_words(cell) if _bound(cell) else cell for cell in row] for row in self.rows]
+        return {"columns": list(self.columns), "rows": rows}
 
 
 def _line(cells: Sequence[Any]) -> str:
+    cells = [float(cell) if isinstance(cell, float) else cell for cell in cells]
     # The writer quotes the characters of its own line end alone: with "\r\n" both are quoted.
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue().removesuffix("\r\n") + "\n"
 
 
+def _bound(cell: Any) -> bool:
+    return isinstance(cell, AtMost | AtLeast)
+
+
+def _words(cell: Any) -> str:
+    if _bound(cell):
+        return f"{cell:4}"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
 def _short(cell: Any) -> str:
-    text = f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-    return text.replace("|", "\\|")
+    return _words(cell).replace("|", "\\|")

@@ -16,6 +16,7 @@ from dpadmm.experiments.experiment import Experiment, Setting, ours, paper, seed
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, difference
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import AtMost, Given
 from dpadmm.training import TrainingParameters
 
 __all__ = ["CALIBRATIONS", "CITATION", "CONTROL", "SETTINGS", "Section5", "falls", "label"]
@@ -134,10 +135,11 @@ class Section5(Experiment):
         for alpha in alphas:
             for calibration in CALIBRATIONS:
                 spent = results[label(alpha, calibration)].values["epsilon"]
-                claims = (alpha, alpha * self["iterations"]) if calibration == "published" else ""
-                rows.append(
-                    (alpha, calibration, *(claims or ("", "")), float(spent[0]), float(spent[-1]))
-                )
+                claims: tuple[float | str, ...] = ("", "")
+                if calibration == "published":
+                    claims = (alpha, AtMost(alpha * self["iterations"]))
+                proven = (AtMost(spent[0]), AtMost(spent[-1]))
+                rows.append((alpha, calibration, *claims, *proven))
         delta = self["delta"]
         return Table.of(
             (
@@ -145,8 +147,8 @@ class Section5(Experiment):
                 "calibration",
                 "claimed, an iteration",
                 "claims added up",
-                f"provable, an iteration (delta {delta:g})",
-                f"provable, the run (delta {delta:g})",
+                f"provable, an iteration (delta {Given(delta)})",
+                f"provable, the run (delta {Given(delta)})",
             ),
             rows,
         )

@@ -14,6 +14,7 @@ from dpadmm.experiments.papers.pdml.printed import COLUMNS, PRINTED, SETS
 from dpadmm.experiments.papers.pdml.scheme import paired
 from dpadmm.experiments.statistics import Interval, mean_interval, prediction_interval
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import Given
 
 __all__ = ["Accuracies", "by_preparation", "by_spread", "cell_by_cell", "judge", "panels"]
 
@@ -52,7 +53,7 @@ def cell_by_cell(published: Accuracies, proven: Accuracies, row_epsilon: float) 
             "the paper, %",
             "ours as published, %: mean and 95% range of one draw",
             "the paper's figure in that range?",
-            f"ours proven (row epsilon {row_epsilon:g}), %: mean and its 95% interval",
+            f"ours proven (row epsilon {Given(row_epsilon)}), %: mean and its 95% interval",
         ),
         rows,
     )

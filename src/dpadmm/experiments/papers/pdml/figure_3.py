@@ -32,6 +32,7 @@ from dpadmm.experiments.papers.pdml.scheme import (
 )
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import AtMost, Given
 
 __all__ = ["Figure3"]
 
@@ -157,7 +158,7 @@ class Figure3(Experiment):
             Panel(
                 "Ours: what is proven for the noise",
                 "round",
-                f"proven row epsilon at delta {self['row delta']:g}",
+                f"proven row epsilon at delta {Given(self['row delta'])}",
                 epsilons,
                 y_scale="log",
                 note="the epsilon that is proven for a row against the other servers, after each "
@@ -244,7 +245,7 @@ class Figure3(Experiment):
             (
                 name,
                 *guarantee_row(name, found[name])[1:],
-                *(float(found[name].values["epsilon"][place - 1]) for place in self._looks()),
+                *(AtMost(found[name].values["epsilon"][place - 1]) for place in self._looks()),
             )
             for name in (
                 "both phases",
@@ -281,14 +282,14 @@ class Figure3(Experiment):
             course = risk_course(results[each.label], each, self["servers"])
             later = paired(convergence_round(course, self["settled"]), alone)
             gap = paired(course[-1], courses["reference"][-1])
-            epsilon = float(results[each.label].values["epsilon"][-1])
+            epsilon = AtMost(results[each.label].values["epsilon"][-1])
             rows.append((noise, f"{later:.3g}", f"{gap:.3g}", epsilon))
         return Table.of(
             (
                 "V",
                 "rounds more than phase 1 alone",
                 "final risk above the reference",
-                f"proven epsilon of a row at delta {self['row delta']:g}",
+                f"proven epsilon of a row at delta {Given(self['row delta'])}",
             ),
             rows,
         )

@@ -35,6 +35,7 @@ from dpadmm.experiments.papers.pdml.scheme import (
 )
 from dpadmm.experiments.statistics import Interval
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import Given
 
 __all__ = ["Figure4"]
 
@@ -132,7 +133,7 @@ class Figure4(Experiment):
         }
         return (
             "Every variant has the same draws, and differences are taken draw by draw. At epsilon "
-            f"{self['epsilon']:g} the final risk has a standard deviation over draws of "
+            f"{Given(self['epsilon'])} the final risk has a standard deviation over draws of "
             f"{deviations['phase 1']:.2g} with phase 1 alone, of {deviations['published']:.2g} "
             f"with both phases as published and of {deviations['proven']:.2g} as proven: the "
             "effect of epsilon is seen against that."
@@ -285,7 +286,7 @@ class Figure4(Experiment):
                 "a",
                 "reference risk",
                 "both phases, published, labels' (local, proven) epsilon "
-                f"{max(self['epsilon, grid']):g}: above it by",
+                f"{Given(max(self['epsilon, grid']))}: above it by",
                 "5% of it",
                 "within 5%",
                 "the classifier w = 0: above it by",

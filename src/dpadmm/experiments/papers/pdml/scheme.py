@@ -12,6 +12,7 @@ from dpadmm.arrays import Array
 from dpadmm.experiments.cells import Result
 from dpadmm.experiments.experiment import Setting, ours, paper, seed_of
 from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.privacy.shown import AtMost, Given
 from dpadmm.training import TrainingParameters
 
 __all__ = [
@@ -97,13 +98,13 @@ class Variant:
         """A name for people; different variants have different ones."""
         words = [self.kind, f"a {self.regularization:g}"]
         if self.kind != "reference":
-            words.append(f"epsilon {self.label_epsilon:g}")
+            words.append(f"epsilon {Given(self.label_epsilon)}")
         if self.kind in ("published", "proven"):
             words += [f"R {self.bound:g}", f"rho {self.decay:g}"]
         if self.kind == "published":
             words.append(f"V {self.initial_noise:g}")
         if self.kind in ("proven", "package"):
-            words.append(f"row epsilon {self.row_epsilon:g}")
+            words.append(f"row epsilon {Given(self.row_epsilon)}")
         return ", ".join(words)
 
     @property
@@ -196,8 +197,8 @@ def guarantee_row(name: str, result: Result) -> tuple[Any, ...]:
     return (
         name,
         privacy["claim"] or "no claim of the paper",
-        "no finite epsilon" if epsilon == "infinite" else float(epsilon),
-        privacy["delta"],
+        "no finite epsilon" if epsilon == "infinite" else AtMost(epsilon),
+        AtMost(privacy["delta"]),
         details.get("Label against its own server", "none").split(" of each label")[0],
         details.get("Label against other parties", "none").split("-differential")[0],
     )

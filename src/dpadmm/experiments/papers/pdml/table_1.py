@@ -39,6 +39,7 @@ from dpadmm.experiments.papers.pdml.scheme import (
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import Given
 
 __all__ = ["Table1"]
 
@@ -234,7 +235,9 @@ class Table1(Experiment):
         )
 
     def _row_grid(self, results: Mapping[str, Result], published: Accuracies) -> Table:
-        variants = {f"row epsilon {epsilon:g}": each for epsilon, each in self._package().items()}
+        variants = {
+            f"row epsilon {Given(epsilon)}": each for epsilon, each in self._package().items()
+        }
         rows = [
             (
                 name,

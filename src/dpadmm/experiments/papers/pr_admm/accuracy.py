@@ -21,6 +21,7 @@ from dpadmm.experiments.papers.pr_admm.section import (
 )
 from dpadmm.experiments.papers.pr_admm.verdicts import is_ahead
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import AtMost, Given
 
 __all__ = ["Figures5And6"]
 
@@ -153,7 +154,7 @@ class Figures5And6(Section5):
                     rows.append((penalty, calibration, who, *shares))
             best = percent(results[self.non_private(penalty)[0]].final(MEASURES["testing"]))
             rows.append((penalty, "", NON_PRIVATE, *(best for _ in self["epsilons"])))
-        columns = [f"claimed or proven epsilon {epsilon:g}" for epsilon in self["epsilons"]]
+        columns = [f"claimed or proven epsilon {Given(epsilon)}" for epsilon in self["epsilons"]]
         return Table.of(("penalty", "calibration", "algorithm", *columns), rows)
 
     def _lemma_remark(self, results: Mapping[str, Result]) -> str:
@@ -164,14 +165,15 @@ class Figures5And6(Section5):
             for calibration in CALIBRATIONS
         )
         norms = [float(each.final("average norm").mean()) for each in (printed, proven)]
-        spent = printed.facts["privacy"]["epsilon"]
+        spent = AtMost(printed.facts["privacy"]["epsilon"])
         return (
             "**Lemma 5 loses the number of rows.** It puts the sensitivity at V/(eta |V_i|), about "
             f"{self['rows of an agent']} times what is proven, and the noise with it. At a claimed "
-            f"epsilon of {epsilon:g} and penalty {penalty:g}, {PERIODIC} as published sends models "
-            f"of norm {norms[0]:.3g} where those with proven noise have {norms[1]:.3g}, and gets "
+            f"epsilon of {Given(epsilon)} and penalty {penalty:g}, {PERIODIC} as published sends "
+            f"models of norm {norms[0]:.3g} where those with proven noise have {norms[1]:.3g}, "
+            "and gets "
             f"{percent(printed.final(MEASURES['testing']))} of the testing rows right; what is "
-            f"provable for it is epsilon = {spent:.3g} at the same delta (0: delta alone covers "
+            f"provable for it is epsilon = {spent:3} at the same delta (0: delta alone covers "
             "what it reveals). The page on Lemma 5 "
             "(`pr-admm-lemma-5`) looks for noise with which the paper's figures are possible."
         )

@@ -9,6 +9,7 @@ from dpadmm.arrays import Array
 from dpadmm.experiments.cells import Cell, Result
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.papers.pr_admm.section import (
     CALIBRATIONS,
     ITERATION,
@@ -145,7 +146,7 @@ class Figure4(Section5):
                     )
                     last = courses[who][-1]
                     spread = float(last.std(ddof=1))
-                    spent = results[label].facts["privacy"]["epsilon"]
+                    spent = bound_of(results[label].facts["privacy"])
                     rows.append((heading, who, float(last.mean()), spread, spent))
             last = self._courses(results, "proven", penalty, graph)[NON_PRIVATE][-1]
             setting = f"penalty {penalty:g}{also}"

@@ -21,6 +21,7 @@ from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.experiments.cells import Cell, Result, TrainingCell
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.papers.pr_admm.section import (
     CALIBRATIONS,
     ITERATION,
@@ -32,6 +33,7 @@ from dpadmm.experiments.papers.pr_admm.section import (
 )
 from dpadmm.experiments.statistics import difference
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import AtMost, Given
 from dpadmm.theory.pr_admm import periodic_total_printed, zcdp_epsilon, zcdp_rho
 from dpadmm.topologies import build_topology
 
@@ -256,7 +258,7 @@ class Lemma5(Section5):
         for penalty in (*self.penalties, self._scaled):
             for sigma in self["first standard deviations"]:
                 label = self.label(PERIODIC, "published", penalty, self._direct(sigma, penalty))
-                spent = results[label].facts["privacy"]["epsilon"]
+                spent = bound_of(results[label].facts["privacy"])
                 rows.append((penalty, sigma, percent(results[label].final(_TESTING)), spent))
             best = percent(results[self.non_private(penalty)[0]].final(_TESTING))
             rows.append((penalty, 0.0, best, "infinite"))
@@ -269,7 +271,7 @@ class Lemma5(Section5):
             for calibration in CALIBRATIONS:
                 for epsilon in self["epsilons"]:
                     result = results[self.label(*self._scaled_run(who, calibration, epsilon))]
-                    spent = result.facts["privacy"]["epsilon"]
+                    spent = bound_of(result.facts["privacy"])
                     rows.append((who, calibration, epsilon, percent(result.final(_TESTING)), spent))
         columns = (
             "schedule",
@@ -293,7 +295,7 @@ class Lemma5(Section5):
     def _remarks(self, results: Mapping[str, Result]) -> tuple[str, ...]:
         scale, epsilon = self["scale of the loss"], max(self["epsilons"])
         result = results[self.label(*self._scaled_run(PERIODIC, "published", epsilon))]
-        spent = result.facts["privacy"]["epsilon"]
+        spent = AtMost(result.facts["privacy"]["epsilon"])
         best = percent(results[self.non_private(self._scaled)[0]].final(_TESTING))
         usable = "; ".join(
             f"{self._largest_usable(results, penalty):g} with penalty {penalty:.3g}"
@@ -310,8 +312,9 @@ class Lemma5(Section5):
             f"acts as {self._scaled:.3g}, and Lemma 5 is too large by the "
             f"{self['rows of an agent']} rows but too small by the {scale:g} of C: together "
             f"{self['rows of an agent'] / scale:.3g} times the proven sensitivity. At a claimed "
-            f"epsilon of {epsilon:g}, {PERIODIC} then gets {percent(result.final(_TESTING))} of "
-            f"the testing rows right against {best} without noise, and epsilon = {spent:.3g} is "
+            f"epsilon of {Given(epsilon)}, {PERIODIC} then gets "
+            f"{percent(result.final(_TESTING))} of the testing rows right against {best} without "
+            f"noise, and epsilon = {spent:3} is "
             "provable for it: accuracy grows with epsilon, as one expects of Fig. 5. The paper's "
             "text does not say whether its programs scale the loss, and the levels of its curves "
             "are not in the text.",

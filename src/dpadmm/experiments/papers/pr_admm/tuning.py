@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from dpadmm.experiments.cells import Cell, Result
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.papers.pr_admm.section import (
     CALIBRATIONS,
     ITERATION,
@@ -128,7 +129,7 @@ class _Tuning(Section5, ABC):
         for calibration, penalty, varied, value in self._points():
             result = self._result(results, calibration, penalty, varied, value)
             found = mean_interval(100 * result.final(MEASURES["testing"]))
-            spent = result.facts["privacy"]["epsilon"]
+            spent = bound_of(result.facts["privacy"])
             setting = _word(varied.symbol, value)
             rows.append((calibration, penalty, setting, f"{found:.2f}", spent))
         columns = ("calibration", "penalty", "setting", "testing accuracy", "provable epsilon")

@@ -37,6 +37,7 @@ from dpadmm.experiments.papers.ps_admm.tables import (
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval
 from dpadmm.losses import get_loss
+from dpadmm.privacy.shown import AtMost, Given
 from dpadmm.training import TrainingParameters
 
 __all__ = ["ACCURACY", "LOSS", "Section5"]
@@ -189,7 +190,7 @@ class Section5(Experiment):
         ]
         curves.append(Curve.of_runs(CONTROL, messages, self.drawn(self.course(results, CONTROL))))
         return Panel(
-            f"claimed or proven epsilon = {epsilon:g}",
+            f"claimed or proven epsilon = {Given(epsilon)}",
             "iteration",
             self.shown,
             tuple(curves),
@@ -211,7 +212,7 @@ class Section5(Experiment):
             for kind in KINDS
         ]
         return Panel(
-            f"claimed or proven epsilon = {epsilon:g}: above no privacy",
+            f"claimed or proven epsilon = {Given(epsilon)}: above no privacy",
             "iteration",
             f"mean {self.shown.split(' (')[0]} minus that without privacy",
             tuple(curves),
@@ -228,7 +229,7 @@ class Section5(Experiment):
         rows = max(facts.get("rows", [0])) or 1
         largest = max(self["budgets"])
         proven = {
-            kind.algorithm: results[kind.label(largest)].facts["privacy"]["epsilon"]
+            kind.algorithm: AtMost(results[kind.label(largest)].facts["privacy"]["epsilon"])
             for kind in (PS["published"], DVP["published"])
         }
         return (
@@ -236,11 +237,11 @@ class Section5(Experiment):
             "every single iteration; PS-ADMM's for the whole run. Both readings of DVP's epsilon "
             "are shown; only 'epsilon in all' compares like with like.",
             f"Even so the claims are not alike: at epsilon = {largest:g} as published, "
-            f"{proven['ps-admm']:.3g} is what can be proven of PS-ADMM's noise and "
-            f"{proven['dvp']:.3g} of DVP's, whose iterations are simply added up and cost less "
+            f"{proven['ps-admm']:3} is what can be proven of PS-ADMM's noise and "
+            f"{proven['dvp']:3} of DVP's, whose iterations are simply added up and cost less "
             "together at a positive delta. The proven comparison gives both what they claim.",
-            f"delta = {self['delta']:g} is above 1/M = {1 / rows:.2g}: publishing a row at random "
-            "would satisfy it. It is the paper's.",
+            f"delta = {Given(self['delta'])} is above 1/M = {1 / rows:.2g}: publishing a row at "
+            "random would satisfy it. It is the paper's.",
             "As published, PS-ADMM's noise has the unnamed constant c = 1 and its average has "
             "weights outside [0, 1]; as proven, noise follows from (epsilon, delta), each full "
             f"gradient is released once, and a batch has {self['batch']} rows.",
@@ -253,5 +254,5 @@ def _compared(calibration: str, gaps: Mapping[float, Interval]) -> Finding:
         "better",
         calibration,
         all(gap.low > 0 for gap in gaps.values()),
-        " ".join(f"epsilon {epsilon:g}: {gap:.4f}." for epsilon, gap in gaps.items()),
+        " ".join(f"epsilon {Given(epsilon)}: {gap:.4f}." for epsilon, gap in gaps.items()),
     )

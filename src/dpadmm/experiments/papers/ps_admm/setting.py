@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.cells import Cell, Result, TrainingCell
 from dpadmm.experiments.experiment import Setting, ours, paper
+from dpadmm.privacy.shown import Given
 from dpadmm.training import TrainingParameters
 
 __all__ = [
@@ -87,7 +88,7 @@ class Kind:
         """How a cell of this kind is called."""
         elsewhere = f", penalty {penalty:.3g}" if isinstance(penalty, float) else ""
         elsewhere = f", penalty {penalty}" if penalty == "auto" else elsewhere
-        return f"{self.name}, {self.calibration}, epsilon {epsilon:g}{elsewhere}"
+        return f"{self.name}, {self.calibration}, epsilon {Given(epsilon)}{elsewhere}"
 
 
 #: PS-ADMM as published and as proven.

@@ -9,9 +9,11 @@ import numpy as np
 
 from dpadmm.arrays import Array
 from dpadmm.experiments.cells import Result
+from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.papers.ps_admm.setting import KINDS, PS, Kind
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import Given
 
 if TYPE_CHECKING:
     from dpadmm.experiments.papers.ps_admm.section_5 import Section5
@@ -23,7 +25,8 @@ def _tried(
     figure: Section5, results: Mapping[str, Result], kind: Kind, epsilon: float
 ) -> dict[str, Result]:
     """The cells of a kind at a budget, by penalty; the figure's own first."""
-    found = {f"{results[kind.label(epsilon)].facts['penalty']:.3g}": results[kind.label(epsilon)]}
+    own = results[kind.label(epsilon)]
+    found = {f"{own.facts['penalty']:.3g}": own}
     for each, budget, penalty in figure.elsewhere():
         if each == kind and budget == epsilon:
             result = results[kind.label(epsilon, penalty)]
@@ -99,9 +102,9 @@ def guarantee_table(figure: Section5, results: Mapping[str, Result]) -> Table:
         for epsilon in figure["budgets"]:
             claim = ""
             if kind.calibration == "published":
-                claim = f"{epsilon:g}" + (" an iteration" if kind.each_iteration else "")
-            spent = results[kind.label(epsilon)].facts["privacy"]["epsilon"]
+                claim = str(Given(epsilon)) + (" an iteration" if kind.each_iteration else "")
+            spent = bound_of(results[kind.label(epsilon)].facts["privacy"])
             rows.append((kind.name, kind.calibration, epsilon, claim, spent))
     delta = figure["delta"]
-    heads = ("algorithm", "calibration", "budget", "claimed", f"provable (delta {delta:g})")
+    heads = ("algorithm", "calibration", "budget", "claimed", f"provable (delta {Given(delta)})")
     return Table.of(heads, rows)

@@ -18,7 +18,9 @@ from dpadmm.arrays import Array
 from dpadmm.experiments.cells import Result, TrainingCell
 from dpadmm.experiments.experiment import Setting, ours, paper, seed_of
 from dpadmm.experiments.figures import Curve
+from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
+from dpadmm.privacy.shown import AtMost
 from dpadmm.theory.r_admm import privacy_loss
 from dpadmm.topologies import build_topology
 from dpadmm.training import TrainingParameters
@@ -293,7 +295,6 @@ def spent(cell: TrainingCell) -> Spent:
     return Spent(courses[0], courses[1])
 
 
-def total_words(result: Result) -> float | str:
+def total_words(result: Result) -> AtMost | str:
     """The provable epsilon of a run at its delta."""
-    found: float | str = result.facts["privacy"]["epsilon"]
-    return found
+    return bound_of(result.facts["privacy"])

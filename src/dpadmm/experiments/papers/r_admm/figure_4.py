@@ -35,6 +35,7 @@ from dpadmm.experiments.papers.r_admm.common import (
 )
 from dpadmm.experiments.statistics import Interval, contrast, difference, mean_interval
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import AtMost, Given
 
 __all__ = ["FigureFour"]
 
@@ -272,14 +273,14 @@ class FigureFour(Experiment):
                 "growth",
                 "claimed by eq. (32)",
                 "sum of ln(1 + kappa) and noise",
-                f"epsilon at delta = {self['delta']:g}",
+                f"epsilon at delta = {Given(self['delta'])}",
             ),
             [
                 (
                     alpha,
                     growth,
-                    float(found.published[-1]),
-                    float(found.proven[-1]),
+                    AtMost(found.published[-1]),
+                    AtMost(found.proven[-1]),
                     total_words(results[self._label("published", alpha, growth)]),
                 )
                 for (alpha, growth), found in bounds.items()
@@ -321,7 +322,7 @@ class FigureFour(Experiment):
                 every = tuple(range(1, len(course) + 1))
                 for words, values in (
                     ("eq. (32)", found.published),
-                    (f"at delta = {self['delta']:g}", course),
+                    (f"at delta = {Given(self['delta'])}", course),
                 ):
                     calibration = "published" if words == "eq. (32)" else ""
                     curves.append(
@@ -339,7 +340,7 @@ class FigureFour(Experiment):
                     "privacy loss, claimed or proven",
                     tuple(curves),
                     note="dashed: eq. (32), the claim; solid: proven of the same noise, for exact "
-                    f"minimisers with delta = 0, and of the run at delta = {self['delta']:g}.",
+                    f"minimisers with delta = 0, and of the run at delta = {Given(self['delta'])}.",
                 )
             )
         panels.append(

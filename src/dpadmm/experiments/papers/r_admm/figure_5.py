@@ -34,6 +34,7 @@ from dpadmm.experiments.papers.r_admm.figure_5_parts import (
     rival_table,
 )
 from dpadmm.experiments.statistics import Interval, contrast, difference
+from dpadmm.privacy.shown import AtMost
 
 __all__ = ["AS_PRINTED", "FigureFive"]
 
@@ -291,7 +292,7 @@ class FigureFive(Experiment):
 
 
 def _epsilon(result: Result) -> str:
-    return f"{float(total_words(result)):.3g}"
+    return f"{AtMost(total_words(result)):3}"
 
 
 def _mean(result: Result) -> str:

@@ -17,6 +17,7 @@ from dpadmm.experiments.papers.r_admm.common import (
 )
 from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.experiments.tables import Table
+from dpadmm.privacy.shown import AtMost, Given
 
 __all__ = [
     "error_panel",
@@ -137,17 +138,17 @@ def privacy_table(claims: Claims, found: Found, delta: float) -> Table:
     rows = []
     for (alpha, who), cell in claims.items():
         bound = spent(cell)
-        claimed = float(bound.published[-1])
+        claimed = AtMost(bound.published[-1])
         if cell.parameters.algorithm == "dvp":
-            claimed = float(cell.parameters.epsilon)  # type: ignore[arg-type]
-        rows.append((alpha, who, claimed, float(bound.proven[-1]), total_words(found[alpha, who])))
+            claimed = AtMost(cell.parameters.epsilon)  # type: ignore[arg-type]
+        rows.append((alpha, who, claimed, AtMost(bound.proven[-1]), total_words(found[alpha, who])))
     return Table.of(
         (
             "alpha",
             "algorithm",
             "claimed total",
             "sum of ln(1 + kappa) and noise",
-            f"epsilon at delta = {delta:g}",
+            f"epsilon at delta = {Given(delta)}",
         ),
         rows,
     )
