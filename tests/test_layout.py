@@ -29,6 +29,7 @@ ORDER = [
     ["privacy.mechanisms", "privacy.odds"],
     ["privacy.statement"],
     ["privacy.filters", "privacy.entries", "privacy.run_lock"],
+    ["privacy.chosen"],
     ["privacy.spending"],
     ["privacy.entry_file"],
     ["privacy.ledger"],

@@ -10,15 +10,13 @@ from dpadmm.arrays import Array
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.departure import Decision
-from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.chosen import overspent
 from dpadmm.privacy.events import Event
+from dpadmm.privacy.shown import Given
 from dpadmm.schema import Schema
 from dpadmm.training import Plan, announced
 
 __all__ = ["Segment"]
-
-# Costs that are equal on paper may differ by rounding.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,8 @@ class Segment:
         This party's messages of the first rounds, released before.
     charged
         What this party was charged before.
+    first
+        The run as it was agreed on, before anybody was lost; None for that run itself.
     """
 
     agreed: AgreedRun
@@ -48,6 +48,7 @@ class Segment:
     lost: tuple[str, ...] = ()
     replayed: tuple[Array, ...] = field(default=(), repr=False)
     charged: tuple[Event, ...] = field(default=(), repr=False)
+    first: Plan | None = field(default=None, repr=False)
 
     @classmethod
     def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> Segment:
@@ -91,23 +92,28 @@ class Segment:
             (*self.lost, decision.lost),
             own[: decision.kept],
             charged,
+            self.first or self.planned,
         )
 
     def check_budget(self, name: str) -> None:
         """Refuse a stretch with which this party would spend more than was agreed, in all."""
-        budget = self.planned.budget
-        if budget is None or not self.lost:
+        if self.first is None or self.first.budget is None:
             return
         place = self.agreed.names.index(name)
         coming = announced(self.planned.of_party(place))[0][len(self.replayed) : self.rounds]
-        spent = epsilon_spent(
+        # Who was lost, and when, others may have chosen after seeing messages: so a filter.
+        agreed = self.first.of_party(self.first.site.names.index(name))
+        assert agreed.budget is not None
+        epsilon = float(agreed.budget.epsilon[0])
+        reason = overspent(
+            announced(agreed)[0],
             (*self.charged, *coming),
-            float(budget.ideal_delta[place]),
-            rows_per_person=budget.rows_per_person,
+            epsilon=epsilon,
+            delta=float(agreed.budget.ideal_delta[0]),
+            rows_per_person=agreed.budget.rows_per_person,
         )
-        agreed = float(budget.epsilon[place])
-        if spent.epsilon > agreed * (1 + _ROUNDING):
+        if reason is not None:
             raise ParameterError(
-                f"epsilon of {name} must stay within the agreed {agreed:g}; going on without "
-                f"{self.lost[-1]} would spend {spent.epsilon:.6g}."
+                f"epsilon of {name} must stay within the agreed {Given(epsilon)}, going on without "
+                f"{self.lost[-1]}; {reason}."
             )

@@ -61,6 +61,7 @@ __all__ = [
     "RenyiFilter",
     "affordable",
     "best_order",
+    "single_events",
 ]
 
 # A run calibrated to exactly this budget may exceed it by the rounding of its own sum. The Gaussian
@@ -148,7 +149,7 @@ class PrivacyFilter(ABC):
         return self._cached_cost(event)
 
     def _cost(self, event: Event) -> float:
-        for part, _ in _parts(event):
+        for part, _ in single_events(event):
             if isinstance(part, NonPrivate):
                 raise BudgetError(
                     "a release without noise must not be charged to a ledger: no policy allows it. "
@@ -159,7 +160,7 @@ class PrivacyFilter(ABC):
                     "label-randomized-response must not be charged to a ledger: it protects "
                     "labels, and the budget is for rows."
                 )
-        total = math.fsum(count * self._part_cost(part) for part, count in _parts(event))
+        total = math.fsum(count * self._part_cost(part) for part, count in single_events(event))
         if not math.isfinite(total):
             raise BudgetError(self._unknown(event))
         return total
@@ -295,13 +296,13 @@ def _renyi_limit(order: float, epsilon: float, delta: float) -> float:
     return math.fsum(terms) - 1e-14 * math.fsum(abs(term) for term in terms)
 
 
-def _parts(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
+def single_events(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
     """The events that an event is composed of, and how many of each."""
     if isinstance(event, Composed):
         for part in event.events:
-            yield from _parts(part, count)
+            yield from single_events(part, count)
     elif isinstance(event, Repeated):
-        yield from _parts(event.event, count * event.count)
+        yield from single_events(event.event, count * event.count)
     else:
         yield event, count
 
