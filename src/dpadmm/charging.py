@@ -81,7 +81,13 @@ def ledger_checks(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[st
     for name, path in (ledgers or {}).items():
         try:
             with SQLiteLedger(Path(path), read_only=True) as ledger:
-                checks[str(name)] = {"account": ledger.verify().to_dict(), "error": None}
+                account = ledger.verify().to_dict()
+                # When runs were opened, with the time a record ends, would tell how long they took.
+                account["runs"] = [
+                    {key: value for key, value in run.items() if key != "opened"}
+                    for run in account["runs"]
+                ]
+                checks[str(name)] = {"account": account, "error": None}
         except LedgerError as error:
             checks[str(name)] = {"account": None, "error": str(error)}
     return checks

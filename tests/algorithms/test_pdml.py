@@ -20,6 +20,7 @@ from dpadmm.model import Model, load_model, save_model
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.labels import joint_label_delta
 from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
+from dpadmm.privacy.shown import pair
 from dpadmm.solvers.workspace import Workspace
 from dpadmm.training import (
     TrainingParameters,
@@ -361,10 +362,7 @@ def test_the_statement_tells_label_and_features_at_home_and_elsewhere_apart(tmp_
     assert "held the true ones" in details["Label against its own server"]
     label = float(details["Label against other parties"].split(",")[0].strip("("))
     assert 0 < label < 0.8
-    assert (
-        f"({model.privacy_.epsilon:.6g}, 1e-05)"
-        in details["Features and label against other parties"]
-    )
+    assert pair(model.privacy_.epsilon, 1e-5) in details["Features and label against other parties"]
     assert details["Features against their own server"].startswith("none")
     assert set(model.privacy_.to_dict()["details"]) == set(details)
     assert all(heading in str(model.privacy_) for heading in details)

@@ -117,7 +117,7 @@ def test_ledgers_and_their_checks(record, page):
     ]
     assert "south: ledger s: row 3 was changed" in text
     assert "the ledger of west has epsilon = 2.5 of 2" in text
-    assert "patients 2 1.5 2 0.0001 25.0 % consistent, at the end of the run" in text
+    assert "patients 2 1.5 2 0.0001 25 % consistent, at the end of the run" in text
     assert "head of the ledger of north 7:abc" in text
     assert "Not counted." not in text
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpadmm.privacy.shown import AtMost
 from dpadmm.report.configuration import configuration_text
-from dpadmm.report.document import Bound, Table, cell_text
+from dpadmm.report.document import Table, cell_text
 from dpadmm.report.drawing import FIGURE_STYLE, draw, standalone
 from dpadmm.report.markup import Html, element, plain, shown_name
 from dpadmm.report.plots import Bar, BarPlot, GraphPlot, GuessPlot, LinePlot, Series
@@ -94,11 +95,11 @@ def test_a_table_reads_back_from_its_csv(rows):
 @given(st.floats(1e-12, 1e12))
 def test_a_bound_is_never_shown_below_itself(value):
     # A bound that is such a number up to the rounding of doubles stays it.
-    assert float(cell_text(Bound(value))) >= value * (1 - 1e-9)
+    assert float(cell_text(AtMost(value))) >= value
 
 
 def test_cells():
-    shown = [cell_text(cell) for cell in (None, "a", 1234567, 1e-6, math.inf, Bound(1.00001))]
+    shown = [cell_text(cell) for cell in (None, "a", 1234567, 1e-6, math.inf, AtMost(1.00001))]
     assert shown == ["", "a", "1,234,567", "1e-6", "infinite", "1.001"]
 
 

@@ -105,7 +105,8 @@ class DVP(PerturbedADMM):
         extra, scale, claimed = np.zeros_like(plain), None, None
         if published:
             # One-vs-rest columns are releases of their own and share alpha.
-            total = budget.epsilon / (settings.rounds * budget.rows_per_person)
+            # Rounding must not carry what is claimed in all beyond epsilon.
+            total = budget.epsilon * (1 - 1e-12) / (settings.rounds * budget.rows_per_person)
             level = (total if alpha is None else np.full_like(total, alpha)) / site.outputs
             zeta, extra = printed_perturbation(site, plain, level)
             scale = site.weight / (site.rows * zeta)

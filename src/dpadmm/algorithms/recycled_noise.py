@@ -31,6 +31,7 @@ __all__ = ["proven_noise", "published_loss", "published_noise"]
 # and the mu that AMP may use up over a whole run.
 _PUBLISHED_RESIDUAL: Final = 1e-6
 _PUBLISHED_INEXACT_MU: Final = 0.01
+_ROUNDING: Final = 1e-12
 # What eq. (32) bounds the Jacobian's part by, in units of kappa.
 _PUBLISHED_JACOBIAN: Final = 2.8
 
@@ -119,8 +120,9 @@ def published_noise(
     nothing, each = np.zeros_like(kappa), np.ones_like(kappa)
     if noise_rate is None:
         jacobian = published_loss(site, nothing, kappa)
-        # The paper counts one row; each further one costs as much again.
-        share = budget.epsilon / budget.rows_per_person
+        # The paper counts one row; each further one costs as much again. Rounding must not carry
+        # the claim beyond epsilon.
+        share = budget.epsilon * (1 - _ROUNDING) / budget.rows_per_person
         rate = (share - jacobian) / published_loss(site, each, nothing)
         if not (rate > 0).all():
             party = int(np.argmin(rate))

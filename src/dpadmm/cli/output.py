@@ -88,7 +88,11 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     body = [[str(cell) for cell in row] for row in rows]
     for place, column in enumerate(columns):
         numbers = all(row[place][:1] in "0123456789-+." for row in body if row[place])
-        table.add_column(column, justify="right" if numbers and body else "left")
+        right = numbers and bool(body)
+        # Words give way to numbers; a number that is cut off would be another, so it is folded.
+        table.add_column(
+            column, justify="right" if right else "left", no_wrap=right, overflow="fold"
+        )
     for row in body:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)

@@ -71,7 +71,7 @@ def status_table(nodes: list[NodeStatus]) -> Table:
     table = Table()
     for column in _COLUMNS:
         right = column in ("round", "epsilon spent", "left", "age")
-        table.add_column(column, justify="right" if right else "left")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
     for node in nodes:
         content = node.content
         waiting = sorted(content["waiting"].items(), key=lambda item: -item[1])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeAlias
 
 from dpadmm.report import texts
@@ -125,7 +126,7 @@ class BarPlot:
         """The largest and the smallest."""
         finite = [bar for bar in self.bars if math.isfinite(bar.value)]
         if not finite:
-            return self.value_label
+            return self.value_label or texts.NONE
         top = max(finite, key=lambda bar: bar.value)
         bottom = min(finite, key=lambda bar: bar.value)
         return texts.BAR_DESCRIPTION.format(
@@ -184,7 +185,8 @@ class GuessPlot:
     @property
     def of_hundred(self) -> int:
         """Right guesses out of a hundred, rounded up."""
-        return min(100, math.ceil(100 * self.right - 1e-9))
+        # In decimals, so that 0.55 is 55 of 100 and no rounding hides a larger share.
+        return min(100, math.ceil(100 * Decimal(repr(float(self.right)))))
 
     def data(self) -> Table:
         """With and without the messages."""
