@@ -88,10 +88,13 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     body = [[str(cell) for cell in row] for row in rows]
     for place, column in enumerate(columns):
         numbers = all(row[place][:1] in "0123456789-+." for row in body if row[place])
-        right = numbers and bool(body)
-        # Words give way to numbers; a number that is cut off would be another, so it is folded.
+        # Words give way to numbers: one that is cut off would be another.
+        widest = max((len(row[place]) for row in body), default=0)
         table.add_column(
-            column, justify="right" if right else "left", no_wrap=right, overflow="fold"
+            column,
+            justify="right" if numbers and body else "left",
+            min_width=widest if numbers else None,
+            overflow="fold",
         )
     for row in body:
         table.add_row(*(Text(cell) for cell in row))
