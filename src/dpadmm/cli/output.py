@@ -93,7 +93,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         table.add_column(
             column,
             justify="right" if numbers and body else "left",
-            min_width=widest if numbers else None,
+            no_wrap=numbers and len(column) <= widest,
             overflow="fold",
         )
     for row in body:
