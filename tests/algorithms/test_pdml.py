@@ -1,6 +1,7 @@
 """PDML against the paper's own equations, and what is promised for labels and rows."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -343,6 +344,28 @@ def test_the_joint_label_guarantee_is_the_integral_over_both_coins(label_epsilon
 
         value = integrate.quad(excess, -12, 12 + mu, limit=400, points=[mu / 2])[0]
         assert joint_label_delta(label_epsilon, mu, epsilon) == pytest.approx(value, abs=1e-5)
+
+
+def test_one_sentence_for_parties_of_different_budgets_has_both_maxima():
+    """The largest epsilon may be one party's and the largest delta another's."""
+    parameters = TrainingParameters(
+        "pdml",
+        rounds=5,
+        epsilon={"a": 1.0, "b": 0.9},
+        delta={"a": 1e-6, "b": 1e-3},
+        algorithm_options={"label_epsilon": 20.0},
+    )
+    run = plan(parameters, [800, 800], features=3, names=("a", "b"))
+    statement = state_privacy(run, announced(run), SimulatedNoise(0))
+    details = dict(statement.details)
+    for heading in ("Label against other parties", "Features and label against other parties"):
+        epsilon, delta = re.match(r"\(([0-9.e-]+), ([0-9.e-]+)\)", details[heading]).groups()
+        assert float(delta) == 1e-3
+        # At a's delta alone, b costs far more than a.
+        assert float(epsilon) < epsilon_spent(announced(run)[1], 1e-6).epsilon
+    assert details["Features and label against other parties"].startswith("(1, 0.001)-")
+    assert (statement.epsilon, statement.delta) == (pytest.approx(1.0, rel=1e-5), 1e-3)
+    assert epsilon_spent(announced(run)[1], 1e-6).epsilon == pytest.approx(1.55, abs=0.01)
 
 
 def test_the_statement_tells_label_and_features_at_home_and_elsewhere_apart(tmp_path):

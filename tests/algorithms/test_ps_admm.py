@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -253,6 +254,26 @@ def test_the_published_calibration_states_claim_and_proof():
     assert "(0.5, 0.001)-DP by Theorem 2" in str(planned.algorithm.claim(planned.site))
     assert "c = 4" in str(planned.algorithm.claim(planned.site))
     assert statement.parties["0"].epsilon > 0.5
+
+
+def test_published_noise_grows_with_the_outputs_and_rows_that_the_paper_leaves_out():
+    def sigma(outputs, people):
+        parameters = TrainingParameters(
+            "ps-admm",
+            rounds=2,
+            penalty=0.05,
+            epsilon=0.5,
+            delta=1e-3,
+            calibration="published",
+            rows_per_person=people,
+            algorithm_options={"inner_steps": 5},
+        )
+        noise = plan(parameters, COUNTS, features=FEATURES, outputs=outputs).algorithm
+        return np.hypot(noise.gradient_sigma, noise.difference_sigma)
+
+    # The distances of several outputs add up as squares, those of several rows as they are.
+    np.testing.assert_allclose(sigma(3, 1), math.sqrt(3) * sigma(1, 1))
+    np.testing.assert_allclose(sigma(1, 2), 2 * sigma(1, 1))
 
 
 # -- bad input ----------------------------------------------------------------------------------

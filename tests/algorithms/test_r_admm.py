@@ -10,7 +10,7 @@ import pytest
 
 import oracles
 from dpadmm.algorithms import get_algorithm
-from dpadmm.algorithms.base import Budget, Settings
+from dpadmm.algorithms.base import Budget, Settings, graph_convexity
 from dpadmm.algorithms.r_admm import OptimumWarning
 from dpadmm.arrays import Shard, Site
 from dpadmm.engine import run
@@ -22,6 +22,7 @@ from dpadmm.privacy.events import Composed, GaussianRelease, InexactSolve, PostP
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import release_post_processed
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource, SimulatedNoise
+from dpadmm.privacy.shown import AtMost
 from dpadmm.solvers.workspace import Workspace
 from dpadmm.theory.r_admm import privacy_loss
 from dpadmm.topologies import build_topology
@@ -393,6 +394,34 @@ def test_the_claim_is_equation_32_and_the_charge_what_is_proven(name):
             for event in events
             if isinstance(event, Composed)
         )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("outputs", "people"), [(1, 1), (3, 1), (3, 2)])
+def test_several_outputs_and_rows_share_the_claimed_epsilon_once(name, outputs, people):
+    """Eq. (32) is added up over outputs, and over a person's rows: it claims the whole epsilon."""
+    parameters = TrainingParameters(
+        name,
+        rounds=9,
+        penalty=0.5,
+        epsilon=5.0,
+        calibration="published",
+        party_weight="equal",
+        rows_per_person=people,
+    )
+    planned = plan(parameters, [4000, 4000], features=FEATURES, outputs=outputs)
+    algorithm, site = planned.algorithm, planned.site
+    rates, releases = 1 / algorithm.scale[:, 0], range(len(algorithm.scale))
+    bowls = [graph_convexity(site, algorithm.penalty[k])[0] for k in releases]
+    each = sum(2 / 4000 * (1.4 * 0.25 / bowls[k] + rates[k]) for k in releases)
+    assert people * outputs * each == pytest.approx(5.0, rel=1e-9)
+    assert f"epsilon = {AtMost(outputs * each)} " in algorithm.claim(site)
+    # The same rates, given: what is claimed is within epsilon, and not a factor too much.
+    told = dataclasses.replace(parameters, algorithm_options={"noise_rate": rates[0] * (1 - 1e-9)})
+    plan(told, [4000, 4000], features=FEATURES, outputs=outputs)
+    dear = dataclasses.replace(parameters, algorithm_options={"noise_rate": rates[0] * 1.001})
+    with pytest.raises(ParameterError, match="must keep the total within epsilon = 5"):
+        plan(dear, [4000, 4000], features=FEATURES, outputs=outputs)
 
 
 def test_the_published_noise_of_amp_does_not_show():

@@ -20,7 +20,8 @@ from dpadmm.federation.agreement import differences
 from dpadmm.federation.departure import Decision
 from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.segment import Segment
-from dpadmm.privacy.events import PostProcessing
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.events import GaussianObjectivePerturbation, PostProcessing
 from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.solvers.workspace import Workspace
@@ -154,6 +155,35 @@ def test_what_comes_after_a_loss_stays_within_the_agreed_budget(federation):
     assert again.agreed.run.run_id == "trial without west without south"
     with pytest.raises(ParameterError, match="at least two parties"):
         again.following(Decision("east", 4, 4), schema)
+
+
+def test_after_a_loss_the_order_of_the_agreed_run_decides(tmp_path):
+    """Others may have chosen who was lost, and when: the best order of one course is no bound."""
+    run = {"algorithm": "dvp", "algorithm_options": {"noise": "gaussian"}}
+    federation = Federation(tmp_path / "federation", None, NAMES, run=run)
+    agreed, schema = federation.agreed, federation.schema
+    whole = Segment.whole(agreed, agreed.plan(schema), schema)
+    own = tuple(np.zeros((1, 1, 3)) for _ in range(4))
+    events = tuple(_announced(whole, "north"))
+    following = whole.following(Decision("west", 4, 4), schema, own, events[:4])
+    ideal = float(whole.planned.budget.ideal_delta[0])
+
+    def course(event, rounds):
+        """Two rounds like this were charged before; what they and the rest spend."""
+        segment = dataclasses.replace(following, charged=(event,) * 2, rounds=rounds)
+        coming = tuple(_announced(segment, "north"))[4:rounds]
+        return segment, epsilon_spent((*segment.charged, *coming), ideal).epsilon
+
+    fitting, spent = course(events[0], 10)
+    assert spent < 1
+    fitting.check_budget("north")
+    # At its own best order this course fits; at that of the agreed run its first two rounds alone
+    # do not.
+    order = epsilon_spent(events, ideal).order
+    steep, spent = course(GaussianObjectivePerturbation(0.0, 1.01 / (order - 1)), 6)
+    assert spent < 1
+    with pytest.raises(ParameterError, match=r"must stay within the agreed 1, going on without"):
+        steep.check_budget("north")
 
 
 def _announced(segment, name):

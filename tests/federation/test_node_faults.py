@@ -109,6 +109,14 @@ def test_stop_leaves_the_model_of_the_last_complete_round(build):
         assert len(record["history"]["change"]) == done
         statement = (federation.folder / f"{name}.statement").read_text()
         assert "Ended early:" in statement
+        # Wherever the figures stand: in the record, the model, the report and on the terminal.
+        caveats = record["privacy"]["caveats"]
+        assert any(f"Ended early: west was lost after {done} rounds" in each for each in caveats)
+        assert any("Rely on the agreed budget, (1, 0.001)" in each for each in caveats)
+        assert list(load_model(federation.folder / f"{name}.model").privacy.caveats) == caveats
+        assert all(f"Caveat: {each}" in statement for each in caveats)
+        assert "Caveat: Rely on the agreed budget" in federation.output(name)
+        assert "seconds" not in record
         with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
             account = ledger.verify()
             charged = len(account.runs["trial"].events)
