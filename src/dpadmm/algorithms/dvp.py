@@ -111,7 +111,7 @@ class DVP(PerturbedADMM):
             zeta, extra = printed_perturbation(site, plain, level)
             scale = site.weight / (site.rows * zeta)
             share = level * site.outputs * budget.rows_per_person
-            claimed = _claim(share, settings.rounds)
+            claimed = _claim(share, settings.rounds, budget.rows_per_person)
             check_total(site, budget, share * settings.rounds, "epsilon_per_round")
         elif options.noise == "exp-norm":
             level = (
@@ -139,10 +139,12 @@ class DVP(PerturbedADMM):
         return cls(penalties, **noise_arrays(planned), claimed=claimed)
 
 
-def _claim(alpha: Array, rounds: int) -> str:
+def _claim(alpha: Array, rounds: int, people: int) -> str:
     """Theorem 1 for these numbers, and what its rounds add up to."""
     largest = float(alpha.max())
+    whom = "" if people == 1 else f" for the {people} rows of a person"
     return (
-        f"each iteration is alpha-differentially private with alpha = {AtMost(largest)} (Theorem "
-        f"1), for an exact solver; {rounds} iterations add up to {AtMost(rounds * largest)}"
+        f"each iteration is alpha-differentially private with alpha = {AtMost(largest)}{whom} "
+        f"(Theorem 1), for an exact solver; {rounds} iterations add up to "
+        f"{AtMost(rounds * largest)}"
     )

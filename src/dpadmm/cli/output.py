@@ -81,6 +81,9 @@ def refusals(command: str, as_json: bool) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
+_FIGURE: Final = frozenset("0123456789.+-e%")
+
+
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; what looks like a number stands on the right."""
     console.print(f"[bold]{escape(title)}[/bold]", highlight=False)
@@ -89,11 +92,12 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     for place, column in enumerate(columns):
         numbers = all(row[place][:1] in "0123456789-+." for row in body if row[place])
         # Words give way to numbers: one that is cut off would be another.
+        figures = all(set(row[place]) <= _FIGURE for row in body)
         widest = max((len(row[place]) for row in body), default=0)
         table.add_column(
             column,
             justify="right" if numbers and body else "left",
-            no_wrap=numbers and len(column) <= widest,
+            no_wrap=figures and len(column) <= widest,
             overflow="fold",
         )
     for row in body:

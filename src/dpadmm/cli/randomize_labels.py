@@ -162,7 +162,7 @@ def _report(
     which = f"its own epsilon, at most {epsilon}" if own else f"epsilon = {epsilon}"
     guarantee = (
         f"local differential privacy of each label with {which}: whoever sees OUT, the server "
-        "that collects it included, can hardly tell the label that was there"
+        "that collects it included, learns no more than that about the label that was there"
     )
     not_covered = "the other columns; a second run on the same labels, whose epsilons add up"
     if as_json:

@@ -84,7 +84,9 @@ class Metrics(Closing):
             "dpadmm_epsilon_spent", "Spent on the data set, by its ledger.", registry=registry
         )
         self.epsilon_left = Gauge(
-            "dpadmm_epsilon_left", "Left of the data set's budget.", registry=registry
+            "dpadmm_epsilon_left",
+            "Epsilon of Gaussian releases that still fit into the data set's budget.",
+            registry=registry,
         )
         self.dropped = Counter(
             "dpadmm_dropped_messages", "Messages refused.", ["reason"], registry=registry

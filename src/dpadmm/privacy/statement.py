@@ -112,39 +112,37 @@ class PrivacyStatement:
 
     def lines(self) -> list[tuple[str, str]]:
         """The statement as pairs of a heading and its words."""
-        claimed = [] if self.claim is None else [("As published, not proven", self.claim)]
-        caveats = [("Caveat", caveat) for caveat in self.caveats]
-        if not self.private:
-            words = f"none: no finite epsilon is proven for this run of {self.algorithm}"
-            return [
-                ("Guarantee", words),
-                ("Epsilon", "infinite"),
-                *caveats,
-                *self.details,
-                *claimed,
-            ]
-        lines = [
-            (
-                "Guarantee",
-                f"{pair(self.epsilon, self.delta)}-differential privacy of each party, "
-                "total over the whole run; the largest of the parties' figures",
-            ),
-            *caveats,
-            *self.details,
-            ("Adjacency", adjacency_words(self.rows_per_person)),
-            ("Adversary", ADVERSARY),
-            ("Theorem", self.theorem),
-            ("Accountant", self.accountant),
-            ("Noise", self.noise),
-            ("Calibration", self.calibration),
-            ("Not covered", "; ".join(self.not_covered)),
-            *claimed,
-        ]
+        lines: list[tuple[str, str]] = []
         if self.simulated:
-            lines.insert(0, ("SIMULATION", f"{self.noise}: this run protects nobody"))
+            lines.append(("SIMULATION", f"{self.noise}: this run protects nobody"))
+        lines += self._guarantee()
+        lines += [("Caveat", caveat) for caveat in self.caveats]
+        lines += self.details
+        if self.private:
+            lines.append(("Adjacency", adjacency_words(self.rows_per_person)))
+        if self.private or self.details:
+            lines.append(("Adversary", ADVERSARY))
+        if self.private:
+            lines += [("Theorem", self.theorem), ("Accountant", self.accountant)]
+        if self.private or self.details:
+            lines += [("Noise", self.noise), ("Calibration", self.calibration)]
+            lines.append(("Not covered", "; ".join(self.not_covered)))
+        if self.claim is not None:
+            lines.append(("As published, not proven", self.claim))
         if not self.reviewed:
             lines.append(("Theorem's status", "not reviewed: the algorithm is from outside"))
         return lines
+
+    def _guarantee(self) -> list[tuple[str, str]]:
+        if not self.private:
+            words = f"none: no finite epsilon is proven for this run of {self.algorithm}"
+            return [("Guarantee", words), ("Epsilon", "infinite")]
+        whose, which = "each party", "; the largest of the parties' figures"
+        if len(self.parties) == 1:
+            # A node knows what it spent itself; the others state their own.
+            whose, which = f"the rows of {next(iter(self.parties))}", ""
+        words = f"{pair(self.epsilon, self.delta)}-differential privacy of {whose}"
+        return [("Guarantee", f"{words}, total over the whole run{which}")]
 
     def __str__(self) -> str:
         return "\n".join(f"{heading}: {words}" for heading, words in self.lines())

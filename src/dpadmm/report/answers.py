@@ -221,7 +221,11 @@ def _guaranteed(run: RecordedRun) -> str:
     template = texts.GUARANTEED_SIMULATED if privacy.simulated else texts.GUARANTEED_WORDS
     factor = f"{AtMost(math.exp(privacy.epsilon)):3}" if privacy.epsilon < 700 else "any number of"
     words = template.format(
-        epsilon=AtMost(privacy.epsilon), delta=delta_text(privacy.delta), factor=factor
+        # The record of a node is about its own rows; the others state their own.
+        whose=shown_name(run.names[0], 40) if len(run.names) == 1 else texts.EACH_PARTY,
+        epsilon=AtMost(privacy.epsilon),
+        delta=delta_text(privacy.delta),
+        factor=factor,
     )
     if run.weakest:
         best = min(run.names, key=lambda name: privacy.parties[name].epsilon)

@@ -93,10 +93,11 @@ VERSUS = " or "
 
 GUARANTEED = "What is guaranteed"
 GUARANTEED_WORDS = (
-    "To the people of each party: ({epsilon}, {delta})-differential privacy, in total over the "
+    "To the people of {whose}: ({epsilon}, {delta})-differential privacy, in total over the "
     "whole run. Had one person's rows been others, nothing that the other parties or anybody else "
     "sees of the run would have become more than {factor} times as likely, plus {delta}."
 )
+EACH_PARTY = "each party"
 GUARANTEED_RANGE = " The parties' epsilons go from {least} ({best}) to {most} ({weakest})."
 GUARANTEED_NOTHING = (
     "Nothing. No finite epsilon is proven for this run of {algorithm}: its messages may reveal "
@@ -104,7 +105,7 @@ GUARANTEED_NOTHING = (
 )
 GUARANTEED_SIMULATED = (
     "To nobody, since the noise can be drawn again. With secret noise it would be, to the people "
-    "of each party: ({epsilon}, {delta})-differential privacy, in total over the whole run."
+    "of {whose}: ({epsilon}, {delta})-differential privacy, in total over the whole run."
 )
 WHEN = "When a person's data change"
 AGAINST = "Against whom"
