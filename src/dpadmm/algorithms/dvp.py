@@ -32,7 +32,8 @@ from typing import ClassVar, Literal, Self, final
 import numpy as np
 from pydantic import Field
 
-from dpadmm.algorithms.base import Options, Settings, graph_convexity
+from dpadmm.algorithms.base import GraphOptions, Options, Settings, graph_convexity
+from dpadmm.algorithms.inputs import CourseOption, check_common, over_rounds
 from dpadmm.algorithms.objective import (
     check_total,
     check_within_budget,
@@ -48,19 +49,18 @@ from dpadmm.privacy.sensitivity import jacobian_ratio
 __all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
 
 
-class DVPOptions(Options):
+class DVPOptions(GraphOptions):
     """Options of ``dvp``."""
 
     noise: Literal["exp-norm", "gaussian"] = Field(
         "exp-norm",
         description="density proportional to exp(-rate ||b||) as in the paper, or normal",
     )
-    epsilon_per_round: float | None = Field(
+    epsilon_per_round: CourseOption = Field(
         None,
-        gt=0,
-        allow_inf_nan=False,
-        description="alpha: what each round costs, instead of a share of epsilon; the total that "
-        "results must be within epsilon",
+        description="alpha: what a round costs, instead of a share of epsilon: a number, a list "
+        "with one for each round, or a table of either for every party; the total that results "
+        "must be within epsilon",
     )
 
 
@@ -98,49 +98,55 @@ class DVP(PerturbedADMM):
         """Fix alpha, Phi and the noise of every party."""
         options = cls.parse_options(settings.options)
         budget = settings.require_budget(cls.name)
-        published, alpha = settings.calibration == "published", options.epsilon_per_round
-        check_noise(cls.name, options.noise, "epsilon_per_round", alpha, published=published)
-        plain = graph_convexity(site, settings.penalty)
+        published, given = settings.calibration == "published", options.epsilon_per_round
+        check_noise(cls.name, options.noise, "epsilon_per_round", given, published=published)
+        rounds, here = settings.rounds, len(site.index)
+        every = over_rounds("penalty", settings.penalty_course, site, rounds)
+        check_common(cls.name, every, published=published)
+        penalties = every[:, :here]
+        plain = graph_convexity(site, penalties)
+        alpha = None
+        if given is not None:
+            # One-vs-rest columns are releases of their own and share alpha.
+            alpha = over_rounds("epsilon_per_round", given, site, rounds)[:, :here] / site.outputs
         extra, scale, claimed = np.zeros_like(plain), None, None
         if published:
-            # One-vs-rest columns are releases of their own and share alpha.
-            total = budget.epsilon / (settings.rounds * budget.rows_per_person)
-            level = (total if alpha is None else np.full_like(total, alpha)) / site.outputs
+            share = budget.epsilon / (rounds * budget.rows_per_person * site.outputs)
+            level = np.broadcast_to(share, plain.shape) if alpha is None else alpha
             zeta, extra = printed_perturbation(site, plain, level)
             scale = site.weight / (site.rows * zeta)
-            share = level * site.outputs * budget.rows_per_person
-            claimed = _claim(share, settings.rounds)
-            check_total(site, budget, share * settings.rounds, "epsilon_per_round")
+            cost = level * site.outputs * budget.rows_per_person
+            claimed = _claim(cost)
+            check_total(site, budget, cost.sum(axis=0), "epsilon_per_round")
         elif options.noise == "exp-norm":
-            level = (
-                release_level(site, budget, settings.rounds)
-                if alpha is None
-                else np.full_like(plain, alpha / site.outputs)
-            )
+            level = release_level(site, budget, rounds) if alpha is None else alpha
             extra = extra_convexity(site, plain, level / 2)
             if alpha is not None:
                 kappa, slope = _kappa(site, plain + extra), site.loss.slope_bound
                 rate = exponential_rate(level, site.rows, kappa, weight=site.weight, slope=slope)
                 scale = (1 + SAMPLER_ALLOWANCE) / rate
-        every = (settings.rounds, len(plain))
         planned = plan_objective(
-            site,
-            budget,
-            options.noise,
-            np.broadcast_to(plain + extra, every),
-            tolerance=settings.tolerance,
-            scale=None if scale is None else np.broadcast_to(scale, every),
+            site, budget, options.noise, plain + extra, tolerance=settings.tolerance, scale=scale
         )
-        if alpha is not None and not published:
+        if given is not None and not published:
             check_within_budget(site, budget, planned, "epsilon_per_round")
-        penalties = np.full(settings.rounds, settings.penalty)
-        return cls(penalties, **noise_arrays(planned), claimed=claimed)
+        return cls(
+            penalties,
+            penalties,
+            **noise_arrays(planned),
+            start=options.starts(site),
+            claimed=claimed,
+        )
 
 
-def _claim(alpha: Array, rounds: int) -> str:
+def _claim(alpha: Array) -> str:
     """Theorem 1 for these numbers, and what its rounds add up to."""
-    largest = float(alpha.max())
+    party = int(np.argmax(alpha.sum(axis=0)))
+    least, largest = float(alpha.min()), float(alpha.max())
+    value = (
+        f"= {largest:.6g}" if np.isclose(least, largest) else f"from {least:.6g} to {largest:.6g}"
+    )
     return (
-        f"each iteration is alpha-differentially private with alpha = {largest:.6g} (Theorem 1), "
-        f"for an exact solver; {rounds} iterations add up to {rounds * largest:.6g}"
+        f"each iteration is alpha-differentially private with alpha {value} (Theorem 1), for an "
+        f"exact solver; {len(alpha)} iterations add up to {alpha[:, party].sum():.6g}"
     )
