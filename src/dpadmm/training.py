@@ -209,8 +209,8 @@ def plan(
         penalty = first_value(given)
         if not algorithm.varies_penalty:
             raise ParameterError(
-                f"penalty must be one number or 'auto' for {algorithm.name!r}, which has none for "
-                f"each round or party; got {parameters.penalty!r}."
+                f"penalty must be a positive number or 'auto' for {algorithm.name!r}, which has "
+                f"none for each round or party; got {parameters.penalty!r}."
             )
     else:
         penalty = positive_number("penalty", parameters.penalty, alternative=" or 'auto'")

@@ -125,8 +125,10 @@ def _gradient_noise(
         )
         if proportions is None:
             return np.broadcast_to(sigma, kappa.shape)
-        # The sum over releases of 1 / sigma^2 is all that counts.
-        return sigma * proportions * np.sqrt(np.mean(proportions**-2.0, axis=0))
+        # The sum over releases of 1 / sigma^2 is all that counts; a party by itself adds it up in
+        # the same order.
+        inverse = np.array([np.mean(column**-2.0) for column in proportions.T.copy()])
+        return sigma * proportions * np.sqrt(inverse)
     if proportions is not None:
         return proportions * _noise_in_proportion(
             budget, site.outputs, sensitivity / proportions, np.log1p(kappa), inexact_mu
