@@ -1,19 +1,21 @@
 r"""DVP: dual variable perturbation, with fresh noise in every round.
 
-T. Zhang, Q. Zhu, "Dynamic differential privacy for ADMM-based distributed classification
-learning", IEEE Transactions on Information Forensics and Security 12(1), 2017; Algorithm 2,
-eqs. 13-16. Their :math:`\tfrac{C^R}{B_p}\epsilon_p` is our gradient noise b.
+T. Zhang, Q. Zhu, "A dual perturbation approach for differential private ADMM-based distributed
+empirical risk minimization", AISec 2016; Algorithm 2, eqs. 13-16. Their
+:math:`\tfrac{C^R}{B_p}\epsilon_p` is our gradient noise b.
 
 .. math::
     b_i &\sim \exp(-\zeta_i \tfrac{n_i}{c_i}\|b\|),\qquad
-    m_i = \tfrac{\lambda}{N} + 2\eta V_i + \Phi_i,\qquad
+    m_i = \tfrac{\lambda}{N} + 2\eta_i V_i + \Phi_i,\qquad
     \kappa(m) = \frac{c_i c_1}{n_i m} \\
     \Phi_i &= \max\Bigl(0,\; \frac{c_i c_1}{n_i (e^{\alpha/2} - 1)}
-             - \tfrac{\lambda}{N} - 2\eta V_i\Bigr),\qquad
+             - \tfrac{\lambda}{N} - 2\eta_i V_i\Bigr),\qquad
     \zeta_i = \frac{\alpha - \ln(1 + \kappa(m_i))}{2L}
 
-makes a round alpha-DP. Since Phi keeps :math:`\ln(1 + \kappa)` at or below alpha/2, the Jacobian
-never uses up a round. Gaussian noise needs no Phi: there the Jacobian costs :math:`O(\kappa^2)`.
+makes a round alpha-DP; alpha may be of each round and party, :math:`\alpha_p(t)`, and so may eta,
+of each party as published only. Since Phi keeps :math:`\ln(1 + \kappa)` at or below alpha/2, the
+Jacobian never uses up a round. Gaussian noise needs no Phi: there the Jacobian costs
+:math:`O(\kappa^2)`.
 
 The published calibration is Algorithm 2 as printed, with the fraction of the paper's proof:
 
@@ -89,7 +91,7 @@ class DVP(PerturbedADMM):
     """ADMM with a perturbed dual variable; see :class:`PerturbedADMM` for the parameters."""
 
     name: ClassVar[str] = "dvp"
-    paper: ClassVar[str] = "Zhang, Zhu, IEEE Transactions on Information Forensics 2017"
+    paper: ClassVar[str] = "Zhang, Zhu, AISec 2016"
     private: ClassVar[bool] = True
     options: ClassVar[type[Options]] = DVPOptions
 
