@@ -166,6 +166,8 @@ class SCASADMM(Algorithm):
         S, inner steps of a message.
     batch, step_size, weighting
         Of the inner loop, per party: rows of a batch, eta, xi / (2 eta).
+    published
+        PS-ADMM's Algorithm 1 as printed.
     """
 
     name: ClassVar[str] = "scas-admm"
@@ -178,6 +180,7 @@ class SCASADMM(Algorithm):
     batch: NDArray[np.int64]
     step_size: Array
     weighting: Array
+    published: bool = False
 
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
@@ -191,6 +194,7 @@ class SCASADMM(Algorithm):
             options.inner_steps,
             batch_sizes(site, options.batch_size, automatic=1 if published else _BATCH),
             *steps(site, settings.penalty, options.step_size),
+            published,
         )
 
     @property
@@ -227,3 +231,7 @@ class SCASADMM(Algorithm):
     ) -> SVRGState:
         """Update z and the dual variable from the server's mean."""
         return svrg_absorb(state, message, inbox, site, self.penalty)
+
+    def claim(self, site: Site) -> str | None:
+        """That the paper claims nothing for its Algorithm 1."""
+        return "none: Algorithm 1 is not private" if self.published else None
