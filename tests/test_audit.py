@@ -444,7 +444,8 @@ def test_far_out_the_sensitivity_is_nearly_attained_and_never_exceeded():
 PERTURBED = [
     ("dvp", {}),
     ("dvp", {"noise": "gaussian"}),
-    ("m-admm", {"penalty_growth": 1.3}),
+    ("m-admm", {"penalty_growth": 1.3, "dual_step": 0.2}),
+    ("m-admm", {"noise": "gaussian"}),
     ("r-admm", {}),
     ("r-admm", {"noise": "gaussian"}),
     ("mr-admm", {"gamma": 0.0}),

@@ -48,6 +48,19 @@ def test_parameters_are_those_of_training():
     assert parameters.penalty == "auto"
 
 
+def test_a_penalty_may_be_a_list_or_a_table():
+    listed = parsed(GOOD.replace("[run]", "[run]\npenalty = [1, 0.5]")).parameters(["a", "b"])
+    assert listed.penalty == (1.0, 0.5)
+    table = "[run]\npenalty = {a = 1, b = [0.5, 0.25]}"
+    parameters = parsed(GOOD.replace("[run]", table)).parameters(["a", "b"])
+    assert parameters.penalty == {"a": 1.0, "b": (0.5, 0.25)}
+    hashes = {
+        run_hash(parsed(GOOD.replace("[run]", f"[run]\npenalty = {text}")), "", {"a": 1})
+        for text in ("1.0", "[1.0, 0.5]", "[0.5, 1.0]", "{a = 1.0, b = 0.5}", "{a = 0.5, b = 1.0}")
+    }
+    assert len(hashes) == 5
+
+
 def test_a_configuration_is_frozen_and_shows_no_folder():
     config = parsed(GOOD)
     with pytest.raises(ValueError, match="frozen"):
@@ -62,9 +75,15 @@ def test_a_configuration_is_frozen_and_shows_no_folder():
         ("[run]", "foo = 1\n[run]", "foo is not a known key"),
         ("[run]", "[run]\nrounds = 1.5", "rounds under [run] must be a valid integer; got 1.5"),
         ("[run]", "[run]\nrounds = 10000000000", "must be less than or equal to 1000000; got"),
-        ("[run]", "[run]\noutput = 'x'", "output under [run] must be 'auto', 'last' or 'tail'"),
+        (
+            "[run]",
+            "[run]\noutput = 'x'",
+            "output under [run] must be 'auto', 'last', 'tail'",
+        ),
         ("[run]", "[run]\nsimulation_key = -1", "simulation_key under [run] must be greater"),
-        ("[run]", "[run]\npenalty = 'x'", 'penalty under [run] must be a number or "auto"'),
+        ("[run]", "[run]\npenalty = 'x'", 'penalty under [run] must be a number, "auto", a list'),
+        ("[run]", "[run]\npenalty = [1, -1]", "penalty under [run] must be a number, "),
+        ("[run]", "[run]\npenalty = {}", "or a table with either for every party; got {}"),
         ("[run]", "[run]\ndelta = true", "delta under [run] must be a number, or a table"),
         ("a = 1,", "a = 'x',", "epsilon under [run] must be a number, or a table"),
         ("{a = 1, b = 2.5}", "1" + 400 * "0", "epsilon under [run] must be a number"),

@@ -215,13 +215,17 @@ def test_every_loss_learns_and_only_the_logistic_gives_probabilities(data, loss)
         np.testing.assert_allclose(chances.sum(axis=1), 1)
 
 
-def test_the_output_is_the_mean_of_the_last_messages_or_of_the_tail(data):
+@pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+def test_the_output_is_the_mean_of_the_last_messages_or_of_the_tail_or_of_all(data):
     last = classifier(output="last").fit(*data)
     np.testing.assert_allclose(last.coef_, last.node_coef_.mean(axis=0), atol=1e-15)
     np.testing.assert_array_equal(classifier(output="auto").fit(*data).coef_, last.coef_)
     tail = classifier(output="tail").fit(*data)
     assert np.abs(tail.coef_ - last.coef_).max() > 1e-8
     np.testing.assert_array_equal(tail.node_coef_, last.node_coef_)
+    mean = classifier(output="mean").fit(*data)
+    early = [classifier(rounds=t, output="last").fit(*data).coef_ for t in range(1, 21)]
+    np.testing.assert_allclose(mean.coef_, np.mean(early, axis=0), atol=1e-12)
 
 
 def test_the_history_has_a_number_per_round(data):
@@ -281,7 +285,7 @@ def test_there_must_be_a_row_per_party(data):
         ("algorithm", "amdm", algorithm_names()),
         ("loss", "hinge", list(LOSSES)),
         ("party_weight", "row", ["rows", "equal"]),
-        ("output", "mean", ["auto", "last", "tail"]),
+        ("output", "median", ["auto", "last", "tail", "mean"]),
     ],
 )
 def test_an_unknown_name_lists_the_known_ones(data, parameter, value, known):
@@ -296,7 +300,7 @@ def test_an_unknown_option_is_refused_with_what_there_is(data):
     text = refusal(data, algorithm_options={"speed": 3})
     assert "algorithm_options of 'admm'" in text
     assert "'speed'" in text
-    assert "none" in text
+    assert "start" in text
 
 
 def test_a_disconnected_edge_list_names_its_components(data):

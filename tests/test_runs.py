@@ -41,6 +41,43 @@ def left_behind(folder):
     return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
+@pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+def test_a_run_takes_numbers_of_each_round_and_party_and_keeps_them(hospitals):
+    """From run.toml to model, record and page; the run's hash knows them."""
+    varying = (
+        'algorithm = "m-admm"\nrounds = 2\nepsilon = 60\noutput = "mean"\nsimulation_key = 1\n'
+        "[run.penalty]\nnorth = 0.1\nsouth = [0.1, 0.2]\nwest = 0.3\n"
+        "[run.algorithm_options]\ndual_step = 0.05\nstart = [0.1, 0, 0, 0, 0, 0, 0.2]\n"
+        "[run.algorithm_options.noise_rate]\nnorth = 3.0\nsouth = 2.0\nwest = [2.0, 1.0]\n"
+    )
+    edit(hospitals, 'algorithm = "admm"\nrounds = 12\n', varying)
+    run = trained(hospitals)
+    write_results(run)
+    schema = load_schema(hospitals / "schema.toml")
+    parts = [encode(hospitals / f"{n}.csv", schema) for n in ("north", "south", "west")]
+    rows = np.concatenate([part.rows for part in parts])
+    codes = np.concatenate([part.labels for part in parts])
+    given = {"north": 0.1, "south": [0.1, 0.2], "west": 0.3}
+    loaded = load_model(hospitals / "m.model").to_estimator()
+    assert loaded.penalty == run.estimator.penalty
+    assert {name: np.ravel(value).tolist() for name, value in loaded.penalty.items()} == {
+        name: np.ravel(value).tolist() for name, value in given.items()
+    }
+    assert loaded.output == "mean"
+    # The parameters that a model keeps train again.
+    owners = np.repeat(["north", "south", "west"], [60, 40, 20])
+    again = loaded.set_params(random_state=3).fit(rows, np.array(schema.classes)[codes], owners)
+    assert again.penalty_ == pytest.approx((0.1 + 0.1 + 0.3) / 3)
+    record = json.loads((hospitals / "record.json").read_text())
+    assert record["config"]["run"]["penalty"] == given
+    assert record["config"]["run"]["algorithm_options"]["noise_rate"]["west"] == [2.0, 1.0]
+    first, both = record["epsilon_after_rounds"]["west"]
+    # Half the rate in the second round.
+    assert 0 < both - first < 0.6 * first
+    edit(hospitals, "west = [2.0, 1.0]", "west = [2.0, 1.1]")
+    assert trained(hospitals).sha256 != run.sha256
+
+
 def test_a_run_equals_the_estimator_on_encoded_rows(hospitals):
     run = trained(hospitals)
     write_results(run)

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
+from dpadmm.algorithms.inputs import Course, as_course
 from dpadmm.columns import Name, Part, as_tuple, fail
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.training import TrainingParameters
@@ -58,10 +59,18 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and small
 
 
-def _number_or_auto(value: Any) -> Any:
-    if value != "auto" and not _is_number(value):
-        raise fail(f'must be a number or "auto"; got {_shown(value)}: correct it')
-    return value if isinstance(value, str) else float(value)
+def _course_or_auto(value: Any) -> Any:
+    if value == "auto":
+        return value
+    if _is_number(value):
+        return float(value)
+    try:
+        return as_course("penalty", value if isinstance(value, list | dict) else None)
+    except ParameterError:
+        raise fail(
+            'must be a number, "auto", a list with a positive number for each round, or a table '
+            f"with either for every party; got {_shown(value)}: correct it"
+        ) from None
 
 
 def _name_or_edges(value: Any) -> Any:
@@ -98,7 +107,7 @@ def _resolved_or_not(value: Any, info: ValidationInfo) -> Any:
 
 
 Budget = Annotated[float | dict[str, float], BeforeValidator(_number_or_table)]
-Penalty = Annotated[float | str, BeforeValidator(_number_or_auto)]
+Penalty = Annotated[str | Course, BeforeValidator(_course_or_auto)]
 Edges = Annotated[str | tuple[Edge, ...], BeforeValidator(_name_or_edges)]
 File = Annotated[Path, BeforeValidator(_resolved)]
 Page = Annotated[Path | bool, BeforeValidator(_resolved_or_not)]
@@ -111,7 +120,7 @@ class RunSection(Part):
     ----------
     algorithm, epsilon, delta, calibration, rounds, penalty, regularization, party_weight, loss, \
 rows_per_person, output, algorithm_options
-        As the estimator has them; epsilon and delta may be tables of party names.
+        As the estimator has them; tables have the names of parties.
     topology
         A name, or a list of pairs of parties by name or by number.
     tolerance
@@ -134,7 +143,7 @@ rows_per_person, output, algorithm_options
     party_weight: str = "rows"
     loss: str = "logistic"
     rows_per_person: int = 1
-    output: Literal["auto", "last", "tail"] = "auto"
+    output: Literal["auto", "last", "tail", "mean"] = "auto"
     tolerance: float | None = None
     algorithm_options: dict[str, Any] = Field(default_factory=dict)
     simulation_key: Annotated[int, Field(ge=0)] | None = None

@@ -27,11 +27,11 @@ from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["MESSAGE_BOUND", "Checkpoint", "History", "Outcome", "fingerprint", "run"]
 
-_CHECKPOINT_VERSION: Final = 1
+_CHECKPOINT_VERSION: Final = 2
 # What reading a damaged checkpoint raises.
 _DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 # What a checkpoint holds besides the algorithm's state and the workspace.
-_KEPT: Final = ("last", "tail", "heard", "disagreement", "change")
+_KEPT: Final = ("last", "tail", "total", "heard", "disagreement", "change")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class History:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run leaves behind; ``last`` and ``tail`` are functions of messages.
+    """What a run leaves behind; ``last``, ``tail`` and ``mean`` are functions of messages.
 
     Attributes
     ----------
@@ -60,12 +60,15 @@ class Outcome:
         The last message of each party, ``(nodes, runs, outputs, features)``.
     tail
         The mean of each party's messages over the last third of the rounds.
+    mean
+        The mean of each party's messages over all rounds.
     events
         What each party was charged, round by round.
     """
 
     last: Array
     tail: Array
+    mean: Array
     history: History
     events: tuple[tuple[Event, ...], ...]
 
@@ -223,6 +226,7 @@ class _Progress:
     state: Any
     last: Array
     tail: Array
+    total: Array
     heard: Array
     disagreement: Array
     change: Array
@@ -246,6 +250,7 @@ class _Progress:
             state=algorithm.init(site),
             last=np.zeros(site.shape),
             tail=np.zeros(site.shape),
+            total=np.zeros(site.shape),
             heard=np.zeros(site.shape[1:]),
             disagreement=np.zeros((rounds, site.runs)),
             change=np.zeros((rounds, site.runs)),
@@ -265,6 +270,7 @@ class _Progress:
         self.disagreement[t] = _norm(message - mean).max(axis=(0, 2))
         self.change[t] = _norm(mean - self.heard).max(axis=1)
         self.last, self.heard, self.done = message, mean, t + 1
+        self.total = self.total + message
         if t >= self.tail_start:
             self.tail = self.tail + message
 
@@ -275,6 +281,7 @@ class _Progress:
         return Outcome(
             last=self.last,
             tail=self.tail / in_tail if in_tail > 0 else self.last,
+            mean=self.total / max(1, self.done),
             history=History(self.disagreement[: self.done], self.change[: self.done]),
             events=tuple(ledger.events for ledger in ledgers),
         )

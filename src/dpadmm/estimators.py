@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ from dpadmm.training import Plan, TrainingParameters, lay_out, plan, train
 
 __all__ = ["ADMMClassifier"]
 
-_OUTPUTS: Final = ("auto", "last", "tail")
+_OUTPUTS: Final = ("auto", "last", "tail", "mean")
 _CLASSES_FROM_ROWS: Final = (
     "the list of classes and whether all numbers are finite, which were taken from the rows"
 )
@@ -61,8 +61,10 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"server"``, or pairs of party numbers.
     rounds : int
         Number of messages of each party.
-    penalty : float or "auto"
-        The weight of agreement, eta; ``"auto"`` decides from public facts alone.
+    penalty : float, "auto", list or mapping
+        The weight of agreement, eta; ``"auto"`` decides from public facts alone. ``dvp``,
+        ``m-admm``, ``r-admm`` and ``mr-admm`` take a list with one for each round (of R-ADMM: each
+        odd one) and a mapping of party to either.
     regularization : float
         The weight of the squared norm in the objective above.
     party_weight : {"rows", "equal"}
@@ -75,10 +77,10 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A public bound on the norm of a row; longer rows are scaled down.
     rows_per_person : int
         How many rows of a party one person may have.
-    output : {"auto", "last", "tail"}
-        ``coef_`` is the mean over parties of their last messages, or of their messages in the
-        last third of the rounds. ``"auto"`` takes the last for algorithms without noise and the
-        tail for those with noise.
+    output : {"auto", "last", "tail", "mean"}
+        ``coef_`` is the mean over parties of their last messages, of their messages in the last
+        third of the rounds, or of all their messages. ``"auto"`` takes the last for algorithms
+        without noise and the tail for those with noise.
     algorithm_options : mapping or None
         The algorithm's own options; what it does not have is refused.
     random_state : int, RandomState or None
@@ -100,7 +102,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     history_
         Disagreement and change per round, functions of the messages.
     penalty_
-        The penalty used.
+        The penalty used: in the first round, the mean over parties, where it varies.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_parties: int = 5,
         topology: str | Iterable[tuple[int, int]] = "auto",
         rounds: int = 50,
-        penalty: float | str = "auto",
+        penalty: float | str | Sequence[float] | Mapping[Any, float | Sequence[float]] = "auto",
         regularization: float = 1e-4,
         party_weight: str = "rows",
         loss: str = "logistic",

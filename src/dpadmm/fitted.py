@@ -22,14 +22,14 @@ class Fitted:
     Attributes
     ----------
     coef, intercept
-        The classifier: the mean over parties of their last messages, or of their messages in the
-        last third of the rounds.
+        The classifier: the mean over parties of their last messages, of their messages in the
+        last third of the rounds, or of all their messages.
     node_coef, node_intercept
         Each party's last message.
     history
         Disagreement and change per round.
     penalty
-        The penalty used.
+        The penalty used: in the first round, the mean over parties, where it varies.
     privacy
         The statement.
     """
@@ -61,8 +61,8 @@ class Fitted:
         planned, outcome, noise
             The run.
         output
-            ``"last"`` or ``"tail"``; ``"auto"`` takes the last for algorithms without noise and
-            the tail for those with noise.
+            ``"last"``, ``"tail"`` or ``"mean"``; ``"auto"`` takes the last for algorithms without
+            noise and the tail for those with noise.
         fit_intercept
             The last feature is the 1 that was appended to every row.
         also_not_covered
@@ -70,8 +70,9 @@ class Fitted:
         caveats
             What the statement says of how the run went.
         """
-        tail = output == "tail" or (output == "auto" and planned.algorithm.private)
-        chosen = outcome.tail if tail else outcome.last
+        if output == "auto":
+            output = "tail" if planned.algorithm.private else "last"
+        chosen = {"last": outcome.last, "tail": outcome.tail, "mean": outcome.mean}[output]
         coef, intercept = _split(chosen[:, 0].mean(axis=0), fit_intercept)
         node_coef, node_intercept = _split(outcome.last[:, 0], fit_intercept)
         return cls(

@@ -76,10 +76,15 @@ def prepare(config: RunConfig) -> Schema:
     names = tuple(party.name for party in config.party)
     if not names and isinstance(config.run.topology, str):
         # Whose rows a common file holds is not known yet; any parties show a wrong parameter.
-        tables = [table for table in (config.run.epsilon, config.run.delta) if type(table) is dict]
+        told, options = config.run, config.run.algorithm_options
+        given = [told.epsilon, told.delta, told.penalty]
+        given += [options[name] for name in options if name != "start"]
+        tables = [table for table in given if type(table) is dict]
         names = tuple(tables[0]) if tables else ("first", "second", "third", "fourth")
-    if names:
-        rows = {party.name: party.rows for party in config.party}
+    rows = {party.name: party.rows for party in config.party}
+    # Noise that does not shrink with the rows would be too large for the solves of very many.
+    fixed = "noise_rate" in config.run.algorithm_options
+    if names and not (fixed and None in map(rows.get, names)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
             _plan(config, schema, {name: rows.get(name) or _VERY_MANY_ROWS for name in names})

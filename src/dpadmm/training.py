@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms import get_algorithm, reviewed
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
+from dpadmm.algorithms.inputs import as_course, first_value
 from dpadmm.arrays import Array, Rows, Shard, Site
 from dpadmm.engine import Checkpoint, Outcome, fingerprint, run
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
@@ -78,7 +79,7 @@ class TrainingParameters:
     algorithm: str
     topology: str | Iterable[tuple[int, int]] | Topology = "auto"
     rounds: int = 50
-    penalty: float | str = "auto"
+    penalty: float | str | Sequence[float] | Mapping[Any, float | Sequence[float]] = "auto"
     regularization: float = 1e-4
     party_weight: str = "rows"
     loss: str = "logistic"
@@ -196,6 +197,7 @@ def plan(
     if parameters.calibration not in CALIBRATIONS:
         raise unknown_name("calibration", parameters.calibration, CALIBRATIONS)
     budget = _budget_for(parameters, site) if algorithm.private else None
+    given = None
     if isinstance(parameters.penalty, str):
         if parameters.penalty != "auto":
             raise ParameterError(
@@ -203,6 +205,14 @@ def plan(
             )
         relative = algorithm.relative_noise(site, parameters.algorithm_options)
         penalty = auto_penalty(site, rounds, budget, relative)
+    elif isinstance(parameters.penalty, Sequence | Mapping | np.ndarray):
+        given = as_course("penalty", parameters.penalty)
+        penalty = first_value(given)
+        if not algorithm.varies_penalty:
+            raise ParameterError(
+                f"penalty must be a positive number or 'auto' for {algorithm.name!r}, which has "
+                f"none for each round or party; got {parameters.penalty!r}."
+            )
     else:
         penalty = positive_number("penalty", parameters.penalty, alternative=" or 'auto'")
     settings = Settings(
@@ -214,6 +224,7 @@ def plan(
         options=dict(parameters.algorithm_options),
         budget=budget,
         calibration=parameters.calibration,
+        penalties=given,
     )
     configured = algorithm.configure(site, settings)
     planned = Plan(configured, site, rounds, penalty, budget, settings)

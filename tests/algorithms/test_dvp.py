@@ -7,6 +7,7 @@ import pytest
 
 import oracles
 from dpadmm.algorithms.dvp import DVP
+from dpadmm.algorithms.inputs import OptimumWarning
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import InexactSolve, PureRelease
@@ -39,15 +40,19 @@ def test_without_noise_it_reaches_the_pooled_optimum(topology, noise):
     assert distance_from_the_optimum(algorithm, site, 400) < 1e-6
 
 
-def algorithm_2(parties, neighbours, *, rounds, eta, rho, alpha, c1=0.25):
-    """Algorithm 2 of Zhang and Zhu, node by node, C^R = 1 (errata: the fraction, Phi >= 0)."""
+def algorithm_2(parties, neighbours, *, penalties, rho, alphas, c1=0.25):
+    """Algorithm 2 of Zhang and Zhu, node by node, C^R = 1 (errata: the fraction, Phi >= 0).
+
+    ``penalties`` and ``alphas`` are eta_p(t) and alpha_p(t), ``(rounds, nodes)``.
+    """
     f = [np.zeros(FEATURES) for _ in parties]
     dual = [np.zeros(FEATURES) for _ in parties]
     history = []
-    for t in range(rounds):
+    for t in range(len(alphas)):
         drawn = unit_exponential(len(parties), t)
         new = []
         for p, party in enumerate(parties):
+            eta, alpha = penalties[t][p], alphas[t][p]
             size = len(party[0])
             degree = len(neighbours[p])
             alpha_hat = alpha - math.log((1 + c1 / (size * (rho + 2 * eta * degree))) ** 2)
@@ -67,7 +72,7 @@ def algorithm_2(parties, neighbours, *, rounds, eta, rho, alpha, c1=0.25):
         f = new
         for p in range(len(parties)):
             for j in neighbours[p]:
-                dual[p] = dual[p] + eta / 2 * (f[p] - f[j])
+                dual[p] = dual[p] + penalties[t][p] / 2 * (f[p] - f[j])
         history.append(np.array(f))
     return np.array(history)
 
@@ -89,13 +94,57 @@ def test_published_iterates_are_those_of_algorithm_2(alpha, extra):
     assert (algorithm.convexity > plain + 1e-9).any() == extra
     found = messages_of(algorithm, site, parties, rounds, ObjectiveOnly())[:, :, 0, 0]
     neighbours = [site.topology.neighbours(p) for p in range(len(COUNTS))]
+    every = np.ones((rounds, len(COUNTS)))
     expected = algorithm_2(
-        parties, neighbours, rounds=rounds, eta=eta, rho=LAM / len(COUNTS), alpha=alpha
+        parties,
+        neighbours,
+        penalties=eta * every,
+        rho=LAM / len(COUNTS),
+        alphas=alpha * every,
     )
     np.testing.assert_allclose(found, expected, atol=1e-8)
     claim = algorithm.claim(site)
     assert f"alpha = {alpha:g}" in claim
     assert f"{rounds} iterations add up to {alpha * rounds:g}" in claim
+
+
+def test_published_alphas_and_penalties_may_be_of_each_round_and_party():
+    rounds, site, parties = 4, site_of(topology="path"), parties_of()
+    neighbours = [site.topology.neighbours(p) for p in range(len(COUNTS))]
+    alphas = np.array([[0.3 - 0.04 * p + 0.05 * t for p in range(6)] for t in range(rounds)])
+    penalties = np.array([[0.1 + 0.01 * p + 0.02 * t for p in range(6)] for t in range(rounds)])
+    with pytest.warns(OptimumWarning, match="'dvp' then converges to the optimum of"):
+        algorithm = configure(
+            "dvp",
+            site,
+            rounds=rounds,
+            penalties={str(p): tuple(penalties[:, p]) for p in range(6)},
+            epsilon=2.0,
+            tolerance=1e-12,
+            calibration="published",
+            options={"epsilon_per_round": {str(p): alphas[:, p].tolist() for p in range(6)}},
+        )
+    found = messages_of(algorithm, site, parties, rounds, ObjectiveOnly())[:, :, 0, 0]
+    expected = algorithm_2(
+        parties, neighbours, penalties=penalties, rho=LAM / len(COUNTS), alphas=alphas
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    assert f"add up to {alphas.sum(axis=0).max():.6g}" in algorithm.claim(site)
+
+
+def test_what_a_round_is_charged_follows_the_sequence():
+    site, alphas = site_of(), [0.2, 0.1, 0.05]
+    options = {"epsilon_per_round": alphas}
+    algorithm = configure("dvp", site, rounds=3, epsilon=0.5, options=options)
+    for history in history_of(algorithm, site, 3):
+        charged = [event.events[0].epsilon for event in history]
+        assert charged == pytest.approx(alphas, rel=1e-8)
+    # Phi is that of the round: the smallest alpha needs the most.
+    assert (np.diff(algorithm.convexity, axis=0) >= 0).all()
+    by_party = {"epsilon_per_round": {str(p): 0.05 + 0.01 * p for p in range(6)}}
+    algorithm = configure("dvp", site, rounds=3, epsilon=0.5, options=by_party)
+    for party, history in enumerate(history_of(algorithm, site, 3)):
+        assert history[0].events[0].epsilon == pytest.approx(0.05 + 0.01 * party, rel=1e-8)
 
 
 def test_as_published_a_round_really_costs_almost_twice_alpha():
@@ -164,15 +213,15 @@ def test_epsilon_per_round_is_what_a_round_costs():
     ("options", "calibration", "words"),
     [
         ({"noise": "laplace"}, "proven", "'noise'.*'exp-norm' or 'gaussian'; got 'laplace'"),
-        ({"epsilon_per_round": 0}, "proven", "'epsilon_per_round'.*greater than 0; got 0"),
-        ({"epsilon_per_round": math.inf}, "proven", "'epsilon_per_round'.*finite"),
+        ({"epsilon_per_round": 0}, "proven", "epsilon_per_round must be a positive number.*got 0"),
+        ({"epsilon_per_round": math.inf}, "proven", "epsilon_per_round must be.*got inf"),
         (
             {"epsilon_per_round": 0.1, "noise": "gaussian"},
             "proven",
             "'exp-norm' for epsilon_per_round",
         ),
         ({"noise": "gaussian"}, "published", "'exp-norm' for a published calibration"),
-        ({"decay": 0.5}, "proven", "must be one of: epsilon_per_round, noise; got 'decay'"),
+        ({"decay": 0.5}, "proven", "must be one of: epsilon_per_round, noise, start; got 'decay'"),
     ],
 )
 def test_bad_options_are_refused_in_words(options, calibration, words):

@@ -236,6 +236,37 @@ def test_the_published_calibration_is_the_paper_s_algorithm():
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
+def test_scas_admm_as_published_is_algorithm_1_as_printed():
+    rounds, steps, rho, key = 4, 9, 0.2, 3
+    site = site_of()
+    given = settings_of(
+        site, rounds=rounds, penalty=rho, calibration="published", inner_steps=steps
+    )
+    algorithm = SCASADMM.configure(site, given)
+    np.testing.assert_array_equal(algorithm.batch, 1)
+    curvature = WEIGHTS / 4 + rho
+    eta, noise = 0.25 / curvature, SimulatedNoise(key)
+    xi = 4 * eta / (1 - 2 * eta * curvature)
+    zeta = 2 * eta - xi
+    assert (zeta < 0).all()
+    expected, _ = oracles.stochastic_admm(
+        PARTIES,
+        rounds=rounds,
+        steps=steps,
+        rho=rho,
+        lam=LAM,
+        weights=WEIGHTS,
+        eta=eta,
+        coefficients=lambda i: (zeta[i], xi[i]),
+        draw=lambda i, k: noise.batches(steps - 1, 1, COUNTS[i], 0, i, k),
+        theta=lambda i, k, s: np.zeros(FEATURES),
+    )
+    found = run_on(algorithm, site, PARTIES, rounds, key=key).last[:, 0, 0]
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert "not private" in algorithm.claim(site)
+    assert SCASADMM.configure(site, settings_of(site)).claim(site) is None
+
+
 def test_the_published_calibration_states_claim_and_proof():
     parameters = TrainingParameters(
         "ps-admm",
@@ -298,11 +329,12 @@ def test_bad_options_are_refused_in_words(algorithm, given, words):
         algorithm.configure(site, settings_of(site, **given))
 
 
-def test_the_published_step_must_be_below_the_paper_s_bound():
+@pytest.mark.parametrize("algorithm", [SCASADMM, PSADMM])
+def test_the_published_step_must_be_below_the_paper_s_bound(algorithm):
     site = site_of()
     given = settings_of(site, calibration="published", step_size=1.0)
     with pytest.raises(ParameterError, match=r"below 1 / \(2 \(c c1 \+ rho\)\).* published"):
-        PSADMM.configure(site, given)
+        algorithm.configure(site, given)
 
 
 @pytest.mark.parametrize("given", [{"form": "joint"}, {"noise_constant": 0.0}])

@@ -35,6 +35,7 @@ COUNTS = (60, 85, 110, 140, 170, 200)
 FEATURES = 5
 LAM = 0.05
 UNEQUAL = [0.02, 0.03, 0.015, 0.025, 0.02, 0.01]
+BY_NAME = {str(party): value for party, value in enumerate(UNEQUAL)}
 PARTIES = oracles.random_parties(1, COUNTS, FEATURES)
 NOISES = ("exp-norm", "gaussian", "output")
 NAMES = ("r-admm", "mr-admm")
@@ -75,7 +76,17 @@ def site_on(topology, *, counts=COUNTS, outputs=1):
     )
 
 
-def configured(name, site, *, rounds, penalty=0.02, calibration="proven", epsilon=1e3, **options):
+def configured(
+    name,
+    site,
+    *,
+    rounds,
+    penalty=0.02,
+    penalties=None,
+    calibration="proven",
+    epsilon=1e3,
+    **options,
+):
     count = len(site.index)
     settings = Settings(
         rounds=rounds,
@@ -84,6 +95,7 @@ def configured(name, site, *, rounds, penalty=0.02, calibration="proven", epsilo
         options=options,
         budget=Budget(np.full(count, epsilon), np.full(count, 1e-5)),
         calibration=calibration,
+        penalties=penalties,
     )
     return get_algorithm(name).configure(site, settings)
 
@@ -130,7 +142,12 @@ def test_unequal_penalties_reach_the_optimum_weighted_by_their_inverses():
     site, inverse = site_on("ring"), 1 / np.array(UNEQUAL)
     with pytest.warns(OptimumWarning, match="sum_i f_i / penalty_i"):
         algorithm = configured(
-            "mr-admm", site, rounds=500, node_penalties=UNEQUAL, penalty_growth=1.0
+            "mr-admm",
+            site,
+            rounds=500,
+            calibration="published",
+            node_penalties=BY_NAME,
+            penalty_growth=1.0,
         )
     last = messages(algorithm, site, 500, Silence())[-1]
     weighted = oracles.pooled_optimum(PARTIES, lam=LAM * inverse.mean(), weights=inverse)
@@ -219,24 +236,34 @@ def literal_iterates(site, penalties, *, gamma, solve, factor=None, noise=None):
 
 
 @pytest.mark.parametrize("topology", ["ring", "star"])
+@pytest.mark.parametrize("vary", ["the same everywhere", "from round to round", "of each party"])
 @pytest.mark.parametrize("name", NAMES)
-def test_the_published_form_is_the_paper_s_algorithm(name, topology):
-    site = site_on(topology)
-    options = {"gamma": 0.5, "noise_rate": 40.0, "penalty_growth": 1.04}
-    if name == "mr-admm":
-        options["node_penalties"] = [0.2, 0.206, 0.204, 0.16, 0.202, 0.2]
+def test_the_published_form_is_the_paper_s_algorithm(name, vary, topology):
+    """Also where noise and penalties vary from node to node, as the paper says it was run too."""
+    site, count = site_on(topology), 5
+    penalties = np.array([[0.2 * 1.04**k] * 6 for k in range(count)])
+    rates = np.full((count, 6), 40.0)
+    options, more = {"gamma": 0.5, "noise_rate": 40.0, "penalty_growth": 1.04}, {}
+    if vary != "the same everywhere":
+        del options["penalty_growth"]
+        penalties = penalties * np.array([1.0, 1.1, 0.9, 1.3, 1.2])[:, None]
+        rates = rates + 5.0 * np.arange(count)[:, None]
+        options["noise_rate"], more["penalties"] = rates[:, 0].tolist(), tuple(penalties[:, 0])
+    if vary == "of each party":
+        penalties = penalties * np.array([1.0, 1.03, 1.02, 0.8, 1.01, 1.0])
+        rates = rates + 2.0 * np.arange(6)
+        options["noise_rate"] = {str(i): rates[:, i].tolist() for i in range(6)}
+        more["penalties"] = {str(i): tuple(penalties[:, i]) for i in range(6)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OptimumWarning)
         algorithm = configured(
-            name, site, rounds=10, penalty=0.2, calibration="published", **options
+            name, site, rounds=10, penalty=0.2, calibration="published", **options, **more
         )
     source, shape = SimulatedNoise(3), (6, 1, 1, FEATURES)
     drawn = [
-        source.exponential_norm(shape, site.index, 2 * k, "objective")[:, 0, 0] / 40.0
-        for k in range(5)
+        source.exponential_norm(shape, site.index, 2 * k, "objective")[:, 0, 0] / rates[k][:, None]
+        for k in range(count)
     ]
-    first = np.array(options.get("node_penalties", [0.2] * 6))
-    penalties = [first * 1.04**k for k in range(5)]
     at = {}
 
     def solve(dual, own, others, party):
@@ -479,15 +506,18 @@ def test_a_bad_option_is_refused_by_name_and_value(name, option, value):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([0.1] * 5, "one number per party (6); got 5"),
-        ([0.1] * 5 + [-1.0], "node_penalties must be a positive number; got -1.0"),
+        ([0.1] * 6, "node_penalties must be a table of parties"),
+        ({**BY_NAME, "5": -1.0}, "node_penalties of party 5 must be a positive number"),
         ({str(party): 0.1 for party in range(5)}, "5 has none"),
-        ({**{str(party): 0.1 for party in range(6)}, "hospital": 1.0}, "got 'hospital'"),
+        ({**BY_NAME, "hospital": 1.0}, "got 'hospital'"),
+        ({**BY_NAME, "5": [0.1] * 2}, "one number for each of the 1 odd iterations; got 2"),
     ],
 )
 def test_bad_node_penalties_are_refused(given, words):
     with pytest.raises(ParameterError, match=re.escape(words)):
-        configured("mr-admm", site_on("ring"), rounds=2, node_penalties=given)
+        configured(
+            "mr-admm", site_on("ring"), rounds=2, calibration="published", node_penalties=given
+        )
 
 
 def test_equal_node_penalties_are_the_common_one_and_need_no_warning():
@@ -501,31 +531,37 @@ def test_equal_node_penalties_are_the_common_one_and_need_no_warning():
         np.testing.assert_array_equal(getattr(by_number, field.name), expected)
 
 
-@pytest.mark.parametrize("as_list", [True, False])
-def test_a_party_by_itself_takes_its_own_penalty_and_knows_that_others_differ(as_list):
-    site = site_on("complete")
-    given = UNEQUAL if as_list else {str(party): value for party, value in enumerate(UNEQUAL)}
-    own = dataclasses.replace(
-        site,
-        names=site.names[2:3],
-        index=site.index[[2]],
-        rows=site.rows[[2]],
-        degree=site.degree[[2]],
-        weight=site.weight[[2]],
-    )
+@pytest.mark.parametrize("name", ["r-admm", "mr-admm", "dvp"])
+def test_proven_penalties_must_be_common_and_m_admm_is_where_they_need_not_be(name):
+    with pytest.raises(ParameterError, match=r"optimum of sum_i f_i / penalty_i.*'m-admm'"):
+        configured(name, site_on("ring"), rounds=2, penalties=BY_NAME)
     with pytest.warns(OptimumWarning):
-        algorithm = configured("mr-admm", own, rounds=2, node_penalties=given)
+        configured(
+            name,
+            site_on("ring"),
+            rounds=2,
+            penalties=BY_NAME,
+            calibration="published",
+            epsilon=1e3,
+        )
+
+
+def test_a_party_by_itself_takes_its_own_penalty_and_knows_that_others_differ():
+    own = site_on("complete").of_party(2)
+    told = {"rounds": 2, "calibration": "published", "epsilon": 1e3, "node_penalties": BY_NAME}
+    with pytest.warns(OptimumWarning):
+        algorithm = configured("mr-admm", own, **told)
     np.testing.assert_array_equal(algorithm.penalty, [[UNEQUAL[2]]])
     with (
         pytest.warns(OptimumWarning),
         pytest.raises(ParameterError, match="send_even=False needs the same penalty"),
     ):
-        configured("mr-admm", own, rounds=2, node_penalties=given, send_even=False)
+        configured("mr-admm", own, **told, send_even=False)
 
 
 def test_r_admm_has_no_node_penalties():
     with pytest.raises(ParameterError, match="node_penalties"):
-        configured("r-admm", site_on("ring"), rounds=2, node_penalties=UNEQUAL)
+        configured("r-admm", site_on("ring"), rounds=2, node_penalties=BY_NAME)
 
 
 def test_a_single_party_has_no_neighbours_to_recycle_from():
@@ -546,7 +582,12 @@ def test_even_iterations_are_left_out_only_where_everyone_can_compute_them():
         pytest.raises(ParameterError, match="send_even=False needs the same penalty"),
     ):
         configured(
-            "mr-admm", site_on("complete"), rounds=2, send_even=False, node_penalties=UNEQUAL
+            "mr-admm",
+            site_on("complete"),
+            rounds=2,
+            send_even=False,
+            calibration="published",
+            node_penalties=BY_NAME,
         )
 
 

@@ -49,6 +49,20 @@ def test_parties_have_their_own_rows():
     assert parties[0]["epsilon"] == pytest.approx(parties[1]["epsilon"], rel=1e-6)
 
 
+def test_a_run_may_have_numbers_of_each_round_and_party():
+    words = ["--algorithm", "dvp", "--rounds", "3", "--rows", "8000,8000", "--epsilon", "1"]
+    alphas = '{"0": [0.3, 0.2, 0.1], "1": 0.1}'
+    options = ["--penalty", "[0.2, 0.3, 0.4]", "--option", f"epsilon_per_round={alphas}"]
+    with pytest.warns(Warning, match="2 eta V d"):
+        result = account(*words, *options)
+    first, second = (party["epsilon_after_round"] for party in result["parties"])
+    assert first == pytest.approx([0.3, 0.5, 0.6], abs=0.02)
+    assert second == pytest.approx([0.1, 0.2, 0.3], abs=0.02)
+    assert result["penalty"] == 0.2
+    # A list fits one number of rounds.
+    assert [row["rounds"] for row in result["other_rounds"]] == [3]
+
+
 def test_fewer_rounds_cost_less_and_the_curve_falls():
     result = account("--rounds", "40")
     costs = [row["epsilon_with_this_noise"] for row in result["other_rounds"]]

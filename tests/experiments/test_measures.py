@@ -100,7 +100,10 @@ def test_distances_and_norms_of_the_parties_models():
             np.linalg.norm(models[i, run] - models[j, run]) for i, j in ((0, 1), (0, 2), (1, 2))
         ]
         assert MEASURES["largest distance"](models, problem)[run] == pytest.approx(max(apart))
-        square = np.mean([np.linalg.norm(model[run]) ** 2 for model in models])
+        norms = [np.linalg.norm(model[run]) for model in models]
+        found = MEASURES["distance of norms"](models, problem)[run]
+        assert found == pytest.approx(max(norms) - min(norms))
+        square = np.mean(np.square(norms))
         assert MEASURES["average squared norm"](models, problem)[run] == pytest.approx(square)
 
 

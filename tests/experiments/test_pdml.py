@@ -59,7 +59,7 @@ def test_a_small_version_finds_for_every_conclusion(kind, monkeypatch, tmp_path)
     assert len(found) == len(evaluation.findings)
     for conclusion in experiment.conclusions:
         assert {(conclusion.name, "published"), (conclusion.name, "proven")} <= found
-    assert len(evaluation.panels) == 3
+    assert len(evaluation.panels) == (4 if kind is Figure3 else 3)
     guarantees = evaluation.tables["What is guaranteed"]
     rows = {row[0]: row for row in guarantees.rows}
     proven = next(row for name, row in rows.items() if "calibrated" in name or "proven" in name)
@@ -195,6 +195,7 @@ def made_up(variant, risk, settled, distance, rounds=20, draws=6):
         "average loss": course / 10,
         "average squared norm": zero + 1.0 if variant.kind == "reference" else zero,
         "largest distance": zero + distance * spread,
+        "distance of norms": zero + distance * spread,
         "epsilon": np.linspace(1, 2, rounds),
     }
     for which in ("last", "tail"):

@@ -101,6 +101,22 @@ def test_neighbours_must_be_those_of_the_agreed_links(federation):
         config.check(stranger, planned)
 
 
+def test_tables_of_parties_lose_the_lost_one(federation):
+    text = federation.agreed_text().replace("penalty = 0.05", "penalty = {PENALTIES}")
+    names = federation.agreed.names
+    table = ", ".join(f"{name} = 0.1" for name in names)
+    text = text.replace("{PENALTIES}", f"{{{table}}}")
+    agreed = validated(AgreedRun, tomllib.loads(text), federation.folder, "agreed")
+    options = {"noise_rate": {name: [2.0] for name in names}, "gamma": 0.5}
+    agreed = agreed.model_copy(
+        update={"run": agreed.run.model_copy(update={"algorithm_options": options})}
+    )
+    rest = agreed.without(names[1], federation.agreed.plan(federation.schema)).run
+    assert sorted(rest.penalty) == sorted(set(names) - {names[1]})
+    assert sorted(rest.algorithm_options["noise_rate"]) == sorted(set(names) - {names[1]})
+    assert rest.algorithm_options["gamma"] == 0.5
+
+
 def test_differences_are_named_by_their_place():
     ours = {"run": {"rounds": 5, "epsilon": 1.0}, "levels": [{"a": 1}, {"a": 2}], "order": ["x"]}
     theirs = {"run": {"rounds": 6, "delta": 1e-5}, "levels": [{"a": 1}, {"a": 3}], "order": ["y"]}

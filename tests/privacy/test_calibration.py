@@ -13,6 +13,7 @@ from dpadmm.privacy.calibration import (
     gaussian_sigma,
     objective_sigma,
     pure_level,
+    pure_noise,
     subsampled_sigma,
 )
 from dpadmm.privacy.events import (
@@ -274,3 +275,33 @@ def test_split_and_one_release_histories():
         (SubsampledGaussian(5, 500, 1.0, 1.25), 15),
         (GaussianRelease(0.004, 0.1), 5),
     ]
+
+
+# Pure releases of different sizes ----------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(budgets, deltas, st.integers(1, 60), st.floats(1.0, 1.1), st.integers(1, 3))
+def test_noise_in_proportion_spends_the_budget(epsilon, delta, rounds, growth, rows):
+    shares = 0.7 / growth ** np.arange(rounds)
+    fixed = np.full(rounds, epsilon / (20 * rounds * rows))
+    extra = [(InexactSolve(1e-4 * float(gaussian_mu(epsilon, delta)), 2.0, 1.0), rounds)]
+    noise = pure_noise(epsilon, delta, shares, fixed, rows_per_person=rows, extra=extra)
+    history = [*(PureRelease(level) for level in shares / noise + fixed), *extra]
+    found = spent(history, delta, rows_per_person=rows)
+    assert found <= epsilon
+    # The search stops early only below a thousandth of the noise that basic composition needs.
+    assert found >= 0.998 * epsilon or noise <= 1.1e-3 * shares.sum() * rows / epsilon
+
+
+def test_equal_proportions_are_equal_levels():
+    noise = pure_noise(1.0, 1e-5, np.full(50, 0.3), 0.0)
+    assert 0.3 / noise == pytest.approx(float(pure_level(1.0, 1e-5, 50)), rel=2e-3)
+
+
+def test_a_budget_below_what_noise_does_not_lower_is_refused():
+    with pytest.raises(InfeasibleBudgetError, match="a larger penalty or more rows") as refusal:
+        pure_noise(0.1, 1e-5, np.ones(4), np.full(4, 0.05))
+    assert refusal.value.smallest_epsilon == pytest.approx(0.2, abs=0.01)
+    with pytest.raises(ValueError, match="shares must be positive"):
+        pure_noise(1.0, 1e-5, [1.0, 0.0], 0.0)

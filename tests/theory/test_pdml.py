@@ -117,3 +117,22 @@ def test_the_bounds_fall_with_rounds_to_what_labels_and_objective_noise_cost():
     assert pdml.theorem_2(0.5, 10, 1.0, 3.0, data) == pytest.approx(0.2 + data)
     weaker = pdml.data_term(0.1, [4500, 4500], [0.01, 0.01], failure=0.05, loss_bound=1.0)
     assert weaker > 5 * data
+
+
+@pytest.mark.parametrize(("rows", "features"), [(1, 3), (2, 1), (7, 2), (200, 5)])
+def test_the_rademacher_complexity_of_linear_classifiers_is_within_its_bounds(rows, features):
+    random, radius = np.random.default_rng(rows), 3.0
+    data = random.normal(size=(rows, features))
+    data /= np.maximum(np.linalg.norm(data, axis=1, keepdims=True), 1.0)
+    signs = random.choice([-1.0, 1.0], size=(20_000, rows))
+    # The supremum over the ball is attained along the sum.
+    draws = radius / rows * np.linalg.norm(signs @ data, axis=1)
+    error = 4 * draws.std() / math.sqrt(len(draws))
+    low, high = pdml.rademacher(radius, rows, data)
+    assert low - error <= draws.mean() <= high + error
+    assert high <= pdml.rademacher(radius, rows)[1] == pytest.approx(radius / math.sqrt(rows))
+    # One vector and its negative attain the lower bound: x, x in one dimension.
+    if rows == 2:
+        equal = np.ones((2, 1))
+        found = radius / 2 * np.abs(signs @ equal).mean()
+        assert found == pytest.approx(pdml.rademacher(radius, 2, equal)[0], abs=2 * error)

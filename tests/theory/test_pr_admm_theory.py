@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from dpadmm.theory.pr_admm import (
@@ -45,7 +46,7 @@ def test_lemma_4_s_threshold_is_far_from_the_paper_s_choices():
     # A ring of 5, eta = .5, each party's gradient at most 1: V_2^2 = 5. The paper uses .1 and 1.
     ring, gradient = build_topology("ring", 5), math.sqrt(5)
     assert threshold(ring, 0.5, 1.0, gradient) == pytest.approx(5.2, abs=0.05)
-    assert threshold(ring, 0.5, 11.15, gradient) == pytest.approx(122, abs=0.5)
+    assert threshold(ring, 0.5, 11.0, gradient) == pytest.approx(118.7, abs=0.05)
     # By hand: 4 and 3.618 are the largest eigenvalues, 1.382 the least.
     expected = (4 + 2 * math.sqrt(3.618034 / 2)) + 2 * 5 / (0.25 * 1.381966) + 1
     assert deviation_bound(ring, 0.5, 1.0, gradient) == pytest.approx(expected, rel=1e-6)
@@ -62,11 +63,32 @@ def test_accumulated_noise():
 
 def test_the_bounds_fall_as_one_over_the_rounds():
     ring = build_topology("ring", 5)
-    known = {"start": 1.0, "distance": 2.0, "deviation": 3.0, "dimension": 4}
-    quiet = convergence_bound(ring, 0.5, 10, **known, first_variances=0.0, accumulated=7.0)
-    assert quiet == pytest.approx(0.05 * (1 + 2 + 18))
-    noisy = convergence_bound(ring, 0.5, 10, **known, first_variances=0.5, accumulated=7.0)
+    optimum, zero = np.array([1.0, -2.0, 0.5, 0.0]), np.zeros((5, 4))
+    known = {"optimum": optimum, "deviation": 3.0, "accumulated": 7.0}
+    quiet = convergence_bound(ring, 0.5, 10, first=zero, **known, first_variances=0.0)
+    # From 0: 1' L+ 1 / 2 is the number of edges times 2, and ||x*||^2 = 5.25.
+    assert quiet == pytest.approx(0.05 * (10 * 5.25 + 18))
+    noisy = convergence_bound(ring, 0.5, 10, first=zero, **known, first_variances=0.5)
     extra = 4 * 16 * 0.5 * 7 / (2 * 1.381966)
-    assert noisy == pytest.approx(0.05 * (21 + extra), rel=1e-6)
-    twice = convergence_bound(ring, 0.5, 20, **known, first_variances=0.5, accumulated=7.0)
+    assert noisy == pytest.approx(0.05 * (10 * 5.25 + 18 + extra), rel=1e-6)
+    twice = convergence_bound(ring, 0.5, 20, first=zero, **known, first_variances=0.5)
     assert twice == pytest.approx(noisy / 2)
+
+
+def test_the_printed_norm_does_not_see_how_far_the_optimum_is():
+    ring, zero = build_topology("ring", 5), np.zeros((5, 4))
+    quiet = {"deviation": 0.0, "first_variances": 0.0, "accumulated": 0.0}
+    for length in (0.0, 1.0, 100.0):
+        told = {"first": zero, "optimum": np.full(4, length), **quiet}
+        printed = convergence_bound(ring, 0.5, 10, **told, corrected=False)
+        assert printed == pytest.approx(0.0, abs=1e-9)
+        assert convergence_bound(ring, 0.5, 10, **told) == pytest.approx(0.05 * 10 * 4 * length**2)
+    # Parties that start apart: ||Q x0||^2 is the sum over edges of half their squared distance.
+    first = np.arange(5.0)[:, None]
+    told = {"first": first, "optimum": np.zeros(1), **quiet}
+    sums = sum((first[i, 0] + first[j, 0]) ** 2 for i, j in ring.edges) / 2
+    differences = sum((first[i, 0] - first[j, 0]) ** 2 for i, j in ring.edges) / 2
+    assert convergence_bound(ring, 0.5, 10, **told) == pytest.approx(0.05 * (differences + sums))
+    assert convergence_bound(ring, 0.5, 10, **told, corrected=False) == pytest.approx(
+        0.05 * 2 * differences
+    )

@@ -17,14 +17,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self, final
 
-import numpy as np
-
 from dpadmm.algorithms.base import (
     Algorithm,
+    GraphOptions,
     GraphState,
+    Options,
     Settings,
     graph_absorb,
     graph_convexity,
+    graph_init,
     graph_linear,
 )
 from dpadmm.arrays import Array, Site
@@ -47,24 +48,27 @@ class ADMM(Algorithm):
         eta, common to all parties.
     tolerance
         Largest gradient norm of a local solve.
+    start
+        y^0, as :func:`~dpadmm.algorithms.base.graph_start` takes it.
     """
 
     name: ClassVar[str] = "admm"
     paper: ClassVar[str] = "Forero, Cano, Giannakis, JMLR 2010"
+    options: ClassVar[type[Options]] = GraphOptions
 
     penalty: float
     tolerance: float
+    start: float | Array = 0.0
 
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Take penalty and tolerance as they are."""
-        cls.parse_options(settings.options)
-        return cls(settings.penalty, settings.plain_tolerance())
+        options = cls.parse_options(settings.options)
+        return cls(settings.penalty, settings.plain_tolerance(), options.starts(site))
 
     def init(self, site: Site) -> GraphState:
-        """Start from zero everywhere."""
-        zero = np.zeros(site.shape)
-        return GraphState(zero, zero, zero)
+        """Start from the public y^0."""
+        return graph_init(self.start, site)
 
     def announce(self, state: GraphState, site: Site, t: int) -> tuple[Event, ...]:
         """Say that nothing is protected."""

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dpadmm.algorithms.inputs import Course, StartOption, starts
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError, unknown_name
@@ -29,13 +30,16 @@ from dpadmm.solvers.workspace import Workspace
 __all__ = [
     "Algorithm",
     "Budget",
+    "GraphOptions",
     "GraphState",
     "LabelNoise",
     "Options",
     "Settings",
     "graph_absorb",
     "graph_convexity",
+    "graph_init",
     "graph_linear",
+    "graph_start",
 ]
 
 
@@ -43,6 +47,20 @@ class Options(BaseModel):
     """What ``algorithm_options`` may hold; an algorithm without options takes none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class GraphOptions(Options):
+    """What every algorithm on a graph takes."""
+
+    start: StartOption = Field(
+        0.0,
+        description="y^0 of every party, public: a number, a list with one for each feature, or "
+        '{"seed": 1, "spread": 0.5} for a normal vector of its own for every party',
+    )
+
+    def starts(self, site: Site) -> float | Array:
+        """y^0 of all parties, as :func:`graph_start` takes it; or a refusal."""
+        return starts(self.start, site)
 
 
 @dataclass(frozen=True)
@@ -82,7 +100,7 @@ class Settings:
     rounds
         Number of messages.
     penalty
-        eta, the weight of agreement.
+        eta, the weight of agreement; in the first round, the mean over parties, where it varies.
     tolerance
         Largest gradient norm of a local solve; None lets the algorithm decide from public facts.
     options
@@ -91,6 +109,8 @@ class Settings:
         For private algorithms.
     calibration
         "proven" or "published".
+    penalties
+        eta of each round or party, for algorithms that take it; None where it is one number.
     """
 
     rounds: int
@@ -99,12 +119,18 @@ class Settings:
     options: Mapping[str, Any] = field(default_factory=dict)
     budget: Budget | None = None
     calibration: str = "proven"
+    penalties: Course | None = None
 
     def require_budget(self, name: str) -> Budget:
         """The budget, or a refusal."""
         if self.budget is None:
             raise ParameterError(f"epsilon and delta must be given for {name!r}; got none.")
         return self.budget
+
+    @property
+    def penalty_course(self) -> Course:
+        """The penalty of every round and party."""
+        return self.penalty if self.penalties is None else self.penalties
 
     def plain_tolerance(self) -> float:
         """The residual of a solve whose result is sent as it is."""
@@ -147,6 +173,8 @@ class Algorithm(ABC):
     needs_server: ClassVar[bool] = False
     #: Releases under a privacy budget.
     private: ClassVar[bool] = False
+    #: Takes a penalty of its own for each round or party.
+    varies_penalty: ClassVar[bool] = False
     #: Published noise follows from an epsilon for rows, which is then what the paper claims.
     claims_epsilon: ClassVar[bool] = True
     #: What ``algorithm_options`` may hold.
@@ -222,6 +250,9 @@ class Algorithm(ABC):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
+            if first["type"] == "value_error":
+                words = first["msg"].removeprefix("Value error, ")
+                raise ParameterError(f"algorithm_options of {cls.name!r}: {words}") from None
             raise ParameterError(
                 f"algorithm_options[{where!r}] of {cls.name!r}: {first['msg']}; "
                 f"got {first['input']!r}."
@@ -244,6 +275,24 @@ class GraphState(NamedTuple):
     message: Array
     heard: Array
     dual: Array
+
+
+def graph_start(start: float | Array, site: Site) -> tuple[Array, Array]:
+    """y^0 of each party here, and of those it will hear, as if they were sent before round 0.
+
+    ``start`` is broadcast to ``(parties, features)``: public, so that nobody has to send it.
+    """
+    everyone = np.broadcast_to(start, (site.parties, site.features))[:, None, None, :]
+    sources = site.index if len(site.index) == site.parties else site.heard_parties
+    shape = site.shape[1:]
+    own = np.broadcast_to(everyone[site.index], site.shape)
+    return own.copy(), np.broadcast_to(everyone[sources], (len(sources), *shape))
+
+
+def graph_init(start: float | Array, site: Site) -> GraphState:
+    """The public y^0 everywhere, and no dual."""
+    message, inbox = graph_start(start, site)
+    return GraphState(message, site.neighbour_sum(inbox), np.zeros(site.shape))
 
 
 def graph_convexity(site: Site, penalty: float | Array) -> Array:

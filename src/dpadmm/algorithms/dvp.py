@@ -1,19 +1,21 @@
 r"""DVP: dual variable perturbation, with fresh noise in every round.
 
-T. Zhang, Q. Zhu, "Dynamic differential privacy for ADMM-based distributed classification
-learning", IEEE Transactions on Information Forensics and Security 12(1), 2017; Algorithm 2,
-eqs. 13-16. Their :math:`\tfrac{C^R}{B_p}\epsilon_p` is our gradient noise b.
+T. Zhang, Q. Zhu, "A dual perturbation approach for differential private ADMM-based distributed
+empirical risk minimization", AISec 2016; Algorithm 2, eqs. 13-16. Their
+:math:`\tfrac{C^R}{B_p}\epsilon_p` is our gradient noise b.
 
 .. math::
     b_i &\sim \exp(-\zeta_i \tfrac{n_i}{c_i}\|b\|),\qquad
-    m_i = \tfrac{\lambda}{N} + 2\eta V_i + \Phi_i,\qquad
+    m_i = \tfrac{\lambda}{N} + 2\eta_i V_i + \Phi_i,\qquad
     \kappa(m) = \frac{c_i c_1}{n_i m} \\
     \Phi_i &= \max\Bigl(0,\; \frac{c_i c_1}{n_i (e^{\alpha/2} - 1)}
-             - \tfrac{\lambda}{N} - 2\eta V_i\Bigr),\qquad
+             - \tfrac{\lambda}{N} - 2\eta_i V_i\Bigr),\qquad
     \zeta_i = \frac{\alpha - \ln(1 + \kappa(m_i))}{2L}
 
-makes a round alpha-DP. Since Phi keeps :math:`\ln(1 + \kappa)` at or below alpha/2, the Jacobian
-never uses up a round. Gaussian noise needs no Phi: there the Jacobian costs :math:`O(\kappa^2)`.
+makes a round alpha-DP; alpha may be of each round and party, :math:`\alpha_p(t)`, and so may eta,
+of each party as published only. Since Phi keeps :math:`\ln(1 + \kappa)` at or below alpha/2, the
+Jacobian never uses up a round. Gaussian noise needs no Phi: there the Jacobian costs
+:math:`O(\kappa^2)`.
 
 The published calibration is Algorithm 2 as printed, with the fraction of the paper's proof:
 
@@ -32,7 +34,8 @@ from typing import ClassVar, Literal, Self, final
 import numpy as np
 from pydantic import Field
 
-from dpadmm.algorithms.base import Options, Settings, graph_convexity
+from dpadmm.algorithms.base import GraphOptions, Options, Settings, graph_convexity
+from dpadmm.algorithms.inputs import CourseOption, check_common, over_rounds
 from dpadmm.algorithms.objective import (
     check_total,
     check_within_budget,
@@ -49,19 +52,18 @@ from dpadmm.privacy.shown import AtMost
 __all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
 
 
-class DVPOptions(Options):
+class DVPOptions(GraphOptions):
     """Options of ``dvp``."""
 
     noise: Literal["exp-norm", "gaussian"] = Field(
         "exp-norm",
         description="density proportional to exp(-rate ||b||) as in the paper, or normal",
     )
-    epsilon_per_round: float | None = Field(
+    epsilon_per_round: CourseOption = Field(
         None,
-        gt=0,
-        allow_inf_nan=False,
-        description="alpha: what each round costs, instead of a share of epsilon; the total that "
-        "results must be within epsilon",
+        description="alpha: what a round costs, instead of a share of epsilon: a number, a list "
+        "with one for each round, or a table of either for every party; the total that results "
+        "must be within epsilon",
     )
 
 
@@ -90,7 +92,7 @@ class DVP(PerturbedADMM):
     """ADMM with a perturbed dual variable; see :class:`PerturbedADMM` for the parameters."""
 
     name: ClassVar[str] = "dvp"
-    paper: ClassVar[str] = "Zhang, Zhu, IEEE Transactions on Information Forensics 2017"
+    paper: ClassVar[str] = "Zhang, Zhu, AISec 2016"
     private: ClassVar[bool] = True
     options: ClassVar[type[Options]] = DVPOptions
 
@@ -99,52 +101,55 @@ class DVP(PerturbedADMM):
         """Fix alpha, Phi and the noise of every party."""
         options = cls.parse_options(settings.options)
         budget = settings.require_budget(cls.name)
-        published, alpha = settings.calibration == "published", options.epsilon_per_round
-        check_noise(cls.name, options.noise, "epsilon_per_round", alpha, published=published)
-        plain = graph_convexity(site, settings.penalty)
+        published, given = settings.calibration == "published", options.epsilon_per_round
+        check_noise(cls.name, options.noise, "epsilon_per_round", given, published=published)
+        rounds, here = settings.rounds, len(site.index)
+        every = over_rounds("penalty", settings.penalty_course, site, rounds)
+        check_common(cls.name, every, published=published)
+        penalties = every[:, :here]
+        plain = graph_convexity(site, penalties)
+        alpha = None
+        if given is not None:
+            # One-vs-rest columns are releases of their own and share alpha.
+            alpha = over_rounds("epsilon_per_round", given, site, rounds)[:, :here] / site.outputs
         extra, scale, claimed = np.zeros_like(plain), None, None
         if published:
-            # One-vs-rest columns are releases of their own and share alpha.
             # Rounding must not carry what is claimed in all beyond epsilon.
-            total = budget.epsilon * (1 - 1e-12) / (settings.rounds * budget.rows_per_person)
-            level = (total if alpha is None else np.full_like(total, alpha)) / site.outputs
+            share = budget.epsilon * (1 - 1e-12) / (rounds * budget.rows_per_person * site.outputs)
+            level = np.broadcast_to(share, plain.shape) if alpha is None else alpha
             zeta, extra = printed_perturbation(site, plain, level)
             scale = site.weight / (site.rows * zeta)
-            share = level * site.outputs * budget.rows_per_person
-            claimed = _claim(share, settings.rounds, budget.rows_per_person)
-            check_total(site, budget, share * settings.rounds, "epsilon_per_round")
+            cost = level * site.outputs * budget.rows_per_person
+            claimed = _claim(cost, budget.rows_per_person)
+            check_total(site, budget, cost.sum(axis=0), "epsilon_per_round")
         elif options.noise == "exp-norm":
-            level = (
-                release_level(site, budget, settings.rounds)
-                if alpha is None
-                else np.full_like(plain, alpha / site.outputs)
-            )
+            level = release_level(site, budget, rounds) if alpha is None else alpha
             extra = extra_convexity(site, plain, level / 2)
             if alpha is not None:
                 kappa, slope = _kappa(site, plain + extra), site.loss.slope_bound
                 rate = exponential_rate(level, site.rows, kappa, weight=site.weight, slope=slope)
                 scale = (1 + SAMPLER_ALLOWANCE) / rate
-        every = (settings.rounds, len(plain))
         planned = plan_objective(
-            site,
-            budget,
-            options.noise,
-            np.broadcast_to(plain + extra, every),
-            tolerance=settings.tolerance,
-            scale=None if scale is None else np.broadcast_to(scale, every),
+            site, budget, options.noise, plain + extra, tolerance=settings.tolerance, scale=scale
         )
-        if alpha is not None and not published:
+        if given is not None and not published:
             check_within_budget(site, budget, planned, "epsilon_per_round")
-        penalties = np.full(settings.rounds, settings.penalty)
-        return cls(penalties, **noise_arrays(planned), claimed=claimed)
+        return cls(
+            penalties,
+            penalties,
+            **noise_arrays(planned),
+            start=options.starts(site),
+            claimed=claimed,
+        )
 
 
-def _claim(alpha: Array, rounds: int, people: int) -> str:
+def _claim(alpha: Array, people: int) -> str:
     """Theorem 1 for these numbers, and what its rounds add up to."""
-    largest = float(alpha.max())
+    total, least, largest = alpha.sum(axis=0).max(), alpha.min(), alpha.max()
+    alike = np.isclose(least, largest)
+    value = f"= {AtMost(largest)}" if alike else f"from {AtMost(least)} to {AtMost(largest)}"
     whom = "" if people == 1 else f" for the {people} rows of a person"
     return (
-        f"each iteration is alpha-differentially private with alpha = {AtMost(largest)}{whom} "
-        f"(Theorem 1), for an exact solver; {rounds} iterations add up to "
-        f"{AtMost(rounds * largest)}"
+        f"each iteration is alpha-differentially private with alpha {value}{whom} (Theorem 1), for "
+        f"an exact solver; {len(alpha)} iterations add up to {AtMost(total)}"
     )

@@ -1,13 +1,13 @@
 r"""Objective perturbation as several algorithms use it: calibrated over all releases of a run.
 
 The release of a round is :math:`\arg\min F_i(w) + \langle b, w\rangle` with fresh noise b, found
-by a solver and sent through AMP. Every release gets the same share of the budget; AMP gets a small
-part of it, and so little noise that it does not show.
+by a solver and sent through AMP. Every release gets the same share of the budget, or noise in a
+given proportion; AMP gets a small part of it, and so little noise that it does not show.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, Literal
 
 import numpy as np
@@ -16,7 +16,12 @@ from dpadmm.algorithms.base import Budget
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
-from dpadmm.privacy.calibration import exponential_rate, objective_sigma, pure_level
+from dpadmm.privacy.calibration import (
+    exponential_rate,
+    objective_sigma,
+    pure_level,
+    pure_noise,
+)
 from dpadmm.privacy.events import InexactSolve
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.mechanisms import ObjectivePerturbation
@@ -46,6 +51,7 @@ def plan_objective(
     *,
     tolerance: float | None = None,
     scale: Array | None = None,
+    proportions: Array | None = None,
 ) -> tuple[ObjectivePerturbation, ...]:
     """Calibrate one perturbation per release so that all of them together fit the budget.
 
@@ -61,6 +67,9 @@ def plan_objective(
         The residual of a solve; None chooses it from public facts.
     scale
         The gradient noise, ``(releases, nodes)``, where it is not to be calibrated to the budget.
+    proportions
+        Of a party's gradient noise from release to release, ``(releases, nodes)``; without them
+        every release costs the same.
     """
     releases, outputs = len(convexity), site.outputs
     sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
@@ -78,7 +87,7 @@ def plan_objective(
     inexact_mu = _inexact_mu(budget, releases * outputs)
     output_sigma = 2 * residual / (convexity * inexact_mu)
     if scale is None:
-        scale = _gradient_noise(site, budget, kind, sensitivity, kappa, inexact_mu)
+        scale = _gradient_noise(site, budget, kind, sensitivity, kappa, inexact_mu, proportions)
     return tuple(
         ObjectivePerturbation(
             kind=kind,
@@ -95,7 +104,13 @@ def plan_objective(
 
 
 def _gradient_noise(
-    site: Site, budget: Budget, kind: str, sensitivity: Array, kappa: Array, inexact_mu: Array
+    site: Site,
+    budget: Budget,
+    kind: str,
+    sensitivity: Array,
+    kappa: Array,
+    inexact_mu: Array,
+    proportions: Array | None,
 ) -> Array:
     """The scale of the gradient noise of every release and party."""
     count = len(kappa) * site.outputs
@@ -109,13 +124,49 @@ def _gradient_noise(
             inexact_mu=inexact_mu,
             rows_per_person=budget.rows_per_person,
         )
-        return np.broadcast_to(sigma, kappa.shape)
+        if proportions is None:
+            return np.broadcast_to(sigma, kappa.shape)
+        # The sum over releases of 1 / sigma^2 is all that counts; a party by itself adds it up in
+        # the same order.
+        inverse = np.array([np.mean(column**-2.0) for column in proportions.T.copy()])
+        return sigma * proportions * np.sqrt(inverse)
+    if proportions is not None:
+        return proportions * _noise_in_proportion(
+            budget, site.outputs, sensitivity / proportions, np.log1p(kappa), inexact_mu
+        )
     level = release_level(site, budget, len(kappa))
     rates = [
         exponential_rate(level, site.rows, ratio, weight=site.weight, slope=site.loss.slope_bound)
         for ratio in kappa
     ]
     return (1 + SAMPLER_ALLOWANCE) / np.stack(rates)
+
+
+def _noise_in_proportion(
+    budget: Budget, outputs: int, shares: Array, jacobians: Array, inexact_mu: Array
+) -> Array:
+    """What the proportions of each party's noise of density exp(-||b|| / scale) are times."""
+
+    @cache
+    def search(epsilon: float, delta: float, mu: float, shares: bytes, jacobians: bytes) -> float:
+        each, fixed = (np.tile(np.frombuffer(part), outputs) for part in (shares, jacobians))
+        return pure_noise(
+            epsilon,
+            delta,
+            each,
+            fixed,
+            rows_per_person=budget.rows_per_person,
+            extra=[(InexactSolve(mu, 2.0, 1.0), each.size)],
+        )
+
+    # Parties with the same numbers share the search.
+    limits = np.stack([budget.epsilon, budget.ideal_delta, inexact_mu], axis=1).tolist()
+    return np.array(
+        [
+            search(*limit, share.tobytes(), jacobian.tobytes())
+            for limit, share, jacobian in zip(limits, shares.T, jacobians.T, strict=True)
+        ]
+    )
 
 
 def release_level(site: Site, budget: Budget, releases: int) -> Array:

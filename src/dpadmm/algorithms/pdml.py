@@ -39,12 +39,14 @@ from pydantic import Field
 
 from dpadmm.algorithms.base import (
     Algorithm,
+    GraphOptions,
     GraphState,
     LabelNoise,
     Options,
     Settings,
     graph_absorb,
     graph_convexity,
+    graph_init,
     graph_linear,
 )
 from dpadmm.arrays import Array, Site
@@ -64,7 +66,7 @@ from dpadmm.solvers.workspace import Workspace, check_reachable
 __all__ = ["PDML", "PDMLOptions"]
 
 
-class PDMLOptions(Options):
+class PDMLOptions(GraphOptions):
     """Options of ``pdml``."""
 
     label_epsilon: float = Field(
@@ -116,6 +118,8 @@ class PDML(Algorithm):
         The noise is the paper's, not calibrated to the budget.
     rows_per_person
         How many rows of a party are replaced at once.
+    start
+        y^0, as :func:`~dpadmm.algorithms.base.graph_start` takes it.
     """
 
     name: ClassVar[str] = "pdml"
@@ -138,6 +142,7 @@ class PDML(Algorithm):
     objective_rate: float
     published: bool
     rows_per_person: int
+    start: float | Array = 0.0
 
     @classmethod
     def training_loss(cls, loss: Loss, options: Mapping[str, Any]) -> Loss:
@@ -188,6 +193,7 @@ class PDML(Algorithm):
             objective_rate=options.objective_noise_rate or 0.0,
             published=published,
             rows_per_person=budget.rows_per_person,
+            start=options.starts(site),
         )
 
     @property
@@ -198,9 +204,8 @@ class PDML(Algorithm):
         )
 
     def init(self, site: Site) -> GraphState:
-        """Start from zero everywhere."""
-        zero = np.zeros(site.shape)
-        return GraphState(zero, zero, zero)
+        """Start from the public y^0."""
+        return graph_init(self.start, site)
 
     def announce(self, state: GraphState, site: Site, t: int) -> tuple[Event, ...]:
         """Charge a Gaussian release; refuse messages too large to solve for, whatever eta_i."""

@@ -3,24 +3,30 @@ r"""ADMM on a graph whose local objective is perturbed in every round: DVP's and
 .. math::
     x_i &= \arg\min_w \tfrac{c_i}{n_i}\textstyle\sum_k l(w\cdot u_k)
            + \tfrac{m_{i,t}}{2}\|w\|^2
-           + \langle \alpha_i + b_{i,t} - \eta_t(V_i y_i + \textstyle\sum_j y_j),\, w\rangle,
-           \quad m_{i,t} = \tfrac{\lambda}{N} + 2\eta_t V_i + \Phi_i \\
+           + \langle \alpha_i + b_{i,t} - \eta_{i,t}(V_i y_i + \textstyle\sum_j y_j),\, w\rangle,
+           \quad m_{i,t} = \tfrac{\lambda}{N} + 2\eta_{i,t} V_i + \Phi_{i,t} \\
     y_i &\leftarrow x_i + N(0, s_{i,t}^2 I) \quad\text{(sent)}\\
-    \alpha_i &\leftarrow \alpha_i + \eta_t\,(V_i y_i - \textstyle\sum_j y_j)
+    \alpha_i &\leftarrow \alpha_i + \theta_{i,t}\,(V_i y_i - \textstyle\sum_j y_j)
 
 with fresh noise b in every round. The theorems speak of the exact minimiser; the noise on what is
 sent pays for the solver's residual (AMP) and is about a hundredth of what b does to the minimiser.
-The algorithms differ in how much noise they add and in the penalties.
+The algorithms differ in how much noise they add, in the penalties and in the dual step theta.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dpadmm.algorithms.base import Algorithm, GraphState, graph_absorb, graph_linear
+from dpadmm.algorithms.base import (
+    Algorithm,
+    GraphState,
+    graph_absorb,
+    graph_init,
+    graph_linear,
+)
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
@@ -44,7 +50,7 @@ def noise_arrays(perturbations: tuple[ObjectivePerturbation, ...]) -> dict[str, 
 
 
 def check_noise(
-    name: str, noise: str, option: str, given: float | None, *, published: bool
+    name: str, noise: str, option: str, given: object | None, *, published: bool
 ) -> None:
     """Refuse Gaussian noise where a paper, or an option in its terms, sets exp-norm noise."""
     if noise == "gaussian" and (published or given is not None):
@@ -58,19 +64,24 @@ class PerturbedADMM(Algorithm):
 
     Parameters
     ----------
-    penalty
-        eta of each round, common to all parties.
+    penalty, dual_step
+        ``(rounds, nodes)``: eta and theta.
     noise
         Of density proportional to exp(-||b|| / scale), or N(0, scale^2 I).
     sensitivity, tolerance
         Per party: how far one row moves a gradient, and the residual of a local solve.
     kappa, scale, convexity, output_sigma
         ``(rounds, nodes)``: the Jacobian ratio, the size of the gradient noise, m, AMP's noise.
+    start
+        y^0, as :func:`~dpadmm.algorithms.base.graph_start` takes it.
     claimed
         What the paper claims, for a published calibration.
     """
 
+    varies_penalty: ClassVar[bool] = True
+
     penalty: Array
+    dual_step: Array
     noise: Literal["exp-norm", "gaussian"]
     sensitivity: Array
     tolerance: Array
@@ -78,12 +89,12 @@ class PerturbedADMM(Algorithm):
     scale: Array
     convexity: Array
     output_sigma: Array
+    start: float | Array = 0.0
     claimed: str | None = None
 
     def init(self, site: Site) -> GraphState:
-        """Start from zero everywhere."""
-        zero = np.zeros(site.shape)
-        return GraphState(zero, zero, zero)
+        """Start from the public y^0."""
+        return graph_init(self.start, site)
 
     def objective(self, state: GraphState, site: Site, t: int) -> ObjectiveRelease:
         """The local problem of round ``t`` and its noise."""
@@ -97,7 +108,8 @@ class PerturbedADMM(Algorithm):
             output_sigma=self.output_sigma[t],
             outputs=site.outputs,
         )
-        return ObjectiveRelease(graph_linear(state, site, self.penalty[t]), perturbation)
+        penalty = site.per_node(self.penalty[t])
+        return ObjectiveRelease(graph_linear(state, site, penalty), perturbation)
 
     def announce(self, state: GraphState, site: Site, t: int) -> tuple[Event, ...]:
         """Charge a perturbed objective; refuse messages too large to solve for with its noise."""
@@ -112,8 +124,8 @@ class PerturbedADMM(Algorithm):
     def absorb(
         self, state: GraphState, message: Array, inbox: Array, site: Site, t: int
     ) -> GraphState:
-        """Update the dual variable from the messages, with the penalty of this round."""
-        return graph_absorb(state, message, inbox, site, self.penalty[t])
+        """Update the dual variable from the messages, with the step of this round."""
+        return graph_absorb(state, message, inbox, site, site.per_node(self.dual_step[t]))
 
     def claim(self, site: Site) -> str | None:
         """What the paper claims for this run, in a published calibration."""

@@ -41,12 +41,14 @@ from pydantic import Field
 from dpadmm.algorithms.base import (
     Algorithm,
     Budget,
+    GraphOptions,
     GraphState,
     Options,
     Settings,
     graph_absorb,
     graph_convexity,
     graph_linear,
+    graph_start,
 )
 from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
@@ -67,7 +69,7 @@ from dpadmm.solvers.workspace import Workspace, check_reachable
 __all__ = ["PRADMM", "PRADMMOptions", "PRState", "printed_sensitivity", "printed_total"]
 
 
-class PRADMMOptions(Options):
+class PRADMMOptions(GraphOptions):
     """Options of ``pr-admm``."""
 
     schedule: Literal["constant", "periodic", "iteration"] = Field(
@@ -124,6 +126,8 @@ class PRADMM(Algorithm):
         U; infinite switches it off.
     public_norm
         Scale the noise by the public bound on the minimiser's norm, mu of a round staying.
+    start
+        y^0, as :func:`~dpadmm.algorithms.base.graph_start` takes it.
     claimed
         What the paper claims, for a published calibration.
     """
@@ -139,6 +143,7 @@ class PRADMM(Algorithm):
     sigma: Array
     threshold: float = np.inf
     public_norm: bool = False
+    start: float | Array = 0.0
     claimed: str | None = None
 
     @classmethod
@@ -187,14 +192,29 @@ class PRADMM(Algorithm):
             sigma=np.sqrt(ratios)[:, None] * first,
             threshold=np.inf if options.threshold is None else options.threshold,
             public_norm=options.public_norm,
+            start=options.starts(site),
             claimed=claimed,
         )
 
     def init(self, site: Site) -> PRState:
-        """Start from zero everywhere."""
-        zero = np.zeros(site.shape)
-        sources = site.adjacency.shape[1] if np.isfinite(self.threshold) else 0
-        return PRState(zero, zero, zero, np.zeros((len(site.index), sources, *site.shape[1:3], 1)))
+        """Start from the public y^0, without a dual; their distances count for the threshold."""
+        message, inbox = graph_start(self.start, site)
+        sources = len(inbox) if np.isfinite(self.threshold) else 0
+        nothing = np.zeros((len(site.index), sources, *site.shape[1:3], 1))
+        heard, deviation = self._near(message, inbox, nothing, site)
+        return PRState(message, heard, np.zeros(site.shape), deviation)
+
+    def _near(
+        self, message: Array, inbox: Array, deviation: Array, site: Site
+    ) -> tuple[Array, Array]:
+        """``sum_j yhat_j``, far neighbours replaced, and the distances summed up to now."""
+        heard = site.neighbour_sum(inbox)
+        if not np.isfinite(self.threshold):
+            return heard, deviation
+        apart = message[:, None] - inbox[None]
+        deviation = deviation + np.linalg.norm(apart, axis=-1, keepdims=True)
+        linked = site.adjacency.toarray()[..., None, None, None]
+        return heard + ((deviation > self.threshold) * linked * apart).sum(axis=1), deviation
 
     def _linear(self, state: PRState, site: Site) -> Array:
         return graph_linear(GraphState(*state[:3]), site, self.penalty)
@@ -242,13 +262,8 @@ class PRADMM(Algorithm):
 
     def absorb(self, state: PRState, message: Array, inbox: Array, site: Site, t: int) -> PRState:
         """Update the dual from the messages; replace far neighbours in the primal step only."""
-        heard, deviation = site.neighbour_sum(inbox), state.deviation
+        heard, deviation = self._near(message, inbox, state.deviation, site)
         updated = graph_absorb(GraphState(*state[:3]), message, inbox, site, self.penalty)
-        if np.isfinite(self.threshold):
-            apart = message[:, None] - inbox[None]
-            deviation = deviation + np.linalg.norm(apart, axis=-1, keepdims=True)
-            linked = site.adjacency.toarray()[..., None, None, None]
-            heard = heard + ((deviation > self.threshold) * linked * apart).sum(axis=1)
         return PRState(message, heard, updated.dual, deviation)
 
     def claim(self, site: Site) -> str | None:

@@ -37,7 +37,7 @@ from dpadmm.algorithms.scas_admm import (
     SCASOptions,
     SVRGState,
     batch_sizes,
-    smoothness,
+    printed_step_sizes,
     step_sizes,
     svrg_absorb,
     svrg_init,
@@ -64,8 +64,6 @@ Form = Literal["one-release", "split"]
 
 # Part of mu^2 that the full gradients get in the one-release form.
 _GRADIENT_SHARE: Final = 0.5
-# eta v_L of the published calibration unless told otherwise.
-_PRINTED_STEP: Final = 0.25
 # Room in the sensitivities for rounding, which announce() checks.
 _ROUNDING: Final = 1e-4
 
@@ -146,7 +144,7 @@ class PSADMM(Algorithm):
         )
         claimed = None
         if published:
-            eta, weighting = _printed_steps(site, settings.penalty, options.step_size)
+            eta, weighting = printed_step_sizes(site, settings.penalty, options.step_size)
             noise = steps.given(_printed_sigma(site, settings, options), budget)
             claimed = (
                 f"({Given(budget.epsilon.max())}, {Given(budget.delta.max())})-DP by Theorem 2, "
@@ -327,18 +325,6 @@ def _printed_sigma(site: Site, settings: Settings, options: PSADMMOptions) -> Ar
     lipschitz = site.weight * site.loss.slope_bound * math.sqrt(site.outputs)
     lipschitz = lipschitz * budget.rows_per_person
     return lipschitz * np.sqrt(variance * np.log(1 / budget.delta)) / (site.rows * budget.epsilon)
-
-
-def _printed_steps(site: Site, penalty: float, given: float | None) -> tuple[Array, Array]:
-    """Eta and the paper's ``xi / (2 eta) = 2 / (1 - 2 eta v_L)``."""
-    curvature = smoothness(site, penalty)
-    if given is not None and not given * curvature.max() < 0.5:
-        raise ParameterError(
-            f"step_size must be below 1 / (2 (c c1 + rho)) = {0.5 / curvature.max():.6g} in the "
-            f"published calibration; got {given}."
-        )
-    eta = _PRINTED_STEP / curvature if given is None else np.full(len(curvature), given)
-    return eta, 2 / (1 - 2 * eta * curvature)
 
 
 def _check_size(state: SVRGState, site: Site, algorithm: PSADMM) -> None:

@@ -27,9 +27,7 @@ The dual variable cancels in it, and what is left is a function of messages:
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Self, final
 
@@ -38,17 +36,27 @@ from pydantic import Field
 
 from dpadmm.algorithms.base import (
     Algorithm,
+    GraphOptions,
     GraphState,
     Options,
     Settings,
     graph_absorb,
     graph_convexity,
+    graph_init,
     graph_linear,
+)
+from dpadmm.algorithms.inputs import (
+    Course,
+    CourseOption,
+    OptimumWarning,
+    check_common,
+    grown,
+    over_rounds,
 )
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.algorithms.recycled_noise import proven_noise, published_loss, published_noise
 from dpadmm.arrays import Array, Site
-from dpadmm.errors import ParameterError, positive_number, unknown_name
+from dpadmm.errors import ParameterError
 from dpadmm.privacy.events import Event, PostProcessing
 from dpadmm.privacy.mechanisms import (
     ObjectivePerturbation,
@@ -59,7 +67,6 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.shown import AtMost
-from dpadmm.schedules import penalty_growth
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
 __all__ = [
@@ -73,11 +80,7 @@ __all__ = [
 ]
 
 
-class OptimumWarning(UserWarning):
-    """A run that converges to something else than the optimum of the pooled objective."""
-
-
-class RADMMOptions(Options):
+class RADMMOptions(GraphOptions):
     """Options of ``r-admm``."""
 
     noise: Literal["exp-norm", "gaussian", "output"] = Field(
@@ -102,11 +105,10 @@ class RADMMOptions(Options):
         True,
         description="send the even iterations too; on a complete graph everyone can compute them",
     )
-    noise_rate: float | None = Field(
+    noise_rate: CourseOption = Field(
         None,
-        gt=0,
-        allow_inf_nan=False,
-        description="rate of the noise density in a published calibration, alpha in the paper; "
+        description="rate of the noise density in a published calibration, alpha in the paper: a "
+        "number, a list with one for each odd iteration, or a table of either for every party; "
         "from epsilon by eq. (32) by default",
     )
 
@@ -120,10 +122,10 @@ class MRADMMOptions(RADMMOptions):
         allow_inf_nan=False,
         description="factor by which the penalty grows from one odd iteration to the next",
     )
-    node_penalties: dict[str | int, float] | list[float] | None = Field(
+    node_penalties: CourseOption = Field(
         None,
-        description="a first penalty for each party, by name or in order, instead of the common "
-        "one; the run then converges to the optimum of sum_i f_i / penalty_i",
+        description="a table of a first penalty for each party, as `penalty` takes it too; as "
+        "published only: the run converges to the optimum of sum_i f_i / penalty_i",
     )
 
 
@@ -168,9 +170,12 @@ class RecycledADMM(Algorithm, ABC):
         Whether even iterations are rounds of their own.
     published
         Noise by the paper's eq. (32).
+    start
+        y^0, as :func:`~dpadmm.algorithms.base.graph_start` takes it.
     """
 
     private: ClassVar[bool] = True
+    varies_penalty: ClassVar[bool] = True
 
     penalty: Array
     gamma: float
@@ -182,26 +187,38 @@ class RecycledADMM(Algorithm, ABC):
     tolerance: Array
     send_even: bool = True
     published: bool = False
+    start: float | Array = 0.0
 
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate each party's noise over the odd iterations to its own budget."""
         options = cls.parse_options(settings.options)
         budget = settings.require_budget(cls.name)
-        everyone = _first_penalties(site, settings, getattr(options, "node_penalties", None))
+        published = settings.calibration == "published"
+        releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds
+        everyone = grown(
+            _penalties(settings, options),
+            options.penalty_growth,
+            site,
+            releases,
+            "odd iteration",
+            chosen="penalty_growth" in options.model_fields_set,
+        )
+        check_common(cls.name, everyone, published=published)
         if not options.send_even:
             _check_complete(site, everyone)
         gamma = site.loss.curvature_bound if options.gamma is None else options.gamma
         if gamma == 0 and site.parties == 1:
             raise ParameterError("gamma must be positive for a single party; got 0.")
-        releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds
-        growth = penalty_growth(1.0, options.penalty_growth, releases)
-        penalty = growth[:, None] * everyone[: len(site.index)]
+        penalty = everyone[:, : len(site.index)]
         convexity = graph_convexity(site, penalty)
-        published = settings.calibration == "published"
         if published:
+            rate = None
+            if (given := options.noise_rate) is not None:
+                rates = over_rounds("noise_rate", given, site, releases, "odd iteration")
+                rate = rates[:, : len(site.index)]
             plan = published_noise(
-                site, settings, budget, options.noise, convexity, noise_rate=options.noise_rate
+                site, settings, budget, options.noise, convexity, noise_rate=rate
             )
         elif options.noise_rate is None:
             plan = proven_noise(site, settings, budget, options.noise, convexity)
@@ -216,13 +233,13 @@ class RecycledADMM(Algorithm, ABC):
             kind=options.noise,
             send_even=options.send_even,
             published=published,
+            start=options.starts(site),
             **plan,
         )
 
     def init(self, site: Site) -> RecycledState:
-        """Start from zero everywhere."""
-        zero = np.zeros(site.shape)
-        return RecycledState(zero, zero, zero, zero)
+        """Start from the public y^0."""
+        return RecycledState(*graph_init(self.start, site), np.zeros(site.shape))
 
     def _release(self, t: int) -> int:
         """The number of the odd iteration that round ``t`` belongs to, from 0."""
@@ -353,41 +370,17 @@ class MRADMM(RecycledADMM):
     options: ClassVar[type[Options]] = MRADMMOptions
 
 
-def _first_penalties(
-    site: Site, settings: Settings, given: Mapping[str | int, float] | Sequence[float] | None
-) -> Array:
-    """eta_i(1) of all parties, those computed here first."""
+def _penalties(settings: Settings, options: RADMMOptions) -> Course:
+    """eta_i(2k - 1) as they were given: MR-ADMM has two names for a table of parties."""
+    given: Course | None = getattr(options, "node_penalties", None)
     if given is None:
-        return np.full(site.parties, settings.penalty)
-    if isinstance(given, Mapping):
-        named = {str(name): value for name, value in given.items()}
-        for name in named:
-            if len(site.names) == site.parties and name not in site.names:
-                raise unknown_name("node_penalties' parties", name, site.names)
-        for name in site.names:
-            if name not in named:
-                raise ParameterError(
-                    f"node_penalties must have a number for every party; {name} has none."
-                )
-        own = [named.pop(name) for name in site.names]
-        everyone = [*own, *named.values()]
-    else:
-        here = [party for party in site.index.tolist() if party < len(given)]
-        elsewhere = [party for party in range(len(given)) if party not in here]
-        everyone = [given[party] for party in (*here, *elsewhere)]
-    if len(everyone) != site.parties:
+        return settings.penalty_course
+    if not isinstance(given, dict) or settings.penalties is not None:
         raise ParameterError(
-            f"node_penalties must have one number per party ({site.parties}); got {len(everyone)}."
+            "node_penalties must be a table of parties, and penalty one number beside it; got "
+            f"{given!r} and {settings.penalty_course!r}."
         )
-    penalties = np.array([positive_number("node_penalties", value) for value in everyone])
-    if np.ptp(penalties) > 0:
-        warnings.warn(
-            "node_penalties differ: the run converges to the optimum of sum_i f_i / penalty_i, "
-            "not to that of the pooled objective. Use one penalty for all parties to reach that.",
-            OptimumWarning,
-            stacklevel=2,
-        )
-    return penalties
+    return given
 
 
 def _check_complete(site: Site, penalty: Array) -> None:
@@ -398,8 +391,8 @@ def _check_complete(site: Site, penalty: Array) -> None:
             "a party cannot compute its neighbours' even iterations; "
             f"got {site.topology.name!r}."
         )
-    if np.ptp(penalty) > 0:
+    if np.ptp(penalty, axis=1).any():
         raise ParameterError(
-            "send_even=False needs the same penalty for all parties; got node_penalties from "
-            f"{penalty.min():g} to {penalty.max():g}."
+            "send_even=False needs the same penalty for all parties; got penalties from "
+            f"{penalty[0].min():g} to {penalty[0].max():g}."
         )

@@ -98,17 +98,17 @@ def published_noise(
     noise: Literal["exp-norm", "gaussian", "output"],
     convexity: Array,
     *,
-    noise_rate: float | None,
+    noise_rate: Array | None,
 ) -> dict[str, Array]:
     """Plan noise by eq. (32) under its condition, with AMP's noise at the level of the residual.
 
-    Parameters are those of :func:`proven_noise` and the rate of the noise, which otherwise follows
-    from epsilon by eq. (32).
+    Parameters are those of :func:`proven_noise` and the rate of the noise, ``(releases, nodes)``,
+    which otherwise follows from epsilon by eq. (32).
     """
     if noise != "exp-norm":
         raise ParameterError(f"noise must be 'exp-norm' in a published calibration; got {noise!r}.")
     curvature = site.loss.curvature_bound
-    bound = site.rows / site.weight * convexity[0]
+    bound = site.rows / site.weight * convexity.min(axis=0)
     if not (2 * curvature < bound).all():
         party = int(np.argmin(bound))
         raise ParameterError(
@@ -132,7 +132,7 @@ def published_noise(
                 f"counts for the Jacobians alone; got {Given(budget.epsilon[party])}."
             )
     else:
-        rate = np.full(len(site.index), noise_rate)
+        rate = noise_rate
         claimed = published_loss(site, each * rate, kappa) * budget.rows_per_person
         check_total(site, budget, claimed, "noise_rate")
     sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(

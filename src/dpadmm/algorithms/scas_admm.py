@@ -17,6 +17,11 @@ with the weights of a true average (the paper's are outside [0, 1]):
 
 .. math:: \xi = \frac{2\eta}{2 - \eta v_L},\qquad \zeta = 2\eta - \xi \ge 0,\qquad
           v_L = c_i c_1 + \rho,\qquad \eta \le 1/v_L .
+
+Published: PS-ADMM's Algorithm 1 as printed, the control of its figures, with b = 1 and
+
+.. math:: \xi = \frac{4\eta}{1 - 2\eta v_L},\qquad \zeta = 2\eta - \xi < 0,
+          \qquad \eta < \tfrac{1}{2 v_L} .
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ __all__ = [
     "SCASOptions",
     "SVRGState",
     "batch_sizes",
+    "printed_step_sizes",
     "smoothness",
     "step_sizes",
     "svrg_absorb",
@@ -51,8 +57,9 @@ __all__ = [
 
 # Rows of a batch unless told otherwise.
 _BATCH: Final = 20
-# eta v_L unless told otherwise.
+# eta v_L unless told otherwise, and as published.
 _STEP: Final = 0.5
+_PRINTED_STEP: Final = 0.25
 
 
 class SCASOptions(Options):
@@ -120,6 +127,18 @@ def step_sizes(
     return eta, 1 / (2 - eta * curvature)
 
 
+def printed_step_sizes(site: Site, penalty: float, given: float | None) -> tuple[Array, Array]:
+    """Eta and the paper's ``xi / (2 eta) = 2 / (1 - 2 eta v_L)``; or refuse."""
+    curvature = smoothness(site, penalty)
+    if given is not None and not given * curvature.max() < 0.5:
+        raise ParameterError(
+            f"step_size must be below 1 / (2 (c c1 + rho)) = {0.5 / curvature.max():.6g} in the "
+            f"published calibration; got {given}."
+        )
+    eta = _PRINTED_STEP / curvature if given is None else np.full(len(curvature), given)
+    return eta, 2 / (1 - 2 * eta * curvature)
+
+
 def svrg_init(site: Site) -> SVRGState:
     """Start from zero everywhere."""
     zero = np.zeros(site.shape)
@@ -147,6 +166,8 @@ class SCASADMM(Algorithm):
         S, inner steps of a message.
     batch, step_size, weighting
         Of the inner loop, per party: rows of a batch, eta, xi / (2 eta).
+    published
+        PS-ADMM's Algorithm 1 as printed.
     """
 
     name: ClassVar[str] = "scas-admm"
@@ -159,17 +180,21 @@ class SCASADMM(Algorithm):
     batch: NDArray[np.int64]
     step_size: Array
     weighting: Array
+    published: bool = False
 
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix the inner loop."""
         options = cls.parse_options(settings.options)
         loss_code(site.loss)
+        published = settings.calibration == "published"
+        steps = printed_step_sizes if published else step_sizes
         return cls(
             settings.penalty,
             options.inner_steps,
-            batch_sizes(site, options.batch_size),
-            *step_sizes(site, settings.penalty, options.step_size),
+            batch_sizes(site, options.batch_size, automatic=1 if published else _BATCH),
+            *steps(site, settings.penalty, options.step_size),
+            published,
         )
 
     @property
@@ -206,3 +231,7 @@ class SCASADMM(Algorithm):
     ) -> SVRGState:
         """Update z and the dual variable from the server's mean."""
         return svrg_absorb(state, message, inbox, site, self.penalty)
+
+    def claim(self, site: Site) -> str | None:
+        """That the paper claims nothing for its Algorithm 1."""
+        return "none: Algorithm 1 is not private" if self.published else None

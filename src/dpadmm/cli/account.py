@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -43,12 +45,15 @@ def account(
     ] = "8000,8000,8000,8000,8000",
     features: Annotated[int, typer.Option(help="Columns of an encoded row.")] = 105,
     topology: Annotated[str, typer.Option(help="Who talks to whom.")] = "auto",
-    penalty: Annotated[str, typer.Option(help="A number or auto.")] = "auto",
+    penalty: Annotated[
+        str,
+        typer.Option(help="A number or auto; or JSON: a list over rounds, a table of parties."),
+    ] = "auto",
     regularization: Annotated[float, typer.Option(help="Weight of the squared norm.")] = 1e-4,
     party_weight: Annotated[str, typer.Option(help="rows or equal.")] = "rows",
     rows_per_person: Annotated[int, typer.Option(help="Rows replaced at once.")] = 1,
     option: Annotated[
-        list[str] | None, typer.Option(help="An option of the algorithm, NAME=VALUE.")
+        list[str] | None, typer.Option(help="An option of the algorithm, NAME=VALUE or NAME=JSON.")
     ] = None,
     release: Annotated[
         ReleaseKind | None,
@@ -102,7 +107,7 @@ def account(
                 delta=delta,
                 rounds=rounds,
                 topology=topology,
-                penalty=penalty if penalty == "auto" else _number("penalty", penalty),
+                penalty=_plain(penalty),
                 regularization=regularization,
                 party_weight=party_weight,
                 rows_per_person=rows_per_person,
@@ -237,11 +242,20 @@ def _run(question: _Question) -> dict[str, Any]:
         "curve": _curve(events, people),
         "other_rounds": [
             _other_rounds(question.plan(count), count, events, deltas, people)
-            for count in (max(1, rounds // 2), rounds, 2 * rounds)
+            for count in _other_counts(parameters)
         ],
         "statement": statement.to_dict(),
         "lines": statement.lines(),
     }
+
+
+def _other_counts(parameters: TrainingParameters) -> tuple[int, ...]:
+    """Other numbers of rounds to show; none beside a list that has one number for each round."""
+    rounds, given = parameters.rounds, [parameters.penalty, *parameters.algorithm_options.values()]
+    tables = [each.values() for each in given if isinstance(each, Mapping)]
+    if any(isinstance(each, list | tuple) for each in chain(given, *tables)):
+        return (rounds,)
+    return max(1, rounds // 2), rounds, 2 * rounds
 
 
 def _other_rounds(
@@ -472,15 +486,6 @@ def _span(first: float | None, last: float | None) -> str:
     return _short(first) if first == last else f"{_short(first)} to {_short(last)}"
 
 
-def _number(parameter: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ParameterError(
-            f"{parameter} must be a positive number or 'auto'; got {text!r}."
-        ) from None
-
-
 def _counts(text: str) -> list[int]:
     try:
         counts = [int(part) for part in text.split(",")]
@@ -492,18 +497,21 @@ def _counts(text: str) -> list[int]:
 
 
 def _options(pairs: list[str]) -> dict[str, Any]:
-    """``name=value`` pairs; a value that reads as a number is one."""
+    """``name=value`` pairs; a value that reads as JSON (a number, a list, a table) is that."""
     options: dict[str, Any] = {}
     for pair in pairs:
         name, mark, value = pair.partition("=")
         if not mark:
             raise ParameterError(f"option must be NAME=VALUE; got {pair!r}.")
-        for read in (int, float):
-            try:
-                options[name] = read(value)
-                break
-            except ValueError:
-                continue
-        else:
-            options[name] = {"true": True, "false": False}.get(value, value)
+        options[name] = _plain(value)
     return options
+
+
+def _plain(text: str) -> Any:
+    """What a text says as a number or in JSON, or the text."""
+    for read in (int, float, json.loads):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text

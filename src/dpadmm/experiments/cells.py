@@ -43,7 +43,7 @@ class Result:
     ----------
     values
         Arrays by name: a measure's course ``(rounds, runs)`` under its own name, and its final
-        value ``(runs,)`` under ``last/<measure>`` and ``tail/<measure>``.
+        value ``(runs,)`` under ``last/<measure>``, ``tail/<measure>`` and ``mean/<measure>``.
     facts
         Plain data: the statement of privacy, the penalty, the data, warnings, seconds.
     """
@@ -108,7 +108,8 @@ class TrainingCell(Cell):
     courses
         Measures to take after every round.
     finals
-        Measures to take at the end, of the last messages and of their mean over the last third.
+        Measures to take at the end: of the last messages and of their means over the last third
+        and over all rounds.
     """
 
     problem: ProblemSource
@@ -200,7 +201,8 @@ class TrainingCell(Cell):
         outcome = train(planned, shard, noise=noise, on_round=look)
         training = time.monotonic() - began - looking
         values = {name: np.array(course) for name, course in taken.items()}
-        for which, models in (("last", outcome.last), ("tail", outcome.tail)):
+        for which in ("last", "tail", "mean"):
+            models = getattr(outcome, which)
             values |= _measured(f"{which}/", self.finals, models, problem)
         values["disagreement"] = outcome.history.disagreement
         values["change"] = outcome.history.change

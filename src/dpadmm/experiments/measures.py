@@ -151,6 +151,12 @@ def largest_distance(models: Array, problem: Problem) -> Array:
     return np.sqrt(np.max(squares, axis=0))
 
 
+def distance_of_norms(models: Array, problem: Problem) -> Array:
+    """Largest difference between the norms of two parties' models."""
+    norms = np.sqrt(np.square(models).sum(axis=(2, 3)))
+    return np.asarray(np.ptp(norms, axis=0))
+
+
 def average_squared_norm(models: Array, problem: Problem) -> Array:
     """Mean over parties of the squared norm of each one's model."""
     return np.square(models).sum(axis=(2, 3)).mean(axis=0)
@@ -169,6 +175,7 @@ MEASURES: Final[dict[str, Measure]] = {
     "average norm": average_norm,
     "consensus error": consensus_error,
     "largest distance": largest_distance,
+    "distance of norms": distance_of_norms,
     "average squared norm": average_squared_norm,
 }
 

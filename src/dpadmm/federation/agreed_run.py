@@ -155,10 +155,11 @@ class AgreedRun(Part):
         if not planned.site.topology.server:
             pairs = [(self.names[i], self.names[j]) for i, j in planned.site.topology.edges]
             changes["topology"] = tuple(pair for pair in pairs if lost not in pair)
-        for budget in ("epsilon", "delta"):
-            given = getattr(run, budget)
-            if isinstance(given, dict):
-                changes[budget] = {name: value for name, value in given.items() if name != lost}
+        for name in ("epsilon", "delta", "penalty"):
+            changes[name] = _of_others(getattr(run, name), lost)
+        changes["algorithm_options"] = {
+            name: _of_others(value, lost) for name, value in run.algorithm_options.items()
+        }
         parties = tuple(party for party in self.party if party.name != lost)
         if len(parties) < 2:
             raise ParameterError(f"a run must have at least two parties; {lost!r} leaves one.")
@@ -172,6 +173,13 @@ class AgreedRun(Part):
             return (self.server,)
         party = self.names.index(name)
         return tuple(self.names[other] for other in planned.site.of_party(party).heard_parties)
+
+
+def _of_others(value: Any, lost: str) -> Any:
+    """A table of parties without the lost one; anything else as it is."""
+    if not isinstance(value, dict):
+        return value
+    return {name: each for name, each in value.items() if name != lost}
 
 
 def load_agreed_run(path: str | Path) -> AgreedRun:

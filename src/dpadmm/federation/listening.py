@@ -67,12 +67,18 @@ class Listening(Exchange):
         self.lost: str | None = None
         self.last = np.zeros((len(self.names), *own.site.shape[1:]))
         self._sum = np.zeros_like(self.last)
+        self._total = np.zeros_like(self.last)
 
     @property
     def tail(self) -> Array:
         """The mean of each over the last third of the rounds; the last where that has not begun."""
         count = self.done - self._tail_start
         return self._sum / count if count > 0 else self.last
+
+    @property
+    def mean(self) -> Array:
+        """The mean of each over all rounds."""
+        return self._total / max(1, self.done)
 
     def __call__(self, message: Released, t: int) -> Array:
         """Exchange round ``t`` and remember it."""
@@ -81,6 +87,7 @@ class Listening(Exchange):
             inbox = self._try(message, t)
         self.last = inbox if self._server else np.concatenate([message.values, inbox])
         self.done = t + 1
+        self._total = self._total + self.last
         if t >= self._tail_start:
             self._sum = self._sum + self.last
         return inbox

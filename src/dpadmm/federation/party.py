@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -126,7 +127,7 @@ class _Part:
         )
         self._tell_budget(at_once=True)
         charged = (*segment.charged, *outcome.events[0])
-        return Outcome(outcome.last, outcome.tail, outcome.history, (charged,))
+        return replace(outcome, events=(charged,))
 
     def following(self, outcome: Outcome) -> Segment | None:
         """What comes after a loss, once all others agree; None if this was the end."""
@@ -191,7 +192,7 @@ def _trained(
     """Make the model of this node: the mean of the messages that it may hear, its own included."""
     prepared, segment, listening = node.prepared, part.segment, part.listening
     agreed = prepared.agreed
-    heard = Outcome(listening.last, listening.tail, outcome.history, outcome.events)
+    heard = replace(outcome, last=listening.last, tail=listening.tail, mean=listening.mean)
     return TrainedRun(
         config=told,
         schema=prepared.schema,

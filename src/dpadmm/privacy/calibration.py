@@ -37,6 +37,7 @@ __all__ = [
     "gaussian_sigma",
     "objective_sigma",
     "pure_level",
+    "pure_noise",
     "subsampled_sigma",
 ]
 
@@ -154,6 +155,51 @@ def pure_level(
         return _largest(cost, target, low, 1e-4 if others else 1e-9)
 
     return _over_parties(solve, epsilon, delta)
+
+
+def pure_noise(
+    epsilon: float,
+    delta: float,
+    shares: ArrayLike,
+    fixed: ArrayLike,
+    *,
+    rows_per_person: int = 1,
+    extra: History = (),
+) -> float:
+    r"""Return the s for which releases of epsilon ``shares / s + fixed`` fit, to 1e-3 in epsilon.
+
+    Parameters
+    ----------
+    epsilon, delta, rows_per_person
+        The budget of one party.
+    shares, fixed
+        One number a release: what noise of size 1 makes it cost, and what it costs in any case.
+    extra
+        Events of the same party that the budget must cover too.
+    """
+    shares_, fixed_ = np.broadcast_arrays(_real(shares), _real(fixed))
+    _check("shares", shares_)
+    _check("fixed", fixed_, zero=True)
+
+    def cost(noise: float) -> float:
+        levels, counts = np.unique(shares_ / noise + fixed_, return_counts=True)
+        releases = zip(map(PureRelease, levels.tolist()), counts.tolist(), strict=True)
+        history: History = [*releases, *extra]
+        return epsilon_spent(history, delta, rows_per_person=rows_per_person).epsilon
+
+    least = cost(math.inf)
+    if least >= epsilon:
+        raise InfeasibleBudgetError(
+            f"epsilon must exceed {least:.6g}, what the Jacobians and the inexact solves of"
+            f" {shares_.size} releases cost; got {epsilon!r}; fewer rounds, a larger penalty or"
+            " more rows would do",
+            least,
+        )
+    # What would do if the releases only added up; optimal composition needs less.
+    room = epsilon - rows_per_person * float(fixed_.sum())
+    unit = rows_per_person * float(shares_.sum()) / (room if room > 0 else epsilon - least)
+    # The charge is worked out in another order: room for its rounding.
+    return (1 + 1e-12) * unit * least_noise(lambda noise: cost(unit * noise), epsilon, start=1.0)
 
 
 def exponential_rate(

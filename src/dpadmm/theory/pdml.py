@@ -32,6 +32,7 @@ __all__ = [
     "lemma_5",
     "lipschitz",
     "phase_two_mu",
+    "rademacher",
     "spectrum",
     "theorem_1",
     "theorem_2",
@@ -203,6 +204,35 @@ def lemma_5(
     return Convergence(penalty, rate, weight)
 
 
+def rademacher(
+    radius: float, rows: int, data: NDArray[np.float64] | None = None
+) -> tuple[float, float]:
+    r"""Return bounds on Rad_i(W) of the linear classifiers of norm at most r, below and above.
+
+    .. math:: \mathrm{Rad}_i = \frac{r}{m}\,\mathbb E\Bigl\|\sum_j\nu_j x_j\Bigr\|,\qquad
+        \frac{r}{m\sqrt2}\Bigl(\sum_j\|x_j\|^2\Bigr)^{1/2} \le \mathrm{Rad}_i
+        \le \frac{r}{m}\Bigl(\sum_j\|x_j\|^2\Bigr)^{1/2} \le \frac{r}{\sqrt m}
+
+    since the supremum of :math:`w\cdot v` over the ball is :math:`r\|v\|` and
+    :math:`\mathbb E\|\sum\nu_j x_j\|^2 = \sum\|x_j\|^2` (Jensen above, Khintchine and Kahane with
+    Latala's and Oleszkiewicz's constant below). Without ``data`` every row counts with its largest
+    norm, 1: then the first is no bound for other rows, and the second, a public number, is one for
+    all. From rows, both are as private as the rows.
+
+    Parameters
+    ----------
+    radius
+        r. A regularised optimum has ``||w|| <= n L / a``: there the gradients add up to 0.
+    rows
+        m, the number of rows.
+    data
+        The rows, ``(m, d)``.
+    """
+    squares = float(rows) if data is None else float(np.sum(np.square(data)))
+    above = radius * math.sqrt(squares) / rows
+    return above / math.sqrt(2), above
+
+
 def data_term(
     label_epsilon: float,
     rows: ArrayLike,
@@ -219,7 +249,7 @@ def data_term(
     label_epsilon, rows
         Of the labels; rows of each server.
     complexity
-        Rademacher complexity of the classifiers on each server's rows.
+        Rademacher complexity of the classifiers on each server's rows: :func:`rademacher`.
     failure
         The probability delta with which the bound may fail.
     loss_bound, slope

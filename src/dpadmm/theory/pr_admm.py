@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from dpadmm.arrays import Array
 from dpadmm.schedules import inverse_variance_sum, iteration, periodic
 from dpadmm.topologies import Topology
 
@@ -64,13 +65,19 @@ def iteration_total(rounds: int, decay: float) -> float:
     return decay * rounds * (rounds**2 - 1) / 3 + 1
 
 
-def _spectrum(topology: Topology) -> tuple[float, float, float]:
-    """Largest eigenvalues of L+ = D + A and of Q = sqrt(L-/2); least positive one of L- = D - A."""
-    adjacency = topology.adjacency.toarray()
+def _laplacians(topology: Topology) -> tuple[Array, Array]:
+    """L+ = D + A and L- = D - A."""
+    adjacency = np.asarray(topology.adjacency.toarray(), dtype=np.float64)
     degrees = np.diag(adjacency.sum(axis=1))
-    signed = np.linalg.eigvalsh(degrees - adjacency)
+    return degrees + adjacency, degrees - adjacency
+
+
+def _spectrum(topology: Topology) -> tuple[float, float, float]:
+    """Largest eigenvalues of L+ and of Q = sqrt(L-/2); least positive one of L-."""
+    plus, minus = _laplacians(topology)
+    signed = np.linalg.eigvalsh(minus)
     positive = signed[signed > _ZERO * signed[-1]]
-    largest = float(np.linalg.eigvalsh(degrees + adjacency)[-1])
+    largest = float(np.linalg.eigvalsh(plus)[-1])
     return largest, math.sqrt(signed[-1] / 2), float(positive[0])
 
 
@@ -109,35 +116,43 @@ def convergence_bound(
     penalty: float,
     rounds: int,
     *,
-    start: float,
-    distance: float,
+    first: Array,
+    optimum: Array,
     deviation: float,
-    dimension: int,
     first_variances: float,
     accumulated: float,
+    corrected: bool = True,
 ) -> float:
     r"""Theorems 5 and 6: a bound on the expected excess of the objective.
 
-    .. math:: \frac{\eta}{K}\Bigl(\|Qx^0\|^2 + \|x^0-x^*\|^2_{L_-/2} + 2\hat U^2
+    .. math:: \frac{\eta}{K}\Bigl(\|Qx^0\|^2 + \|x^0-x^*\|^2_{L_+/2} + 2\hat U^2
               + \frac{d\,\phi_{max}^2(L_+)\sum_i s_{i,1}^2}{2\phi_{min}(L_-)}\textstyle\sum_k g_k
               \Bigr)
 
-    It concerns the average of iterates before noise, which may not be released, and assumes a
-    bound U-hat on a sum of Gaussian norms, which has none.
+    Printed, the second norm is that of :math:`L_-/2`, in which the parties' common optimum is 0:
+    from :math:`x^0 = 0` nothing would be left of it. The proof's G has :math:`L_+/2`. The bound
+    concerns the average of iterates before noise, which may not be released, and assumes a bound
+    U-hat on a sum of Gaussian norms, which has none.
 
     Parameters
     ----------
     topology, penalty, rounds
         The graph, eta and K.
-    start, distance
-        The squared norms of Q x^0 and of x^0 - x^* in L-/2.
+    first, optimum
+        x^0 of every party, ``(parties, d)``, and the optimum, ``(d,)``.
     deviation
         U-hat.
-    dimension, first_variances
-        d, and the sum over parties of the first variances.
+    first_variances
+        The sum over parties of the first variances.
     accumulated
         The sum of g: :func:`noise_accumulated` or :func:`noise_accumulated_printed`.
+    corrected
+        With the norm of the proof; False as printed.
     """
+    plus, minus = _laplacians(topology)
     largest, _, least = _spectrum(topology)
-    noise = dimension * largest**2 * first_variances * accumulated / (2 * least)
+    apart = first - optimum
+    start = float(np.sum(first * (minus @ first))) / 2
+    distance = float(np.sum(apart * ((plus if corrected else minus) @ apart))) / 2
+    noise = first.shape[1] * largest**2 * first_variances * accumulated / (2 * least)
     return penalty / rounds * (start + distance + 2 * deviation**2 + noise)

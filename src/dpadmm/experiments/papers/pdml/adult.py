@@ -65,7 +65,7 @@ def adult_cell(
         variant.parameters(settings),
         runs=1,
         seed=settings["seed"].value,
-        courses=(*_MEASURES, "largest distance") if course else (),
+        courses=(*_MEASURES, "largest distance", "distance of norms") if course else (),
         finals=(*_MEASURES, "training accuracy"),
         repeats=settings["draws"].value,
         epsilon_course=course,

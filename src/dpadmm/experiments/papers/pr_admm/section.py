@@ -74,7 +74,12 @@ class Section5(Experiment):
         "regularization": ours(1e-4, "2 Lambda; Lambda is not stated"),
         "first variables": ours(0.0, "Algorithm 1 leaves them open; Lemma 4 has random ones"),
         "variance of (15) at k = 0": ours("that of the first iteration", "(15) divides by zero"),
-        "M-ADMM's growth of the penalty": ours(1.02, "not stated; 1 would make it DVP"),
+        "M-ADMM's growth of the penalty": ours(
+            1.02, "eta(t) is not stated; varied in the experiment r-admm-figure-5"
+        ),
+        "M-ADMM's dual step": ours(
+            "the penalty of the first iteration", "theta is not stated; varied there too"
+        ),
         "R-ADMM's gamma": ours(0.25, "not stated; the bound on the loss's curvature"),
         "tolerance of a local solve": ours(
             2.5e-7, "a thousandth of what a row changes in an agent's gradient; counted as privacy"

@@ -10,7 +10,7 @@ from dpadmm.arrays import Array
 from dpadmm.experiments.cells import Result
 from dpadmm.experiments.experiment import Conclusion, Finding
 from dpadmm.experiments.papers.ps_admm.section_5 import ACCURACY, LOSS, Section5
-from dpadmm.experiments.papers.ps_admm.setting import CONTROL, Kind
+from dpadmm.experiments.papers.ps_admm.setting import CONTROLS, Kind
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
 
 __all__ = ["Figure2", "Figure3"]
@@ -55,7 +55,7 @@ class Figure2(Section5):
     ) -> list[Finding]:
         """Whether noise makes the loss rise, and whether a large budget hides it."""
         course = self.course(results, kind.label(max(self["budgets"])))
-        control = self.course(results, CONTROL).mean(axis=1)
+        control = self.course(results, CONTROLS[kind.calibration]).mean(axis=1)
         places = [len(course) // 5 - 1, len(course) // 2 - 1, len(course) - 1]
         away = {place + 1: difference(course[place] / control[place], 1.0) for place in places}
         return [
@@ -136,7 +136,7 @@ class Figure3(Section5):
     ) -> list[Finding]:
         """Whether a large budget costs accuracy."""
         largest = max(self["budgets"])
-        control = float(np.mean(self.course(results, CONTROL)[-1]))
+        control = float(np.mean(self.course(results, CONTROLS[kind.calibration])[-1]))
         away = difference(self.course(results, kind.label(largest))[-1], control)
         return [
             Finding.judged(

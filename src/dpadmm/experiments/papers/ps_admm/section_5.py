@@ -19,6 +19,7 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.papers.ps_admm.setting import (
     CITATION,
     CONTROL,
+    CONTROLS,
     DVP,
     KINDS,
     PS,
@@ -90,16 +91,19 @@ class Section5(Experiment):
         for batch in self["batches tried"]:
             name = f"PS-ADMM, proven, batch {batch}"
             what[name] = (parameters(values, PS["proven"], largest, batch_size=batch), few)
-        control = TrainingParameters(
-            "scas-admm",
-            rounds=self["K"],
-            penalty=self["rho"],
-            regularization=2 * self["R"],
-            party_weight="equal",
-            loss=self["loss"],
-            algorithm_options={"inner_steps": self["S"], "batch_size": self["batch"]},
-        )
-        what[CONTROL] = (control, runs)
+        for calibration, name in CONTROLS.items():
+            batch = self["batch as published" if calibration == "published" else "batch"]
+            control = TrainingParameters(
+                "scas-admm",
+                rounds=self["K"],
+                penalty=self["rho"],
+                regularization=2 * self["R"],
+                party_weight="equal",
+                loss=self["loss"],
+                calibration=calibration,
+                algorithm_options={"inner_steps": self["S"], "batch_size": batch},
+            )
+            what[name] = (control, runs)
         cells: dict[str, Cell] = {
             name: self.cell(name, given, count) for name, (given, count) in what.items()
         }
@@ -188,7 +192,9 @@ class Section5(Experiment):
             )
             for kind in KINDS
         ]
-        curves.append(Curve.of_runs(CONTROL, messages, self.drawn(self.course(results, CONTROL))))
+        for control in CONTROLS.values():
+            course = self.drawn(self.course(results, control))
+            curves.append(Curve.of_runs(control, messages, course))
         return Panel(
             f"claimed or proven epsilon = {Given(epsilon)}",
             "iteration",

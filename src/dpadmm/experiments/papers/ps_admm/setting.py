@@ -20,6 +20,7 @@ from dpadmm.training import TrainingParameters
 __all__ = [
     "CITATION",
     "CONTROL",
+    "CONTROLS",
     "DVP",
     "KINDS",
     "PS",
@@ -35,6 +36,8 @@ CITATION: Final = (
 )
 #: The label of the cell without noise.
 CONTROL: Final = "no privacy"
+#: What each calibration is held against: the paper's Algorithm 1 as printed, or the repaired one.
+CONTROLS: Final = {"published": "no privacy, Algorithm 1 as printed", "proven": CONTROL}
 
 SETTINGS: Final[dict[str, Setting]] = {
     "data": paper("adult", "section 5; the paper has 48,842 rows, here the complete ones"),

@@ -6,12 +6,13 @@ The paper's objective has a factor C = 1750 before the loss. It is absorbed: wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
+from dpadmm.algorithms.m_admm import MADMM
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM
 from dpadmm.algorithms.r_admm import RecycledADMM
 from dpadmm.arrays import Array
@@ -137,28 +138,42 @@ class Setup:
 
     def total(self, alpha: float) -> float:
         """Eq. (32) for R-ADMM with the penalty 1: the total that all runs at alpha are held to."""
-        return max(
+        return max(self.totals([alpha] * self.problem.parties).values())
+
+    def totals(self, alphas: Sequence[float]) -> dict[str, float]:
+        """Eq. (32) for R-ADMM with the penalty 1, of each party with a noise of its own."""
+        alone = [
             privacy_loss(
                 np.full(-(-self.rounds // 2), self.rho / self.problem.parties + 2 * degree),
                 alpha,
                 self.problem.rows_per_party,
                 weight=self.scale,
             ).published
-            for degree in self.degrees
-        )
+            for degree, alpha in zip(self.degrees, alphas, strict=True)
+        ]
+        return _table(alone)
 
     def parameters(
-        self, algorithm: str, *, growth: float = 1.0, rounds: int | None = None, **others: Any
+        self,
+        algorithm: str,
+        *,
+        growth: float = 1.0,
+        rounds: int | None = None,
+        penalties: Sequence[float] = (),
+        **others: Any,
     ) -> TrainingParameters:
         r"""Parameters with C absorbed.
 
-        The penalty is the paper's: 1, or :math:`q^k` in the k-th iteration that uses the rows.
+        The penalty is the paper's: 1, or :math:`q^k` in the k-th iteration that uses the rows;
+        times ``penalties`` of each party.
         """
         return TrainingParameters(
             algorithm,
             topology=self.edges,
             rounds=rounds or self.rounds,
-            penalty=growth / self.scale,
+            penalty=_table([growth * each / self.scale for each in penalties])
+            if penalties
+            else growth / self.scale,
             regularization=self.rho / self.scale,
             party_weight="equal",
             tolerance=self.residual * 2 / self.problem.rows_per_party,
@@ -167,20 +182,30 @@ class Setup:
         )
 
     def recycled(
-        self, alpha: float, calibration: str, *, growth: float = 1.0, gamma: float | None = None
+        self,
+        alpha: float,
+        calibration: str,
+        *,
+        growth: float = 1.0,
+        gamma: float | None = None,
+        noise: Sequence[float] = (),
+        penalties: Sequence[float] = (),
     ) -> TrainingCell:
         """R-ADMM, or MR-ADMM where the penalty grows.
 
         Published noise has the rate alpha. Proven noise meets the total that eq. (32) claims for
-        R-ADMM with that rate.
+        R-ADMM with that rate. ``noise`` and ``penalties`` of each party multiply them.
         """
         options: dict[str, Any] = {"gamma": (self.gamma if gamma is None else gamma) / self.scale}
         algorithm = "r-admm"
         if growth > 1:
             algorithm, options["penalty_growth"] = "mr-admm", growth
         if calibration == "published":
-            options["noise_rate"] = alpha * self.scale
-        return self._cell(algorithm, alpha, calibration, growth, options)
+            rates = _table([alpha * each * self.scale for each in noise])
+            options["noise_rate"] = rates or alpha * self.scale
+        return self._cell(
+            algorithm, alpha, calibration, growth, options, noise=noise, penalties=penalties
+        )
 
     def rival(
         self,
@@ -189,13 +214,20 @@ class Setup:
         calibration: str,
         *,
         growth: float = 1.0,
+        dual_step: float = 1.0,
         rounds: int | None = None,
+        noise: Sequence[float] = (),
+        penalties: Sequence[float] = (),
     ) -> TrainingCell:
-        """``dvp`` or ``m-admm`` at the total that eq. (32) claims for R-ADMM at alpha."""
+        """``dvp`` or ``m-admm`` at the total that eq. (32) claims for R-ADMM at alpha.
+
+        ``m-admm`` without growth is conventional ADMM with noise in its objective. With ``noise``
+        every party has the total of R-ADMM with alpha times its own.
+        """
         options: dict[str, Any] = {}
         if algorithm == "m-admm":
-            options["penalty_growth"] = growth
-        return self._cell(algorithm, alpha, calibration, growth, options, rounds)
+            options = {"penalty_growth": growth, "dual_step": dual_step / self.scale}
+        return self._cell(algorithm, alpha, calibration, growth, options, rounds, noise, penalties)
 
     def plain(self) -> TrainingCell:
         """Conventional ADMM without noise."""
@@ -215,6 +247,8 @@ class Setup:
         growth: float,
         options: dict[str, Any],
         rounds: int | None = None,
+        noise: Sequence[float] = (),
+        penalties: Sequence[float] = (),
     ) -> TrainingCell:
         if calibration == GAUSSIAN:
             options = {**options, "noise": "gaussian"}
@@ -222,14 +256,21 @@ class Setup:
             algorithm,
             growth=growth,
             rounds=rounds,
-            # A claim of just this size must not be refused for a rounding error.
-            epsilon=self.total(alpha) * (1 + 1e-9),
+            penalties=penalties,
+            # A claim of just this size must not be refused for a rounding error; rates that are
+            # given are only held to it, and unequal penalties may cost a little more.
+            epsilon={
+                name: total * (1.05 if "noise_rate" in options else 1 + 1e-9)
+                for name, total in self.totals([alpha * each for each in noise]).items()
+            }
+            if noise
+            else self.total(alpha) * (1 + 1e-9),
             calibration="published" if calibration == "published" else "proven",
             algorithm_options=options,
         )
         # The same run in two figures is one cell: its seed follows from what it does.
         told = (algorithm, alpha, calibration, sorted(options.items()), rounds, self.edges)
-        label = " ".join(map(str, told))
+        label = " ".join(map(str, (*told, noise, penalties) if noise or penalties else told))
         return TrainingCell(
             self.problem,
             parameters,
@@ -240,6 +281,11 @@ class Setup:
             # What is proven of published noise is followed over the iterations.
             epsilon_course=calibration == "published",
         )
+
+
+def _table(values: Sequence[float]) -> dict[str, float]:
+    """A number for each party, by its name."""
+    return {f"party {party}": float(value) for party, value in enumerate(values)}
 
 
 def loss_of(result: Result) -> Array:
@@ -272,7 +318,7 @@ class Spent:
     Attributes
     ----------
     published
-        Eq. (32).
+        Eq. (32), or M-ADMM's own total.
     proven
         The same noise with ``ln(1 + kappa)`` for the Jacobian: L2 and L3, summed.
     """
@@ -287,7 +333,11 @@ def spent(cell: TrainingCell) -> Spent:
     algorithm, site = planned.algorithm, planned.site
     assert isinstance(algorithm, RecycledADMM | PerturbedADMM)
     noise = 2 * site.weight / site.rows / algorithm.scale
-    steps = np.stack([noise + 2.8 * algorithm.kappa, noise + np.log1p(algorithm.kappa)])
+    claimed = 2.8 * algorithm.kappa
+    if isinstance(algorithm, MADMM):
+        # M-ADMM's total has 2 eta V alone for the strong convexity.
+        claimed = claimed * algorithm.convexity / (2 * algorithm.penalty * site.degree)
+    steps = np.stack([noise + claimed, noise + np.log1p(algorithm.kappa)])
     every = np.zeros((2, planned.rounds, steps.shape[2]))
     # A recycled run releases in every second iteration, the first included.
     every[:, :: 2 if isinstance(algorithm, RecycledADMM) else 1] = steps

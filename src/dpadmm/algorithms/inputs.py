@@ -1,0 +1,201 @@
+r"""Numbers that the papers let depend on the round and on the party, and how they are given.
+
+A *course* is a number, a list of numbers (one for each round) or a table that has either for every
+party: alpha_p(t) of DVP, alpha_i(k) and eta_i(k) of R-ADMM, alpha_i(t) and eta_i(t) of M-ADMM.
+
+A *start* is the public y_i^0, which every neighbour knows: a number, a list with one for each
+feature, or ``{"seed": 1, "spread": 0.5}`` for a normal vector of its own for every party.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+from pydantic import BeforeValidator
+
+from dpadmm.arrays import Array, Site
+from dpadmm.errors import ParameterError, positive_number, unknown_name
+from dpadmm.schedules import penalty_growth
+
+__all__ = [
+    "Course",
+    "CourseOption",
+    "OptimumWarning",
+    "StartOption",
+    "as_course",
+    "check_common",
+    "first_value",
+    "grown",
+    "over_rounds",
+    "starts",
+]
+
+Numbers: TypeAlias = float | tuple[float, ...]
+Course: TypeAlias = Numbers | dict[str, Numbers]
+
+_WORDS = "a positive number, a list with one for each round, or a table of either for every party"
+
+
+class OptimumWarning(UserWarning):
+    """A run that converges to something else than the optimum of the pooled objective."""
+
+
+def as_course(parameter: str, value: Any) -> Course:
+    """The value as plain data, every number positive and finite; or a refusal."""
+    if isinstance(value, Mapping) and value:
+        return {
+            str(name): _numbers(f"{parameter} of party {name}", each)
+            for name, each in value.items()
+        }
+    return _numbers(parameter, value)
+
+
+def _numbers(parameter: str, value: Any) -> Numbers:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple) and value:
+        return tuple(
+            positive_number(f"number {place} of {parameter}", each)
+            for place, each in enumerate(value, start=1)
+        )
+    try:
+        return positive_number(parameter, value)
+    except ParameterError:
+        raise ParameterError(f"{parameter} must be {_WORDS}; got {value!r}.") from None
+
+
+#: The type of an option that is a course; None leaves it to the algorithm.
+CourseOption = Annotated[
+    Any,
+    BeforeValidator(
+        lambda value, info: value if value is None else as_course(info.field_name, value)
+    ),
+]
+
+
+def over_rounds(
+    parameter: str, course: Course, site: Site, rounds: int, unit: str = "round"
+) -> Array:
+    """One number for each round and party, ``(rounds, parties)``; parties computed here first.
+
+    A ``unit`` other than a round is what the parameter counts.
+    """
+
+    def column(numbers: Numbers, whose: str = "") -> Array:
+        if isinstance(numbers, float):
+            return np.full(rounds, numbers)
+        if len(numbers) != rounds:
+            raise ParameterError(
+                f"{parameter}{whose} must have one number for each of the {rounds} {unit}s; "
+                f"got {len(numbers)}."
+            )
+        return np.array(numbers)
+
+    if not isinstance(course, dict):
+        return np.repeat(column(course)[:, None], site.parties, axis=1)
+    # A party by itself does not know the others' names; who made its plan did, and checked them.
+    if len(site.names) == site.parties:
+        for name in course:
+            if name not in site.names:
+                raise unknown_name(f"{parameter}'s parties", name, site.names)
+    for name in site.names:
+        if name not in course:
+            raise ParameterError(
+                f"{parameter} must have an entry for every party; {name} has none."
+            )
+    if len(course) != site.parties:
+        raise ParameterError(
+            f"{parameter} must have one entry for each of the {site.parties} parties; "
+            f"got {len(course)}."
+        )
+    order = [*site.names, *(name for name in course if name not in site.names)]
+    return np.stack([column(course[name], f" of party {name}") for name in order], axis=1)
+
+
+def first_value(course: Course) -> float:
+    """Its number for the first round, the mean over parties: to show it in one number."""
+    if isinstance(course, dict):
+        return float(np.mean([first_value(numbers) for numbers in course.values()]))
+    return course if isinstance(course, float) else course[0]
+
+
+def grown(
+    course: Course, growth: float, site: Site, rounds: int, unit: str = "round", *, chosen: bool
+) -> Array:
+    """Penalties of each round and party, as listed, or growing from round to round.
+
+    ``chosen`` says that somebody asked for that growth, which does not go with a list.
+    """
+    penalties = over_rounds("penalty", course, site, rounds, unit)
+    every = course.values() if isinstance(course, dict) else [course]
+    if all(isinstance(numbers, float) for numbers in every):
+        return penalties * penalty_growth(1.0, growth, rounds)[:, None]
+    if chosen and growth != 1:
+        raise ParameterError(
+            f"penalty_growth must be left out where penalty lists every {unit}; got {growth:g}."
+        )
+    return penalties
+
+
+def check_common(name: str, penalties: Array, *, published: bool) -> None:
+    r"""Refuse, or as published warn of, penalties that differ between parties.
+
+    With a dual step of :math:`\eta_i` the duals satisfy :math:`\sum_i\alpha_i/\eta_i = 0`, and a
+    fixed point is the optimum of :math:`\sum_i f_i/\eta_i`.
+    """
+    if (penalties == penalties[:, :1]).all():
+        return
+    words = (
+        f"the penalties of the parties differ: {name!r} then converges to the optimum of "
+        "sum_i f_i / penalty_i, not to that of the pooled objective. Use one penalty for all "
+        "parties, or 'm-admm', whose dual step is common."
+    )
+    if not published:
+        raise ParameterError(f"{words} As published (calibration='published') it is run.")
+    warnings.warn(words, OptimumWarning, stacklevel=3)
+
+
+def _as_start(value: Any) -> Any:
+    """A number, a tuple of them, or seed and spread; or a refusal."""
+    numbers = value.tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(numbers, Mapping):
+        if set(numbers) != {"seed", "spread"} or not isinstance(numbers["seed"], int):
+            raise ParameterError(
+                "start must have a whole number as seed and a positive number as spread where it "
+                f"is a table; got {value!r}."
+            )
+        spread = positive_number("spread of start", numbers["spread"])
+        return {"seed": abs(numbers["seed"]), "spread": spread}
+    every = list(numbers) if isinstance(numbers, list | tuple) else [numbers]
+    plain = all(isinstance(each, int | float) and not isinstance(each, bool) for each in every)
+    if not every or not plain or not np.isfinite(np.array(every, dtype=np.float64)).all():
+        raise ParameterError(
+            "start must be a finite number, a list with one for each feature, or a table of seed "
+            f"and spread; got {value!r}."
+        )
+    return tuple(map(float, every)) if isinstance(numbers, list | tuple) else float(numbers)
+
+
+#: The type of the option ``start``.
+StartOption = Annotated[Any, BeforeValidator(_as_start)]
+
+
+def starts(start: Any, site: Site) -> float | Array:
+    """y^0 of all parties by number, or one for all of them, to be broadcast."""
+    if isinstance(start, float):
+        return start
+    if isinstance(start, tuple):
+        if len(start) != site.features:
+            raise ParameterError(
+                f"start must have one number for each of the {site.features} features, the "
+                f"intercept included; got {len(start)}."
+            )
+        return np.array(start)
+    drawn = [
+        np.random.default_rng([start["seed"], party]).normal(size=site.features)
+        for party in range(site.parties)
+    ]
+    return start["spread"] * np.array(drawn)
