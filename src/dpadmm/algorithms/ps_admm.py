@@ -52,7 +52,7 @@ from dpadmm.privacy.mechanisms import (
     Released,
     release_noisy_gradients,
 )
-from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.workspace import Workspace
@@ -352,7 +352,7 @@ def _check_size(state: SVRGState, site: Site, algorithm: PSADMM) -> None:
     reach = message + algorithm.steps * algorithm.step_size * pull
     slopes = 2 * loss.slope_bound + 2 * loss.curvature_bound * reach
     terms = (site.features + 4) * slopes + 2 * algorithm.batch**2 * loss.slope_range
-    room = _ROUNDING / (1 + _ROUNDING)
+    room = _ROUNDING / (1 + _ROUNDING) - SAMPLER_ALLOWANCE
     used = np.maximum(
         full / (room * algorithm.sensitivity),
         4 * ulp * terms / (2 * room * loss.slope_range),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -94,7 +95,7 @@ class Workspace:
         return found
 
     def svrg(self, start: Array, linear: Array, loop: InnerLoop, inner: InnerNoise) -> Array:
-        """Run :func:`~dpadmm.solvers.svrg.descend` for every party, run and output.
+        """Run the inner loop of :mod:`dpadmm.solvers.svrg` for every party, run and output.
 
         Parameters
         ----------
@@ -106,11 +107,12 @@ class Workspace:
             Batches, the full gradient at ``start`` and the noise.
         """
         # Compiled code is loaded by those who run it only: loading takes half a second.
-        from dpadmm.solvers.svrg import descend
+        from dpadmm.solvers.svrg import descend, descend_on_grid
 
         site = self._site
         loss, code = site.loss, loss_code(site.loss)
         constants = (loss.slope_bound, loss.slope_range, loss.curvature_bound)
+        known = linear + inner.released
         reached = np.empty(site.shape)
         for block in self._shard.blocks:
             for place, node in enumerate(block.nodes):
@@ -123,23 +125,26 @@ class Workspace:
                         batches = np.arange(len(drawn)).reshape(batches.shape)
                     else:
                         rows, labels = block.rows[place], columns[output]
-                    reached[at] = descend(
+                    problem = (
                         rows,
                         labels,
                         code,
                         constants,
                         float(site.weight[node]),
                         start[at],
-                        inner.gradient[at],
-                        linear[at],
+                        inner.carried[at],
+                        known[at],
                         loop.penalty,
                         float(loop.step_size[node]),
                         float(loop.weighting[node]),
                         batches,
-                        inner.draws[node, run, :, output],
                         float(inner.fixed[node]),
                         float(inner.relative[node]),
                     )
+                    if inner.release is None:
+                        reached[at] = descend(*problem, inner.draws[node, run, :, output])
+                    else:
+                        reached[at] = descend_on_grid(*problem, partial(inner.release, int(node)))
         return reached
 
     def fingerprint(self) -> bytes:
