@@ -69,7 +69,6 @@ class ObjectiveRelease:
 
     def release(self, workspace: Workspace, site: Site, noise: NoiseSource, t: int) -> Released:
         """Draw the noise of round ``t``, solve and send."""
-
         solved_to = SOLVED_TO * self.perturbation.tolerance
 
         def solve(drawn: Array) -> Solution:

@@ -13,6 +13,7 @@ from scipy import sparse
 from dpadmm.arrays import Array, Shard, Site
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.mechanisms import InnerNoise
+from dpadmm.row_sums import summation_error
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
 
@@ -193,11 +194,24 @@ class Workspace:
 
 
 def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
-    """Bound the rounding error of a gradient near the solution; public values only.
+    r"""Bound the rounding error of a gradient near the solution; public values only.
 
-    A tolerance below twice that bound is refused. Rounding enters through the linear term, the
-    slopes, and the margins: the solution's norm is at most ``(|lin| + c |l'(0)|) / m``, a margin
-    is off by a few ulps of that, and the curvature bound carries it into the gradient.
+    .. math:: 32u\,\bigl(\|\mathrm{lin}\| + c(L + c_1 r)\bigr) + 2c\,\gamma_h L
+              + c\,\gamma_d\,c_1 r,
+              \qquad r = \frac{\|\mathrm{lin}\| + c\,|l'(0)| + \mathrm{tol}}{m},\quad u = 2^{-53}
+
+    A tolerance below twice that bound is refused. In turn:
+
+    * The gradient at 0 is at most ``|lin| + c |l'(0)|``, and the objective is m-strongly convex, so
+      that no point with a gradient of at most tol is further away from 0 than r.
+    * A margin, a product of d numbers, is off by at most :math:`\gamma_d r`, and the curvature
+      bound carries that into its slope: the last term.
+    * A mean of n slopes times rows of norm 1 is off by at most :math:`\gamma_h L`
+      (:func:`~dpadmm.row_sums.summation_error`: h hardly grows with n). Twice, for there may be a
+      second one: the fixed part of the gradients of rows whose slopes differ.
+    * A slope is off by a few u of itself and of its margin; what is left are single operations on
+      vectors of the size of lin, of ``m r`` and of the loss gradient, and their norm, each off by
+      a few u: the first term counts 32.
     """
     if not np.isfinite(linear).all():
         raise ParameterError("linear must be finite: a message or a noise draw is not.")
@@ -209,11 +223,16 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     size = unit * np.sqrt(np.einsum("nrof,nrof->nro", scaled, scaled).max(axis=(1, 2)))
     loss = site.loss
     bounded = bool(np.isfinite(loss.slope_bound))
+    start = abs(float(loss.slope(np.zeros(1))[0]))
+    reach = (size + site.weight * start + tolerance) / convexity
     # A loss without a slope bound has |l'(m)| <= 1 + |m|.
-    reach = (size + site.weight * (loss.slope_bound if bounded else 1.0)) / convexity
     slopes = loss.slope_bound if bounded else 1.0 + reach
     spread = loss.curvature_bound * reach
-    floor = 16 * np.finfo(np.float64).eps * (size + site.weight * (slopes + spread))
+    last = float(np.finfo(np.float64).eps) / 2
+    products = site.features * last / (1 - site.features * last)
+    sums = 2 * summation_error(site.rows, site.features)
+    floor = 32 * last * (size + site.weight * (slopes + spread))
+    floor += site.weight * (sums * slopes + products * spread)
     unreachable = ~(tolerance >= 2 * floor)
     if unreachable.any():
         node = int(np.argmax(np.where(unreachable, floor, -1.0)))
