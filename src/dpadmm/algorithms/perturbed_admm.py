@@ -16,7 +16,7 @@ The algorithms differ in how much noise they add and in the penalties.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -69,6 +69,8 @@ class PerturbedADMM(Algorithm):
     claimed
         What the paper claims, for a published calibration.
     """
+
+    needs_neighbours: ClassVar[bool] = True
 
     penalty: Array
     noise: Literal["exp-norm", "gaussian"]

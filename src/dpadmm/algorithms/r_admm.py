@@ -170,6 +170,7 @@ class RecycledADMM(Algorithm, ABC):
     """
 
     private: ClassVar[bool] = True
+    needs_neighbours: ClassVar[bool] = True
 
     penalty: Array
     gamma: float
