@@ -72,9 +72,9 @@ def bench_loop(rows: np.ndarray, labels: np.ndarray) -> Row:
                 0.5,
                 0.6,
                 batches,
-                draws,
                 0.0,
                 1.2,
+                draws,
             )
 
     def bare() -> Any:

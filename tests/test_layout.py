@@ -14,7 +14,7 @@ ORDER = [
     ["topologies", "losses", "columns"],
     ["schema"],
     ["cells"],
-    ["encode"],
+    ["encode", "row_sums"],
     ["arrays"],
     ["datasets.*"],
     ["schedules"],

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from dpadmm.errors import ParameterError
 from dpadmm.losses import Loss
+from dpadmm.row_sums import row_sums
 from dpadmm.topologies import Topology
 
 __all__ = ["Array", "Block", "Rows", "Shard", "Site", "clip_rows", "label_signs", "prepare_rows"]
@@ -162,7 +163,7 @@ class Shard:
         tilt = None
         if tilts is not None:
             sums = [
-                np.asarray(rows.T @ (labels * extra[:, None])).T
+                row_sums(rows, labels * extra[:, None])
                 for (rows, labels), extra in zip(parties, tilts, strict=True)
             ]
             tilt = np.stack(sums) / counts[:, None, None]

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm.algorithms import get_algorithm, reviewed
+from dpadmm.algorithms import REGISTRY, get_algorithm, reviewed
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
 from dpadmm.algorithms.inputs import as_course, first_value
 from dpadmm.arrays import Array, Rows, Shard, Site
@@ -155,6 +155,7 @@ def plan(
     outputs: int = 1,
     runs: int = 1,
     names: tuple[str, ...] | None = None,
+    one_hand: bool = False,
 ) -> Plan:
     """Check every parameter against the public facts and fix the run.
 
@@ -170,8 +171,13 @@ def plan(
         Repeated runs, with noise of their own.
     names
         Names of the parties.
+    one_hand
+        That one party holds all rows is meant, and its regularization chosen for it: what an
+        algorithm that needs neighbours is otherwise refused for.
     """
     algorithm = get_algorithm(parameters.algorithm)
+    if len(rows) == 1 and algorithm.needs_neighbours and not one_hand:
+        raise _needs_neighbours(algorithm.name)
     loss = get_loss(parameters.loss)
     rounds = positive_integer("rounds", parameters.rounds)
     regularization = positive_number("regularization", parameters.regularization)
@@ -233,6 +239,18 @@ def plan(
     for finding in findings(site, announced(planned), rounds, chosen):
         warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
     return planned
+
+
+def _needs_neighbours(name: str) -> ParameterError:
+    """The refusal of an algorithm with one party, which names those that serve there."""
+    alone = [each for each in REGISTRY.values() if not each.needs_neighbours]
+    private = " or ".join(repr(each.name) for each in alone if each.private)
+    plain = " or ".join(repr(each.name) for each in alone if not each.private)
+    return ParameterError(
+        f"parties must be at least 2 for the algorithm {name!r}; got 1. With nobody to agree with, "
+        "nothing but the regularization holds its solution against the noise. One party is served "
+        f"by {private}, or without privacy by {plain}."
+    )
 
 
 def _budget_for(parameters: TrainingParameters, site: Site) -> Budget:

@@ -87,7 +87,7 @@ def test_published_iterates_are_those_of_algorithm_2(alpha, extra):
         rounds=rounds,
         penalty=eta,
         epsilon=alpha * rounds,
-        tolerance=1e-12,
+        tolerance=2e-12,
         calibration="published",
     )
     plain = LAM / len(COUNTS) + 2 * eta * site.degree

@@ -16,7 +16,7 @@ from dpadmm.losses import get_loss
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Composed, GaussianRelease, Repeated, SubsampledGaussian
 from dpadmm.privacy.ledger import MemoryLedger
-from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.solvers.workspace import Workspace
 from dpadmm.topologies import build_topology
 from dpadmm.training import TrainingParameters, plan, state_privacy, train
@@ -47,7 +47,7 @@ def settings_of(site, *, rounds=5, penalty=0.1, epsilon=1.0, delta=1e-5, people=
     )
 
 
-def run_on(algorithm, site, parties, rounds, *, key=0):
+def run_on(algorithm, site, parties, rounds, *, key=0, noise=None):
     columns = [(rows, labels[:, None]) for rows, labels in parties]
     return run(
         algorithm,
@@ -56,7 +56,7 @@ def run_on(algorithm, site, parties, rounds, *, key=0):
         rounds=rounds,
         exchange=InProcess(server=True),
         ledgers=[MemoryLedger() for _ in site.index],
-        noise=SimulatedNoise(key),
+        noise=noise or SimulatedNoise(key),
     )
 
 
@@ -116,6 +116,41 @@ def test_ps_admm_with_next_to_no_noise_is_scas_admm():
     )
     first, second = (run_on(each, site, PARTIES, 5).last for each in (plain, quiet))
     np.testing.assert_allclose(second, first, atol=1e-10)
+
+
+class Stepwise(NoiseSource):
+    """Simulated noise that is added step by step, as noise on a grid is."""
+
+    description = "step by step"
+    simulated = True
+    on_grid = True
+
+    def __init__(self, key, first):
+        self.source, self.first, self.streams = SimulatedNoise(key), first, {}
+
+    def generator(self, run, party, t, purpose):
+        return self.source.generator(run, party, t, purpose)
+
+    def add_gaussian(self, values, sigma, parties, t, purpose):
+        if purpose != "inner" or values.size == 0:
+            return super().add_gaussian(values, sigma, parties, t, purpose)
+        at = (int(parties[0]), t)
+        if at not in self.streams:
+            self.streams[at] = self.generator(0, *at, purpose)
+            self.streams[at].standard_normal((self.first, values.shape[-1]))
+        return values + sigma * self.streams[at].standard_normal(values.shape)
+
+
+@pytest.mark.parametrize(("form", "first"), [("split", 0), ("one-release", 1)])
+def test_noise_released_step_by_step_leads_where_noise_drawn_ahead_does(form, first):
+    site = site_of()
+    algorithm = PSADMM.configure(site, settings_of(site, inner_steps=8, form=form))
+    ahead, stepwise = (
+        run_on(algorithm, site, PARTIES, 4, noise=noise).last
+        for noise in (SimulatedNoise(3), Stepwise(3, first))
+    )
+    assert np.abs(ahead).max() > 0.1
+    np.testing.assert_allclose(stepwise, ahead, rtol=1e-11, atol=1e-12)
 
 
 # -- what is charged ----------------------------------------------------------------------------

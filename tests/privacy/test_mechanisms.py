@@ -172,13 +172,15 @@ def test_noisy_gradients_get_the_noise_that_is_charged(form):
     assert stats.kstest(inner.draws.ravel(), "norm").pvalue > ALARM
     full, differences = released.events[1].events
     if form == "split":
-        np.testing.assert_array_equal(inner.gradient, gradient)
+        np.testing.assert_array_equal(inner.carried, gradient)
+        np.testing.assert_array_equal(inner.released, 0.0)
         np.testing.assert_allclose(inner.fixed, np.hypot([0.3, 0.4], [1.5, 2.5]))
         np.testing.assert_array_equal(inner.relative, 0.0)
         assert full == Repeated(GaussianRelease(0.2, 0.4), 5)
         assert differences == Repeated(SubsampledGaussian(2, 9, 0.8, 2.5), 4)
     else:
-        noise = (inner.gradient - 1.0) / np.array([0.3, 0.4])[:, None, None, None]
+        np.testing.assert_array_equal(inner.carried, 0.0)
+        noise = (inner.released - 1.0) / np.array([0.3, 0.4])[:, None, None, None]
         assert stats.kstest(noise.ravel(), "norm").pvalue > ALARM
         np.testing.assert_array_equal(inner.fixed, 0.0)
         # Two outputs are sent together: each gets sqrt(2) times the noise of one.

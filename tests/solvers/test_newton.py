@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,11 +8,12 @@ from scipy import sparse
 from scipy.optimize import approx_fprime
 
 import oracles
+from dpadmm import row_sums
 from dpadmm.arrays import Block, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.losses import LOSSES, get_loss
-from dpadmm.solvers import block, newton
-from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace
+from dpadmm.solvers import newton
+from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace, check_reachable
 from dpadmm.topologies import build_topology
 
 NAMES = sorted(LOSSES)
@@ -263,7 +266,7 @@ def test_factor_free_and_sparse_are_as_factored_and_dense(loss):
 def test_a_party_read_in_pieces_is_the_party_read_at_once(monkeypatch):
     parties, site, linear = problem(6, [9_000], "logistic")
     whole = workspace_of(parties, site).argmin(linear, np.ones(1), 1e-11)
-    monkeypatch.setattr(block, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(row_sums, "_PIECE_BYTES", 1)
     pieces = workspace_of(parties, site).argmin(linear, np.ones(1), 1e-11)
     np.testing.assert_allclose(pieces.point, whole.point, atol=1e-10)
 
@@ -277,7 +280,8 @@ def rounding_floor(site, linear, convexity):
     bounded = np.isfinite(site.loss.slope_bound)
     reach = (size + site.weight) / convexity
     slopes = 1.0 if bounded else 1.0 + reach
-    return 40 * 2.3e-16 * (size + site.weight * (slopes + site.loss.curvature_bound * reach))
+    times = 50 + 2 * site.rows + site.features
+    return times * 2.3e-16 * (size + site.weight * (slopes + site.loss.curvature_bound * reach))
 
 
 @st.composite
@@ -534,3 +538,43 @@ def test_the_bound_is_nearly_attained_so_that_it_is_the_right_one():
         workspace = workspace_of([(rows, np.ones(1))], site)
         points.append(workspace.argmin(linear, np.ones(1), 1e-9).point)
     assert np.linalg.norm(points[0] - points[1]) > 0.99 * 2.0
+
+
+# -- the certificate ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize("loss", ["logistic", "huber-hinge"])
+@pytest.mark.parametrize("count", [100, 200_000])
+def test_the_certificate_holds_for_many_rows(kind, loss, count):
+    # Equal rows: the exact mean gradient is that of one row, and a sum of equal numbers is rounded
+    # in the same direction again and again.
+    row = np.array([0.6, -0.8 * math.sqrt(1 - 0.01), 0.08])
+    rows = np.tile(row, (count, 1))
+    site = site_of([count], loss, 3)
+    held = sparse.csr_array(rows) if kind == "sparse" else rows
+    workspace = Workspace(Shard.from_parties([(held, np.ones((count, 1)))]), site)
+    convexity = np.array([0.02])
+    for size in (0.0, 0.01, 0.05, 0.3):
+        linear = np.full(site.shape, size) * [1.0, -0.3, 0.7]
+        rounding = check_reachable(site, linear, convexity, np.ones(1))
+        # The smallest tolerance that is not refused.
+        tolerance = 2.05 * check_reachable(site, linear, convexity, 2.05 * rounding)
+        point = workspace.argmin(linear, convexity, tolerance).point[0, 0, 0]
+        wide = np.longdouble
+        margin = float((point.astype(wide) * row).sum())
+        slope = get_loss(loss).slope(np.array([margin])).astype(wide)[0]
+        gradient = slope * row + convexity.astype(wide) * point + linear[0, 0, 0]
+        assert float(np.sqrt((gradient**2).sum())) <= tolerance[0]
+
+
+def test_the_certificate_leaves_room_for_rows_and_features():
+    def floor(count, features, weight="equal"):
+        site = site_of([count], "logistic", features, weight=weight)
+        return float(check_reachable(site, np.zeros(site.shape), np.ones(1), np.ones(1))[0])
+
+    unit = 2.0**-53
+    # Two sums over the rows, each term of which is rounded once for every row.
+    assert floor(1000, 2) - floor(100, 2) == pytest.approx(2 * 899 * unit, rel=1e-6, abs=0)
+    # A margin of d numbers, at a point of norm |l'(0)| + tol = 1.5, curvature 1/4.
+    assert floor(100, 1000) - floor(100, 10) == pytest.approx(990 * 0.375 * unit, rel=1e-3, abs=0)

@@ -53,11 +53,27 @@ def noise_of(site, loop, *, fixed, relative):
             )
             for n, b in zip(COUNTS, loop.batch, strict=True)
         ],
-        gradient=random.normal(size=site.shape),
-        draws=random.normal(size=(len(COUNTS), site.runs, STEPS, site.outputs, FEATURES)),
+        carried=random.normal(size=site.shape),
+        released=random.normal(size=site.shape),
         fixed=np.full(len(COUNTS), fixed),
         relative=np.full(len(COUNTS), relative),
+        draws=random.normal(size=(len(COUNTS), site.runs, STEPS, site.outputs, FEATURES)),
     )
+
+
+def one_by_one(site, draws, *, first):
+    """The noise of ``draws``, added to the private part of each step as it is released."""
+    left = {
+        node: iter(
+            [
+                draws[node, run, s, output]
+                for run, output in np.ndindex(site.runs, site.outputs)
+                for s in range(first, STEPS)
+            ]
+        )
+        for node in range(len(COUNTS))
+    }
+    return lambda node, private, sigma: private + sigma * next(left[node])
 
 
 @pytest.mark.parametrize(
@@ -68,9 +84,17 @@ def noise_of(site, loop, *, fixed, relative):
     ],
 )
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_the_compiled_loop_is_the_plain_one(loss, fixed, relative, kind):
+@pytest.mark.parametrize("ahead", [True, False], ids=["drawn ahead", "released step by step"])
+def test_the_compiled_loop_is_the_plain_one(loss, fixed, relative, kind, ahead):
     site, loop, parties = site_of(loss), loop_of(), parties_of()
     inner = noise_of(site, loop, fixed=fixed, relative=relative)
+    if not ahead:
+        if not fixed:  # what was released once is not carried
+            released = inner.carried + inner.released
+            inner = inner._replace(carried=np.zeros(site.shape), released=released)
+        if not fixed + relative:
+            return
+        inner = inner._replace(release=one_by_one(site, inner.draws, first=0 if fixed else 1))
     random = np.random.default_rng(6)
     start, linear = random.normal(size=site.shape), random.normal(size=site.shape)
     held = [(sparse.csr_array(rows), labels) for rows, labels in parties]
@@ -94,7 +118,7 @@ def test_the_compiled_loop_is_the_plain_one(loss, fixed, relative, kind):
             loss=loss,
             weight=site.weight[node],
             start=start[at],
-            gradient=inner.gradient[at],
+            gradient=inner.carried[at] + inner.released[at],
             linear=linear[at],
             rho=RHO,
             eta=loop.step_size[node],
@@ -142,9 +166,9 @@ def single(rows, *, point, start, batch, relative=0.0, loss="logistic"):
         eta,
         1.0,
         np.arange(batch)[None],
-        np.ones((2, len(start))),
         0.0,
         relative,
+        np.ones((2, len(start))),
     )
 
 

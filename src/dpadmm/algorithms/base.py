@@ -175,6 +175,9 @@ class Algorithm(ABC):
     private: ClassVar[bool] = False
     #: Takes a penalty of its own for each round or party.
     varies_penalty: ClassVar[bool] = False
+    #: One party alone is no use: without neighbours its problem has no strong convexity but the
+    #: regularization, against which the noise is far too large.
+    needs_neighbours: ClassVar[bool] = False
     #: Published noise follows from an epsilon for rows, which is then what the paper claims.
     claims_epsilon: ClassVar[bool] = True
     #: What ``algorithm_options`` may hold.

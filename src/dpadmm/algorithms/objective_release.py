@@ -10,7 +10,12 @@ from scipy.special import gammainccinv
 
 from dpadmm.arrays import Array, Site
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.mechanisms import ObjectivePerturbation, Released, release_objective
+from dpadmm.privacy.mechanisms import (
+    SOLVED_TO,
+    ObjectivePerturbation,
+    Released,
+    release_objective,
+)
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.solvers.workspace import Solution, Workspace, check_reachable
 
@@ -49,7 +54,8 @@ class ObjectiveRelease:
         it. Noise has no bound; it exceeds the size checked here with a probability of 1e-25.
         """
         noise = self.perturbation
-        check_reachable(site, self.linear, noise.convexity, noise.tolerance)
+        solved_to = SOLVED_TO * noise.tolerance
+        check_reachable(site, self.linear, noise.convexity, solved_to)
         # The norm of the noise follows a gamma or a chi distribution; scipy.stats, which has both
         # by name, would double the time and memory it takes to start.
         if noise.kind == "exp-norm":
@@ -58,15 +64,14 @@ class ObjectiveRelease:
             radius = float(np.sqrt(2 * gammainccinv(site.features / 2, _EXCESS)))
         largest = noise.scale * radius
         size = np.linalg.norm(self.linear, axis=-1, keepdims=True) + site.per_node(largest)
-        check_reachable(site, size, noise.convexity, noise.tolerance)
+        check_reachable(site, size, noise.convexity, solved_to)
         return noise.events()
 
     def release(self, workspace: Workspace, site: Site, noise: NoiseSource, t: int) -> Released:
         """Draw the noise of round ``t``, solve and send."""
+        solved_to = SOLVED_TO * self.perturbation.tolerance
 
         def solve(drawn: Array) -> Solution:
-            return workspace.argmin(
-                self.linear + drawn, self.perturbation.convexity, self.perturbation.tolerance
-            )
+            return workspace.argmin(self.linear + drawn, self.perturbation.convexity, solved_to)
 
         return release_objective(solve, self.perturbation, site.shape, site.index, noise, t)

@@ -127,6 +127,7 @@ class PDML(Algorithm):
         "Wang, Ishii, Du, Cheng, Chen, IEEE Transactions on Signal Processing 2020"
     )
     private: ClassVar[bool] = True
+    needs_neighbours: ClassVar[bool] = True
     claims_epsilon: ClassVar[bool] = False
     options: ClassVar[type[Options]] = PDMLOptions
 

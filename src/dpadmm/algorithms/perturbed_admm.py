@@ -79,6 +79,7 @@ class PerturbedADMM(Algorithm):
     """
 
     varies_penalty: ClassVar[bool] = True
+    needs_neighbours: ClassVar[bool] = True
 
     penalty: Array
     dual_step: Array

@@ -135,6 +135,7 @@ class PRADMM(Algorithm):
     name: ClassVar[str] = "pr-admm"
     paper: ClassVar[str] = "Ding, Zhang, Chen, Xue, Zhang, Pan, IEEE Big Data 2019"
     private: ClassVar[bool] = True
+    needs_neighbours: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PRADMMOptions
 
     penalty: float

@@ -52,9 +52,10 @@ from dpadmm.privacy.mechanisms import (
     Released,
     release_noisy_gradients,
 )
-from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
 from dpadmm.privacy.shown import Given
+from dpadmm.row_sums import summation_error
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.workspace import Workspace
 
@@ -330,9 +331,11 @@ def _printed_sigma(site: Site, settings: Settings, options: PSADMMOptions) -> Ar
 def _check_size(state: SVRGState, site: Site, algorithm: PSADMM) -> None:
     r"""Refuse a state in which rounding could exceed its room in the sensitivities; public values.
 
-    Rounding moves a full gradient at x by a few ulps of :math:`c(L + c_1\|x\|)`, on both of two
-    data sets, and a batch difference by what :func:`dpadmm.solvers.svrg.descend` counts with, at
-    iterates as far away as messages can drive them.
+    Rounding moves a full gradient at x by a few ulps of :math:`c(L + c_1\|x\|)`, by
+    :math:`c\,\gamma_h L` as rows are summed up (:mod:`dpadmm.row_sums`) and by
+    :math:`c\,c_1\gamma_d\|x\|` as margins are, on both of two data sets; and a batch difference by
+    what :func:`dpadmm.solvers.svrg.descend` counts with, at iterates as far away as messages can
+    drive them.
     """
     if not all(np.isfinite(part).all() for part in state):
         raise ParameterError("messages must be finite.")
@@ -340,12 +343,14 @@ def _check_size(state: SVRGState, site: Site, algorithm: PSADMM) -> None:
         math.sqrt(site.features) * np.abs(part).max(axis=(1, 2, 3)) for part in state
     )
     loss, ulp = site.loss, float(np.finfo(np.float64).eps)
-    full = 32 * ulp * site.weight * (loss.slope_bound + loss.curvature_bound * message)
+    spread = loss.curvature_bound * message
+    full = 32 * ulp * (loss.slope_bound + spread) + ulp * site.features * spread
+    full = site.weight * (full + 2 * summation_error(site.rows, site.features) * loss.slope_bound)
     pull = dual + algorithm.penalty * (consensus + message)
     reach = message + algorithm.steps * algorithm.step_size * pull
     slopes = 2 * loss.slope_bound + 2 * loss.curvature_bound * reach
     terms = (site.features + 4) * slopes + 2 * algorithm.batch**2 * loss.slope_range
-    room = _ROUNDING / (1 + _ROUNDING)
+    room = _ROUNDING / (1 + _ROUNDING) - SAMPLER_ALLOWANCE
     used = np.maximum(
         full / (room * algorithm.sensitivity),
         4 * ulp * terms / (2 * room * loss.slope_range),

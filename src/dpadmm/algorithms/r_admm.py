@@ -176,6 +176,7 @@ class RecycledADMM(Algorithm, ABC):
 
     private: ClassVar[bool] = True
     varies_penalty: ClassVar[bool] = True
+    needs_neighbours: ClassVar[bool] = True
 
     penalty: Array
     gamma: float

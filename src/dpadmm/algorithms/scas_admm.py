@@ -218,10 +218,11 @@ class SCASADMM(Algorithm):
         none = np.zeros(nodes)
         inner = InnerNoise(
             draw_batches(noise, loop.steps, loop.batch, site.rows, site.runs, site.index, t),
-            workspace.gradient(state.message),
-            np.zeros((nodes, site.runs, 0, site.outputs, site.features)),
+            carried=workspace.gradient(state.message),
+            released=np.zeros(site.shape),
             fixed=none,
             relative=none,
+            draws=np.zeros((nodes, site.runs, 0, site.outputs, site.features)),
         )
         linear = state.dual - self.penalty * state.consensus
         return release_unprotected(workspace.svrg(state.message, linear, loop, inner))

@@ -18,7 +18,7 @@ from dpadmm.arrays import Array
 from dpadmm.engine import Outcome
 from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.problems import Problem, ProblemSource
+from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.training import (
     ConvergenceWarning,
@@ -146,6 +146,7 @@ class TrainingCell(Cell):
                 outputs=problem.outputs,
                 runs=self.runs,
                 names=problem.names,
+                one_hand=isinstance(self.problem, OnePartyProblem),
             )
         return planned, sorted({str(warning.message) for warning in caught})
 

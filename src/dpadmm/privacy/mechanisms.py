@@ -32,9 +32,10 @@ from dpadmm.privacy.events import (
     Repeated,
     SubsampledGaussian,
 )
-from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, NoiseSource
 
 __all__ = [
+    "SOLVED_TO",
     "GradientPerturbation",
     "InnerNoise",
     "ObjectivePerturbation",
@@ -52,6 +53,10 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+
+#: The part of the residual that AMP counts with which a solve may have; see
+#: :func:`release_objective` for what the rest is for.
+SOLVED_TO: Final = 15 / 16
 
 _MAKER: Final = object()
 
@@ -152,6 +157,7 @@ def release_gaussian(
     """
     _check_solved(values, residual, tolerance)
     events = gaussian_events(sensitivity, sigma)
+    _check_grid(sensitivity, sigma, math.prod(values.shape[2:]))
     noisy = noise.add_gaussian(values, sigma[:, None, None, None], parties, t, "output")
     return Released(_MAKER, noisy, events)
 
@@ -177,6 +183,7 @@ def release_adaptive_gaussian(
     charge is that of a release with sensitivity mu and sigma 1.
     """
     _check_solved(values, residual, tolerance)
+    _check_grid(mu, np.ones_like(mu), math.prod(values.shape[2:]))
     sigma = reach * (np.sqrt(values.shape[2]) / mu)[:, None, None]
     noisy = noise.add_gaussian(values, sigma[..., None], parties, t, "output")
     return Released(_MAKER, noisy, gaussian_events(mu, np.ones_like(mu)))
@@ -244,51 +251,81 @@ def release_objective(
     noise: NoiseSource,
     t: int,
 ) -> Released:
-    """Draw gradient noise b, send ``solve(b)`` with AMP's noise.
+    r"""Draw gradient noise b, send ``solve(b)`` with AMP's noise.
+
+    The theorems speak of noise b' without rounding; b is the double next to it, so that a solution
+    with residual r for b has one of at most :math:`r + \|b - b'\|` for b'. Two of them are
+    therefore apart from their exact minimisers, and moved by the grid g of AMP's noise, by at most
+
+    .. math:: \frac{2r + 2\|b - b'\|}{m} + g\sqrt d \;\le\; \frac{2\,\mathrm{tol}}{m},
+              \qquad r \le \tfrac{15}{16}\mathrm{tol},\quad
+              \|b - b'\| \le \tfrac{1}{32}\mathrm{tol},\quad
+              g\sqrt d \le \tfrac{1}{16}\mathrm{tol}/m,
+
+    which is what is charged. The second bound holds because
+    :meth:`~dpadmm.algorithms.objective_release.ObjectiveRelease.announce` refuses a tolerance below
+    64 units in the last place of the largest b; the third because
+    :math:`g \le 2^{-60}\,\mathrm{output\_sigma}`, and mu is not tiny, which is checked here.
 
     Parameters
     ----------
     solve
-        From b to minimisers and the norms of their gradients.
+        From b to minimisers and the norms of their gradients, at most ``SOLVED_TO`` of the
+        tolerance.
     perturbation
         How much noise, and what it costs.
     shape, parties, noise, t
         Of the messages; numbers of the parties, the source of noise, the round.
     """
     scale = perturbation.scale[:, None, None, None]
+    moved = 2 * perturbation.tolerance / perturbation.convexity
+    _check_grid(moved, perturbation.output_sigma, shape[-1])
     if perturbation.kind == "exp-norm":
         drawn = scale * noise.exponential_norm(shape, parties, t, "objective")
     else:
         drawn = noise.add_gaussian(np.zeros(shape), scale, parties, t, "objective")
     values, residual = solve(drawn)
-    _check_solved(values, residual, perturbation.tolerance)
+    _check_solved(values, residual, SOLVED_TO * perturbation.tolerance)
     output_sigma = perturbation.output_sigma[:, None, None, None]
     noisy = noise.add_gaussian(values, output_sigma, parties, t, "output")
     return Released(_MAKER, noisy, perturbation.events())
 
 
 class InnerNoise(NamedTuple):
-    """What the inner steps of a stochastic local solve have to add to their gradients.
+    r"""What the inner steps of a stochastic local solve release, and with which noise.
+
+    Step s has a private part :math:`p_s = d_s + \mathrm{carried}`, the batch difference and what
+    every step carries of the full gradient. It leaves as :math:`r_s = p_s + \sigma_s\theta_s` with
+    :math:`\sigma_s = \mathrm{fixed} + \mathrm{relative}\,\Delta_s`, where :math:`\Delta_s` is the
+    public bound on what one row of the batch can change in one output's difference. Where the loop
+    goes is a function of :math:`r_s`, of ``released`` and of what is public: of no row otherwise.
 
     Attributes
     ----------
     batches
         ``(runs, steps - 1, batch)`` row numbers of each party, from the second step on: the first
         step is at the point of the full gradient, where batch differences are zero.
-    gradient
-        The full gradient, with the noise that is drawn once for all steps.
-    draws
-        ``(nodes, runs, steps, outputs, features)`` standard normal numbers.
+    carried
+        The full gradient where every step's noise has to cover it; zeros where it was released.
+    released
+        The full gradient with the noise that is drawn once for all steps; zeros where it is
+        carried.
     fixed, relative
-        Per party: step s adds ``(fixed + relative * Delta_s) draws[s]``, Delta_s being the public
-        bound on what one row of the batch can change in one output's batch difference.
+        The noise, per party; without any, nothing is protected.
+    draws
+        ``(nodes, runs, steps, outputs, features)`` standard normal numbers, to multiply and add as
+        doubles; none where there is a ``release``.
+    release
+        From a party's place, p_s and sigma_s to r_s, both on one grid; None without one.
     """
 
     batches: list[NDArray[np.int64]]
-    gradient: Array
-    draws: Array
+    carried: Array
+    released: Array
     fixed: Array
     relative: Array
+    draws: Array
+    release: Callable[[int, Array, float], Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -361,12 +398,24 @@ def release_noisy_gradients(
     noise: NoiseSource,
     t: int,
 ) -> Released:
-    """Draw the secret batches and all noise, and send where ``descend`` arrives with them.
+    r"""Draw the secret batches and all noise, and send where ``descend`` arrives with them.
+
+    Every private number leaves through a release of its own: the full gradient once
+    (``"one-release"``), and at every step the batch difference, or its sum with the full gradient
+    (``"split"``). With noise on a grid g value and noise are on that grid, whose rounding adds
+    :math:`g\sqrt{dK}` to a sensitivity, K outputs together:
+
+    .. math:: g\sqrt{dK} \le 2^{-60}\sqrt{dK}\,\sigma \le 10^{-9}\,\mathrm{sensitivity}
+              \quad\text{where}\quad \mu \ge 2^{-60}\sqrt{dK}/10^{-9},
+
+    which is checked. The sensitivities carry that allowance: ``sensitivity`` and
+    ``difference_sensitivity`` from the caller, :math:`\Delta_s` here.
 
     Parameters
     ----------
     descend
-        The inner loop, which meets rows through the batches and the gradient given to it only.
+        The inner loop, which meets rows through the batches and the gradient given to it only, and
+        whose iterates depend on them only through what :class:`InnerNoise` lets leave.
     gradient
         The full gradient ``(nodes, runs, outputs, features)`` where the loop starts.
     perturbation
@@ -378,17 +427,33 @@ def release_noisy_gradients(
     steps = perturbation.steps
     split = perturbation.form == "split"
     full, difference = perturbation.gradient_sigma, perturbation.difference_sigma
-    if not split:
-        gradient = noise.add_gaussian(gradient, full[:, None, None, None], parties, t, "gradient")
+    numbers = outputs * features
+    together = np.hypot(full, difference)
+    _check_grid(perturbation.sensitivity, together if split else full, numbers)
+    nothing = np.zeros_like(gradient)
+    if split:
+        carried, released = gradient, nothing
+    else:
+        _check_grid(np.ones(nodes), difference, numbers)
+        sigma = full[:, None, None, None]
+        carried, released = nothing, noise.add_gaussian(gradient, sigma, parties, t, "gradient")
+
+    def release(place: int, values: Array, sigma: float) -> Array:
+        one, spread = values[None, None], np.full(1, sigma)
+        return noise.add_gaussian(one, spread, parties[place : place + 1], t, "inner")[0, 0]
+
+    ahead = (nodes, runs, 0 if noise.on_grid else steps, outputs, features)
     inner = InnerNoise(
         batches=draw_batches(noise, steps, perturbation.batch, perturbation.rows, runs, parties, t),
-        gradient=gradient,
-        draws=noise.add_gaussian(
-            np.zeros((nodes, runs, steps, outputs, features)), np.ones(1), parties, t, "inner"
-        ),
-        fixed=np.hypot(full, difference) if split else np.zeros(nodes),
+        carried=carried,
+        released=released,
+        fixed=together if split else np.zeros(nodes),
         # Outputs are sent together: their distances add up as squares.
-        relative=np.zeros(nodes) if split else difference * math.sqrt(outputs),
+        relative=np.zeros(nodes)
+        if split
+        else (1 + SAMPLER_ALLOWANCE) * difference * math.sqrt(outputs),
+        draws=noise.add_gaussian(np.zeros(ahead), np.ones(1), parties, t, "inner"),
+        release=release if noise.on_grid else None,
     )
     return Released(_MAKER, descend(inner), perturbation.events())
 
@@ -422,14 +487,27 @@ def randomize_labels(
     .. math:: \Pr[y' = y] = \frac{e^\epsilon}{1 + e^\epsilon}
 
     A label that is neither counts by its sign. Returns the labels to report and the event, whose
-    epsilon is the largest of the given ones.
+    epsilon is the largest of the given ones. The probability is rounded up, so that the odds are
+    never more than e^epsilon: a draw is a multiple of 2^-53, and below p at least as often as p.
     """
     strength = np.broadcast_to(np.asarray(epsilon, dtype=np.float64), labels.shape)
     if not (np.isfinite(strength).all() and (strength > 0).all()):
         raise ParameterError(f"label epsilon must be positive and finite; got {strength.min()}.")
-    flipped = generator.random(labels.shape) < expit(-strength)
+    flipping = np.minimum(expit(-strength) * (1 + 2.0**-49), 0.5)
+    flipped = generator.random(labels.shape) < flipping
     signs = np.where(labels > 0, 1.0, -1.0)
     return np.where(flipped, -signs, signs), LabelRandomizedResponse(float(strength.max()))
+
+
+def _check_grid(sensitivity: Array, sigma: Array, numbers: int) -> None:
+    """Refuse so much noise that rounding this many numbers to its grid would show."""
+    least = GRID * math.sqrt(numbers) * (1 + SAMPLER_ALLOWANCE) / SAMPLER_ALLOWANCE
+    if not (sensitivity >= least * sigma).all():
+        raise ParameterError(
+            f"the noise of a release must be at most {1 / least:.3g} sensitivities, or rounding "
+            f"its {numbers} numbers to a grid would count; got "
+            f"{float((sigma / sensitivity).max()):.3g}. Raise epsilon, or lower rounds."
+        )
 
 
 def _check_solved(values: Array, residual: Array, tolerance: Array) -> None:

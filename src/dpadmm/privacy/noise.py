@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "GRID",
     "SAMPLER_ALLOWANCE",
     "SIMULATED",
     "DiscreteNoise",
@@ -34,6 +35,8 @@ Array = NDArray[np.float64]
 SAMPLER_ALLOWANCE: Final = 1e-9
 # The grid of the discrete sampler is this many powers of two below sigma.
 _GRID_BITS: Final = 60
+#: The widest grid that noise is drawn on, in units of its sigma.
+GRID: Final = 2.0**-_GRID_BITS
 
 #: How a statement calls noise that can be drawn again.
 SIMULATED: Final = "simulated: reproducible, not private"
@@ -48,6 +51,9 @@ class NoiseSource(ABC):
     not_covered: tuple[str, ...] = ()
     #: Whether the draws can be repeated, and so hide nothing.
     simulated: bool
+    #: Whether Gaussian noise is added on a grid, by exact arithmetic: a value has to be known when
+    #: its noise is drawn, and nothing can be read from the last bits of what comes out.
+    on_grid: bool = False
 
     @property
     def identity(self) -> str:
@@ -153,12 +159,16 @@ class SecureNoise(NoiseSource):
 class DiscreteNoise(NoiseSource):
     """Gaussian noise from OpenDP's exact sampler on a grid; everything else from ChaCha20.
 
-    Values are rounded to a grid of 2^-60 sigma and get discrete Gaussian noise from exact integer
-    arithmetic, so that nothing can be read from the last bits of a float. Rounding moves two
-    neighbouring vectors apart by at most sqrt(d) 2^-60 sigma, and the noise differs from a rounded
-    Gaussian by a total variation of at most d 2^-125 (a Gaussian's mass in a cell of width g
-    differs from g times its density by a relative (x^2 - 1) g^2 / 24 sigma^2 at most). Both are
-    below the allowance that sensitivities and deltas here carry (``SAMPLER_ALLOWANCE``).
+    Values are rounded to a grid g of at most 2^-60 sigma (a power of two that sigma alone decides)
+    and get discrete Gaussian noise from exact integer arithmetic. The sum is then rounded to a
+    double, which is post-processing: what can come out is the same for all values, so that nothing
+    can be read from its last bits. Rounding moves two neighbouring vectors of d numbers apart by at
+    most sqrt(d) g, and the noise differs from a rounded Gaussian by a total variation of at most
+    d 2^-125 (a Gaussian's mass in a cell of width g differs from g times its density by a relative
+    (x^2 - 1) g^2 / 24 sigma^2 at most). Both are below the allowance that sensitivities and deltas
+    here carry (``SAMPLER_ALLOWANCE``): a release with mu = sensitivity / sigma has
+    sqrt(d) g <= allowance * sensitivity where mu >= sqrt(d) 2^-60 / allowance, about
+    sqrt(d) 1e-9, and :mod:`~dpadmm.privacy.mechanisms` refuses to release with less.
     """
 
     description = (
@@ -167,6 +177,7 @@ class DiscreteNoise(NoiseSource):
     )
     not_covered = ("attacks on the last bits of noise that is not Gaussian",)
     simulated = False
+    on_grid = True
 
     def __init__(self) -> None:
         from opendp.mod import enable_features

@@ -11,12 +11,10 @@ from scipy import sparse
 
 from dpadmm.arrays import Array, Block, Rows, Site
 from dpadmm.losses import Loss
+from dpadmm.row_sums import RunningSum, SparseColumns, dense_sums, piece_rows
 
 __all__ = ["ALL", "BlockLoss", "Chosen"]
 
-# A pass works on pieces of about this many bytes, so that a piece read for X w is still in the
-# cache for X' r.
-_PIECE_BYTES: Final = 1 << 22
 # Rows per feature that the Hessian of a single run is made from: it need only lead downhill.
 _OWN_ROWS: Final = 10
 
@@ -56,8 +54,8 @@ class BlockLoss:
                 (signed, block.rows.indices, block.rows.indptr), block.rows.shape
             )
             self._labels = np.ones_like(block.labels)
-        # A view; making it takes as long as a pass over the rows of a small party.
-        self._columns = self._rows.T if self._sparse else None
+        # Views; making them takes as long as a pass over the rows of a small party.
+        self._columns = SparseColumns(self._rows) if self._sparse else None
         self._loss: Loss = site.loss
         self._features = site.features
         self._scale = (site.weight / site.rows)[block.nodes, None, None]
@@ -84,7 +82,7 @@ class BlockLoss:
         elif len(self.nodes) > 1:
             yield self._rows[chosen], self._labels[chosen]
         else:
-            step = max(64, _PIECE_BYTES // (8 * self._features))
+            step = piece_rows(self._features)
             for start in range(0, height, step):
                 yield self._rows[:, start : start + step], self._labels[:, start : start + step]
 
@@ -102,19 +100,20 @@ class BlockLoss:
     def _back(self, rows: Rows, weights: Array) -> Array:
         """``sum_k weights_k x_k`` as ``(nodes, lanes, features)``."""
         flat = weights.reshape(*weights.shape[:2], -1)
-        if self._sparse:
-            return np.asarray(self._columns @ flat[0]).T[None]
-        return np.matmul(flat.swapaxes(1, 2), rows)
+        if self._columns is not None:
+            return self._columns.sums(flat[0]).T[None]
+        return dense_sums(rows, flat)
 
     def loss_gradient(self, points: Array, chosen: Chosen = ALL) -> Array:
         """Gradient of ``(c/n) sum l`` at one point per node and lane: one pass."""
         self.passes += 1
-        total = np.zeros_like(points)
+        running = RunningSum()
         for rows, labels in self._pieces(chosen):
             slopes = self._slopes(self._margins(rows, labels, points))
             if not self._signed:
                 slopes *= labels[:, :, None, :]
-            total += self._back(rows, slopes)
+            running.add(self._back(rows, slopes))
+        total = running.total
         total *= self._scale[chosen]
         total += self._tilt[chosen]
         return total

@@ -3,13 +3,18 @@ r"""The inner loop of stochastic variance-reduced gradients, compiled.
 .. math::
     d_s &= \tfrac{c}{b}\textstyle\sum_{k\in B_s} \bigl(l'(v^s\cdot u_k) - l'(v^0\cdot u_k)\bigr)u_k
     \\
-    v^{s+1} &= v^s - \eta\,\bigl(d_s + \tilde u + \mathrm{lin} + \rho v^s
-               + (\sigma + z\Delta_s)\,\theta_s\bigr),\qquad s = 0,\dots,S-1\\
+    r_s &= d_s + \mathrm{carried} + (\sigma + z\Delta_s)\,\theta_s
+    \qquad\text{(all that depends on rows)}\\
+    v^{s+1} &= v^s - \eta\,\bigl(r_s + \mathrm{lin} + \rho v^s\bigr),\qquad s = 0,\dots,S-1\\
     x &= \tfrac1S\textstyle\sum_s (1-a)\,v^s + a\,v^{s+1}
 
-for one party and one run at a time. :math:`\tilde u` is the full gradient at :math:`v^0`, maybe
-with noise; :math:`\theta_s` is standard normal noise that the mechanism drew; :math:`B_s` is a
+for one party and one run at a time. *carried* is the full gradient at :math:`v^0`, or zero where
+it was released once and is part of lin; :math:`\theta_s` is standard normal noise; :math:`B_s` is a
 fresh batch without replacement. The first step needs no batch: :math:`d_0 = 0`.
+
+Two loops share the compiled arithmetic. :func:`descend` multiplies and adds noise that was drawn
+ahead, in doubles. :func:`descend_on_grid` hands each private part to the mechanism, which releases
+it with noise on one grid, and goes on from what was released: its iterates are a function of that.
 
 **Sensitivity.** With :math:`w = v^s - v^0`, one row adds :math:`\frac cb A w` to :math:`d_s`, where
 :math:`A = \tau uu^\top` and :math:`0\le\tau\le c_1` is a slope of l'. So :math:`0\preceq A\preceq
@@ -19,12 +24,14 @@ length R:
 .. math:: \Delta_s = \tfrac cb\bigl(\min(2R,\; c_1\|w\|) + r\bigr)
 
 is what replacing a row of the batch can change. It is a function of the iterates, which the
-adversary is granted; r bounds what rounding can add.
+adversary is granted; r bounds what rounding can add, but that to the grid, which the mechanism
+counts.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import numba
@@ -34,7 +41,7 @@ from numpy.typing import NDArray
 from dpadmm.arrays import Array
 from dpadmm.solvers.inner_loop import HUBER_HINGE, LOGISTIC
 
-__all__ = ["descend"]
+__all__ = ["descend", "descend_on_grid"]
 
 _ULP: Final = float(np.finfo(np.float64).eps)
 
@@ -54,6 +61,72 @@ def _slope(loss: int, margin: float) -> float:
 
 
 @_compiled
+def _add_difference(
+    rows: Array,
+    labels: Array,
+    loss: int,
+    share: float,
+    start: Array,
+    point: Array,
+    batch: NDArray[np.int64],
+    private: Array,
+) -> None:
+    """Add d_s to ``private``; ``share`` is c / b."""
+    features = start.shape[0]
+    for k in range(batch.shape[0]):
+        row = rows[batch[k]]
+        label = labels[batch[k]]
+        here = 0.0
+        there = 0.0
+        for j in range(features):
+            here += row[j] * point[j]
+            there += row[j] * start[j]
+        slopes = _slope(loss, label * here) - _slope(loss, label * there)
+        slopes *= share * label
+        for j in range(features):
+            private[j] += slopes * row[j]
+
+
+@_compiled
+def _reach(
+    constants: tuple[float, float, float], share: float, batch: int, start: Array, point: Array
+) -> float:
+    """Delta_s of the module's equations; a function of iterates."""
+    slope_bound, slope_range, curvature_bound = constants
+    features = start.shape[0]
+    moved = 0.0
+    norm = 0.0
+    start_norm = 0.0
+    for j in range(features):
+        moved += (point[j] - start[j]) ** 2
+        norm += point[j] ** 2
+        start_norm += start[j] ** 2
+    reach = min(2.0 * slope_range, curvature_bound * math.sqrt(moved))
+    rounding = (features + 4) * (
+        2.0 * slope_bound + curvature_bound * (math.sqrt(start_norm) + math.sqrt(norm))
+    )
+    rounding += batch * batch * reach
+    return share * (reach + 4.0 * _ULP * rounding)
+
+
+@_compiled
+def _advance(
+    released: Array,
+    linear: Array,
+    penalty: float,
+    step_size: float,
+    weighting: float,
+    point: Array,
+    total: Array,
+) -> None:
+    """Take v^s to v^{s+1} and add its part of the average; a function of what was released."""
+    for j in range(point.shape[0]):
+        later = point[j] - step_size * (released[j] + linear[j] + penalty * point[j])
+        total[j] += (1.0 - weighting) * point[j] + weighting * later
+        point[j] = later
+
+
+@_compiled
 def descend(
     rows: Array,
     labels: Array,
@@ -61,15 +134,15 @@ def descend(
     constants: tuple[float, float, float],
     weight: float,
     start: Array,
-    gradient: Array,
+    carried: Array,
     linear: Array,
     penalty: float,
     step_size: float,
     weighting: float,
     batches: NDArray[np.int64],
-    draws: Array,
     fixed: float,
     relative: float,
+    draws: Array,
 ) -> Array:
     """Run all steps for one party, run and output; see the module's equations.
 
@@ -81,61 +154,67 @@ def descend(
         The loss's number; its bounds on slope, slope range and curvature.
     weight
         c.
-    start, gradient, linear
-        v^0, the full gradient there, ``lambda - rho z``.
+    start, carried, linear
+        v^0; what every step carries of the full gradient there; the rest of the linear term.
     penalty, step_size, weighting
         rho, eta, a.
     batches
         ``(steps - 1, batch)`` row numbers.
-    draws, fixed, relative
-        ``(steps, features)`` standard normal numbers, sigma and z; no draws without noise.
+    fixed, relative, draws
+        sigma, z and ``(steps, features)`` standard normal numbers; no draws without noise.
     """
     steps, batch = batches.shape[0] + 1, batches.shape[1]
     features = start.shape[0]
-    slope_bound, slope_range, curvature_bound = constants
     point = start.copy()
     total = np.zeros(features)
-    step = np.empty(features)
+    private = np.empty(features)
     share = weight / batch
-    start_norm = 0.0
-    for j in range(features):
-        start_norm += start[j] * start[j]
-    start_norm = math.sqrt(start_norm)
     for s in range(steps):
         for j in range(features):
-            step[j] = gradient[j] + linear[j] + penalty * point[j]
+            private[j] = carried[j]
         scale = fixed
         if s > 0:
-            for k in range(batch):
-                number = batches[s - 1, k]
-                row = rows[number]
-                label = labels[number]
-                here = 0.0
-                there = 0.0
-                for j in range(features):
-                    here += row[j] * point[j]
-                    there += row[j] * start[j]
-                slopes = _slope(loss, label * here) - _slope(loss, label * there)
-                slopes *= share * label
-                for j in range(features):
-                    step[j] += slopes * row[j]
+            _add_difference(rows, labels, loss, share, start, point, batches[s - 1], private)
             if relative > 0.0:
-                moved = 0.0
-                norm = 0.0
-                for j in range(features):
-                    moved += (point[j] - start[j]) ** 2
-                    norm += point[j] ** 2
-                reach = min(2.0 * slope_range, curvature_bound * math.sqrt(moved))
-                rounding = (features + 4) * (
-                    2.0 * slope_bound + curvature_bound * (start_norm + math.sqrt(norm))
-                )
-                rounding += batch * batch * reach
-                scale += relative * share * (reach + 4.0 * _ULP * rounding)
+                scale += relative * _reach(constants, share, batch, start, point)
         if scale > 0.0:
             for j in range(features):
-                step[j] += scale * draws[s, j]
-        for j in range(features):
-            later = point[j] - step_size * step[j]
-            total[j] += (1.0 - weighting) * point[j] + weighting * later
-            point[j] = later
+                private[j] += scale * draws[s, j]
+        _advance(private, linear, penalty, step_size, weighting, point, total)
     return total / steps
+
+
+def descend_on_grid(
+    rows: Array,
+    labels: Array,
+    loss: int,
+    constants: tuple[float, float, float],
+    weight: float,
+    start: Array,
+    carried: Array,
+    linear: Array,
+    penalty: float,
+    step_size: float,
+    weighting: float,
+    batches: NDArray[np.int64],
+    fixed: float,
+    relative: float,
+    release: Callable[[Array, float], Array],
+) -> Array:
+    """Run the steps of :func:`descend`, the noise of each added by ``release(private, sigma)``."""
+    steps, batch = len(batches) + 1, batches.shape[1]
+    point, total = start.copy(), np.zeros_like(start)
+    share = weight / batch
+    for s in range(steps):
+        private = carried.copy()
+        scale = fixed
+        if s > 0:
+            _add_difference(rows, labels, loss, share, start, point, batches[s - 1], private)
+            if relative > 0.0:
+                scale += relative * _reach(constants, share, batch, start, point)
+        # Without noise there is nothing private: the first step of a full gradient that was
+        # released once.
+        released = release(private, scale) if scale > 0.0 else np.zeros_like(private)
+        _advance(released, linear, penalty, step_size, weighting, point, total)
+    mean: Array = total / steps
+    return mean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import sparse
 from dpadmm.arrays import Array, Shard, Site
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.mechanisms import InnerNoise
+from dpadmm.row_sums import summation_error
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
 
@@ -94,7 +96,7 @@ class Workspace:
         return found
 
     def svrg(self, start: Array, linear: Array, loop: InnerLoop, inner: InnerNoise) -> Array:
-        """Run :func:`~dpadmm.solvers.svrg.descend` for every party, run and output.
+        """Run the inner loop of :mod:`dpadmm.solvers.svrg` for every party, run and output.
 
         Parameters
         ----------
@@ -106,11 +108,12 @@ class Workspace:
             Batches, the full gradient at ``start`` and the noise.
         """
         # Compiled code is loaded by those who run it only: loading takes half a second.
-        from dpadmm.solvers.svrg import descend
+        from dpadmm.solvers.svrg import descend, descend_on_grid
 
         site = self._site
         loss, code = site.loss, loss_code(site.loss)
         constants = (loss.slope_bound, loss.slope_range, loss.curvature_bound)
+        known = linear + inner.released
         reached = np.empty(site.shape)
         for block in self._shard.blocks:
             for place, node in enumerate(block.nodes):
@@ -123,23 +126,26 @@ class Workspace:
                         batches = np.arange(len(drawn)).reshape(batches.shape)
                     else:
                         rows, labels = block.rows[place], columns[output]
-                    reached[at] = descend(
+                    problem = (
                         rows,
                         labels,
                         code,
                         constants,
                         float(site.weight[node]),
                         start[at],
-                        inner.gradient[at],
-                        linear[at],
+                        inner.carried[at],
+                        known[at],
                         loop.penalty,
                         float(loop.step_size[node]),
                         float(loop.weighting[node]),
                         batches,
-                        inner.draws[node, run, :, output],
                         float(inner.fixed[node]),
                         float(inner.relative[node]),
                     )
+                    if inner.release is None:
+                        reached[at] = descend(*problem, inner.draws[node, run, :, output])
+                    else:
+                        reached[at] = descend_on_grid(*problem, partial(inner.release, int(node)))
         return reached
 
     def fingerprint(self) -> bytes:
@@ -188,11 +194,24 @@ class Workspace:
 
 
 def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
-    """Bound the rounding error of a gradient near the solution; public values only.
+    r"""Bound the rounding error of a gradient near the solution; public values only.
 
-    A tolerance below twice that bound is refused. Rounding enters through the linear term, the
-    slopes, and the margins: the solution's norm is at most ``(|lin| + c |l'(0)|) / m``, a margin
-    is off by a few ulps of that, and the curvature bound carries it into the gradient.
+    .. math:: 32u\,\bigl(\|\mathrm{lin}\| + c(L + c_1 r)\bigr) + 2c\,\gamma_h L
+              + c\,\gamma_d\,c_1 r,
+              \qquad r = \frac{\|\mathrm{lin}\| + c\,|l'(0)| + \mathrm{tol}}{m},\quad u = 2^{-53}
+
+    A tolerance below twice that bound is refused. In turn:
+
+    * The gradient at 0 is at most ``|lin| + c |l'(0)|``, and the objective is m-strongly convex, so
+      that no point with a gradient of at most tol is further away from 0 than r.
+    * A margin, a product of d numbers, is off by at most :math:`\gamma_d r`, and the curvature
+      bound carries that into its slope: the last term.
+    * A mean of n slopes times rows of norm 1 is off by at most :math:`\gamma_h L`
+      (:func:`~dpadmm.row_sums.summation_error`: h hardly grows with n). Twice, for there may be a
+      second one: the fixed part of the gradients of rows whose slopes differ.
+    * A slope is off by a few u of itself and of its margin; what is left are single operations on
+      vectors of the size of lin, of ``m r`` and of the loss gradient, and their norm, each off by
+      a few u: the first term counts 32.
     """
     if not np.isfinite(linear).all():
         raise ParameterError("linear must be finite: a message or a noise draw is not.")
@@ -204,11 +223,16 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     size = unit * np.sqrt(np.einsum("nrof,nrof->nro", scaled, scaled).max(axis=(1, 2)))
     loss = site.loss
     bounded = bool(np.isfinite(loss.slope_bound))
+    start = abs(float(loss.slope(np.zeros(1))[0]))
+    reach = (size + site.weight * start + tolerance) / convexity
     # A loss without a slope bound has |l'(m)| <= 1 + |m|.
-    reach = (size + site.weight * (loss.slope_bound if bounded else 1.0)) / convexity
     slopes = loss.slope_bound if bounded else 1.0 + reach
     spread = loss.curvature_bound * reach
-    floor = 16 * np.finfo(np.float64).eps * (size + site.weight * (slopes + spread))
+    last = float(np.finfo(np.float64).eps) / 2
+    products = site.features * last / (1 - site.features * last)
+    sums = 2 * summation_error(site.rows, site.features)
+    floor = 32 * last * (size + site.weight * (slopes + spread))
+    floor += site.weight * (sums * slopes + products * spread)
     unreachable = ~(tolerance >= 2 * floor)
     if unreachable.any():
         node = int(np.argmax(np.where(unreachable, floor, -1.0)))
