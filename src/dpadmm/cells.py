@@ -29,6 +29,7 @@ __all__ = [
     "cells_as_numbers",
     "cells_as_text",
     "codes_of",
+    "holds_text",
     "is_readable",
     "text_of",
     "valid_text",
@@ -83,6 +84,15 @@ def is_readable(kind: pa.DataType, *, as_number: bool) -> bool:
     return kind.id in _READABLE
 
 
+def holds_text(kind: pa.DataType) -> bool:
+    """Whether a column holds bytes or strings, each cell by itself."""
+    return kind.id in _TEXT
+
+
+_TEXT: Final = {
+    *(kind.id for kind in (pa.string(), pa.large_string(), pa.string_view())),
+    *(kind.id for kind in (pa.binary(), pa.large_binary(), pa.binary_view())),
+}
 # Extension types, nested ones and bytes of one fixed size are left out.
 _READABLE: Final = {
     pa.null().id,
@@ -90,8 +100,7 @@ _READABLE: Final = {
     *(pa.type_for_alias(f"{sign}int{size}").id for sign in ("", "u") for size in (8, 16, 32, 64)),
     *(pa.type_for_alias(f"float{size}").id for size in (16, 32, 64)),
     *(make(1).id for make in (pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256)),
-    *(kind.id for kind in (pa.string(), pa.large_string(), pa.string_view())),
-    *(kind.id for kind in (pa.binary(), pa.large_binary(), pa.binary_view())),
+    *_TEXT,
 }
 
 
@@ -198,7 +207,8 @@ def _parsed(cells: pa.Array) -> pa.DoubleArray:
 
 
 def valid_text(cells: pa.Array) -> pa.Array:
-    """Bytes as valid UTF-8."""
+    """Bytes or strings as valid UTF-8."""
+    cells = _plain(cells)
     kind = pa.string() if pa.types.is_binary(cells.type) else pa.large_string()
     try:
         return cells.cast(kind)
