@@ -16,6 +16,7 @@ ORDER = [
     ["cells"],
     ["encode"],
     ["arrays"],
+    ["given_rows"],
     ["datasets.*"],
     ["schedules"],
     ["privacy.events", "privacy.gaussian", "privacy.sensitivity"],

@@ -26,6 +26,7 @@ from dpadmm.schema import WHITESPACE, canonical_text
 __all__ = [
     "MISSING",
     "OTHER",
+    "bytes_of",
     "cells_as_numbers",
     "cells_as_text",
     "codes_of",
@@ -168,6 +169,14 @@ def text_of(cell: object) -> str | None:
     except Exception:
         # What has no truth or no text of its own (NA of pandas, a number of too many digits).
         return None
+
+
+def bytes_of(cell: object) -> bytes | None:
+    """Any object as a file would hold it; None if it is missing."""
+    if isinstance(cell, bytes):
+        return cell
+    text = text_of(cell)
+    return None if text is None else text.encode("utf-8", "replace")
 
 
 def _decoded(cell: bytes) -> str:

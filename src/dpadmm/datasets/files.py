@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet
 
-from dpadmm.cells import holds_text, is_readable, text_of
+from dpadmm.cells import bytes_of, holds_text, is_readable
 from dpadmm.datasets.csv_reader import read_csv, read_header
 from dpadmm.datasets.rows_file import RowsFile
 from dpadmm.encode import EncodedBatch, EncodedRows, Layout, assemble, encode_batch
@@ -347,7 +347,7 @@ def _from_series(series: Any) -> pa.Array:
     if array is None or (_holds_objects(series) and not _is_text(array.type)):
         # The kind that Arrow sees in objects depends on all of them: each is taken by itself, as
         # it would be read from a file.
-        array = pa.array([_as_bytes(cell) for cell in series], pa.large_binary())
+        array = pa.array([bytes_of(cell) for cell in series], pa.large_binary())
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
@@ -358,10 +358,3 @@ def _holds_objects(series: Any) -> bool:
 
 def _is_text(kind: pa.DataType) -> bool:
     return holds_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
-
-
-def _as_bytes(cell: object) -> bytes | None:
-    if isinstance(cell, bytes):
-        return cell
-    text = text_of(cell)
-    return None if text is None else text.encode("utf-8", "replace")
