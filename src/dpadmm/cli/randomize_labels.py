@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 
 from dpadmm.cells import cells_as_numbers, cells_as_text, codes_of, holds_text, valid_text
 from dpadmm.cli.output import JsonOption, emit, refusals
-from dpadmm.datasets.files import CSV_SUFFIXES, PARQUET_SUFFIXES, own_words, read_table
+from dpadmm.datasets.files import (
+    CSV_SUFFIXES,
+    PARQUET_SUFFIXES,
+    check_type,
+    own_words,
+    read_table,
+)
 from dpadmm.datasets.whole_file import check_writable, written_whole
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.privacy.events import LabelRandomizedResponse
@@ -97,7 +103,9 @@ def _column(table: pa.Table, name: str, source: Path) -> pa.Array:
     if name not in table.column_names:
         # What it has instead is not listed: without a header that would be a row.
         raise DataError(f"{source} must have the column {name!r}; its first line does not name it")
-    return table.column(name).combine_chunks()
+    column = table.column(name).combine_chunks()
+    check_type(name, column.type, str(source), as_number=False)
+    return column
 
 
 def _classes(cells: pa.Array, label: str, positive: str, negative: str | None) -> tuple[str, str]:

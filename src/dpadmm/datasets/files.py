@@ -34,6 +34,7 @@ __all__ = [
     "PublicDataWarning",
     "Source",
     "check_columns",
+    "check_type",
     "encode",
     "encoded_batches",
     "own_words",
@@ -320,13 +321,16 @@ def _listed(names: list[str]) -> str:
 def _check_types(found: pa.Schema, names: list[str], schema: Schema, where: str) -> None:
     numeric = {column.name for column in schema.numeric}
     for name in names:
-        kind = found.field(name).type
-        if not is_readable(kind, as_number=name in numeric):
-            raise DataError(
-                f"column {name!r} of {where} must hold "
-                f"{'numbers' if name in numeric else 'numbers or text'}; its type is {kind}: "
-                "convert it"
-            )
+        check_type(name, found.field(name).type, where, as_number=name in numeric)
+
+
+def check_type(name: str, kind: pa.DataType, where: str, *, as_number: bool) -> None:
+    """Refuse a column of a type that cannot be read, whatever it holds."""
+    if not is_readable(kind, as_number=as_number):
+        raise DataError(
+            f"column {name!r} of {where} must hold "
+            f"{'numbers' if as_number else 'numbers or text'}; its type is {kind}: convert it"
+        )
 
 
 def _from_pandas(frame: Any) -> pa.Table:
