@@ -28,7 +28,7 @@ def main(wanted: list[str]) -> int:
             goal = "" if target is None else f"  (at most {target:g}){'  MISSED' if over else ''}"
             print(f"{what:70s} {measured:10.3g}{goal}", flush=True)
     print(f"\n{missed} of the targets were missed" if missed else "\nall targets were met")
-    return 0
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def test_train_does_not_tell_neighbours_apart(tmp_path, pair):
 
 
 @pytest.mark.slow
-@fuzz(1000)
+@fuzz(200)
 @given(pair=pairs)
 def test_train_does_not_tell_many_neighbours_apart(tmp_path, pair):
     check_train(tmp_path, pair)
@@ -151,7 +151,7 @@ def test_a_row_changes_no_other_row(tmp_path, pair):
 
 
 @pytest.mark.slow
-@fuzz(20_000)
+@fuzz(5000)
 @given(pair=pairs)
 def test_a_row_changes_no_other_row_of_many(tmp_path, pair):
     check_encode(tmp_path, pair)
@@ -337,7 +337,7 @@ def test_fit_does_not_tell_neighbours_apart(values, label, kind, container, labe
 
 
 @pytest.mark.slow
-@fuzz(5000)
+@fuzz(2000)
 @given(**arguments)
 def test_fit_does_not_tell_many_neighbours_apart(values, label, kind, container, label_container):
     check_fit(values, label, kind, container, label_container)
