@@ -71,7 +71,7 @@ NUMBERS = {
     "float16": (pa.float16(), st.floats(width=16).map(np.float16)),
     "int64": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
     "uint64": (pa.uint64(), st.integers(0, 2**64 - 1)),
-    "decimal128": (pa.decimal128(38, 2), st.integers(-(10**36), 10**36 - 1).map(Decimal)),
+    "decimal128": (pa.decimal128(38, 2), st.integers(1 - 10**36, 10**36 - 1).map(Decimal)),
     "decimal256": (pa.decimal256(76, 0), st.integers(-(10**75), 10**75).map(Decimal)),
     "bool": (pa.bool_(), st.booleans()),
     "null": (pa.null(), st.none()),
