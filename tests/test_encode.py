@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpadmm.cells import cells_as_numbers, cells_as_text
+from dpadmm.cells import cells_as_numbers, cells_as_text, is_readable
 from dpadmm.encode import assemble, encode_batch, is_sparse
 from dpadmm.schema import CategoricalColumn, DataError, Label, NumericColumn, Schema
 
@@ -132,6 +132,62 @@ def test_a_level_may_be_a_text_that_means_missing_elsewhere():
 def test_cells_that_are_not_utf8_are_latin_1():
     cells = pa.array([b"caf\xe9", "café".encode(), b"\xff\xfe"])
     assert cells_as_text(cells).to_pylist() == ["café", "café", "ÿþ"]
+
+
+@pytest.mark.parametrize(
+    ("plain", "kind"),
+    [
+        (pa.binary(), pa.string()),
+        (pa.large_binary(), pa.large_string()),
+        (pa.large_binary(), pa.large_binary()),
+        (pa.binary_view(), pa.string_view()),
+        (pa.binary_view(), pa.binary_view()),
+    ],
+)
+def test_columns_of_strings_may_hold_any_bytes(plain, kind):
+    cells = pa.array([b"caf\xe9", b"1", b"\xff", None], plain).view(kind)
+    assert cells_as_text(cells).to_pylist() == ["café", "1", "ÿ", None]
+    np.testing.assert_array_equal(cells_as_numbers(cells), [np.nan, 1, np.nan, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("kind", "storage"),
+    [
+        (pa.timestamp("s"), pa.int64()),
+        (pa.timestamp("ns", "Asia/Tokyo"), pa.int64()),
+        (pa.date32(), pa.int32()),
+        (pa.date64(), pa.int64()),
+        (pa.time32("s"), pa.int32()),
+        (pa.duration("s"), pa.int64()),
+    ],
+)
+def test_moments_out_of_range_are_texts_too(kind, storage):
+    bound = 2 ** (storage.bit_width - 1)
+    cells = pa.array([0, -bound, bound - 1, None], storage).view(kind)
+    for column in (cells, cells.dictionary_encode()):
+        found = cells_as_text(column).to_pylist()
+        assert [text is None for text in found] == [False, False, False, True]
+        assert found[0] == cells_as_text(cells[:1]).to_pylist()[0]
+
+
+def test_which_types_can_be_read():
+    as_text = [pa.null(), pa.bool_(), pa.uint64(), pa.float16(), pa.decimal32(5), pa.decimal256(70)]
+    as_text += [pa.string(), pa.large_binary(), pa.string_view(), pa.date32()]
+    for kind in as_text:
+        assert is_readable(kind, as_number=False)
+        assert is_readable(kind, as_number=True) != pa.types.is_temporal(kind)
+        assert len(cells_as_text(pa.nulls(2, kind))) == 2
+    nowhere = pa.timestamp("s", "No/Where")
+    nested = [pa.list_(pa.int8()), pa.struct([("a", pa.int8())]), pa.map_(pa.int8(), pa.int8())]
+    for kind in [*nested, nowhere, pa.binary(3), pa.uuid(), pa.month_day_nano_interval()]:
+        assert not is_readable(kind, as_number=False)
+        assert not is_readable(kind, as_number=True)
+
+
+def test_small_decimals_are_numbers_and_levels():
+    cells = pa.array([1, 7, None], pa.decimal32(5, 0))
+    assert cells_as_text(cells).to_pylist() == ["1", "7", None]
+    np.testing.assert_array_equal(cells_as_numbers(cells), [1, 7, np.nan])
 
 
 cells = st.one_of(

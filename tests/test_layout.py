@@ -16,6 +16,7 @@ ORDER = [
     ["cells"],
     ["encode", "row_sums"],
     ["arrays"],
+    ["given_rows"],
     ["datasets.*"],
     ["schedules"],
     ["privacy.shown"],

@@ -21,6 +21,7 @@ from dpadmm.arrays import Array, Rows, Shard, label_signs, prepare_rows
 from dpadmm.charging import charged
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.fitted import Fitted
+from dpadmm.given_rows import class_codes, finite_rows
 from dpadmm.losses import get_loss
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.training import Plan, TrainingParameters, lay_out, plan, train
@@ -29,7 +30,8 @@ __all__ = ["ADMMClassifier"]
 
 _OUTPUTS: Final = ("auto", "last", "tail", "mean")
 _CLASSES_FROM_ROWS: Final = (
-    "the list of classes and whether all numbers are finite, which were taken from the rows"
+    "the list of classes and whether all numbers are finite, which were taken from the rows, and "
+    "what scikit-learn says where it refuses a row or a label (without classes)"
 )
 _REFUSED: Final = ("sample_weight", "class_weight")
 
@@ -161,7 +163,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array or sparse matrix of shape (rows, features)
-            Finite numbers; with ``classes``, a row that is not finite counts as a row of zeros.
+            Finite numbers; with ``classes``, a row with anything else counts as a row of zeros.
         y : array of shape (rows,)
             At least two classes overall; a party may have one.
         parties : array of shape (rows,), optional
@@ -175,8 +177,10 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             For ``pdml``, where each label has an epsilon of its own: between its options
             ``label_epsilon`` and ``largest_label_epsilon``.
         classes : array, optional
-            The public list of classes; a label outside it counts as the first. Without it the
-            classes are taken from ``y``, and the statement says that this is not covered.
+            The public list of classes; a label outside it, of whatever type, counts as the first.
+            Nothing that a row holds is then refused, warned about or printed. Without it the
+            classes are taken from ``y``, scikit-learn refuses what it refuses, and the statement
+            says that this is not covered.
         **refused
             ``sample_weight`` and ``class_weight`` are refused: a row that counts more moves the
             model more, and no theorem here covers that.
@@ -198,17 +202,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"{what} must be given in a run charged to ledgers: it has to be public and "
                     "the same in every run; got none."
                 )
-        rows, labels = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=np.float64,
-            order="C",
-            # With public classes nothing about a row may stop the run; it is mapped row by row.
-            ensure_all_finite=classes is None,
-        )
-        codes = self._codes(labels, classes)
+        rows, codes = self._read(X, y, classes)
         random = check_random_state(self.random_state)
         self.parties_, members = self._members(rows.shape[0], parties, random)
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
@@ -238,20 +232,24 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             setattr(self, f"{item.name}_", getattr(fitted, item.name))
         return self
 
-    def _codes(self, labels: NDArray[Any], classes: ArrayLike | None) -> NDArray[np.intp]:
-        """Set ``classes_``; return the number of each label's class."""
-        if classes is None:
-            check_classification_targets(labels)
-            self.classes_, codes = np.unique(labels, return_inverse=True)
-        else:
-            self.classes_ = np.unique(np.asarray(classes))
-            place = np.searchsorted(self.classes_, labels).clip(0, len(self.classes_) - 1)
-            codes = np.where(self.classes_[place] == labels, place, 0)
+    def _read(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None
+    ) -> tuple[Rows, NDArray[np.intp]]:
+        """Set ``classes_`` and what scikit-learn notes of ``X``; return rows and class numbers."""
+        if classes is not None:
+            validate_data(self, X, skip_check_array=True, ensure_2d=False)
+            rows = finite_rows(X)
+            self.n_features_in_ = rows.shape[1]
+            self.classes_, codes = class_codes(y, classes, rows.shape[0])
+            return rows, codes
+        rows, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ParameterError(
                 f"y must have at least two classes; got one class, {self.classes_[0]!r}."
             )
-        return codes
+        return rows, codes
 
     def _shard(
         self,
@@ -271,7 +269,12 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ]
         if label_epsilon is None:
             return lay_out(planned, parties, noise=noise)
-        chosen = np.asarray(label_epsilon, dtype=np.float64)
+        try:
+            chosen = np.asarray(label_epsilon, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ParameterError(
+                "label_epsilon must be one number for each row; got something else."
+            ) from None
         if chosen.shape != codes.shape:
             raise ParameterError(
                 f"label_epsilon must be one number for each of the {len(codes)} rows; got an "

@@ -13,9 +13,9 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dpadmm.archive import ModelError
-from dpadmm.datasets.files import PARQUET_SUFFIXES, check_columns, read_batches
+from dpadmm.datasets.files import PARQUET_SUFFIXES, check_columns, encoded_batches
 from dpadmm.datasets.whole_file import check_writable, written_whole
-from dpadmm.encode import EncodedBatch, encode_batch, is_sparse
+from dpadmm.encode import EncodedBatch, is_sparse
 from dpadmm.estimators import ADMMClassifier
 from dpadmm.losses import get_loss
 from dpadmm.model import Model
@@ -73,8 +73,7 @@ def predict_file(
     layout = pa.schema(list(zip(prediction_columns(model), types, strict=True)))
     estimator, count = model.to_estimator(), 0
     with _writer(output, layout) as writer:
-        for batch, _ in read_batches(source, schema, delimiter=delimiter, require_label=False):
-            encoded = encode_batch(batch, schema)
+        for encoded in encoded_batches(source, schema, delimiter=delimiter, require_label=False):
             for rows in _pieces(encoded, schema):
                 writer.write_table(_predicted(estimator, rows, layout))
             count += encoded.counts.rows

@@ -12,9 +12,15 @@ import pyarrow.parquet
 import typer
 from numpy.typing import NDArray
 
-from dpadmm.cells import cells_as_numbers, cells_as_text, codes_of, valid_text
+from dpadmm.cells import cells_as_numbers, cells_as_text, codes_of, holds_text, valid_text
 from dpadmm.cli.output import JsonOption, emit, refusals
-from dpadmm.datasets.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_table
+from dpadmm.datasets.files import (
+    CSV_SUFFIXES,
+    PARQUET_SUFFIXES,
+    check_type,
+    own_words,
+    read_table,
+)
 from dpadmm.datasets.whole_file import check_writable, written_whole
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.privacy.events import LabelRandomizedResponse
@@ -35,7 +41,10 @@ def randomize_labels_command(
     positive: Annotated[str, typer.Option(help="The label of the positive class.")],
     negative: Annotated[
         str | None,
-        typer.Option(help="The other label; by default the one other that the column has."),
+        typer.Option(
+            help="The other label, which any cell that is neither counts as; without, the column "
+            "must hold two labels."
+        ),
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Of every label.")] = None,
     epsilon_column: Annotated[
@@ -53,24 +62,33 @@ def randomize_labels_command(
     with refusals("randomize-labels", as_json):
         if (epsilon is None) == (epsilon_column is None):
             raise ParameterError("either --epsilon or --epsilon-column must be given.")
-        _check_output(output)
-        table = read_table(source, delimiter=delimiter)
-        if not table.num_rows:
-            raise DataError(f"IN must have at least one row; {source} has none")
-        cells = _column(table, label, source)
-        classes = _classes(cells, label, positive, negative)
-        signs = _signs(cells, label, classes)
-        strength: Any = epsilon
         if epsilon_column is None:
             positive_number("--epsilon", epsilon)
-        else:
-            strength = _epsilons(_column(table, epsilon_column, source), epsilon_column)
-        stream = secure_noise().generator(0, 0, 0, "labels")
-        flipped, event = randomize_labels(signs, strength, stream)
-        reported = _like(cells, classes, flipped > 0)
-        place = table.column_names.index(label)
-        _write(table.set_column(place, label, reported), output)
-    _report(output, table.num_rows, event, own=epsilon_column is not None, as_json=as_json)
+        _check_output(output)
+        with own_words(source):
+            table = read_table(source, delimiter=delimiter)
+            if not table.num_rows:
+                raise DataError(f"IN must have at least one row; {source} has none")
+            cells = _column(table, label, source)
+            classes = _classes(cells, label, positive, negative)
+            signs = _signs(cells, label, classes, named=negative is not None)
+            strength: Any = epsilon
+            if epsilon_column is not None:
+                strength = _epsilons(_column(table, epsilon_column, source), epsilon_column)
+            stream = secure_noise().generator(0, 0, 0, "labels")
+            flipped, event = randomize_labels(signs, strength, stream)
+            reported = _like(cells, label, classes, flipped > 0)
+            place = table.column_names.index(label)
+            told = _as_text(table.set_column(place, label, reported))
+        _write(told, output)
+    _report(
+        output,
+        table.num_rows,
+        event,
+        own=epsilon_column is not None,
+        named=negative is not None,
+        as_json=as_json,
+    )
 
 
 def _check_output(output: Path) -> None:
@@ -84,9 +102,11 @@ def _check_output(output: Path) -> None:
 
 def _column(table: pa.Table, name: str, source: Path) -> pa.Array:
     if name not in table.column_names:
-        listed = ", ".join(table.column_names)
-        raise DataError(f"{source} must have the column {name!r}; it has {listed}")
-    return table.column(name).combine_chunks()
+        # What it has instead is not listed: without a header that would be a row.
+        raise DataError(f"{source} must have the column {name!r}; its first line does not name it")
+    column = table.column(name).combine_chunks()
+    check_type(name, column.type, str(source), as_number=False)
+    return column
 
 
 def _classes(cells: pa.Array, label: str, positive: str, negative: str | None) -> tuple[str, str]:
@@ -107,13 +127,16 @@ def _classes(cells: pa.Array, label: str, positive: str, negative: str | None) -
     return others[0], first
 
 
-def _signs(cells: pa.Array, label: str, classes: tuple[str, str]) -> NDArray[np.float64]:
-    """-1 or +1 of every row; a cell that is neither class is refused by its row."""
+def _signs(
+    cells: pa.Array, label: str, classes: tuple[str, str], *, named: bool
+) -> NDArray[np.float64]:
+    """-1 or +1 of every row; a cell that is neither is -1, or refused if nobody named the two."""
     codes = codes_of(cells, classes, [])
-    if not (known := np.isin(codes, (0, 1))).all():
+    if not named and not (known := np.isin(codes, (0, 1))).all():
         raise DataError(
             f"column {label!r} must hold {classes[0]!r} or {classes[1]!r} in every row; row "
-            f"{int(np.argmin(known)) + 1} holds something else: correct it"
+            f"{int(np.argmin(known)) + 1} holds something else: correct it, or name the other "
+            "label with --negative"
         )
     return np.where(codes == 1, 1.0, -1.0)
 
@@ -128,35 +151,56 @@ def _epsilons(cells: pa.Array, name: str) -> NDArray[np.float64]:
     return values
 
 
-def _like(cells: pa.Array, classes: tuple[str, str], positive: NDArray[np.bool_]) -> pa.Array:
+def _like(
+    cells: pa.Array, label: str, classes: tuple[str, str], positive: NDArray[np.bool_]
+) -> pa.Array:
     """The reported labels, of the type that the column has."""
     kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
-    return pa.array(classes).cast(kind).take(pa.array(positive.astype(np.int64)))
+    try:
+        both = pa.array(classes).cast(kind)
+    except pa.ArrowException:
+        raise DataError(
+            f"--positive and --negative must be of the type of column {label!r}, {kind}; got "
+            f"{classes[1]!r} and {classes[0]!r}"
+        ) from None
+    return both.take(pa.array(positive.astype(np.int64)))
 
 
 def _write(table: pa.Table, output: Path) -> None:
-    table = _as_text(table)
+    parquet = output.suffix.lower() in PARQUET_SUFFIXES
+    options = pyarrow.csv.WriteOptions(
+        delimiter="\t" if output.suffix.lower() == ".tsv" else ",", quoting_style="needed"
+    )
     with written_whole(output, "OUT") as file:
-        if output.suffix.lower() in PARQUET_SUFFIXES:
-            pyarrow.parquet.write_table(table, file)
-            return
-        options = pyarrow.csv.WriteOptions(
-            delimiter="\t" if output.suffix.lower() == ".tsv" else ",", quoting_style="needed"
-        )
-        pyarrow.csv.write_csv(table, file, options)
+        try:
+            if parquet:
+                pyarrow.parquet.write_table(table, file)
+            else:
+                pyarrow.csv.write_csv(table, file, options)
+        except pa.ArrowException:
+            raise DataError(
+                f"OUT must be of a kind that takes all columns of IN; {output.name} cannot: "
+                f"{'convert them' if parquet else 'write Parquet'}"
+            ) from None
 
 
 def _as_text(table: pa.Table) -> pa.Table:
-    """Cells of a CSV file, which are bytes, as text."""
+    """Columns of bytes, as the cells of a CSV file are, and of strings as valid text."""
     for place, field in enumerate(table.schema):
-        if pa.types.is_binary(field.type):
+        if holds_text(field.type):
             cells = valid_text(table.column(place).combine_chunks())
             table = table.set_column(place, field.name, cells)
     return table
 
 
 def _report(
-    output: Path, rows: int, event: LabelRandomizedResponse, *, own: bool, as_json: bool
+    output: Path,
+    rows: int,
+    event: LabelRandomizedResponse,
+    *,
+    own: bool,
+    named: bool,
+    as_json: bool,
 ) -> None:
     epsilon = Given(event.epsilon)
     which = f"its own epsilon, at most {epsilon}" if own else f"epsilon = {epsilon}"
@@ -165,6 +209,8 @@ def _report(
         "that collects it included, learns no more than that about the label that was there"
     )
     not_covered = "the other columns; a second run on the same labels, whose epsilons add up"
+    if not named:
+        not_covered += "; which two labels there are and that there is no other (see --negative)"
     if as_json:
         result = {
             "output": str(output),

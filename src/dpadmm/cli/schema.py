@@ -10,9 +10,9 @@ import typer
 
 from dpadmm.cli.output import JsonOption, emit, refusals, show_table, warn
 from dpadmm.datasets.draft import DRAFT_WARNING, MAX_LEVELS, draft_schema
-from dpadmm.datasets.files import read_batches
+from dpadmm.datasets.files import encoded_batches
 from dpadmm.datasets.whole_file import check_writable, write_whole
-from dpadmm.encode import ColumnCounts, Counts, encode_batch
+from dpadmm.encode import ColumnCounts, Counts
 from dpadmm.schema import DataError, Schema, load_schema
 
 __all__ = ["CHECK_WARNING", "app"]
@@ -102,8 +102,8 @@ def check(
     with refusals("schema check", as_json):
         description = load_schema(schema)
         counts = Counts(columns={column.name: ColumnCounts() for column in description.columns})
-        for batch, ragged in read_batches(file, description, delimiter=delimiter):
-            counts += encode_batch(batch, description, ragged_rows=ragged).counts
+        for batch in encoded_batches(file, description, delimiter=delimiter):
+            counts += batch.counts
     if as_json:
         emit("schema check", _report(description, counts))
         return

@@ -2,8 +2,8 @@
 
 * Lines with too few or too many cells are rows like any other, with every cell missing.
 * Empty lines are no rows (a row of a table with two or more columns has a delimiter).
-* Quotes may hold delimiters and line ends. A quote that is opened and never closed is refused
-  (:mod:`~dpadmm.datasets.csv_quotes`), before any row is read.
+* Quotes may hold delimiters and line ends. A quote that opens no cell is a character like the rest
+  (:mod:`~dpadmm.datasets.csv_quotes`), so that it takes no other row along.
 * Cells are bytes here; those that are not UTF-8 are later read as Latin-1, cell by cell. A
   byte-order mark is skipped.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +25,14 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from dpadmm.datasets.csv_quotes import check_quotes
+from dpadmm.datasets.csv_quotes import count_lines, lone_quotes
 from dpadmm.schema import DataError, canonical_text
 
 __all__ = ["Header", "read_csv", "read_header"]
 
 BLOCK_BYTES: Final = 2**22
 AT_ONCE_BYTES: Final = 2**25
+READ_BYTES: Final = 2**20
 LARGEST_BLOCK_BYTES: Final = 2**30
 LARGEST_HEADER_BYTES: Final = 2**24
 
@@ -70,8 +72,11 @@ def read_header(path: Path, delimiter: str) -> Header:
         names = next(
             csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
         )
-    except (csv.Error, StopIteration) as error:
-        raise DataError(f"{path} must start with a line of column names; got: {error}") from None
+    except (csv.Error, StopIteration):
+        raise DataError(
+            f"{path} must start with a line of column names; its first line cannot be split "
+            "into cells: correct it"
+        ) from None
     return Header(tuple(canonical_text(name) for name in names), end)
 
 
@@ -102,20 +107,20 @@ def read_csv(
         Cells as bytes in the order of the file, and how many of these rows stand for lines
         that could not be split into cells.
     """
-    check_quotes(path, header.size, delimiter)
     table = _read_at_once(path, header, names, delimiter, texts)
     if table is not None:
         for batch in table.to_batches():
             yield batch, 0
         return
     utf8 = _is_utf8(path)
+    lone = lone_quotes(path, header.size, delimiter)
     # Arrow stops at a line longer than a block. That is rare: read as if it did not occur, and
     # when it does begin anew with larger blocks, leaving out the rows already given.
     given, block = 0, BLOCK_BYTES
     while True:
         passed = 0
         try:
-            for batch, ragged in _scan(path, header, names, delimiter, texts, block, utf8):
+            for batch, ragged in _scan(path, header, names, delimiter, texts, block, utf8, lone):
                 new = max(given - passed, 0)
                 passed += batch.num_rows
                 if passed > given:
@@ -193,8 +198,12 @@ def _read_at_once(
     path: Path, header: Header, names: Sequence[str], delimiter: str, texts: Sequence[str]
 ) -> pa.Table | None:
     """Read a small file with several threads; None if it is not small or odd in any way."""
+    # In small steps: room for the most that may be there takes longer to get than to fill.
+    pieces: list[bytes] = []
     with pa.input_stream(path, compression="detect") as stream:
-        data = stream.read(AT_ONCE_BYTES + 1)
+        while len(pieces) * READ_BYTES <= AT_ONCE_BYTES and (piece := stream.read(READ_BYTES)):
+            pieces.append(piece)
+    data = b"".join(pieces)
     if len(data) > AT_ONCE_BYTES or not data.isascii():
         return None
     # With several threads Arrow does not tell the place of a ragged line.
@@ -209,7 +218,10 @@ def _read_at_once(
         table = pyarrow.csv.read_csv(pa.BufferReader(pa.py_buffer(data)[header.size :]), **options)
     except pa.ArrowInvalid:
         return None
-    return None if ragged else table
+    if ragged:
+        return None
+    swallowed = table.num_rows < count_lines(data, header.size)
+    return None if swallowed and lone_quotes(path, header.size, delimiter) else table
 
 
 def _scan(
@@ -220,6 +232,7 @@ def _scan(
     texts: Sequence[str],
     block: int,
     utf8: bool,
+    lone: Sequence[int],
 ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.bool_]]]:
     """Read the rows once; second, which rows stand for ragged lines."""
     # Arrow may parse ahead in a thread of its own: this list only ever grows.
@@ -232,8 +245,9 @@ def _scan(
     options = _options(header, names, delimiter, texts, block, note, threads=False, utf8=utf8)
     with pa.input_stream(path, compression="detect") as stream:
         stream.read(header.size)
+        rows = _with_blanks(stream, [place - header.size for place in lone])
         try:
-            reader = pyarrow.csv.open_csv(stream, **options)
+            reader = pyarrow.csv.open_csv(rows, **options)
         except pa.ArrowInvalid as error:
             if "Empty CSV file" in str(error):
                 return
@@ -250,6 +264,29 @@ def _scan(
         if rest:
             arrays = [pa.nulls(rest, pa.binary()) for _ in names]
             yield pa.RecordBatch.from_arrays(arrays, list(names)), np.ones(rest, np.bool_)
+
+
+def _with_blanks(stream: pa.NativeFile, places: Sequence[int]) -> pa.NativeFile:
+    """The stream with a blank before the bytes at some places.
+
+    A quote after a blank does not open a cell, and blanks are trimmed off cells.
+    """
+    if not places:
+        return stream
+    rest = deque(places)
+    passed = 0
+
+    def transform(piece: pa.Buffer) -> bytes:
+        nonlocal passed
+        data, parts, start = bytes(piece), [], 0
+        while rest and rest[0] < passed + len(data):
+            place = rest.popleft() - passed
+            parts.append(data[start:place])
+            start = place
+        passed += len(data)
+        return b" ".join([*parts, data[start:]])
+
+    return pa.TransformInputStream(stream, transform)
 
 
 def _with_ragged(

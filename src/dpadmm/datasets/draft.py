@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpadmm.cells import cells_as_numbers, cells_as_text
-from dpadmm.datasets.files import Source, read_table
+from dpadmm.datasets.files import Source, check_type, read_table
 from dpadmm.schema import (
     DEFAULT_MISSING_VALUES,
     CategoricalColumn,
@@ -72,6 +72,8 @@ def draft_schema(
     for role, name in (("label", label), ("party", party)):
         if name is not None and name not in names:
             raise DataError(f"{role} must be one of the columns {', '.join(names)}; got {name!r}")
+    for name in names:
+        check_type(name, table.schema.field(name).type, "the sample", as_number=False)
     if not table.num_rows:
         raise DataError("sample must have at least one row; got none")
     columns: list[Column] = [

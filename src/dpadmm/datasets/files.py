@@ -2,10 +2,14 @@
 
 A file is read in blocks, so that it may be larger than memory; with ``into`` the encoded rows
 go to disk as well. What becomes of odd CSV files is told in :mod:`dpadmm.datasets.csv_reader`.
+
+No cell stops the reading (:mod:`dpadmm.cells`). What does stop it is about the file, and is told in
+words of our own: :func:`own_words` lets no other message out, since those of readers quote cells.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet
 
+from dpadmm.cells import bytes_of, holds_text, is_readable
 from dpadmm.datasets.csv_reader import read_csv, read_header
 from dpadmm.datasets.rows_file import RowsFile
-from dpadmm.encode import EncodedRows, Layout, assemble, encode_batch
+from dpadmm.encode import EncodedBatch, EncodedRows, Layout, assemble, encode_batch
+from dpadmm.errors import ParameterError
 from dpadmm.schema import DataError, Schema, canonical_text
 
 if TYPE_CHECKING:
@@ -28,7 +34,10 @@ __all__ = [
     "PublicDataWarning",
     "Source",
     "check_columns",
+    "check_type",
     "encode",
+    "encoded_batches",
+    "own_words",
     "read_batches",
     "read_table",
 ]
@@ -98,21 +107,38 @@ def encode(
             "layout must be 'dense' or 'auto' when rows are written to a file; got 'sparse': "
             "leave out into or layout"
         )
-    batches = (
-        encode_batch(
-            batch,
-            schema,
-            ragged_rows=ragged,
-            drop_incomplete_public_rows=drop_incomplete_public_rows,
-        )
-        for batch, ragged in read_batches(
-            source, schema, delimiter=delimiter, require_label=require_label
-        )
+    batches = encoded_batches(
+        source,
+        schema,
+        delimiter=delimiter,
+        require_label=require_label,
+        drop_incomplete_public_rows=drop_incomplete_public_rows,
     )
     if into is None:
         return assemble(batches, schema, layout=layout)
     with RowsFile(Path(into), len(schema.feature_names)) as file:
         return assemble(batches, schema, write=file.write, finish=file.finish)
+
+
+def encoded_batches(
+    source: Source,
+    schema: Schema,
+    *,
+    delimiter: str | None = None,
+    require_label: bool = True,
+    drop_incomplete_public_rows: bool = False,
+) -> Iterator[EncodedBatch]:
+    """Read a table and encode it piece by piece; parameters and refusals are :func:`encode`'s."""
+    with own_words(source):
+        for batch, ragged in read_batches(
+            source, schema, delimiter=delimiter, require_label=require_label
+        ):
+            yield encode_batch(
+                batch,
+                schema,
+                ragged_rows=ragged,
+                drop_incomplete_public_rows=drop_incomplete_public_rows,
+            )
 
 
 def read_batches(
@@ -130,7 +156,7 @@ def read_batches(
         Cells in the order of the file, and how many of these rows stand for lines that could
         not be split into cells.
     """
-    with _reported(source):
+    with own_words(source):
         table = _opened(source, delimiter)
         names = _columns(table, schema, require_label)
         numeric = {column.name for column in schema.numeric}
@@ -141,15 +167,16 @@ def check_columns(
     source: Source, schema: Schema, *, delimiter: str | None = None, require_label: bool = True
 ) -> None:
     """Refuse a table whose columns are not the schema's, without reading a row."""
-    with _reported(source):
+    with own_words(source):
         _columns(_opened(source, delimiter), schema, require_label)
 
 
 def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
     """Read all of a (public) table into memory; the cells of a CSV file as bytes."""
-    with _reported(source):
+    with own_words(source):
         table = _opened(source, delimiter)
-        _refuse_repeats(table)
+        # Its header may be a row where there is none: nothing of it is shown.
+        _refuse_repeats(table, show=False)
         batches = [batch for batch, _ in table.read(list(table.names), [])]
         if batches:
             return pa.Table.from_batches(batches)
@@ -157,16 +184,22 @@ def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
 
 
 @contextmanager
-def _reported(source: Source) -> Iterator[None]:
-    """Turn what Arrow and the system raise into one sentence."""
+def own_words(source: Source) -> Iterator[None]:
+    """Turn whatever is raised while a table is read into one sentence of ours.
+
+    What others say may quote a row: of that nothing is passed on but the kind of the error.
+    """
     try:
         yield
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (DataError, ParameterError):
+        raise
+    except Exception as error:
         where = str(source) if isinstance(source, (str, Path)) else "the table"
         if isinstance(error, OSError) and error.errno is not None:
-            reason = (error.strerror or str(error)).splitlines()[0]
+            reason = os.strerror(error.errno)
             raise DataError(f"file must be readable; got {where}: {reason}") from None
-        # Arrow's words may quote a row: they are not passed on.
+        if isinstance(error, MemoryError):
+            raise DataError(f"memory must suffice to read {where}; it does not") from None
         raise DataError(
             f"file must be whole and of the kind its name says; got {where}, which cannot be "
             f"read ({type(error).__name__}): write it again"
@@ -243,19 +276,19 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
     return _Table(str(path), header.names, None, read)
 
 
-def _refuse_repeats(table: _Table) -> None:
+def _refuse_repeats(table: _Table, *, show: bool) -> None:
     seen: set[str] = set()
-    for name in table.names:
+    for number, name in enumerate(table.names, 1):
         if name in seen:
+            shown = repr(name) if show else f"the name of column {number}"
             raise DataError(
-                f"{table.where} must have each column once; {name!r} is there twice: rename one"
+                f"{table.where} must have each column once; {shown} is there twice: rename one"
             )
         seen.add(name)
 
 
 def _columns(table: _Table, schema: Schema, require_label: bool) -> list[str]:
     """Names to read; what is missing, too much or of an unusable type is refused by name."""
-    _refuse_repeats(table)
     needed = [column.name for column in schema.columns]
     needed += [] if schema.party is None else [schema.party]
     if require_label or schema.label.column in table.names:
@@ -266,6 +299,8 @@ def _columns(table: _Table, schema: Schema, require_label: bool) -> list[str]:
             f"{table.where} must have the schema's columns; {_listed(missing)} not there: add "
             "it, correct the schema, or check the delimiter and the header line"
         )
+    # The header is one: it has all names of the schema. So it may be shown.
+    _refuse_repeats(table, show=True)
     extra = [name for name in table.names if name not in needed and name not in schema.ignore]
     if extra:
         raise DataError(
@@ -286,16 +321,16 @@ def _listed(names: list[str]) -> str:
 def _check_types(found: pa.Schema, names: list[str], schema: Schema, where: str) -> None:
     numeric = {column.name for column in schema.numeric}
     for name in names:
-        kind = found.field(name).type
-        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-        temporal = pa.types.is_temporal(plain)
-        refused = pa.types.is_nested(plain) or pa.types.is_fixed_size_binary(plain)
-        if refused or (temporal and name in numeric):
-            raise DataError(
-                f"column {name!r} of {where} must hold "
-                f"{'numbers' if name in numeric else 'numbers or text'}; its type is {kind}: "
-                "convert it"
-            )
+        check_type(name, found.field(name).type, where, as_number=name in numeric)
+
+
+def check_type(name: str, kind: pa.DataType, where: str, *, as_number: bool) -> None:
+    """Refuse a column of a type that cannot be read, whatever it holds."""
+    if not is_readable(kind, as_number=as_number):
+        raise DataError(
+            f"column {name!r} of {where} must hold "
+            f"{'numbers' if as_number else 'numbers or text'}; its type is {kind}: convert it"
+        )
 
 
 def _from_pandas(frame: Any) -> pa.Table:
@@ -311,13 +346,19 @@ def _from_pandas(frame: Any) -> pa.Table:
 def _from_series(series: Any) -> pa.Array:
     try:
         array = pa.Array.from_pandas(series)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        # Mixed kinds in one column: every cell by itself, as it would be read from a file.
-        cells = [None if _is_null(cell) else canonical_text(cell) for cell in series]
-        array = pa.array([None if c is None else c.encode("utf-8", "replace") for c in cells])
-        array = array.cast(pa.binary())
+    except Exception:
+        array = None
+    if array is None or (_holds_objects(series) and not _is_text(array.type)):
+        # The kind that Arrow sees in objects depends on all of them: each is taken by itself, as
+        # it would be read from a file.
+        array = pa.array([bytes_of(cell) for cell in series], pa.large_binary())
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _is_null(cell: object) -> bool:
-    return cell is None or cell != cell or type(cell).__name__ in ("NAType", "NaTType")
+def _holds_objects(series: Any) -> bool:
+    kind = series.dtype
+    return str(kind.categories.dtype if hasattr(kind, "categories") else kind) == "object"
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return holds_text(kind.value_type if pa.types.is_dictionary(kind) else kind)

@@ -19,9 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.datasets.files import read_batches
+from dpadmm.datasets.files import encoded_batches
 from dpadmm.datasets.rows_file import RowsFile
-from dpadmm.encode import EncodedBatch, encode_batch, is_sparse
+from dpadmm.encode import EncodedBatch, is_sparse
 from dpadmm.schema import DataError, Schema
 
 __all__ = ["MAX_PARTIES", "PartyRows", "encode_by_party", "encode_party"]
@@ -44,8 +44,8 @@ def encode_party(
     """Encode the file of one party; `folder` is where the encoded rows are written."""
     with ExitStack() as stack:
         part = _part(schema, folder / "rows.npy", stack)
-        for batch, ragged in read_batches(source, schema, delimiter=delimiter):
-            part.add(encode_batch(batch, schema, ragged_rows=ragged))
+        for batch in encoded_batches(source, schema, delimiter=delimiter):
+            part.add(batch)
         return part.finished()
 
 
@@ -58,8 +58,8 @@ def encode_by_party(
     """
     with ExitStack() as stack:
         parties: dict[str, _Part] = {}
-        for batch, ragged in read_batches(source, schema, delimiter=delimiter):
-            for name, rows in _by_party(encode_batch(batch, schema, ragged_rows=ragged)):
+        for batch in encoded_batches(source, schema, delimiter=delimiter):
+            for name, rows in _by_party(batch):
                 if name is None or name in schema.missing_values:
                     raise DataError(
                         f"every row of {source} must name its party in the column "
