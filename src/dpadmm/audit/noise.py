@@ -1,8 +1,9 @@
-"""Noise as an auditor needs it: none, or one stream for many runs."""
+"""Noise as an auditor needs it: none, one stream for many runs, or a deployment's, taken down."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import final
 
 import numpy as np
@@ -12,7 +13,7 @@ from dpadmm.arrays import Array
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.noise import NoiseSource
 
-__all__ = ["SharedNoise", "SilentNoise"]
+__all__ = ["EchoNoise", "RecordingNoise", "SharedNoise", "SilentNoise"]
 
 
 @final
@@ -83,6 +84,94 @@ class SharedNoise(NoiseSource):
         """The source's draws times the factor."""
         drawn = self._source.exponential_norm(_side_by_side(shape), parties, t, purpose)
         return self._factor * drawn.reshape(shape)
+
+
+@final
+class RecordingNoise(NoiseSource):
+    """Another source, whose draws are taken down as they pass.
+
+    With a factor of 1 what the source returns is handed on bit for bit: the run is the one that it
+    would have been.
+
+    Parameters
+    ----------
+    source
+        Any source, a deployment's among them.
+    factor
+        Multiplies the draws; below 1 is a party that adds less noise than it says.
+    """
+
+    def __init__(self, source: NoiseSource, factor: float = 1.0) -> None:
+        self._source, self._factor = source, factor
+        self.description, self.simulated = source.description, source.simulated
+        self.not_covered = source.not_covered
+        #: By purpose and round: the noise of each call, and the standard deviation asked for
+        #: (None where the noise is exp-norm).
+        self.drawn: dict[tuple[str, int], list[tuple[Array, Array | None]]] = defaultdict(list)
+        #: The row numbers of each batch that was drawn, in order.
+        self.batches_drawn: list[NDArray[np.int64]] = []
+
+    def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
+        """The source's stream; what is drawn from it directly is not taken down."""
+        return self._source.generator(run, party, t, purpose)
+
+    def add_gaussian(
+        self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
+    ) -> Array:
+        """What the source makes of the values."""
+        noisy = self._source.add_gaussian(values, sigma * self._factor, parties, t, purpose)
+        spread = np.broadcast_to(sigma, values.shape)
+        self.drawn[purpose, t].append((noisy - values, spread))
+        return noisy
+
+    def batches(
+        self, steps: int, batch: int, rows: int, run: int, party: int, t: int
+    ) -> NDArray[np.int64]:
+        """The source's batches."""
+        drawn = self._source.batches(steps, batch, rows, run, party, t)
+        self.batches_drawn.append(drawn)
+        return drawn
+
+    def exponential_norm(
+        self, shape: tuple[int, ...], parties: NDArray[np.intp], t: int, purpose: str
+    ) -> Array:
+        """The source's draws."""
+        drawn = self._factor * self._source.exponential_norm(shape, parties, t, purpose)
+        self.drawn[purpose, t].append((drawn, None))
+        return drawn
+
+
+@final
+class EchoNoise(NoiseSource):
+    """The draws that a recording holds, once more, but for what was added to messages.
+
+    With it a round gives what it would have sent without its last noise.
+    """
+
+    description = "an echo"
+    simulated = True
+
+    def __init__(self, recording: RecordingNoise) -> None:
+        self._recording = recording
+        self._silent = SilentNoise()
+
+    def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
+        """A fixed stream for batches, which a round of one inner step does not read."""
+        return self._silent.generator(run, party, t, purpose)
+
+    def add_gaussian(
+        self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
+    ) -> Array:
+        """The values, with the noise in the objective that they had."""
+        if purpose != "objective":
+            return values
+        return values + self._recording.drawn[purpose, t][0][0]
+
+    def exponential_norm(
+        self, shape: tuple[int, ...], parties: NDArray[np.intp], t: int, purpose: str
+    ) -> Array:
+        """What was drawn."""
+        return self._recording.drawn[purpose, t][0][0]
 
 
 def _side_by_side(shape: tuple[int, ...]) -> tuple[int, ...]:
