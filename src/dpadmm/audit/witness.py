@@ -41,8 +41,8 @@ from dpadmm.solvers.workspace import Workspace
 __all__ = ["NoiseReport", "audit_noise"]
 
 # Numbers that are drawn from each kind of source, and bounds on the runs that this makes.
-_SIMULATED_NUMBERS: Final = 300_000
-_DEPLOYED_NUMBERS: Final = 60_000
+_SIMULATED_NUMBERS: Final = 150_000
+_DEPLOYED_NUMBERS: Final = 40_000
 _FEWEST_RUNS: Final = 24
 _MOST_RUNS: Final = 400
 
