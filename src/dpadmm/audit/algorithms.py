@@ -179,8 +179,10 @@ class AlgorithmCase(Case):
             else EpsilonClaim(epsilon, delta)
         )
         several = scene.rows_per_person > 1
-        rows = f"the {scene.rows_per_person} replaced rows point" if several else (
-            "the replaced row points"
+        rows = (
+            f"the {scene.rows_per_person} replaced rows point"
+            if several
+            else ("the replaced row points")
         )
         self.setting = Setting(
             scene.words() + (f", noise times {noise_scale:g}" if noise_scale != 1 else ""),

@@ -1,4 +1,4 @@
-r"""A joint test of noise: has it the covariance that is claimed, everywhere at once?
+r"""A joint test of noise: whether it has the covariance that is claimed, everywhere at once.
 
 Noise is divided by what the claim needs it to be, so that under the claim every score is an
 independent standard normal number, over parties, runs, rounds, outputs and coordinates. With Z the
@@ -13,7 +13,7 @@ exactly (the last by Massart 1990). So the limits need no calibration:
 * *variance*: of every cell (party, round, output, coordinate), of every round, of every coordinate
   and of every party;
 * *correlation*: between any two rounds, parties, coordinates, outputs or runs, the other axes
-  being lined up, and between any two cells;
+  being lined up, between any two cells, and between noise of two kinds;
 * *shape*: the distribution of all scores.
 
 Each of these families gets the same part of one false-alarm rate, and each of its tests the same
@@ -27,8 +27,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import betaincc, chdtr, chdtrc, gammainc, gammaincc, gammainccinv, gammaincinv
-from scipy.special import ndtr
+from scipy.special import (
+    betaincc,
+    chdtr,
+    chdtrc,
+    gammainc,
+    gammaincc,
+    gammainccinv,
+    gammaincinv,
+    ndtr,
+)
 
 from dpadmm.arrays import Array
 
@@ -138,6 +146,7 @@ def find_faults(scores: Sequence[NoiseScores], false_alarm: float) -> tuple[list
         The probability of a finding where there is nothing to find.
     """
     families = [family for each in scores for family in _families(each)]
+    families += _between_kinds(scores)
     found, tests = [], 0
     for family in families:
         size = family.values.size
@@ -173,9 +182,7 @@ def _variances(scores: NoiseScores) -> Iterator[_Family]:
         total = squares.sum(axis=summed)
         count = squares.size // total.size
 
-        def words(
-            place: Any, names: Any = names, total: Any = total, count: int = count
-        ) -> str:
+        def words(place: Any, names: Any = names, total: Any = total, count: int = count) -> str:
             share = total[place] / count
             kind = "too little" if share < 1 else "too much"
             return (
@@ -195,18 +202,9 @@ def _correlations(scores: NoiseScores, ordered: Array, names: tuple[str, ...]) -
     places = np.array(list(np.ndindex(rows.shape[:-1])))
     rows = rows.reshape(len(places), -1)
     chosen = np.unique(np.linspace(0, len(rows) - 1, _MOST_CELLS).astype(np.intp))
-    rows, places = rows[chosen], places[chosen]
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    rows = np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
-    gram = rows @ rows.T
+    rows, places = _unit(rows[chosen]), places[chosen]
     first, second = np.triu_indices(len(rows), 1)
-    pairs = gram[first, second]
-    count = rows.shape[1]
-    # Only what is unlikely is worth its probability: the others are far from any limit.
-    squares, values = np.minimum(np.square(pairs), 1.0), np.ones_like(pairs)
-    if count > 1:
-        unlikely = squares > 9 / count
-        values[unlikely] = betaincc(0.5, (count - 1) / 2, squares[unlikely])
+    pairs, count = (rows @ rows.T)[first, second], rows.shape[1]
 
     def words(place: Any) -> str:
         one, two = (scores.words(names, places[side[place]]) for side in (first, second))
@@ -215,13 +213,50 @@ def _correlations(scores: NoiseScores, ordered: Array, names: tuple[str, ...]) -
             f"{pairs[place][()]:.3g} over {count} draws"
         )
 
-    return _Family(values, words)
+    return _Family(_chances(pairs, count), words)
 
 
 def _cells(scores: NoiseScores) -> _Family:
     """Between any two cells, over runs."""
     names = ("party", "round", "output", "coordinate")
     return _correlations(scores, np.moveaxis(scores.values, 1, -1), names)
+
+
+def _between_kinds(scores: Sequence[NoiseScores]) -> Iterator[_Family]:
+    """Between noise of two kinds, party by party, everything else lined up."""
+    for place, one in enumerate(scores):
+        for two in scores[place + 1 :]:
+            if one.values.shape == two.values.shape:
+                flat = [each.values.reshape(len(each.values), -1) for each in (one, two)]
+                first, second = (_unit(each) for each in flat)
+                pairs = np.einsum("pn,pn->p", first, second)
+                count = first.shape[1]
+
+                def words(
+                    at: Any, pairs: Any = pairs, count: int = count, names: Any = (one, two)
+                ) -> str:
+                    return (
+                        f"{names[0].name}: not independent of {names[1].name} at party "
+                        f"{int(at[0])}: correlation {pairs[at]:.3g} over {count} draws"
+                    )
+
+                yield _Family(_chances(pairs, count), words)
+
+
+def _unit(rows: Array) -> Array:
+    """Each row over its length; a row of zeros stays."""
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
+
+
+def _chances(correlations: Array, count: int) -> Array:
+    """How likely independent vectors of so many normal numbers are to be correlated so much."""
+    squares, chances = np.minimum(np.square(correlations), 1.0), np.ones_like(correlations)
+    if count > 1:
+        # Only what is unlikely is worth its probability: the others are far from any limit.
+        unlikely = squares > 9 / count
+        chances[unlikely] = betaincc(0.5, (count - 1) / 2, squares[unlikely])
+    return chances
 
 
 def _shape(scores: NoiseScores) -> _Family:

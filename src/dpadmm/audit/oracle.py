@@ -14,7 +14,7 @@ epsilon-DP under gradient noise exp(-||b|| / scale) needs
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -39,7 +39,7 @@ from dpadmm.privacy.events import (
 __all__ = ["Oracle", "parts_of"]
 
 # Rounding of sums and products, far below what any claim leaves room for.
-_ROUNDING: Final = 1e-12
+_ROUNDED: Final = 1 - 1e-12
 _MARGINS: Final = np.concatenate([np.linspace(-60, 60, 24_001), [-1e3, 1e3]])
 
 
@@ -144,45 +144,58 @@ class Oracle:
             found += [Finding(f"what is charged, {who}: {words}") for words in wrong]
         return found
 
-    def _wrong(self, parts: list[Event], place: int, t: int) -> Iterable[str]:
-        outputs = self._site.outputs
-        exact = [p for p in parts if isinstance(p, PureRelease | GaussianObjectivePerturbation)]
+    def _wrong(self, parts: list[Event], place: int, t: int) -> Iterator[str]:
+        minima = [p for p in parts if isinstance(p, PureRelease | GaussianObjectivePerturbation)]
         inexact = [part for part in parts if isinstance(part, InexactSolve)]
-        if exact or inexact:
-            if len(exact) != outputs or len(inexact) != outputs:
-                yield (
-                    f"{outputs} outputs are sent, {len(exact)} minimisers and {len(inexact)} "
-                    "inexact solves are counted"
-                )
-            for part in exact:
-                if isinstance(part, GaussianObjectivePerturbation) and inexact:
-                    kappa = self._curvature[place] / inexact[0].strong_convexity
-                    if part.kappa < kappa * (1 - _ROUNDING):
-                        yield f"kappa is {kappa:.6g}, counted as {part.kappa:.6g}"
-            tolerance = float(self._tolerance_in(t)[place])
-            for part in inexact:
-                if part.tolerance < tolerance * (1 - _ROUNDING):
-                    yield f"solves stop at {tolerance:.6g}, counted as {part.tolerance:.6g}"
+        if minima or inexact:
+            yield from self._wrong_objective(minima, inexact, place, t)
             return
+        rate = 0.0 if self._batch is None else float(self._batch[place] / self._site.rows[place])
+        needed = float(self._release_reach(t)[place])
         for part in parts:
-            if isinstance(part, SubsampledGaussian) and self._batch is not None:
-                rate = float(self._batch[place] / self._site.rows[place])
-                if part.sampling_rate < rate * (1 - _ROUNDING):
-                    yield (
-                        f"a row is in a batch with probability {rate:.6g}, counted as "
-                        f"{part.sampling_rate:.6g}"
-                    )
-            if not isinstance(part, GaussianRelease) or self.public_norm:
-                continue
-            if self._scene.kind.needs_server:
-                needed = float(math.sqrt(outputs) * self.gradient[place])
-            else:
-                needed = float(self.reach(t)[place])
-            if part.sensitivity < needed * (1 - _ROUNDING):
+            if isinstance(part, SubsampledGaussian) and part.sampling_rate < rate * _ROUNDED:
+                yield (
+                    f"a row is in a batch with probability {rate:.6g}, counted as "
+                    f"{part.sampling_rate:.6g}"
+                )
+            if isinstance(part, GaussianRelease) and part.sensitivity < needed * _ROUNDED:
                 yield (
                     f"one row moves a message by up to {needed:.8g}, the sensitivity is counted "
                     f"as {part.sensitivity:.8g}"
                 )
+
+    def _release_reach(self, t: int) -> Array:
+        """How far one row moves what gets Gaussian noise; 0 where the noise follows the state."""
+        if self.public_norm:
+            return np.zeros(len(self._site.rows))
+        if self._scene.kind.needs_server:
+            return math.sqrt(self._site.outputs) * self.gradient
+        return self.reach(t)
+
+    def _wrong_objective(
+        self,
+        minima: Sequence[PureRelease | GaussianObjectivePerturbation],
+        inexact: Sequence[InexactSolve],
+        place: int,
+        t: int,
+    ) -> Iterator[str]:
+        outputs, tolerance = self._site.outputs, float(self._tolerance_in(t)[place])
+        if len(minima) != outputs or len(inexact) != outputs:
+            yield (
+                f"{outputs} outputs are sent, {len(minima)} minimisers and {len(inexact)} inexact "
+                "solves are counted"
+            )
+        for solve in inexact:
+            if solve.tolerance < tolerance * _ROUNDED:
+                yield f"solves stop at {tolerance:.6g}, counted as {solve.tolerance:.6g}"
+        for minimum, solve in zip(minima, inexact, strict=False):
+            kappa = float(self._curvature[place] / solve.strong_convexity)
+            if isinstance(minimum, PureRelease):
+                counted = math.expm1(minimum.epsilon)
+            else:
+                counted = minimum.kappa
+            if counted < kappa * _ROUNDED:
+                yield f"kappa is {kappa:.6g}, counted as {counted:.6g}"
 
     def check_total(self, charged: Sequence[Sequence[Event]]) -> list[Finding]:
         """Whether what each party is charged over the run is within its own budget."""

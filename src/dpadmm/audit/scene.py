@@ -25,9 +25,11 @@ __all__ = ["Federation", "Scene", "draw_scene"]
 
 # What is drawn where nothing is given. Options that an algorithm does not have are passed over;
 # those with a list of words take any of them.
-_FEATURES: Final = (2, 3, 5, 8)
-_OUTPUTS: Final = (1, 1, 3, 4)
-_ROWS_PER_PERSON: Final = (1, 1, 2, 3)
+_FACTS: Final[dict[str, tuple[int, ...]]] = {
+    "features": (2, 3, 5, 8),
+    "outputs": (1, 1, 3, 4),
+    "rows_per_person": (1, 1, 2, 3),
+}
 _OPTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "decay": (0.8, 0.95),
     "penalty_growth": (1.0, 1.1),
@@ -220,34 +222,26 @@ def draw_scene(algorithm: str, seed: int, **given: Any) -> Scene:
     algorithm, seed
         The algorithm's name; the same seed gives the same scene.
     given
-        Fields of :class:`Scene`; None counts as not given. Options that are given stay, others
-        are drawn where the calibration is proven.
+        Fields of :class:`Scene`; None counts as not given, and options that are not given are
+        drawn too. A published calibration is taken as papers have it: nothing is drawn.
     """
     fixed = {name: value for name, value in given.items() if value is not None}
     plain = Scene(algorithm, seed=seed, **fixed)
     random = np.random.default_rng([seed, 3])
-    for _ in range(_ATTEMPTS):
-        scene = replace(plain, **(_drawn(plain.kind, plain.calibration, random) | fixed))
-        options = _drawn_options(plain, random) if plain.calibration == "proven" else {}
-        scene = replace(scene, options=options | dict(plain.options))
-        if scene.rows_per_person <= scene.rows and _is_taken(scene):
+    for _ in range(_ATTEMPTS if plain.calibration == "proven" else 0):
+        drawn = {name: int(random.choice(values)) for name, values in _FACTS.items()}
+        drawn["rows_per_person"] = min(drawn["rows_per_person"], plain.rows)
+        options = _drawn_options(plain.kind, random) | dict(plain.options)
+        scene = replace(plain, **(drawn | fixed | {"options": options}))
+        if _is_taken(scene):
             return scene
     # A refusal of what was given is then told where it is used.
     return plain
 
 
-def _drawn(kind: type[Algorithm], calibration: str, random: np.random.Generator) -> dict[str, Any]:
-    choices = (
-        ("features", _FEATURES),
-        ("outputs", _OUTPUTS),
-        ("rows_per_person", _ROWS_PER_PERSON),
-    )
-    return {name: int(random.choice(values)) for name, values in choices}
-
-
-def _drawn_options(scene: Scene, random: np.random.Generator) -> dict[str, Any]:
+def _drawn_options(kind: type[Algorithm], random: np.random.Generator) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    for name, about in scene.kind.options.model_fields.items():
+    for name, about in kind.options.model_fields.items():
         words = [word for word in get_args(about.annotation) if isinstance(word, str)]
         values = words or _OPTIONS.get(name, ())
         if values:

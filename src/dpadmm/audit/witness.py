@@ -123,7 +123,8 @@ def audit_noise(
     federation = Federation.of(scene)
     algorithm, site = federation.configure(), federation.site
     oracle = Oracle(scene, site, algorithm)
-    numbers = len(site.rows) * scene.rounds * scene.outputs * scene.features
+    steps = getattr(algorithm, "steps", 1)
+    numbers = len(site.rows) * scene.rounds * steps * scene.outputs * scene.features
     keys = np.random.SeedSequence([scene.seed, 4]).generate_state(2)
     # Two sources of each kind: what is drawn from one must not be drawn from the other again.
     kinds: list[tuple[list[NoiseSource], int]] = [
@@ -135,8 +136,7 @@ def audit_noise(
     for sources, wanted in kinds:
         runs = min(max(wanted // (2 * numbers), _FEWEST_RUNS // 2), _MOST_RUNS // 2)
         witnesses = [
-            _witness(federation, algorithm, oracle, source, runs, noise_scale)
-            for source in sources
+            _witness(federation, algorithm, oracle, source, runs, noise_scale) for source in sources
         ]
         scores = _joined(witnesses)
         findings, made = find_faults(scores, false_alarm / len(kinds))
