@@ -119,6 +119,20 @@ class Oracle:
         moved = factor * self.share[:, None, None] + 2 * self._tolerance_in(t)[:, None, None]
         return math.sqrt(self._site.outputs) * moved / convexity
 
+    def difference(self, way: Array, batch: Any, events: Sequence[Event]) -> Array:
+        r"""The noise that a batch difference needs, a step of length ``way`` from the start.
+
+        .. math:: \sqrt K\,\frac cb\min(2R,\; c_1\|v^s - v^0\|)\,/\,\mu_d
+        """
+        site, mu = self._site, []
+        slopes = site.loss.slope(_MARGINS.copy())
+        for event in events:
+            parts = [part for part in parts_of(event) if isinstance(part, SubsampledGaussian)]
+            mu.append(min(part.sigma / part.sensitivity for part in parts))
+        curvature = (self._curvature / self.share)[:, None, None]
+        moved = np.minimum(2 * float(np.ptp(slopes)), curvature * way)
+        return moved * (math.sqrt(site.outputs) * site.weight / batch * np.array(mu))[:, None, None]
+
     def objective_scale(self, events: Sequence[Event]) -> Array:
         """The gradient noise that each party needs for what it announced."""
         scales = []

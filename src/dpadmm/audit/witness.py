@@ -8,8 +8,9 @@ asks, in every round, what would have been sent without noise:
 * a minimiser o under noise b in its gradient: b = -G(o), G being the gradient of the party's
   problem, worked out here from the rows; and with the same b once more, the difference is the noise
   of approximate minima perturbation;
-* a message of stochastic gradients: the difference is the noise times a public factor, where there
-  is one inner step; with more steps the draws are tested as the source gave them.
+* a message of stochastic gradients: after one inner step the difference is the noise of the full
+  gradient times a public factor; after two, with the same full gradient and batches once more, that
+  of the batch difference. The draws of further steps are tested as the source gave them.
 """
 
 from __future__ import annotations
@@ -123,8 +124,7 @@ def audit_noise(
     federation = Federation.of(scene)
     algorithm, site = federation.configure(), federation.site
     oracle = Oracle(scene, site, algorithm)
-    steps = getattr(algorithm, "steps", 1)
-    numbers = len(site.rows) * scene.rounds * steps * scene.outputs * scene.features
+    numbers = len(site.rows) * scene.rounds * _steps(algorithm) * scene.outputs * scene.features
     keys = np.random.SeedSequence([scene.seed, 4]).generate_state(2)
     # Two sources of each kind: what is drawn from one must not be drawn from the other again.
     kinds: list[tuple[list[NoiseSource], int]] = [
@@ -231,7 +231,9 @@ class Witness(Exchange):
         self._workspace = Workspace(federation.shard(), site)
         self._exchange = InProcess(server=site.topology.server)
         self._state = algorithm.init(site)
-        self._echo = EchoNoise(recording)
+        self._echo = EchoNoise(
+            recording, ("objective", "gradient") if _steps(algorithm) == 2 else ("objective",)
+        )
         #: By kind of noise and round: scores ``(parties, runs, outputs, features)``.
         self.scores: dict[str, dict[int, Array]] = defaultdict(dict)
         #: Kinds of noise of which there may be more than is claimed.
@@ -254,7 +256,7 @@ class Witness(Exchange):
     def finish(self, charged: tuple[tuple[Event, ...], ...]) -> None:
         """Take down what was charged, and what the source gave without a message to show it."""
         self.charged = charged
-        for batches in self._recording.batches_drawn:
+        for batches in self._recording.batches_drawn.values():
             ordered = np.sort(batches, axis=-1)
             if (ordered[..., 1:] == ordered[..., :-1]).any():
                 self.findings.append(Finding("batches: a row is drawn twice into one batch"))
@@ -282,7 +284,8 @@ class Witness(Exchange):
             return
         mu = np.array([_mu(event) for event in events])
         if self._oracle.public_norm:
-            linear = graph_linear(GraphState(*self._state[:3]), site, algorithm.penalty)  # type: ignore[attr-defined]
+            penalty = algorithm.penalty  # type: ignore[attr-defined]
+            linear = graph_linear(GraphState(*self._state[:3]), site, penalty)
             needed = self._oracle.norm_reach(linear, t)[..., None] / site.per_node(mu)
             self.at_least.add("noise of messages")
         else:
@@ -290,8 +293,10 @@ class Witness(Exchange):
         self.scores["noise of messages"][t] = (sent - quiet) / needed
 
     def _take_down_gradients(self, difference: Array, events: tuple[Event, ...], t: int) -> None:
-        """Noise of gradients: from the message after one step, else as the source gave it."""
-        site, loop = self._site, self._algorithm.loop  # type: ignore[attr-defined]
+        """Noise of gradients: from the message after one step or two, else as it was drawn."""
+        algorithm, site = self._algorithm, self._site
+        assert isinstance(algorithm, PSADMM)
+        loop = algorithm.loop
         if loop.steps == 1:
             mu = np.array([_mu(event) for event in events])
             needed = np.sqrt(site.outputs) * self._oracle.gradient / mu
@@ -299,15 +304,34 @@ class Witness(Exchange):
             self.scores["noise of gradients"][t] = difference / factor
             self.at_least.add("noise of gradients")
             return
-        for (purpose, when), calls in self._recording.drawn.items():
-            if when != t:
+        for purpose in ("gradient", "inner"):
+            if (found := self._draws(purpose, t)) is not None:
+                self.scores[f"draws for {purpose}"][t] = found
+        if loop.steps == 2 and algorithm.form == "one-release":
+            (full,) = self._recording.drawn["gradient", t]
+            state = self._state
+            pull = state.dual + loop.penalty * (state.message - state.consensus)
+            way = site.per_node(loop.step_size) * (
+                self._gradient(state.message) + full.noise + pull
+            )
+            needed = self._oracle.difference(np.linalg.norm(way, axis=-1), loop.batch, events)
+            factor = site.per_node(-loop.weighting * loop.step_size / 2)
+            self.scores["noise of batch differences"][t] = difference / (factor * needed[..., None])
+
+    def _draws(self, purpose: str, t: int) -> Array | None:
+        """Scores of all draws for a purpose, ``(parties, runs, draws, features)``."""
+        parties: dict[int, list[Array]] = {int(party): [] for party in self._site.index}
+        for noise, sigma, numbers in self._recording.drawn[purpose, t]:
+            if sigma is None or not noise.size:
                 continue
-            noise, sigma = calls[0]
-            if sigma is None:
-                continue
-            scores = noise / sigma
-            flat = scores.reshape(*scores.shape[:2], -1, scores.shape[-1])
-            self.scores[f"draws for {purpose}"][t] = flat
+            for place, party in enumerate(numbers):
+                parties[int(party)].append(
+                    (noise[place] / sigma[place]).reshape(-1, noise.shape[-1])
+                )
+        if not all(parties.values()):
+            return None
+        shape = (self._site.runs, -1, self._site.features)
+        return np.stack([np.concatenate(each).reshape(shape) for each in parties.values()])
 
     def _gradient(self, points: Array) -> Array:
         """``(c / n) sum_k l'(w.u_k) u_k`` at each point, party by party."""
@@ -317,6 +341,11 @@ class Witness(Exchange):
             slopes = self._site.loss.slope(margins) * labels.T
             found[place] = self._oracle.share[place] * (slopes @ rows)
         return found
+
+
+def _steps(algorithm: Algorithm) -> int:
+    """Inner steps of a round."""
+    return algorithm.steps if isinstance(algorithm, PSADMM) else 1
 
 
 def _mu(event: Event) -> float:
