@@ -10,8 +10,8 @@ scores, and sums over any set of n of them,
 
 exactly (the last by Massart 1990). So the limits need no calibration:
 
-* *variance*: of every cell (party, round, output, coordinate), of every round, of every coordinate
-  and of every party;
+* *variance*: of every cell (party, round, output, coordinate), of every round, of every coordinate,
+  of every party and of all together;
 * *correlation*: between any two rounds, parties, coordinates, outputs or runs, the other axes
   being lined up, between any two cells, and between noise of two kinds;
 * *shape*: the distribution of all scores.
@@ -45,7 +45,8 @@ __all__ = ["AXES", "Finding", "NoiseScores", "find_faults", "normal_scores"]
 #: The axes of scores.
 AXES: Final = ("party", "run", "round", "output", "coordinate")
 # Sums of squares are looked at over all axes but these.
-_VARIANCES: Final = (
+_VARIANCES: Final[tuple[tuple[str, ...], ...]] = (
+    (),
     ("party",),
     ("party", "round"),
     ("party", "output", "coordinate"),
@@ -82,7 +83,7 @@ class NoiseScores:
         for name, index in zip(names, place, strict=True):
             number = self.rounds[int(index)] if name == "round" else int(index)
             parts.append(f"{name} {number}")
-        return ", ".join(parts)
+        return ", ".join(parts) or "all places together"
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def _variances(scores: NoiseScores) -> Iterator[_Family]:
     squares = np.square(scores.values)
     for names in _VARIANCES:
         summed = tuple(axis for axis, name in enumerate(AXES) if name not in names)
-        total = squares.sum(axis=summed)
+        total = np.asarray(squares.sum(axis=summed))
         count = squares.size // total.size
 
         def words(place: Any, names: Any = names, total: Any = total, count: int = count) -> str:

@@ -127,20 +127,19 @@ def audit_noise(
     numbers = len(site.rows) * scene.rounds * _steps(algorithm) * scene.outputs * scene.features
     keys = np.random.SeedSequence([scene.seed, 4]).generate_state(2)
     # Two sources of each kind: what is drawn from one must not be drawn from the other again.
-    kinds: list[tuple[list[NoiseSource], int]] = [
-        ([SimulatedNoise(int(key)) for key in keys], _SIMULATED_NUMBERS),
-        ([deployed(), deployed()], _DEPLOYED_NUMBERS),
-    ]
+    kinds: dict[str, tuple[list[NoiseSource], int]] = {
+        "simulated": ([SimulatedNoise(int(key)) for key in keys], _SIMULATED_NUMBERS),
+        "deployed": ([deployed(), deployed()], _DEPLOYED_NUMBERS),
+    }
     found: list[Finding] = []
     tests = draws = 0
-    for sources, wanted in kinds:
+    for kind, (sources, wanted) in kinds.items():
         runs = min(max(wanted // (2 * numbers), _FEWEST_RUNS // 2), _MOST_RUNS // 2)
         witnesses = [
             _witness(federation, algorithm, oracle, source, runs, noise_scale) for source in sources
         ]
         scores = _joined(witnesses)
         findings, made = find_faults(scores, false_alarm / len(kinds))
-        kind = "simulated" if sources[0].simulated else "deployed"
         found += [replace(each, sentence=f"{each.sentence} ({kind})") for each in findings]
         tests += made
         draws += sum(each.values.size for each in scores)
@@ -152,7 +151,7 @@ def audit_noise(
         false_alarm=false_alarm,
         tests=tests,
         draws=draws,
-        sources=tuple(sources[0].description for sources, _ in kinds),
+        sources=tuple(sources[0].description for sources, _ in kinds.values()),
     )
 
 
