@@ -17,7 +17,7 @@ from dpadmm.errors import ParameterError
 if TYPE_CHECKING:
     from dpadmm.training import Plan, TrainingParameters
 
-__all__ = ["account", "read_options"]
+__all__ = ["account"]
 
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
 
@@ -101,7 +101,7 @@ def account(
                 regularization=regularization,
                 party_weight=party_weight,
                 rows_per_person=rows_per_person,
-                algorithm_options=read_options(option or []),
+                algorithm_options=_options(option or []),
             )
             question = _Question(parameters, _counts(rows), features)
         result = _run(question)
@@ -461,7 +461,7 @@ def _counts(text: str) -> list[int]:
     return counts
 
 
-def read_options(pairs: list[str]) -> dict[str, Any]:
+def _options(pairs: list[str]) -> dict[str, Any]:
     """``name=value`` pairs; a value that reads as a number is one."""
     options: dict[str, Any] = {}
     for pair in pairs:

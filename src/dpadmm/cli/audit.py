@@ -19,7 +19,7 @@ from dpadmm.audit import (
     draw_scene,
     mechanism_case,
 )
-from dpadmm.cli.account import read_options
+from dpadmm.cli.account import _options as read_options
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table
 from dpadmm.errors import ParameterError
 
