@@ -10,8 +10,8 @@ scores, and sums over any set of n of them,
 
 exactly (the last by Massart 1990). So the limits need no calibration:
 
-* *variance*: of every cell (party, round, output, coordinate), of every round, of every coordinate,
-  of every party and of all together;
+* *variance*: of every cell (party, round, output, coordinate), of every party, round and coordinate
+  with the others summed up, of some pairs of them, and of all together;
 * *correlation*: between any two rounds, parties, coordinates, outputs or runs, the other axes
   being lined up, between any two cells, and between noise of two kinds;
 * *shape*: the distribution of all scores.
@@ -48,6 +48,8 @@ AXES: Final = ("party", "run", "round", "output", "coordinate")
 _VARIANCES: Final[tuple[tuple[str, ...], ...]] = (
     (),
     ("party",),
+    ("round",),
+    ("round", "coordinate"),
     ("party", "round"),
     ("party", "output", "coordinate"),
     ("party", "round", "output", "coordinate"),
