@@ -65,9 +65,43 @@ def test_an_algorithm_with_half_its_noise_is_refuted():
     assert json.loads(result.stdout)["result"]["verdict"] == "refuted"
 
 
+def test_a_setting_is_drawn_and_options_are_given():
+    arguments = (
+        *("--algorithm", "pr-admm", "--features", "4", "--outputs", "3", "--rows-per-person", "2"),
+        *("--option", "schedule=periodic", "--option", "public_norm=true", "--samples", "500"),
+        *("--rounds", "2", "--seed", "3"),
+    )
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)["result"]
+    setting = found["setting"]
+    assert (setting["features"], setting["outputs"], setting["rows_per_person"]) == (4, 3, 2)
+    assert setting["options"]["schedule"] == "periodic"
+    assert setting["options"]["public_norm"] is True
+    assert found["noise"]["findings"] == []
+    assert found["noise"]["false_alarm"] == pytest.approx(1e-4)
+    shown = run(*arguments)
+    assert "schedule = periodic" in " ".join(shown.stdout.split())
+    assert "as claimed" in shown.stdout
+
+
+def test_noise_that_is_not_as_claimed_refutes_where_the_attack_does_not():
+    arguments = ("--algorithm", "pr-admm", "--noise-scale", "0.9", "--samples", "500")
+    small = ("--features", "3", "--outputs", "1", "--rounds", "2")
+    result = run(*arguments, *small)
+    assert result.exit_code == REFUTED
+    assert "too little noise at" in " ".join(result.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("--mechanism", "gaussian", "--features", "3"), "features must be left out"),
+        (("--mechanism", "gaussian", "--option", "decay=1"), "option must be left out"),
+        (("--algorithm", "pr-admm", "--option", "decay"), "option must be NAME=VALUE"),
+        (("--algorithm", "pr-admm", "--option", "dekay=1"), "Did you mean 'decay'"),
+        (("--algorithm", "pr-admm", "--outputs", "2"), "outputs must be 1"),
+        (("--algorithm", "pdml", "--outputs", "3"), "pdml must have two classes"),
         ((), "either --mechanism or --algorithm must be given"),
         (("--mechanism", "gaussian", "--algorithm", "pr-admm"), "and not both"),
         (("--mechanism", "gausian"), "Did you mean 'gaussian'"),

@@ -88,6 +88,7 @@ def test_what_does_not_fit_is_refused(output):
         ("account", "--rounds", "4", "--rows", "100,200"),
         ("account", "--release", "pure", "--release-epsilon", "0.1", "--rounds", "3"),
         ("audit", "--mechanism", "gaussian", "--samples", "1000"),
+        ("audit", "--algorithm", "pdml", "--samples", "500", "--noise-scale", "0.5"),
     ],
 )
 def test_account_and_audit(dpadmm, command):

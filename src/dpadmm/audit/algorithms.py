@@ -1,8 +1,10 @@
 r"""The worst case of a whole algorithm: one honest party, every other one an adversary.
 
 The adversary sends the message R e_1 in every round, which drives the party's public centre far
-out along the first direction. The party holds a replaced row (-s, q) in D and (-s, -q) in D'; its
-other rows are e_1. Far out, both margins of the replaced row are very negative, both slopes are
+out along the first direction; of several outputs each one to the side of its label, so that all of
+them show the row at once. The party holds a replaced row (-s, q) in D and (-s, -q) in D', or
+several of them where a person has several rows; its other rows are e_1. The two directions are
+drawn at random. Far out, both margins of the replaced row are very negative, both slopes are
 nearly -L, and the minimisers differ by nearly 2 L c / (n m), all that the theorem allows. In the
 first round the centre is still 0 and they differ by less.
 
@@ -25,24 +27,23 @@ Losses add up over the rounds to that of the whole transcript.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final, final
 
 import numpy as np
 from scipy.special import expit
 
-from dpadmm.algorithms import get_algorithm
-from dpadmm.algorithms.base import Algorithm, Budget, Settings, graph_convexity
+from dpadmm.algorithms.base import Algorithm, graph_convexity
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.arrays import Array, Shard, Site
 from dpadmm.audit.cases import Case
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
 from dpadmm.audit.noise import SharedNoise, SilentNoise
 from dpadmm.audit.party import Candidate, canary_rows, one_party
+from dpadmm.audit.scene import Scene
 from dpadmm.audit.verdict import Setting
 from dpadmm.engine import MESSAGE_BOUND, run
-from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
+from dpadmm.errors import ParameterError, positive_number
 from dpadmm.exchange.base import Exchange
 from dpadmm.losses import LOSSES
 from dpadmm.privacy.curves import gaussian_mu_squared
@@ -52,7 +53,6 @@ from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.training import CALIBRATIONS
 
 __all__ = ["Adversary", "AlgorithmCase"]
 
@@ -76,7 +76,7 @@ class Adversary(Exchange):
     candidates
         The two data sets it may hold.
     message
-        What the adversary sends in every round, one number per feature.
+        What the adversary sends in every round, ``(outputs, features)``.
     """
 
     def __init__(
@@ -142,90 +142,88 @@ class AlgorithmCase(Case):
         The algorithm, which must be private.
     epsilon, delta
         Its budget, and the claim that is tested: mu-GDP where every release is Gaussian.
-    rounds, penalty, rows
-        Messages, eta, and rows of the party.
-    options, calibration
-        As the algorithm takes them.
     noise_scale
         Multiplies the noise that the party really adds.
+    facts
+        Further fields of :class:`~dpadmm.audit.scene.Scene`: rounds, penalty, rows, features,
+        outputs, rows_per_person, options, calibration, seed.
     """
 
     batch = 2048
 
     def __init__(
-        self,
-        name: str,
-        epsilon: float,
-        delta: float,
-        *,
-        rounds: int,
-        penalty: float = 0.5,
-        rows: int = 100,
-        options: Mapping[str, Any] | None = None,
-        calibration: str = "proven",
-        noise_scale: float = 1.0,
+        self, name: str, epsilon: float, delta: float, *, noise_scale: float = 1.0, **facts: Any
     ) -> None:
-        kind = get_algorithm(name)
-        if not kind.private:
-            raise ParameterError(f"algorithm must be a private one; {name!r} claims nothing.")
-        if not 0 < delta < 1:
-            raise ParameterError(f"delta must be between 0 and 1; got {delta!r}.")
-        if calibration not in CALIBRATIONS:
-            raise unknown_name("calibration", calibration, CALIBRATIONS)
-        budget = Budget(np.array([positive_number("epsilon", epsilon)]), np.array([delta]))
-        settings = Settings(
-            rounds=positive_integer("rounds", rounds),
-            penalty=positive_number("penalty", penalty),
-            options=dict(options or {}),
-            budget=budget,
-            calibration=calibration,
-        )
-        self._rounds, self._radius = settings.rounds, _RADIUS
+        scene = Scene(name, epsilon, delta, **facts)
         self._noise_scale = positive_number("noise_scale", noise_scale)
-        self._hold(kind, settings, positive_integer("rows", rows), left_out=0)
-        if calibration == "published" and self._algorithm.claim(self._site) is None:
+        self._scene, self._radius = scene, _RADIUS
+        self._plane, self._signs = scene.plane(), np.ones(scene.outputs)
+        # The replaced row is of the first class: of several columns the others count it as "not".
+        self._signs[1:] = -1.0
+        self._hold(scene.rows, left_out=0)
+        if scene.calibration == "published" and self._algorithm.claim(self._site) is None:
             # Else the verdict would call proven noise the paper's.
             raise ParameterError(
                 f"calibration must be 'proven' for {name!r}, which states no claim of its paper; "
-                f"got {calibration!r}."
+                f"got {scene.calibration!r}."
             )
         silent = SilentNoise()
         adversary, events = self._run(silent, 1, replaced=False)
         gaussian = all(gaussian_mu_squared(event) is not None for event in events)
-        if adversary.exact and rows > _MOST_ROWS:
-            self._hold(kind, settings, 1, left_out=rows - 1)
+        if adversary.exact and scene.rows > _MOST_ROWS:
+            self._hold(scene.rows_per_person, left_out=scene.rows - scene.rows_per_person)
         self._radius = min(_RADIUS * max(1.0, float(silent.sigma.max())), MESSAGE_BOUND)
         self.claim: Claim = (
             GaussianClaim(float(gaussian_mu(epsilon, delta)), delta)
             if gaussian
             else EpsilonClaim(epsilon, delta)
         )
+        several = scene.rows_per_person > 1
+        rows = (
+            f"the {scene.rows_per_person} replaced rows point"
+            if several
+            else ("the replaced row points")
+        )
         self.setting = Setting(
-            f"{name} ({calibration}), {rounds} rounds, {rows} rows, penalty {settings.penalty:g}"
-            + (f", noise times {noise_scale:g}" if noise_scale != 1 else ""),
+            scene.words() + (f", noise times {noise_scale:g}" if noise_scale != 1 else ""),
             "all other parties are the adversary's: their messages drive the party's centre "
-            f"{self._radius:.4g} and more out in one direction; the replaced row points against "
-            "it, and to opposite sides across it",
+            f"{self._radius:.4g} and more out in one direction; {rows} against it, and to "
+            "opposite sides across it",
             "the privacy loss of all messages"
             if adversary.exact
             else "the messages, projected on the difference of solves without noise",
+            *([f"{scene.rows_per_person} rows of one party are replaced"] if several else []),
         )
 
-    def _hold(self, kind: type[Algorithm], settings: Settings, rows: int, *, left_out: int) -> None:
-        """Give the party the replaced row and others, and as many rows of zeros, left out.
+    @classmethod
+    def of(cls, scene: Scene, *, noise_scale: float = 1.0) -> AlgorithmCase:
+        """The worst case of a scene."""
+        facts = {each.name: getattr(scene, each.name) for each in fields(scene)}
+        name, epsilon, delta = (facts.pop(each) for each in ("algorithm", "epsilon", "delta"))
+        return cls(name, epsilon, delta, noise_scale=noise_scale, **facts)
+
+    def _hold(self, rows: int, *, left_out: int) -> None:
+        """Give the party the replaced rows and others, and as many rows of zeros, left out.
 
         A row of zeros adds nothing to a gradient: leaving it out changes n, and c / n is kept.
         """
-        loss = kind.training_loss(LOSSES["logistic"], settings.options)
+        scene, kind = self._scene, self._scene.kind
         self._site = one_party(
-            rows, weight=rows / (rows + left_out), loss=loss, server=kind.needs_server
+            rows,
+            weight=rows / (rows + left_out),
+            loss=kind.training_loss(LOSSES["logistic"], scene.options),
+            server=kind.needs_server,
+            features=scene.features,
+            outputs=scene.outputs,
         )
-        self._algorithm = kind.configure(self._site, settings)
-        slant = _best_slant(self._site, settings.penalty, self._rounds)
-        others = np.tile([1.0, 0.0], (rows - 1, 1))
+        self._algorithm = kind.configure(self._site, scene.settings(scene.budget()))
+        slant = _best_slant(self._site, scene.penalty, scene.rounds)
+        people = scene.rows_per_person
+        others = np.tile(self._plane[0], (rows - people, 1))
+        labels = np.tile(self._signs, (rows, 1))
         before, after = (
-            Shard.from_parties([(np.vstack([row, others]), np.ones((rows, 1)))])
-            for row in canary_rows(slant)
+            Shard.from_parties([(np.vstack([np.tile(row, (people, 1)), others]), labels)])
+            for row in canary_rows(slant, self._plane)
         )
         self._candidates = before, after
 
@@ -234,13 +232,13 @@ class AlgorithmCase(Case):
     ) -> tuple[Adversary, tuple[Event, ...]]:
         """The adversary after the last round, and what the party was charged."""
         site = replace(self._site, runs=runs)
-        message = np.array([self._radius, 0.0])
+        message = self._radius * self._signs[:, None] * self._plane[0]
         adversary = Adversary(self._algorithm, site, self._candidates, message)
         outcome = run(
             self._algorithm,
             site,
             Workspace(self._candidates[replaced], site),
-            rounds=self._rounds,
+            rounds=self._scene.rounds,
             exchange=adversary,
             ledgers=[MemoryLedger()],
             noise=noise,

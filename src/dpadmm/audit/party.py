@@ -31,9 +31,15 @@ REGULARIZATION: Final = 1e-4
 
 
 def one_party(
-    rows: int, *, weight: float = 1.0, loss: Loss = LOSSES["logistic"], server: bool = False
+    rows: int,
+    *,
+    weight: float = 1.0,
+    loss: Loss = LOSSES["logistic"],
+    server: bool = False,
+    features: int = 2,
+    outputs: int = 1,
 ) -> Site:
-    """The public facts of the honest party: two features, one neighbour or a server."""
+    """The public facts of the honest party, which has one neighbour or a server."""
     return Site(
         names=("honest",),
         index=np.array([0], dtype=np.intp),
@@ -42,18 +48,19 @@ def one_party(
         weight=np.array([weight]),
         adjacency=sparse.csr_array(np.ones((1, 1))),
         topology=build_topology(SERVER if server else "path", 2),
-        features=2,
-        outputs=1,
+        features=features,
+        outputs=outputs,
         runs=1,
         loss=loss,
         regularization=REGULARIZATION,
     )
 
 
-def canary_rows(slant: float) -> tuple[Array, Array]:
-    """The replaced row (-s, q) of D, and (-s, -q) of D', of norm 1; both have the label +1."""
-    across = float(np.sqrt(1 - slant**2))
-    return np.array([-slant, across]), np.array([-slant, -across])
+def canary_rows(slant: float, plane: Array | None = None) -> tuple[Array, Array]:
+    """The replaced row (-s, q) of D, and (-s, -q) of D', of norm 1, in a plane of directions."""
+    along, across = np.eye(2) if plane is None else plane
+    share = float(np.sqrt(1 - slant**2))
+    return -slant * along + share * across, -slant * along - share * across
 
 
 @final

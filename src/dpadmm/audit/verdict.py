@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from dpadmm.audit.claims import Claim
 from dpadmm.privacy.shown import AtLeast, AtMost
+from dpadmm.audit.scene import Scene
+from dpadmm.audit.witness import NoiseReport
 
 __all__ = ["Attack", "Form", "Setting", "Verdict"]
 
@@ -76,6 +78,8 @@ class Verdict:
         Runs of each data set, those that chose the attack included.
     attack, setting
         How the data sets were told apart, and what was tested.
+    noise, scene
+        What the test of the noise of a whole algorithm found, and where; None for a mechanism.
     """
 
     claim: Claim
@@ -85,10 +89,17 @@ class Verdict:
     samples: int
     attack: Attack
     setting: Setting
+    noise: NoiseReport | None = None
+    scene: Scene | None = None
 
     @property
     def refuted(self) -> bool:
         """Whether the claim is false, at the stated confidence."""
+        return self.exceeded or (self.noise is not None and self.noise.refuted)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more is lost than is claimed."""
         return self.lower_bound > self.claim.value
 
     @property
@@ -108,8 +119,12 @@ class Verdict:
             f"{self.setting.subject}: with confidence {self.confidence:g}, {quantity} is at least "
             f"{AtLeast(self.lower_bound):4}; claimed is {AtMost(self.claim.value):4}."
         )
-        if self.refuted:
+        if self.noise is not None:
+            found = f"{found} {self.noise.words()}"
+        if self.exceeded:
             return f"{found} Refuted: this is not {self.claim.words()}."
+        if self.refuted:
+            return f"{found} The claim of {self.claim.words()} does not follow from such noise."
         return (
             f"{found} Consistent with the claim of {self.claim.words()}; an audit cannot prove it."
         )
@@ -130,4 +145,8 @@ class Verdict:
             "attack": {"threshold": self.attack.threshold, "form": self.attack.form},
             "refuted": self.refuted,
             "verdict": self.verdict,
-        }
+        } | (
+            {}
+            if self.noise is None or self.scene is None
+            else {"setting": self.scene.to_dict(), "noise": self.noise.to_dict()}
+        )

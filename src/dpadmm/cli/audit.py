@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final
 
 import typer
 from rich.progress import Progress
 from rich.text import Text
 
 from dpadmm.algorithms import REGISTRY
-from dpadmm.audit import MECHANISMS, AlgorithmCase, Case, Verdict, audit_case, mechanism_case
+from dpadmm.audit import (
+    MECHANISMS,
+    Verdict,
+    audit_algorithm,
+    audit_case,
+    draw_scene,
+    mechanism_case,
+)
+from dpadmm.cli.account import _options as read_options
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.shown import AtLeast, AtMost
@@ -36,6 +46,19 @@ def audit(
     rounds: Annotated[int, typer.Option(help="Messages of an algorithm.")] = 3,
     rows: Annotated[int, typer.Option(help="Rows of an algorithm's party.")] = 100,
     penalty: Annotated[float, typer.Option(help="The algorithm's penalty.")] = 0.5,
+    features: Annotated[
+        int | None, typer.Option(help="Dimension of a row; drawn from the seed if not given.")
+    ] = None,
+    outputs: Annotated[
+        int | None, typer.Option(help="Columns of the classifier; drawn if not given.")
+    ] = None,
+    rows_per_person: Annotated[
+        int | None, typer.Option(help="Rows replaced at once; drawn if not given.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="An option of the algorithm, NAME=VALUE; drawn where not given."),
+    ] = None,
     calibration: Annotated[
         str, typer.Option(help="proven, or published: the noise that a paper prints.")
     ] = "proven",
@@ -43,27 +66,51 @@ def audit(
         float, typer.Option(help="Multiply the noise: below 1 makes the claim false.")
     ] = 1.0,
     samples: Annotated[int, typer.Option(help="Runs of each of the two data sets.")] = 50_000,
-    confidence: Annotated[float, typer.Option(help="How surely the lower bound holds.")] = 0.99,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same verdict.")] = 0,
+    confidence: Annotated[
+        float, typer.Option(help="How surely nothing false is said: the bound, and the noise.")
+    ] = 0.99,
+    seed: Annotated[
+        int, typer.Option(help="Decides setting and attack; deployed noise takes no seed.")
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the worst case many times and bound from below what it loses.
+    """Run the worst case many times and bound from below what it loses; test a run's noise.
 
     Exits with 0 if the claim stands, 3 if it is refuted, 2 if the question makes no sense.
     """
     with refusals("audit", as_json):
-        case = _case(
-            mechanism,
-            algorithm,
-            epsilon=epsilon,
-            delta=delta,
-            rounds=rounds,
-            rows=rows,
-            penalty=penalty,
-            calibration=calibration,
-            noise_scale=noise_scale,
-        )
-        verdict = _run(case, samples, confidence, seed)
+        if (mechanism is None) == (algorithm is None):
+            raise ParameterError("either --mechanism or --algorithm must be given, and not both.")
+        drawn = {"features": features, "outputs": outputs, "rows_per_person": rows_per_person}
+        given = {name: value for name, value in drawn.items() if value is not None}
+        with _progress(2 * samples) as on_progress:
+            measured: dict[str, Any] = {
+                "samples": samples,
+                "confidence": confidence,
+                "on_progress": on_progress,
+            }
+            if algorithm is not None:
+                scene = draw_scene(
+                    algorithm,
+                    seed,
+                    epsilon=epsilon,
+                    delta=delta,
+                    rounds=rounds,
+                    rows=rows,
+                    penalty=penalty,
+                    options=read_options(option or []),
+                    calibration=calibration,
+                    **given,
+                )
+                verdict = audit_algorithm(scene, noise_scale=noise_scale, **measured)
+            else:
+                if given or option:
+                    what = next(iter(given), "option")
+                    raise ParameterError(f"{what} must be left out for a mechanism.")
+                case = mechanism_case(
+                    str(mechanism), epsilon, delta, noise_scale=noise_scale, calibration=calibration
+                )
+                verdict = audit_case(case, seed=seed, **measured)
     if as_json:
         emit("audit", {"seed": seed, **verdict.to_dict()})
     else:
@@ -72,48 +119,12 @@ def audit(
         raise typer.Exit(REFUTED)
 
 
-def _case(
-    mechanism: str | None,
-    algorithm: str | None,
-    *,
-    epsilon: float,
-    delta: float,
-    rounds: int,
-    rows: int,
-    penalty: float,
-    calibration: str,
-    noise_scale: float,
-) -> Case:
-    """What to run, or a refusal."""
-    if mechanism is not None and algorithm is None:
-        return mechanism_case(
-            mechanism, epsilon, delta, noise_scale=noise_scale, calibration=calibration
-        )
-    if algorithm is not None and mechanism is None:
-        return AlgorithmCase(
-            algorithm,
-            epsilon,
-            delta,
-            rounds=rounds,
-            rows=rows,
-            penalty=penalty,
-            calibration=calibration,
-            noise_scale=noise_scale,
-        )
-    raise ParameterError("either --mechanism or --algorithm must be given, and not both.")
-
-
-def _run(case: Case, samples: int, confidence: float, seed: int) -> Verdict:
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
     # On the error stream, and only where a person watches: what is printed stays machine-readable.
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("auditing", total=2 * samples)
-        return audit_case(
-            case,
-            samples=samples,
-            confidence=confidence,
-            seed=seed,
-            on_progress=lambda runs: progress.advance(task, runs),
-        )
+        task = progress.add_task("auditing", total=total)
+        yield lambda runs: progress.advance(task, runs)
 
 
 def _show(verdict: Verdict) -> None:
@@ -132,7 +143,21 @@ def _show(verdict: Verdict) -> None:
             f"{AtLeast(verdict.lower_bound):4}, with confidence {verdict.confidence:g} "
             f"({verdict.recovered:.0%} of the claim; estimate {verdict.estimate:.4g})",
         ),
+        *_noise_lines(verdict),
         ("verdict", verdict.verdict),
     ]
     show_table("Audit", ("", "finding"), lines)
     console.print(Text(verdict.words()), soft_wrap=True)
+
+
+def _noise_lines(verdict: Verdict) -> list[tuple[str, str]]:
+    """What the test of the noise found, line by line."""
+    noise = verdict.noise
+    if noise is None:
+        return []
+    found = [finding.sentence for finding in noise.findings] or ["as claimed"]
+    about = (
+        f"{noise.tests} tests of {noise.draws} draws over rounds, coordinates, parties and runs; "
+        f"false alarms at most {noise.false_alarm:.3g}"
+    )
+    return [("noise", about), *(("", sentence) for sentence in found)]

@@ -1,0 +1,246 @@
+r"""What a release must cost and how much noise it must carry, worked out apart from the code.
+
+From public facts alone, with L and c_1 the largest slope and curvature that the loss shows:
+
+.. math:: m = \lambda/N + 2\eta V,\qquad \Delta = \sqrt K\,(2Lc/n + 2\,\mathrm{tol})/m,\qquad
+          \kappa = c c_1/(n m)
+
+A round that was announced as mu-GDP needs :math:`\sigma = \Delta/\mu`; one announced as
+epsilon-DP under gradient noise exp(-||b|| / scale) needs
+:math:`\mathrm{scale} = (2Lc/n) / (\epsilon - \ln(1+\kappa))`. Nothing here is taken from
+:mod:`dpadmm.privacy.sensitivity` or from an algorithm's own numbers but its solver's tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from scipy.special import expit, log_ndtr, ndtr
+
+from dpadmm.arrays import Array, Site
+from dpadmm.audit.covariance import Finding
+from dpadmm.audit.scene import Scene
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.events import (
+    Composed,
+    Event,
+    GaussianObjectivePerturbation,
+    GaussianRelease,
+    InexactSolve,
+    PostProcessing,
+    PureRelease,
+    Repeated,
+    SubsampledGaussian,
+)
+
+__all__ = ["Oracle", "parts_of"]
+
+# Rounding of sums and products, far below what any claim leaves room for.
+_ROUNDED: Final = 1 - 1e-12
+_MARGINS: Final = np.concatenate([np.linspace(-60, 60, 24_001), [-1e3, 1e3]])
+
+
+def parts_of(event: Event) -> list[Event]:
+    """The events that an event is made of, one by one."""
+    if isinstance(event, Composed):
+        return [part for each in event.events for part in parts_of(each)]
+    if isinstance(event, Repeated):
+        return parts_of(event.event) * event.count
+    return [event]
+
+
+class Oracle:
+    """Public facts of the parties, and what follows from them.
+
+    Parameters
+    ----------
+    scene, site
+        What is run, by whom.
+    algorithm
+        Asked for the tolerance of its solves, the size of its batches, and whether it uses the
+        public bound on norms.
+    """
+
+    def __init__(self, scene: Scene, site: Site, algorithm: Any) -> None:
+        self._scene, self._site = scene, site
+        self.slope = float(np.abs(site.loss.slope(_MARGINS.copy())).max())
+        curvature = float(site.loss.curvature(_MARGINS.copy()).max())
+        #: c / n of each party, and how far one row moves a gradient of one output.
+        self.share = site.weight / site.rows
+        self.gradient = 2 * self.slope * self.share
+        self._curvature = curvature * self.share
+        self._tolerance = np.asarray(getattr(algorithm, "tolerance", 0.0), dtype=np.float64)
+        self._batch = getattr(algorithm, "batch", None)
+        self.public_norm = bool(getattr(algorithm, "public_norm", False))
+
+    def convexity(self, t: int) -> Array:
+        """``lambda / N + 2 eta_t V`` of each party in round ``t``."""
+        growth = float(self._scene.options.get("penalty_growth", self._growth_by_default()))
+        release = t // 2 if self._recycles else t
+        penalty = self._scene.penalty * growth**release
+        facts = self._site
+        value: Array = facts.regularization / facts.parties + 2 * penalty * facts.degree
+        return value
+
+    @property
+    def _recycles(self) -> bool:
+        options = self._scene.kind.options.model_fields
+        return "send_even" in options and bool(self._scene.options.get("send_even", True))
+
+    def _growth_by_default(self) -> float:
+        about = self._scene.kind.options.model_fields.get("penalty_growth")
+        return 1.0 if about is None else float(about.default)
+
+    def _tolerance_in(self, t: int) -> Array:
+        """The tolerance of each party's solve in round ``t``."""
+        if self._tolerance.ndim == 2:
+            return np.asarray(self._tolerance[t // 2 if self._recycles else t])
+        return np.broadcast_to(self._tolerance, len(self._site.rows))
+
+    def reach(self, t: int) -> Array:
+        """How far one row moves all outputs of a minimiser together."""
+        moved = self.gradient + 2 * self._tolerance_in(t)
+        return math.sqrt(self._site.outputs) * moved / self.convexity(t)
+
+    def norm_reach(self, linear: Array, t: int) -> Array:
+        r"""The same from the public bound r on a minimiser's norm; from below.
+
+        .. math:: s(r) \ge \max_\phi 2\sin\phi\,\mathrm{expit}(r\cos\phi),\quad
+                  r = (\|\mathrm{lin}\| + cL)/m
+        """
+        convexity = self.convexity(t)[:, None, None]
+        weight = self._site.weight[:, None, None]
+        radius = (np.linalg.norm(linear, axis=-1) + weight * self.slope) / convexity
+        angles = np.linspace(0, math.pi, 401)
+        factor = (2 * np.sin(angles) * expit(radius[..., None] * np.cos(angles))).max(axis=-1)
+        moved = factor * self.share[:, None, None] + 2 * self._tolerance_in(t)[:, None, None]
+        return math.sqrt(self._site.outputs) * moved / convexity
+
+    def difference(self, way: Array, batch: Any, events: Sequence[Event]) -> Array:
+        r"""The noise that a batch difference needs, a step of length ``way`` from the start.
+
+        .. math:: \sqrt K\,\frac cb\min(2R,\; c_1\|v^s - v^0\|)\,/\,\mu_d
+        """
+        site, mu = self._site, []
+        slopes = site.loss.slope(_MARGINS.copy())
+        for event in events:
+            parts = [part for part in parts_of(event) if isinstance(part, SubsampledGaussian)]
+            mu.append(min(part.sigma / part.sensitivity for part in parts))
+        curvature = (self._curvature / self.share)[:, None, None]
+        moved = np.minimum(2 * float(np.ptp(slopes)), curvature * way)
+        return moved * (math.sqrt(site.outputs) * site.weight / batch * np.array(mu))[:, None, None]
+
+    def objective_scale(self, events: Sequence[Event]) -> Array:
+        """The gradient noise that each party needs for what it announced."""
+        scales = []
+        for place, event in enumerate(events):
+            parts = parts_of(event)
+            inexact = next(part for part in parts if isinstance(part, InexactSolve))
+            kappa = self._curvature[place] / inexact.strong_convexity
+            room = math.inf
+            for part in parts:
+                if isinstance(part, PureRelease):
+                    room = min(room, part.epsilon - math.log1p(kappa))
+                elif isinstance(part, GaussianObjectivePerturbation):
+                    room = min(room, part.mu)
+            scales.append(self.gradient[place] / room if room > 0 else math.inf)
+        return np.array(scales)
+
+    def check(self, events: Sequence[Event], t: int) -> list[Finding]:
+        """What is wrong with the announcement of a round, party by party."""
+        found = []
+        for place, event in enumerate(events):
+            wrong = self._wrong(parts_of(event), place, t)
+            who = f"party {place}, round {t}"
+            found += [Finding(f"what is charged, {who}: {words}") for words in wrong]
+        return found
+
+    def _wrong(self, parts: list[Event], place: int, t: int) -> Iterator[str]:
+        minima = [p for p in parts if isinstance(p, PureRelease | GaussianObjectivePerturbation)]
+        inexact = [part for part in parts if isinstance(part, InexactSolve)]
+        if minima or inexact:
+            yield from self._wrong_objective(minima, inexact, place, t)
+            return
+        rate = 0.0 if self._batch is None else float(self._batch[place] / self._site.rows[place])
+        needed = float(self._release_reach(t)[place])
+        for part in parts:
+            if isinstance(part, SubsampledGaussian) and part.sampling_rate < rate * _ROUNDED:
+                yield (
+                    f"a row is in a batch with probability {rate:.6g}, counted as "
+                    f"{part.sampling_rate:.6g}"
+                )
+            if isinstance(part, GaussianRelease) and part.sensitivity < needed * _ROUNDED:
+                yield (
+                    f"one row moves a message by up to {needed:.8g}, the sensitivity is counted "
+                    f"as {part.sensitivity:.8g}"
+                )
+
+    def _release_reach(self, t: int) -> Array:
+        """How far one row moves what gets Gaussian noise; 0 where the noise follows the state."""
+        if self.public_norm:
+            return np.zeros(len(self._site.rows))
+        if self._scene.kind.needs_server:
+            return math.sqrt(self._site.outputs) * self.gradient
+        return self.reach(t)
+
+    def _wrong_objective(
+        self,
+        minima: Sequence[PureRelease | GaussianObjectivePerturbation],
+        inexact: Sequence[InexactSolve],
+        place: int,
+        t: int,
+    ) -> Iterator[str]:
+        outputs, tolerance = self._site.outputs, float(self._tolerance_in(t)[place])
+        if len(minima) != outputs or len(inexact) != outputs:
+            yield (
+                f"{outputs} outputs are sent, {len(minima)} minimisers and {len(inexact)} inexact "
+                "solves are counted"
+            )
+        for solve in inexact:
+            if solve.tolerance < tolerance * _ROUNDED:
+                yield f"solves stop at {tolerance:.6g}, counted as {solve.tolerance:.6g}"
+        for minimum, solve in zip(minima, inexact, strict=False):
+            kappa = float(self._curvature[place] / solve.strong_convexity)
+            if isinstance(minimum, PureRelease):
+                counted = math.expm1(minimum.epsilon)
+            else:
+                counted = minimum.kappa
+            if counted < kappa * _ROUNDED:
+                yield f"kappa is {kappa:.6g}, counted as {counted:.6g}"
+
+    def check_total(self, charged: Sequence[Sequence[Event]]) -> list[Finding]:
+        """Whether what each party is charged over the run is within its own budget."""
+        budget = self._scene.budget(len(charged))
+        found = []
+        for place, events in enumerate(charged):
+            epsilon, delta = float(budget.epsilon[place]), float(budget.delta[place])
+            parts = [part for event in events for part in parts_of(event)]
+            if all(isinstance(part, GaussianRelease | PostProcessing) for part in parts):
+                gaussian = [part for part in parts if isinstance(part, GaussianRelease)]
+                squares = [(part.sensitivity / part.sigma) ** 2 for part in gaussian]
+                mu = budget.rows_per_person * math.sqrt(math.fsum(squares))
+                spent = _gaussian_delta(epsilon, mu)
+                within, words = spent <= delta, f"delta = {spent:.6g} at epsilon {epsilon:.6g}"
+            else:
+                cost = epsilon_spent(list(events), delta, rows_per_person=budget.rows_per_person)
+                within = cost.epsilon <= epsilon
+                words = f"epsilon = {cost.epsilon:.6g} at delta {delta:.6g}"
+            if not within:
+                found.append(
+                    Finding(
+                        f"what is charged, party {place}: the run costs {words}, more than its "
+                        f"budget of ({epsilon:.6g}, {delta:.6g})"
+                    )
+                )
+        return found
+
+
+def _gaussian_delta(epsilon: float, mu: float) -> float:
+    """``Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)``."""
+    if mu == 0:
+        return 0.0
+    lost = math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)))
+    return float(ndtr(mu / 2 - epsilon / mu)) - lost

@@ -1,0 +1,357 @@
+"""The noise of a whole run, read off its messages and set against the claim.
+
+Three parties run the algorithm through the engine, many runs side by side, with the very source of
+noise that a deployment takes. Their state is a function of messages, so a witness follows it and
+asks, in every round, what would have been sent without noise:
+
+* a message with Gaussian noise on it: the difference is the noise;
+* a minimiser o under noise b in its gradient: b = -G(o), G being the gradient of the party's
+  problem, worked out here from the rows; and with the same b once more, the difference is the noise
+  of approximate minima perturbation;
+* a message of stochastic gradients: after one inner step the difference is the noise of the full
+  gradient times a public factor; after two, with the same full gradient and batches once more, that
+  of the batch difference. The draws of further steps are tested as the source gave them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+import numpy as np
+
+from dpadmm.algorithms.base import Algorithm, GraphState, graph_linear
+from dpadmm.algorithms.ps_admm import PSADMM
+from dpadmm.arrays import Array, Site
+from dpadmm.audit.covariance import Finding, NoiseScores, find_faults, normal_scores
+from dpadmm.audit.noise import EchoNoise, RecordingNoise
+from dpadmm.audit.oracle import Oracle, parts_of
+from dpadmm.audit.scene import Federation, Scene
+from dpadmm.engine import run
+from dpadmm.errors import ParameterError
+from dpadmm.exchange.base import Exchange
+from dpadmm.exchange.in_process import InProcess
+from dpadmm.privacy.events import Event, GaussianRelease, InexactSolve, PostProcessing
+from dpadmm.privacy.ledger import MemoryLedger
+from dpadmm.privacy.mechanisms import Released
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
+from dpadmm.solvers.workspace import Workspace
+
+__all__ = ["NoiseReport", "audit_noise"]
+
+# Numbers that are drawn from each kind of source, and bounds on the runs that this makes.
+_SIMULATED_NUMBERS: Final = 150_000
+_DEPLOYED_NUMBERS: Final = 40_000
+_FEWEST_RUNS: Final = 24
+_MOST_RUNS: Final = 400
+
+
+@dataclass(frozen=True)
+class NoiseReport:
+    """What the joint test of the noise found.
+
+    Attributes
+    ----------
+    findings
+        What contradicts the claim; none if all is well.
+    false_alarm
+        The probability of any finding that is due to chance, where nothing is wrong.
+    tests, draws
+        How many tests were made, on how many numbers.
+    sources
+        Where the noise came from.
+    """
+
+    findings: tuple[Finding, ...]
+    false_alarm: float
+    tests: int
+    draws: int
+    sources: tuple[str, ...]
+
+    @property
+    def refuted(self) -> bool:
+        """Whether anything was found."""
+        return bool(self.findings)
+
+    def words(self) -> str:
+        """The report as sentences."""
+        if not self.findings:
+            return (
+                f"Noise: {self.tests} tests of {self.draws} draws found nothing, with a "
+                f"false-alarm rate of {self.false_alarm:.3g}."
+            )
+        first = self.findings[0].sentence
+        more = len(self.findings) - 1
+        others = f" {more} more finding{'s' * (more > 1)}." if more else ""
+        return f"Noise: refuted: {first}.{others}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for machines."""
+        return {
+            "refuted": self.refuted,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "false_alarm": self.false_alarm,
+            "tests": self.tests,
+            "draws": self.draws,
+            "sources": list(self.sources),
+        }
+
+
+def audit_noise(
+    scene: Scene,
+    *,
+    false_alarm: float,
+    noise_scale: float = 1.0,
+    deployed: Callable[[], NoiseSource] = secure_noise,
+) -> NoiseReport:
+    """Test the noise of a whole run against what is claimed for it.
+
+    Parameters
+    ----------
+    scene
+        What to run.
+    false_alarm
+        The probability of a finding where there is nothing to find, over all tests.
+    noise_scale
+        Multiplies the noise that is really added.
+    deployed
+        Makes the source of noise that a deployment uses.
+    """
+    if not 0 < false_alarm < 0.5:
+        raise ParameterError(f"false_alarm must be between 0 and 0.5; got {false_alarm!r}.")
+    federation = Federation.of(scene)
+    algorithm, site = federation.configure(), federation.site
+    oracle = Oracle(scene, site, algorithm)
+    numbers = len(site.rows) * scene.rounds * _steps(algorithm) * scene.outputs * scene.features
+    keys = np.random.SeedSequence([scene.seed, 4]).generate_state(2)
+    # Two sources of each kind: what is drawn from one must not be drawn from the other again.
+    kinds: dict[str, tuple[list[NoiseSource], int]] = {
+        "simulated": ([SimulatedNoise(int(key)) for key in keys], _SIMULATED_NUMBERS),
+        "deployed": ([deployed(), deployed()], _DEPLOYED_NUMBERS),
+    }
+    found: list[Finding] = []
+    tests = draws = 0
+    for kind, (sources, wanted) in kinds.items():
+        runs = min(max(wanted // (2 * numbers), _FEWEST_RUNS // 2), _MOST_RUNS // 2)
+        witnesses = [
+            _witness(federation, algorithm, oracle, source, runs, noise_scale) for source in sources
+        ]
+        scores = _joined(witnesses)
+        findings, made = find_faults(scores, false_alarm / len(kinds))
+        found += [replace(each, sentence=f"{each.sentence} ({kind})") for each in findings]
+        tests += made
+        draws += sum(each.values.size for each in scores)
+    certain = witnesses[0].findings
+    if scene.calibration == "proven":
+        certain = certain + oracle.check_total(witnesses[0].charged)
+    return NoiseReport(
+        findings=(*_first_of_each(certain), *found),
+        false_alarm=false_alarm,
+        tests=tests,
+        draws=draws,
+        sources=tuple(sources[0].description for sources, _ in kinds.values()),
+    )
+
+
+def _witness(
+    federation: Federation,
+    algorithm: Algorithm,
+    oracle: Oracle,
+    source: NoiseSource,
+    runs: int,
+    noise_scale: float,
+) -> Witness:
+    """Run the parties once, many runs side by side."""
+    site = replace(federation.site, runs=runs)
+    recording = RecordingNoise(source, noise_scale)
+    witness = Witness(algorithm, site, federation, oracle, recording)
+    ledgers = [MemoryLedger() for _ in site.index]
+    outcome = run(
+        algorithm,
+        site,
+        Workspace(federation.shard(), site),
+        rounds=federation.scene.rounds,
+        exchange=witness,
+        ledgers=ledgers,
+        noise=recording,
+    )
+    witness.finish(outcome.events)
+    return witness
+
+
+def _joined(witnesses: list[Witness]) -> list[NoiseScores]:
+    """The scores of several runs of runs, side by side."""
+    joined = []
+    for name in witnesses[0].scores:
+        each = [witness.scores[name] for witness in witnesses]
+        rounds = tuple(each[0])
+        values = np.concatenate(
+            [np.stack([found[t] for t in rounds], axis=2) for found in each], axis=1
+        )
+        exact = name not in witnesses[0].at_least
+        joined.append(NoiseScores(name, values, rounds, exact))
+    return joined
+
+
+def _first_of_each(findings: list[Finding]) -> list[Finding]:
+    """What was found in many rounds is told once."""
+    kept: dict[str, Finding] = {}
+    for finding in findings:
+        kept.setdefault(finding.sentence.partition(", round")[0], finding)
+    return list(kept.values())
+
+
+@final
+class Witness(Exchange):
+    """Hands messages on, and takes down the noise that they carry.
+
+    Parameters
+    ----------
+    algorithm, site, federation
+        What is run, by whom, on which rows.
+    oracle
+        What the claim needs.
+    recording
+        The source of noise of the run.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        site: Site,
+        federation: Federation,
+        oracle: Oracle,
+        recording: RecordingNoise,
+    ) -> None:
+        self._algorithm, self._site, self._oracle = algorithm, site, oracle
+        self._rows, self._recording = federation.rows, recording
+        self._workspace = Workspace(federation.shard(), site)
+        self._exchange = InProcess(server=site.topology.server)
+        self._state = algorithm.init(site)
+        self._echo = EchoNoise(
+            recording, ("objective", "gradient") if _steps(algorithm) == 2 else ("objective",)
+        )
+        #: By kind of noise and round: scores ``(parties, runs, outputs, features)``.
+        self.scores: dict[str, dict[int, Array]] = defaultdict(dict)
+        #: Kinds of noise of which there may be more than is claimed.
+        self.at_least: set[str] = set()
+        #: What is wrong whatever chance did.
+        self.findings: list[Finding] = []
+        #: What each party was charged.
+        self.charged: tuple[tuple[Event, ...], ...] = ()
+
+    def __call__(self, message: Released, t: int) -> Array:
+        """Take down the noise of a round, and hand the messages on."""
+        events = message.events
+        self.findings += self._oracle.check(events, t)
+        if not isinstance(events[0], PostProcessing):
+            self._take_down(message.values, events, t)
+        inbox = self._exchange(message, t)
+        self._state = self._algorithm.absorb(self._state, message.values, inbox, self._site, t)
+        return inbox
+
+    def finish(self, charged: tuple[tuple[Event, ...], ...]) -> None:
+        """Take down what was charged, and what the source gave without a message to show it."""
+        self.charged = charged
+        for batches in self._recording.batches_drawn.values():
+            ordered = np.sort(batches, axis=-1)
+            if (ordered[..., 1:] == ordered[..., :-1]).any():
+                self.findings.append(Finding("batches: a row is drawn twice into one batch"))
+                break
+
+    def _take_down(self, sent: Array, events: tuple[Event, ...], t: int) -> None:
+        site, algorithm = self._site, self._algorithm
+        quiet = algorithm.local_step(self._state, self._workspace, site, self._echo, t).values
+        objective = algorithm.objective(self._state, site, t)
+        if objective is not None:
+            inexact = [
+                next(part for part in parts_of(event) if isinstance(part, InexactSolve))
+                for event in events
+            ]
+            bowl = site.per_node(np.array([part.strong_convexity for part in inexact]))
+            noise = -(self._gradient(sent) + bowl * sent + objective.linear)
+            scores = noise / site.per_node(self._oracle.objective_scale(events))
+            exponential = objective.perturbation.kind == "exp-norm"
+            self.scores["gradient noise"][t] = normal_scores(scores) if exponential else scores
+            sigma = site.per_node(np.array([part.output_sigma for part in inexact]))
+            self.scores["noise of approximate minima"][t] = (sent - quiet) / sigma
+            return
+        if isinstance(algorithm, PSADMM):
+            self._take_down_gradients(sent - quiet, events, t)
+            return
+        mu = np.array([_mu(event) for event in events])
+        if self._oracle.public_norm:
+            penalty = algorithm.penalty  # type: ignore[attr-defined]
+            linear = graph_linear(GraphState(*self._state[:3]), site, penalty)
+            needed = self._oracle.norm_reach(linear, t)[..., None] / site.per_node(mu)
+            self.at_least.add("noise of messages")
+        else:
+            needed = site.per_node(self._oracle.reach(t) / mu)
+        self.scores["noise of messages"][t] = (sent - quiet) / needed
+
+    def _take_down_gradients(self, difference: Array, events: tuple[Event, ...], t: int) -> None:
+        """Noise of gradients: from the message after one step or two, else as it was drawn."""
+        algorithm, site = self._algorithm, self._site
+        assert isinstance(algorithm, PSADMM)
+        loop = algorithm.loop
+        if loop.steps == 1:
+            mu = np.array([_mu(event) for event in events])
+            needed = np.sqrt(site.outputs) * self._oracle.gradient / mu
+            factor = site.per_node(-loop.weighting * loop.step_size * needed)
+            self.scores["noise of gradients"][t] = difference / factor
+            self.at_least.add("noise of gradients")
+            return
+        for purpose in ("gradient", "inner"):
+            if (found := self._draws(purpose, t)) is not None:
+                self.scores[f"draws for {purpose}"][t] = found
+        if loop.steps == 2 and algorithm.form == "one-release":
+            (full,) = self._recording.drawn["gradient", t]
+            state = self._state
+            pull = state.dual + loop.penalty * (state.message - state.consensus)
+            way = site.per_node(loop.step_size) * (
+                self._gradient(state.message) + full.noise + pull
+            )
+            needed = self._oracle.difference(np.linalg.norm(way, axis=-1), loop.batch, events)
+            factor = site.per_node(-loop.weighting * loop.step_size / 2)
+            self.scores["noise of batch differences"][t] = difference / (factor * needed[..., None])
+
+    def _draws(self, purpose: str, t: int) -> Array | None:
+        """Scores of all draws for a purpose, ``(parties, runs, draws, features)``."""
+        parties: dict[int, list[Array]] = {int(party): [] for party in self._site.index}
+        for noise, sigma, numbers in self._recording.drawn[purpose, t]:
+            if sigma is None or not noise.size:
+                continue
+            for place, party in enumerate(numbers):
+                parties[int(party)].append(
+                    (noise[place] / sigma[place]).reshape(-1, noise.shape[-1])
+                )
+        if not all(parties.values()):
+            return None
+        shape = (self._site.runs, -1, self._site.features)
+        return np.stack([np.concatenate(each).reshape(shape) for each in parties.values()])
+
+    def _gradient(self, points: Array) -> Array:
+        """``(c / n) sum_k l'(w.u_k) u_k`` at each point, party by party."""
+        found = np.empty_like(points)
+        for place, (rows, labels) in enumerate(self._rows):
+            margins = points[place] @ rows.T * labels.T
+            slopes = self._site.loss.slope(margins) * labels.T
+            found[place] = self._oracle.share[place] * (slopes @ rows)
+        return found
+
+
+def _steps(algorithm: Algorithm) -> int:
+    """Inner steps of a round."""
+    return algorithm.steps if isinstance(algorithm, PSADMM) else 1
+
+
+def _mu(event: Event) -> float:
+    """The mu of a Gaussian release, or of several together."""
+    squares = [
+        (part.sensitivity / part.sigma) ** 2
+        for part in parts_of(event)
+        if isinstance(part, GaussianRelease)
+    ]
+    return float(np.sqrt(sum(squares)))
