@@ -8,7 +8,7 @@ __all__ = ["LONGEST_TEXT", "visible"]
 
 #: Longer texts are cut: they come from others.
 LONGEST_TEXT: Final = 300
-# Letters to Unicode, but nothing to see: fillers, a blank, joiners, selectors of a letter's variant.
+# Letters to Unicode, but nothing to see: fillers, a blank, joiners, selectors of variants.
 _BLANK: Final = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
     + "".join(map(chr, range(0x180B, 0x1810)))

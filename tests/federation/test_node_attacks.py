@@ -13,8 +13,10 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from dpadmm.exchange.peer_session import PeerSession, Security
 from dpadmm.exchange.wire import encode
+from dpadmm.exchange.words import Agreeing
 from dpadmm.federation.agreement import TOPIC
 from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.consent import Consents
 from dpadmm.privacy import sqlite_ledger
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 from federation_net import Federation, free_ports, sign_again
@@ -190,20 +192,26 @@ class BadNeighbour:
         self.federation, self.name = federation, name
         folder = federation.folder / "certificates"
         who = certificate or name
+        security = Security(folder / "ca.pem", folder / f"{who}.pem", folder / f"{who}.key")
         self.session = PeerSession(
             name,
             f"127.0.0.1:{federation.ports[name]}",
             {other: f"127.0.0.1:{federation.ports[other]}" for other in NAMES if other != name},
-            Security(folder / "ca.pem", folder / f"{who}.pem", folder / f"{who}.key"),
+            security,
         )
         agreed = federation.agreed
         self.run, self.number = agreed.digest(federation.schema), NAMES.index(name)
         self.shape = agreed.plan(federation.schema).site.shape[1:]
-        facts = agreed.facts(federation.schema)
-        content = {"facts": facts, "agreed": list(NAMES), "names": {}}
-        self.session.serve(TOPIC, lambda label: json.dumps(content).encode())
+        self.consent = Consents(name, self.run, security).own()
+        self.facts = agreed.facts(federation.schema)
+        self.consents = {name: self.consent}
+        self.session.serve(TOPIC, lambda label: self.agreeing())
         self.session.serve(self.run.hex(), self._answer)
         self.finished = False
+
+    def agreeing(self):
+        words = Agreeing(dpadmm="0.1.0", facts=self.facts, consents=self.consents, names={})
+        return words.to_bytes()
 
     def _answer(self, label):
         if label == "done":

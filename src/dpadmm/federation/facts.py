@@ -93,7 +93,7 @@ def code_word(value: Any) -> str:
 
 
 _KINDS: Final[Mapping[Callable[[Any], Fact], str]] = {
-    _flag: "private simulated retried complete",
+    _flag: "private simulated retried complete signed",
     _count: "round rounds party parties size limit sent received attempt features outputs rows "
     "process port count version",
     _number: "seconds timeout epsilon delta epsilon_spent epsilon_left",
