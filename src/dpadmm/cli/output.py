@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
-from dpadmm.visible import visible
 
 __all__ = [
     "JSON_VERSION",
@@ -40,8 +39,6 @@ _EXTRAS: Final = {
     "zenoh": "federation",
 }
 
-_LONGEST_SHOWN: Final = 10_000
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 console = Console()
@@ -59,12 +56,12 @@ def fail(command: str, message: str, *, as_json: bool = False) -> None:
     if as_json:
         envelope = {"version": JSON_VERSION, "command": command, "error": message}
         typer.echo(json.dumps(envelope, indent=2))
-    errors.print(Text(f"dpadmm: {_shown(message)}"))
+    errors.print(Text(f"dpadmm: {message}"))
 
 
 def warn(message: str) -> None:
     """Print a warning, one sentence on standard error."""
-    errors.print(Text(f"Warning: {_shown(message)}"))
+    errors.print(Text(f"Warning: {message}"))
 
 
 @contextmanager
@@ -88,7 +85,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     """Print a table; what looks like a number stands on the right."""
     console.print(f"[bold]{escape(title)}[/bold]", highlight=False)
     table = Table()
-    body = [[_shown(str(cell)) for cell in row] for row in rows]
+    body = [[str(cell) for cell in row] for row in rows]
     for place, column in enumerate(columns):
         numbers = all(row[place][:1] in "0123456789-+." for row in body if row[place])
         table.add_column(column, justify="right" if numbers and body else "left")
@@ -106,11 +103,6 @@ def show_meaning(meaning: Mapping[str, Any]) -> None:
         console.print(Text(f"{heading}: {words}."))
     for title, table in meaning["tables"].items():
         show_table(title, table["columns"], table["rows"])
-
-
-def _shown(text: str) -> str:
-    """What may be printed of a text: parts of it may be somebody else's, its lines are ours."""
-    return visible(text, longest=_LONGEST_SHOWN, keep="\n")
 
 
 def _plain(value: Any) -> Any:

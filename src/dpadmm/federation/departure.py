@@ -78,12 +78,10 @@ class Departure:
     ----------
     session, run
         Its connections and the run.
-    parties, nodes
-        Who has rows in the run, and all nodes.
+    parties, nodes, rounds
+        Who has rows in the run, all nodes, and how many rounds it has.
     store
         Where it notes what it said.
-    limits
-        Names and rounds that there are: what is said about others is refused.
     on_refused
         Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
     """
@@ -94,8 +92,8 @@ class Departure:
         run: bytes,
         parties: tuple[str, ...],
         nodes: tuple[str, ...],
+        rounds: int,
         store: MessageStore,
-        limits: Limits | None = None,
         on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
     ) -> None:
         self._session, self._run, self._store = session, run, store
@@ -105,7 +103,7 @@ class Departure:
         self._lost = ""
         self._sent: dict[str, int] = {}
         self._reported = ""
-        self._limits, self._tell_refused = limits or Limits(frozenset(nodes)), on_refused
+        self._limits, self._tell_refused = Limits(frozenset(nodes), rounds), on_refused
         note = store.note(run, _FROZEN)
         if note is not None:
             frozen = noted(Frozen, note, "a loss", self._limits)

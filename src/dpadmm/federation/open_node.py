@@ -138,9 +138,14 @@ class OpenNode:
         if self.prepared.config.policy.when_lost != "continue":
             return None
         agreed = segment.agreed
-        limits = Limits(frozenset(agreed.nodes), segment.rounds)
         return Departure(
-            session, segment.run, agreed.names, agreed.nodes, self.store, limits, self._refused
+            session,
+            segment.run,
+            agreed.names,
+            agreed.nodes,
+            segment.rounds,
+            self.store,
+            on_refused=self._refused,
         )
 
     def mailbox_options(self, departure: Departure | None, segment: Segment) -> dict[str, Any]:
