@@ -43,10 +43,11 @@ _RECORD: Final = re.compile(
 _CACHING: Final = re.compile(
     r"ACL \((ingress|egress)\): caching permissions for `(.*)` \.\.\.", re.DOTALL
 )
+_OTHER: Final = r"(?:(?!CertCommonName)\w+\([\w.:-]*\)\+)*"
 # Who (its number in Zenoh, and its certificate's name where that is told), what, and to which key.
 _DENIED: Final = re.compile(
     rf"(Using cached result: )?([0-9a-f]{{1,32}})"
-    rf"(?: on (?:\w+\([\w.:-]*\)\+)*?CertCommonName\(({_NAME})\)(?:\+\w+\(\w+\))*\+\2)?"
+    rf"(?: on {_OTHER}CertCommonName\(({_NAME})\)\+{_OTHER}\2)?"
     r" is unauthorized to "
     r"(?:Put|Delete|Reply|Declare(?:/Undeclare)? (?:Queryable|Liveliness Token))"
     r" \(ingress\) on (.*)",
