@@ -504,6 +504,7 @@ class TestTransportRecords:
             "access_control:", "access_control\x1b[0m\x1b[2m:\x1b[0m"
         )
         assert accused(plain + "\n") == (["west"], [True])
+        assert accused(plain.replace("rx-1", " rx-1") + "\n") == (["west"], [True])
         assert accused(coloured + "\n") == (["west"], [True])
 
     def test_no_key_accuses_anybody_else(self, accused):

@@ -104,6 +104,7 @@ class Agreement:
         self._agreed = dict(before or {}) | {session.name: consents.own()}
         self._heard: set[str] = set()
         self._fault = ""
+        self._reached = before is not None
         session.serve(TOPIC, self._answer)
 
     def reach(self, timeout: float) -> dict[str, Consent]:
@@ -128,7 +129,10 @@ class Agreement:
                 time.sleep(_GRACE)
                 raise Disagreement(fault)
             if not missing and not unheard:
-                return dict(self._agreed)
+                # Whatever is said from now on changes nothing, nor what others are told.
+                with self._lock:
+                    self._reached = True
+                    return dict(self._agreed)
             if time.monotonic() > deadline:
                 raise Disagreement(
                     f"all nodes must agree on the run within {timeout:g} s; not heard of: "
@@ -140,7 +144,7 @@ class Agreement:
         if label != _FACTS:
             return None
         with self._lock:
-            agreed = {} if self._fault else dict(self._agreed)
+            agreed = {} if self._fault and not self._reached else dict(self._agreed)
         content = Agreeing(
             dpadmm=__version__,
             facts=self._facts,
@@ -150,6 +154,8 @@ class Agreement:
         return content.to_bytes()
 
     def _take(self, name: str, label: str, data: bytes) -> None:
+        if self._reached:
+            return
         try:
             theirs = said(Agreeing, data, name, self._limits, longest=self._longest)
         except BadMessage as error:

@@ -36,7 +36,7 @@ _COLOUR: Final = r"(?:\x1b\[[0-9;]*m)*"
 _COLOURS: Final = re.compile(_COLOUR)
 # The time, the level, the thread and the part of Zenoh that speaks; then what it says.
 _RECORD: Final = re.compile(
-    rf"{_COLOUR}[0-9T:.Z+-]+{_COLOUR} +{_COLOUR}[A-Z]+{_COLOUR} (?:[\w-]+ )?"
+    rf"{_COLOUR}[0-9T:.Z+-]+{_COLOUR} +{_COLOUR}[A-Z]+{_COLOUR} +(?:[\w-]+ +)?"
     rf"ThreadId\((\d+)\) {_COLOUR}([\w:]+){_COLOUR}:{_COLOUR} (.*)\n",
     re.DOTALL,
 )
