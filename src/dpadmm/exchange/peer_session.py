@@ -126,6 +126,7 @@ class PeerSession(Closing):
         self._tell = on_event
         self._lock = threading.Lock()
         self._strangers: dict[str, int] = {}
+        self._failures = 0
         self._zenoh = _import_zenoh()
         self._zenoh.init_log_from_env_or(_LOG)
         settings = _settings(name, listen, self.neighbours, security, largest, lease)
@@ -235,7 +236,9 @@ class PeerSession(Closing):
             try:
                 callback(event)
             except Exception as error:
-                self._tell("no-answer", level="error", error=error)
+                self._failures += 1
+                if self._failures & (self._failures - 1) == 0:
+                    self._tell("no-answer", level="error", error=error, count=self._failures)
 
         return called
 
