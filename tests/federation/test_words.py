@@ -4,6 +4,7 @@ import base64
 import json
 import sqlite3
 import string
+import time
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
+import zenoh
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
@@ -20,7 +22,7 @@ from cryptography.x509.oid import NameOID
 
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.exchange.mailbox import Mailbox
-from dpadmm.exchange.message_store import MessageFile
+from dpadmm.exchange.message_store import MemoryStore, MessageFile
 from dpadmm.exchange.peer_session import PeerSession, Security
 from dpadmm.exchange.wire import BadMessage, encode
 from dpadmm.exchange.words import (
@@ -38,6 +40,7 @@ from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.federation.consent import Consents, signed_text
 from dpadmm.federation.departure import Departure
+from dpadmm.federation.facts import public_facts
 from dpadmm.federation.identity import check_identity
 from dpadmm.federation.transport_log import Refusals
 from dpadmm.federation.watching import Watcher
@@ -224,6 +227,66 @@ def test_no_callback_raises_whatever_a_neighbour_sends(parts, told, data, label)
     assert set(agreement._agreed) <= set(NODES)
     assert agreement._fault.isprintable()
     assert all(name == "south" and error.isprintable() for name, _, error in told)
+
+
+def test_whatever_comes_over_the_network_is_dealt_with():
+    """A peer without any of our rules: keys, attachments, tokens and queries, without TLS."""
+    one, other = free_ports(2)
+    events, refused = [], []
+    session = PeerSession(
+        "north",
+        f"127.0.0.1:{one}",
+        {"south": f"127.0.0.1:{other}"},
+        None,
+        on_event=lambda name, **facts: events.append((name, public_facts_of(facts))),
+    )
+    refuse = {"on_refused": lambda name, reason, error: refused.append(reason)}
+    store = MemoryStore()
+    Agreement(session, GOOD[Agreeing]["facts"], NODES, Consents("north", RUN, None), **refuse)
+    departure = Departure(session, RUN, NODES, NODES, 10, store, **refuse)
+    mailbox = Mailbox(session, RUN, 0, {"south": 1}, SHAPE, store, limits=LIMITS, **refuse)
+    configuration = zenoh.Config()
+    for key, value in (
+        ("mode", "client"),
+        ("connect/endpoints", [f"tcp/127.0.0.1:{one}"]),
+        ("scouting/multicast/enabled", False),
+    ):
+        configuration.insert_json5(key, json.dumps(value))
+    draw = np.random.default_rng(5)
+    with zenoh.open(configuration) as peer:
+        first = peer.liveliness().declare_token("dpadmm/alive/south/one")
+        odd = ("dpadmm/**", "dpadmm/alive/*/x", "dpadmm/alive/south/\x1b\n", "dpadmm/*/*/*")
+        tokens = [peer.liveliness().declare_token(key) for key in odd]
+        for number in range(300):
+            data = draw.bytes(int(draw.integers(0, 200)))
+            label = ("message", "done", "*", "x\n", "\u202e", "1" * 20)[number % 6]
+            attachment = (b"one", None, data, b"\xff" * 1000)[number % 4]
+            key = f"dpadmm/{RUN.hex()}/south/{label}"
+            peer.put(key, data, attachment=attachment)
+            for topic in (RUN.hex(), "agreement", "departure", "*"):
+                peer.get(f"dpadmm/{topic}/north/{label}", payload=data, timeout=0.1)
+        for kind in GOOD:
+            peer.put(f"dpadmm/{RUN.hex()}/south/done", json.dumps(GOOD[kind]), attachment=b"one")
+        endless = b'{"rounds": 1e999, "heard": {}}'
+        peer.put(f"dpadmm/{RUN.hex()}/south/done", endless, attachment="one")
+        deadline = time.monotonic() + 20
+        while mailbox._done != {"south": 10} or "invalid" not in refused:
+            assert time.monotonic() < deadline, (mailbox._done, refused[-5:], events[-5:])
+            time.sleep(0.02)
+        for token in (first, *tokens):
+            token.undeclare()
+    departure.freeze("west", 3)
+    session.close()
+    assert not [event for event in events if event[0] == "no-answer"]
+    assert {name for name, _ in events} <= {
+        "neighbour-here",
+        "neighbour-gone",
+        "name-claimed-twice",
+    }
+
+
+def public_facts_of(facts):
+    return public_facts({name: value for name, value in facts.items() if name != "level"})
 
 
 def test_a_departure_takes_no_count_out_of_range(parts, told):
