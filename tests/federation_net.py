@@ -14,14 +14,20 @@ import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import zenoh
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from dpadmm.config import validated
 from dpadmm.exchange.message_store import MessageFile
+from dpadmm.exchange.peer_session import PeerSession, Security
+from dpadmm.exchange.wire import encode
+from dpadmm.exchange.words import Agreeing
 from dpadmm.federation.agreed_run import AgreedRun
+from dpadmm.federation.agreement import TOPIC
 from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.consent import Consents
 from dpadmm.privacy.entries import Dataset
 from dpadmm.privacy.filters import Policy
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
@@ -302,6 +308,50 @@ class Federation:
         with MessageFile(self.folder / f"{name}.messages") as store:
             run = self.agreed.digest(self.schema)
             return [store.messages(run, t) for t in range(store.rounds(run))]
+
+
+class BadNeighbour:
+    """A node with its own certificate that agrees and then sends what it likes."""
+
+    def __init__(self, federation, name="west", certificate=None, dpadmm="0.1.0"):
+        self.federation, self.name, self.dpadmm = federation, name, dpadmm
+        folder = federation.folder / "certificates"
+        who = certificate or name
+        security = Security(folder / "ca.pem", folder / f"{who}.pem", folder / f"{who}.key")
+        self.session = PeerSession(
+            name,
+            f"127.0.0.1:{federation.ports[name]}",
+            {
+                other: f"127.0.0.1:{federation.ports[other]}"
+                for other in federation.neighbours(name)
+            },
+            security,
+        )
+        agreed = federation.agreed
+        self.run, self.number = agreed.digest(federation.schema), federation.names.index(name)
+        self.shape = agreed.plan(federation.schema).site.shape[1:]
+        self.consent = Consents(name, self.run, security).own()
+        self.facts = agreed.facts(federation.schema)
+        self.consents = {name: self.consent}
+        self.session.serve(TOPIC, lambda label: self.agreeing())
+        self.session.serve(self.run.hex(), self._answer)
+        self.finished = False
+
+    def agreeing(self):
+        words = Agreeing(dpadmm=self.dpadmm, facts=self.facts, consents=self.consents, names={})
+        return words.to_bytes()
+
+    def _answer(self, label):
+        if label == "done":
+            end = {"rounds": self.federation.run["rounds"], "heard": {}}
+            return json.dumps(end).encode() if self.finished else None
+        return self.message(int(label))
+
+    def message(self, t, value=0.0):
+        return encode(self.run, self.number, t, np.full(self.shape, value))
+
+    def publish(self, data, label="message"):
+        self.session.publish(self.run.hex(), label, data)
 
 
 class Proxy:

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "dpadmm"
 # From the bottom up; "package.*" is all of a package, whose modules may import each other.
 ORDER = [
     ["version"],
-    ["errors", "closing"],
+    ["errors", "closing", "visible"],
     ["topologies", "losses", "columns"],
     ["schema"],
     ["cells"],

@@ -22,7 +22,7 @@ from dpadmm.algorithms.inputs import Course, as_course
 from dpadmm.columns import Name, Part, as_tuple, fail
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.training import TrainingParameters
-from dpadmm.version import __version__
+from dpadmm.version import NUMBERS_FORMAT
 
 __all__ = [
     "DataSection",
@@ -434,7 +434,7 @@ def run_hash(config: RunConfig, schema_sha256: str, rows: Mapping[str, int]) -> 
     """
     content = {
         "format": HASH_PREFIX,
-        "version": __version__,
+        "numbers": NUMBERS_FORMAT,
         "run": plain_data(config.run.model_dump()),
         "schema_sha256": schema_sha256,
         "parties": [[name, count] for name, count in rows.items()],

@@ -1,9 +1,19 @@
-"""The version of this package, where every module may read it."""
+"""The version of this package, and the format of what its runs compute."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["__version__"]
+__all__ = ["NUMBERS_FORMAT", "__version__"]
 
 __version__: Final = "0.1.0"
+
+#: The format of what decides a run's numbers. It stands in the hash by which a ledger knows a run
+#: that was given no ``run_id`` and in what nodes agree on; the version of the package does not. So
+#: runs go on after an upgrade, and nodes with different releases of one format train together.
+#:
+#: Raise it when the same configuration, rows and noise would give other messages, other charges or
+#: another model than before: a changed default, encoding, calibration, solver path or mechanism, or
+#: a field that means something else. Where that is so at one algorithm only, raise it all the same:
+#: a run that is charged anew costs less than one that goes on as another.
+NUMBERS_FORMAT: Final = 1

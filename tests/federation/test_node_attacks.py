@@ -1,6 +1,5 @@
 """Attacks and mistakes: each is refused with a clear line, and the honest nodes finish."""
 
-import json
 import os
 import shutil
 import threading
@@ -12,12 +11,10 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from dpadmm.exchange.peer_session import PeerSession, Security
-from dpadmm.exchange.wire import encode
-from dpadmm.federation.agreement import TOPIC
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.privacy import sqlite_ledger
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation, free_ports, sign_again
+from federation_net import BadNeighbour, Federation, free_ports, sign_again
 from wards import SCHEMA
 
 NAMES = ("north", "south", "west")
@@ -183,47 +180,25 @@ def test_two_processes_on_one_ledger(federation):
 # -- a neighbour that behaves badly ------------------------------------------------------------
 
 
-class BadNeighbour:
-    """West, with its own certificate, agrees and then sends what it likes."""
-
-    def __init__(self, federation, name="west", certificate=None):
-        self.federation, self.name = federation, name
-        folder = federation.folder / "certificates"
-        who = certificate or name
-        self.session = PeerSession(
-            name,
-            f"127.0.0.1:{federation.ports[name]}",
-            {other: f"127.0.0.1:{federation.ports[other]}" for other in NAMES if other != name},
-            Security(folder / "ca.pem", folder / f"{who}.pem", folder / f"{who}.key"),
-        )
-        agreed = federation.agreed
-        self.run, self.number = agreed.digest(federation.schema), NAMES.index(name)
-        self.shape = agreed.plan(federation.schema).site.shape[1:]
-        facts = agreed.facts(federation.schema)
-        content = {"facts": facts, "agreed": list(NAMES), "names": {}}
-        self.session.serve(TOPIC, lambda label: json.dumps(content).encode())
-        self.session.serve(self.run.hex(), self._answer)
-        self.finished = False
-
-    def _answer(self, label):
-        if label == "done":
-            end = {"rounds": self.federation.run["rounds"], "heard": {}}
-            return json.dumps(end).encode() if self.finished else None
-        return self.message(int(label))
-
-    def message(self, t, value=0.0):
-        return encode(self.run, self.number, t, np.full(self.shape, value))
-
-    def publish(self, data, label="message"):
-        self.session.publish(self.run.hex(), label, data)
-
-
 def fuzzed(good, count):
     draw = np.random.default_rng(3)
     for _ in range(count):
         data = bytearray(good)
         data[int(draw.integers(len(data)))] ^= int(draw.integers(1, 256))
         yield bytes(data[: int(draw.integers(len(data)))]) if draw.random() < 0.5 else bytes(data)
+
+
+HOSTILE_ENDS = [
+    b'{"rounds": 1e999, "heard": {}}',
+    b'{"rounds": -5, "heard": {}}',
+    b'{"rounds": 11, "heard": {}}',
+    b'{"rounds": true, "heard": {}}',
+    b'{"rounds": 10, "heard": {"north": 1}}',
+    b'{"rounds": 10, "heard": {}, "rounds": 0}',
+    b'{"rounds": 10, "heard": {"\\u001b[31m\\n": "%s"}}' % (b"0" * 64),
+    b"[" * 100_000,
+    b"\xff\x00",
+]
 
 
 def test_bad_messages_from_a_neighbour_do_not_stop_the_others(federation):
@@ -249,6 +224,8 @@ def test_bad_messages_from_a_neighbour_do_not_stop_the_others(federation):
                 bad.publish(bad.message(rounds + 5))
                 bad.publish(bad.message(0))  # a replay
                 bad.publish(bad.message(0, 1.0))  # a second message for the same round
+                for words in HOSTILE_ENDS:
+                    bad.publish(words, "done")
                 time.sleep(0.01)
 
         pestering = threading.Thread(target=pester)
@@ -265,11 +242,14 @@ def test_bad_messages_from_a_neighbour_do_not_stop_the_others(federation):
         dropped = [entry["facts"] for entry in federation.log(name, "message-dropped")]
         assert {facts["neighbour"] for facts in dropped} == {"west"}
         kinds = {"damaged", "wrong-size", "not-finite", "too-large", "not-due", "two-messages"}
+        kinds.add("invalid")
         assert kinds <= {facts["reason"] for facts in dropped}
         named = [facts["error"] for facts in dropped if facts["reason"] == "two-messages"]
         assert "west sent two different messages for round 0" in named[0]
         # A flood does not fill the log.
         assert len(dropped) < 100
+        assert not federation.log(name, "no-answer")
+        assert "Traceback" not in federation.output(name)
 
 
 def test_a_stranger_and_a_wrong_certificate_at_a_running_node(federation, tmp_path):

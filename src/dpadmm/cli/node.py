@@ -24,7 +24,7 @@ def node(
         bool,
         typer.Option(
             "--insecure-loopback",
-            help="Go without TLS; every address must be on 127.0.0.1 or [::1].",
+            help="Go without TLS and signatures; every address must be on 127.0.0.1 or [::1].",
         ),
     ] = False,
     check: Annotated[

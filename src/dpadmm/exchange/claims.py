@@ -19,6 +19,7 @@ from typing import Any, Final
 __all__ = ["Claims", "instance_hash"]
 
 _INSTANCE: Final = re.compile(r"[0-9a-z]{1,64}")
+_MOST_INSTANCES: Final = 100
 _ADVICE: Final = "stop one of the two, and make sure that nobody else has the key of that name"
 
 
@@ -91,7 +92,11 @@ class Claims:
         """Take note that an instance is connected."""
         with self._lock:
             known = instance in self._alive[name]
-            self._alive[name].add(instance)
+            standing = instance == self._standing.get(name)
+            # Who declares ever more instances must not fill the memory: they are not heard anyway.
+            room = standing or len(self._alive[name]) < _MOST_INSTANCES
+            if room and _INSTANCE.fullmatch(instance):
+                self._alive[name].add(instance)
         if self.hears(name, instance) and not known:
             self._tell("neighbour-here", neighbour=name)
 

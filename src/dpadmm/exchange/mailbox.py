@@ -7,7 +7,6 @@ dropped and told of. The first good one of a round stands; a second one must be 
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,12 +17,14 @@ from dpadmm.errors import ExchangeError
 from dpadmm.exchange.message_store import MessageStore
 from dpadmm.exchange.peer_session import PeerSession
 from dpadmm.exchange.wire import BadMessage, decode, round_of
+from dpadmm.exchange.words import Ending, Limits, said
 
 __all__ = ["Mailbox", "NeighbourLost", "Patience"]
 
 _MESSAGE: Final = "message"
 _DONE: Final = "done"
-_LONGEST_END: Final = 1 << 20
+# Rounds are numbered by 4 bytes: no label of more digits is one.
+_DIGITS: Final = 10
 
 
 class NeighbourLost(ExchangeError):
@@ -89,6 +90,8 @@ class Mailbox:
         Told whom one waits for and how long already; 0 when it came.
     on_pause
         Called from time to time while waiting; what it raises ends the waiting.
+    limits
+        Names and rounds that there are: what is said about others is refused.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Mailbox:
         on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
         on_waiting: Callable[[str, float], None] = lambda name, seconds: None,
         on_pause: Callable[[], None] = lambda: None,
+        limits: Limits | None = None,
     ) -> None:
         self._session = session
         self._run = run
@@ -117,14 +121,15 @@ class Mailbox:
         self._tell_refused = on_refused
         self._waiting = on_waiting
         self._pause = on_pause
+        self._limits = limits
         self._news = threading.Condition()
         #: The first round that is not complete; and its and the next one's messages.
         self._round = store.rounds(run)
         self._arrived: dict[tuple[int, int], bytes] = {}
         self._own: dict[int, bytes] = {}
         # How this node ended, once it has; and what neighbours that ended had heard.
-        self._ended: bytes | None = None
-        self._heard_by: dict[str, tuple[int, dict[str, str]]] = {}
+        self._ended: Ending | None = None
+        self._heard_by: dict[str, Ending] = {}
         self._done: dict[str, int] = {}
         self._refused: dict[tuple[str, str], int] = {}
         self._sent = self._received = 0
@@ -194,7 +199,7 @@ class Mailbox:
             The neighbours that did not say so in time.
         """
         self._ended = self._summary()
-        self._session.publish(self._topic, _DONE, self._ended)
+        self._session.publish(self._topic, _DONE, self._ended.to_bytes())
         with self._news:
             early = list(self._heard_by.items())
         for name, heard in early:
@@ -279,8 +284,8 @@ class Mailbox:
     def _answer(self, label: str) -> bytes | None:
         """Hand out a round again, as it was sent."""
         if label == _DONE:
-            return self._ended
-        if not label.isdecimal() or len(label) > 9:
+            return None if self._ended is None else self._ended.to_bytes()
+        if not (label.isascii() and label.isdecimal() and len(label) <= _DIGITS):
             return None
         t = int(label)
         with self._news:
@@ -294,7 +299,7 @@ class Mailbox:
             self._sent = self._received = 0
         return counts
 
-    def _summary(self) -> bytes:
+    def _summary(self) -> Ending:
         """How many rounds were complete, and a hash of what everybody was heard to say in them.
 
         Neighbours that hear the same node compare: one that told them different things is found.
@@ -309,36 +314,36 @@ class Mailbox:
                 elif name in hashes:
                     hashes[name].update(messages[number])
         heard = {name: found.hexdigest() for name, found in hashes.items()}
-        return json.dumps({"rounds": self._round, "heard": heard}).encode("ascii")
+        return Ending(rounds=self._round, heard=heard)
 
     def _take_end(self, name: str, data: bytes) -> None:
         """Take note that a neighbour ended."""
         try:
-            content = json.loads(data if len(data) <= _LONGEST_END else b"")
-            rounds, heard = int(content["rounds"]), dict(content["heard"])
-        except (ValueError, TypeError, KeyError, RecursionError):
-            self._refuse(name, "invalid", ExchangeError(f"{name} must say how it ended in JSON."))
+            theirs = said(Ending, data, name, self._limits)
+        except BadMessage as error:
+            self._refuse(name, error.reason, error)
             return
         with self._news:
             new = name not in self._done
-            self._done[name] = rounds
-            self._heard_by[name] = (rounds, heard)
+            self._done[name] = theirs.rounds
+            self._heard_by[name] = theirs
             self._news.notify_all()
         if new and self._ended is not None:
-            self._compare(name, (rounds, heard))
+            self._compare(name, theirs)
 
-    def _compare(self, name: str, theirs: tuple[int, dict[str, str]]) -> None:
-        """Name who told this node and a neighbour different things."""
-        ours = json.loads(self._ended or b"{}")
-        if theirs[0] != ours["rounds"]:
+    def _compare(self, name: str, theirs: Ending) -> None:
+        """Tell that this node and a neighbour heard different things of a third."""
+        ours = self._ended
+        if ours is None or theirs.rounds != ours.rounds:
             return
-        for source in sorted(set(ours["heard"]) & set(theirs[1])):
-            if ours["heard"][source] != theirs[1][source]:
+        for source in sorted(set(ours.heard) & set(theirs.heard)):
+            if ours.heard[source] != theirs.heard[source]:
+                # Told as what the neighbour says: on its word alone nobody else is accused.
                 sentence = (
                     f"{name} heard other messages of {source} than this node: {source} sent "
                     f"different messages, or {name} does not tell the truth."
                 )
-                self._refuse(source, "two-messages", ExchangeError(sentence))
+                self._refuse(name, "heard-otherwise", ExchangeError(sentence))
 
     @property
     def refused(self) -> dict[tuple[str, str], int]:

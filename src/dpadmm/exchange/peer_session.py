@@ -14,11 +14,12 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.closing import Closing
-from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.errors import ParameterError
 from dpadmm.exchange.claims import Claims
 
 __all__ = ["OnEvent", "PeerSession", "Security", "check_loopback", "no_event"]
@@ -125,6 +126,7 @@ class PeerSession(Closing):
         self._tell = on_event
         self._lock = threading.Lock()
         self._strangers: dict[str, int] = {}
+        self._failures = 0
         self._zenoh = _import_zenoh()
         self._zenoh.init_log_from_env_or(_LOG)
         settings = _settings(name, listen, self.neighbours, security, largest, lease)
@@ -141,12 +143,16 @@ class PeerSession(Closing):
         self._publishers: dict[str, Any] = {}
         if security is not None:
             self._parts.append(
-                self._session.info.declare_link_events_listener(self._link, history=True)
+                self._session.info.declare_link_events_listener(
+                    self._guarded(self._link), history=True
+                )
             )
         for neighbour in self.neighbours:
             self._parts.append(
                 self._session.liveliness().declare_subscriber(
-                    _key(_ALIVE, neighbour, "*"), self._liveliness, history=True
+                    _key(_ALIVE, neighbour, "*"),
+                    self._guarded(partial(self._liveliness, neighbour)),
+                    history=True,
                 )
             )
         token = _key(_ALIVE, name, self.instance)
@@ -160,15 +166,12 @@ class PeerSession(Closing):
         """Answer neighbours that ask for something below this node's name; None stays silent."""
 
         def reply(query: Any) -> None:
-            try:
-                data = answer(str(query.key_expr).rsplit("/", 1)[-1])
-            except ExchangeError as error:
-                self._tell("no-answer", level="error", error=error)
-                return
+            data = answer(str(query.key_expr).rsplit("/", 1)[-1])
             if data is not None:
                 query.reply(str(query.key_expr), data, attachment=self.instance)
 
-        self._parts.append(self._session.declare_queryable(_key(topic, self.name, "*"), reply))
+        key = _key(topic, self.name, "*")
+        self._parts.append(self._session.declare_queryable(key, self._guarded(reply)))
 
     def hear(self, topic: str, take: Callable[[str, str, bytes], None]) -> None:
         """Take what neighbours publish: who, what, the bytes."""
@@ -180,7 +183,7 @@ class PeerSession(Closing):
                     take(neighbour, label, sample.payload.to_bytes())
 
             key = _key(topic, neighbour, "*")
-            self._parts.append(self._session.declare_subscriber(key, heard))
+            self._parts.append(self._session.declare_subscriber(key, self._guarded(heard)))
 
     def publish(self, topic: str, label: str, data: bytes) -> None:
         """Tell all neighbours."""
@@ -210,7 +213,7 @@ class PeerSession(Closing):
 
         self._session.get(
             _key(topic, neighbour, label),
-            answered,
+            self._guarded(answered),
             timeout=timeout,
             consolidation=self._zenoh.ConsolidationMode.NONE,
         )
@@ -222,8 +225,25 @@ class PeerSession(Closing):
         self._parts, self._publishers = [], {}
         self._session.close()
 
-    def _liveliness(self, sample: Any) -> None:
-        _, _, neighbour, instance = str(sample.key_expr).split("/")
+    def _guarded(self, callback: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Let nothing that a neighbour sends end in an exception in a thread of the network.
+
+        What is wrong with it is told by the callback. This is for what was not foreseen, and for
+        files of this node that cannot be read: only an error's own kind of sentence is shown.
+        """
+
+        def called(event: Any) -> None:
+            try:
+                callback(event)
+            except Exception as error:
+                self._failures += 1
+                if self._failures & (self._failures - 1) == 0:
+                    self._tell("no-answer", level="error", error=error, count=self._failures)
+
+        return called
+
+    def _liveliness(self, neighbour: str, sample: Any) -> None:
+        instance = str(sample.key_expr).rsplit("/", 1)[-1]
         if sample.kind == self._zenoh.SampleKind.PUT:
             self.claims.comes(neighbour, instance)
         else:
@@ -233,7 +253,8 @@ class PeerSession(Closing):
         """Name whoever connects with a certificate that is no neighbour's: it is not served."""
         if event.kind == self._zenoh.SampleKind.PUT:
             name = str(event.link.auth_identifier)
-            if name in self.neighbours or len(self._strangers) >= _MOST_STRANGERS:
+            known = name in self._strangers or len(self._strangers) < _MOST_STRANGERS
+            if name in self.neighbours or not known:
                 return
             # Who comes again and again must not fill the log: the 1st, 2nd, 4th... time has a line.
             count = self._strangers[name] = self._strangers.get(name, 0) + 1

@@ -20,11 +20,12 @@ from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
 from dpadmm.schema import Schema
 from dpadmm.training import Plan, plan
-from dpadmm.version import __version__
+from dpadmm.version import NUMBERS_FORMAT
 
 __all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]
 
-FORMAT: Final = "dpadmm-federation/1"
+# How nodes talk before and beside the rounds: raised when a message of theirs changes.
+FORMAT: Final = "dpadmm-federation/2"
 
 
 def _node_name(value: Any) -> Any:
@@ -112,7 +113,7 @@ class AgreedRun(Part):
         columns = schema.model_dump(mode="json", exclude={"party", "ignore"})
         return {
             "format": FORMAT,
-            "dpadmm": __version__,
+            "numbers": NUMBERS_FORMAT,
             "run": plain_data(self.run.model_dump(exclude={"simulation_key"})),
             "party": {party.name: {"rows": party.rows} for party in self.party},
             "order": list(self.names),

@@ -1,10 +1,11 @@
 """Agreement before training: every node compares what it was told with what its neighbours were.
 
-A node publishes its public facts and whom it knows to agree: itself, and whoever its agreeing
-neighbours know to. It starts when that is everybody, so that nobody spends anything on a run that
-somebody else, however far away, understands differently or has refused. A difference is named, item
-by item. Nothing that a neighbour says changes what this node does beyond waiting or refusing: it
-runs its own copy of the agreed run, within its owner's policy, or nothing.
+A node publishes its public facts and the consents that it has: its own, and those of others that
+its neighbours handed on, each signed by the node whose it is (:mod:`~dpadmm.federation.consent`).
+It starts when it has everybody's, so that nobody spends anything on a run that somebody else,
+however far away, understands differently or does not know of. A difference is named, item by item.
+Nothing that a neighbour says changes what this node does beyond waiting or refusing: it runs its
+own copy of the agreed run, within its owner's policy, or nothing.
 """
 
 from __future__ import annotations
@@ -12,19 +13,25 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError
 from dpadmm.exchange.claims import instance_hash
 from dpadmm.exchange.peer_session import PeerSession
+from dpadmm.exchange.wire import BadMessage
+from dpadmm.exchange.words import Agreeing, Consent, Limits, Words, agreement_limit, noted, said
+from dpadmm.federation.consent import Consents
+from dpadmm.version import __version__
+from dpadmm.visible import visible
 
-__all__ = ["Agreement", "Disagreement", "differences"]
+__all__ = ["Agreement", "Disagreement", "consents_note", "differences", "noted_consents"]
 
 TOPIC: Final = "agreement"
 _FACTS: Final = "facts"
-_LONGEST: Final = 1 << 20
 _MOST_SHOWN: Final = 5
+_MOST_COUNTED: Final = 1000
 # Between two questions: short at first, then longer.
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -67,8 +74,12 @@ class Agreement:
         What must be the same everywhere; plain data.
     nodes
         All nodes of the run.
-    agreed
-        It was agreed before: this node goes on.
+    consents
+        Signs for this node, and checks what others signed.
+    before
+        Everybody's consents, if it was agreed before: this node goes on.
+    on_refused
+        Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
     """
 
     def __init__(
@@ -76,21 +87,28 @@ class Agreement:
         session: PeerSession,
         facts: Mapping[str, Any],
         nodes: tuple[str, ...],
+        consents: Consents,
         *,
-        agreed: bool = False,
+        before: Mapping[str, Consent] | None = None,
+        on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
     ) -> None:
         self._session = session
         # As it looks on the wire, so that like is compared with like.
         self._facts: Any = json.loads(json.dumps(dict(facts)))
         self._nodes = set(nodes)
+        self._limits = Limits(frozenset(nodes))
+        self._longest = agreement_limit(len(nodes))
+        self._consents = consents
+        self._tell_refused = on_refused
         self._lock = threading.Lock()
-        self._agreed = set(nodes) if agreed else {session.name}
+        self._agreed = dict(before or {}) | {session.name: consents.own()}
         self._heard: set[str] = set()
         self._fault = ""
+        self._reached = before is not None
         session.serve(TOPIC, self._answer)
 
-    def reach(self, timeout: float) -> None:
-        """Wait until everybody agrees.
+    def reach(self, timeout: float) -> dict[str, Consent]:
+        """Wait until everybody agrees; return all consents.
 
         Raises
         ------
@@ -105,13 +123,16 @@ class Agreement:
             pause = min(1.5 * pause, _LONGEST_PAUSE)
             with self._lock:
                 fault = self._fault
-                missing = self._nodes - self._agreed
+                missing = self._nodes - set(self._agreed)
                 unheard = set(self._session.neighbours) - self._heard
             if fault:
                 time.sleep(_GRACE)
                 raise Disagreement(fault)
             if not missing and not unheard:
-                return
+                # Whatever is said from now on changes nothing, nor what others are told.
+                with self._lock:
+                    self._reached = True
+                    return dict(self._agreed)
             if time.monotonic() > deadline:
                 raise Disagreement(
                     f"all nodes must agree on the run within {timeout:g} s; not heard of: "
@@ -123,28 +144,29 @@ class Agreement:
         if label != _FACTS:
             return None
         with self._lock:
-            content = {
-                "facts": self._facts,
-                "agreed": sorted(self._agreed) if not self._fault else [],
-                "names": self._session.claims.told(),
-            }
-        return json.dumps(content).encode("ascii")
+            agreed = {} if self._fault and not self._reached else dict(self._agreed)
+        content = Agreeing(
+            dpadmm=__version__,
+            facts=self._facts,
+            consents=agreed,
+            names=self._session.claims.told(),
+        )
+        return content.to_bytes()
 
     def _take(self, name: str, label: str, data: bytes) -> None:
-        try:
-            if len(data) > _LONGEST:
-                raise ValueError
-            content = json.loads(data)
-            theirs, agreed = content["facts"], content["agreed"]
-            taken = dict(content["names"]).get(self._session.name)
-            if not all(isinstance(other, str) for other in agreed):
-                raise ValueError
-        except (ValueError, TypeError, KeyError, RecursionError):
-            with self._lock:
-                self._fault = self._fault or f"{name} must send its facts as JSON; it sent garbage."
+        if self._reached:
             return
-        found = list(differences(self._facts, theirs))
+        try:
+            theirs = said(Agreeing, data, name, self._limits, longest=self._longest)
+        except BadMessage as error:
+            self._tell_refused(name, error.reason, error)
+            with self._lock:
+                self._fault = self._fault or str(error)
+            return
+        found = list(islice(differences(self._facts, theirs.facts), _MOST_COUNTED))
+        good = {} if found else self._checked(name, theirs.consents)
         with self._lock:
+            taken = theirs.names.get(self._session.name)
             if taken not in (None, instance_hash(self._session.instance)):
                 self._fault = (
                     f"the name {self._session.name!r} must be one node's; {name} hears another "
@@ -153,18 +175,58 @@ class Agreement:
                 )
             elif found:
                 shown = "; ".join(
-                    f"{place} is {_shown(ours)} here and {_shown(other)} there"
+                    f"{visible(place)} is {_shown(ours)} here and {_shown(other)} there"
                     for place, ours, other in found[:_MOST_SHOWN]
                 )
                 more = len(found) - _MOST_SHOWN
                 shown += f"; and {more} more" if more > 0 else ""
+                if theirs.dpadmm != __version__:
+                    shown += f" (it runs dpadmm {theirs.dpadmm}, this node {__version__})"
                 self._fault = (
                     f"the run must be the same at every node; {name} differs: {shown}. Nothing was "
                     "started or spent."
                 )
             else:
                 self._heard.add(name)
-                self._agreed |= self._nodes & set(agreed)
+                for node, consent in good.items():
+                    self._agreed.setdefault(node, consent)
+
+    def _checked(self, name: str, consents: Mapping[str, Consent]) -> dict[str, Consent]:
+        """Those that were not known and hold; of others it is told who handed them on."""
+        with self._lock:
+            new = {node: item for node, item in consents.items() if node not in self._agreed}
+        for node, consent in list(new.items()):
+            fault = self._consents.fault(node, consent)
+            if fault:
+                del new[node]
+                sentence = f"{name} must hand on what {node} signed; {fault}: not counted."
+                self._tell_refused(name, "bad-consent", ExchangeError(sentence))
+        return new
+
+
+class _Noted(Words):
+    consents: dict[str, Consent]
+
+
+def consents_note(consents: Mapping[str, Consent]) -> str:
+    """What to note about an agreement."""
+    return _Noted(consents=dict(consents)).to_bytes().decode("ascii")
+
+
+def noted_consents(
+    note: str | None, nodes: tuple[str, ...], *, signed: bool
+) -> dict[str, Consent] | None:
+    """The consents of an agreement that was reached before; None where it is to be reached anew."""
+    if note is None:
+        return None
+    try:
+        consents = noted(_Noted, note, "the agreement").consents
+    except ExchangeError:
+        return None
+    whole = set(consents) == set(nodes) and all(
+        bool(consent.signature) == signed for consent in consents.values()
+    )
+    return consents if whole else None
 
 
 def _shown(value: Any) -> str:

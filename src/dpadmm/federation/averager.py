@@ -33,7 +33,7 @@ def _average_segment(
     departure = node.departure(session, segment)
     number = len(agreed.names)
     sources = {name: place for place, name in enumerate(agreed.names)}
-    options = node.mailbox_options(departure)
+    options = node.mailbox_options(departure, segment)
     mailbox = Mailbox(session, run, number, sources, shape, node.store, **options)
     decision = None if departure is None else departure.decided()
     t = node.store.rounds(run)

@@ -15,12 +15,15 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from dpadmm.errors import ExchangeError
 from dpadmm.exchange.message_store import MessageStore
 from dpadmm.exchange.peer_session import PeerSession
+from dpadmm.exchange.wire import BadMessage
+from dpadmm.exchange.words import Decided, Departing, Frozen, Limits, noted, said
 from dpadmm.federation.agreement import Disagreement
 
 __all__ = ["Decision", "Departure", "SomebodyLeft"]
@@ -28,7 +31,6 @@ __all__ = ["Decision", "Departure", "SomebodyLeft"]
 TOPIC: Final = "departure"
 _FROZEN: Final = "departure"
 _DECIDED: Final = "departure decided"
-_LONGEST: Final = 1 << 20
 _PAUSE: Final = 0.1
 
 
@@ -76,10 +78,12 @@ class Departure:
     ----------
     session, run
         Its connections and the run.
-    parties, nodes
-        Who has rows in the run, and all nodes.
+    parties, nodes, rounds
+        Who has rows in the run, all nodes, and how many rounds it has.
     store
         Where it notes what it said.
+    on_refused
+        Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
     """
 
     def __init__(
@@ -88,7 +92,9 @@ class Departure:
         run: bytes,
         parties: tuple[str, ...],
         nodes: tuple[str, ...],
+        rounds: int,
         store: MessageStore,
+        on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
     ) -> None:
         self._session, self._run, self._store = session, run, store
         self._parties, self._nodes = set(parties), set(nodes)
@@ -97,17 +103,18 @@ class Departure:
         self._lost = ""
         self._sent: dict[str, int] = {}
         self._reported = ""
-        noted = store.note(run, _FROZEN)
-        if noted is not None:
-            frozen = json.loads(noted)
-            self._lost, self._sent = frozen["lost"], {session.name: frozen["sent"]}
+        self._limits, self._tell_refused = Limits(frozenset(nodes), rounds), on_refused
+        note = store.note(run, _FROZEN)
+        if note is not None:
+            frozen = noted(Frozen, note, "a loss", self._limits)
+            self._lost, self._sent = frozen.lost, {session.name: frozen.sent}
         session.serve(TOPIC, self._answer)
 
     @staticmethod
     def sent_before(store: MessageStore, run: bytes) -> int | None:
         """How many rounds of a run this node had sent when it stopped for good, if it did."""
-        noted = store.note(run, _FROZEN)
-        return None if noted is None else int(json.loads(noted)["sent"])
+        note = store.note(run, _FROZEN)
+        return None if note is None else noted(Frozen, note, "a loss").sent
 
     @property
     def lost(self) -> str:
@@ -116,8 +123,10 @@ class Departure:
 
     def decided(self) -> Decision | None:
         """What was decided before a restart."""
-        noted = self._store.note(self._run, _DECIDED)
-        return None if noted is None else Decision(**json.loads(noted))
+        note = self._store.note(self._run, _DECIDED)
+        if note is None:
+            return None
+        return Decision(**noted(Decided, note, "a decision", self._limits).model_dump())
 
     def listen(self) -> None:
         """Ask the neighbours whether somebody is lost.
@@ -176,17 +185,14 @@ class Departure:
 
     def _take(self, name: str, label: str, data: bytes) -> None:
         try:
-            content = json.loads(data) if len(data) <= _LONGEST else {}
-            lost, sent = content["lost"], dict(content["sent"])
-            good = lost in self._nodes and all(type(value) is int for value in sent.values())
-        except (ValueError, TypeError, KeyError, RecursionError):
-            good = False
-        if not good:
+            content = said(Departing, data, name, self._limits)
+        except BadMessage as error:
+            self._tell_refused(name, error.reason, error)
             return
         with self._lock:
-            self._reported = self._reported or lost
+            self._reported = self._reported or content.lost
             # Who is sure of another's loss is not believed: there is one decision, or none.
-            if lost == self._lost:
-                for node, value in sent.items():
-                    if node in self._nodes and node != self._session.name:
+            if content.lost == self._lost:
+                for node, value in content.sent.items():
+                    if node not in (self._session.name, self._lost):
                         self._sent.setdefault(node, value)

@@ -17,14 +17,13 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
+from dpadmm.visible import LONGEST_TEXT, visible
 
 __all__ = ["FIELDS", "LONGEST_TEXT", "Fact", "code_word", "plain_text", "public_facts"]
 
 #: What a fact looks like in the log.
 Fact = str | int | float | bool | list[str]
 
-#: Longer texts are cut: some of them come from others.
-LONGEST_TEXT: Final = 300
 _MOST_NAMES: Final = 1000
 _CODE_WORD: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
 # Their sentences are about parameters, messages and budgets. Those of other errors may speak of
@@ -57,17 +56,12 @@ def _number(value: Any) -> float | str:
 
 
 def plain_text(value: Any) -> str:
-    """The text without control characters, cut where it is too long."""
+    """The text with nothing in it that is not seen, cut where it is too long."""
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str):
         raise TypeError
-    # No control character reaches a terminal: a text may come from a neighbour.
-    shown = "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}"
-        for letter in value[: LONGEST_TEXT + 1]
-    )
-    return shown if len(value) <= LONGEST_TEXT else shown[: LONGEST_TEXT - 3] + "..."
+    return visible(value)
 
 
 def _names(value: Any) -> list[str]:
@@ -99,7 +93,7 @@ def code_word(value: Any) -> str:
 
 
 _KINDS: Final[Mapping[Callable[[Any], Fact], str]] = {
-    _flag: "private simulated retried complete",
+    _flag: "private simulated retried complete signed",
     _count: "round rounds party parties size limit sent received attempt features outputs rows "
     "process port count version",
     _number: "seconds timeout epsilon delta epsilon_spent epsilon_left",

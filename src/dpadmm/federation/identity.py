@@ -17,15 +17,21 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpadmm.errors import ParameterError
+from dpadmm.exchange.words import NAME_PATTERN
 
 __all__ = [
     "AUTHORITY",
     "USAGES",
     "CertificateFacts",
+    "SigningKey",
+    "certificate_fault",
     "check_identity",
     "check_key_file",
     "check_node_name",
@@ -33,14 +39,23 @@ __all__ = [
     "extension",
     "load_certificates",
     "load_key",
+    "load_signing_key",
 ]
 
 #: Files of the trial authority have this name, so no node may.
 AUTHORITY: Final = "ca"
 #: A peer opens connections and accepts them.
 USAGES: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
-# Whatever means something in a key of Zenoh (/ * $ ? # @), in a path or in a shell stays out.
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NAME: Final = re.compile(NAME_PATTERN)
+_UNDERSTOOD: Final = (
+    x509.BasicConstraints,
+    x509.KeyUsage,
+    x509.ExtendedKeyUsage,
+    x509.SubjectAlternativeName,
+)
+
+#: Keys of nodes: what TLS and consents are signed with.
+SigningKey = EllipticCurvePrivateKey | RSAPrivateKey | Ed25519PrivateKey
 
 
 @dataclass(frozen=True)
@@ -110,6 +125,7 @@ def check_identity(
     """
     certificate, authority = Path(certificate), Path(authority)
     own, *chain = load_certificates(certificate)
+    private = load_signing_key(Path(key))
     roots = load_certificates(authority)
     facts = _facts(own)
     must = f"the certificate of node {name!r} must"
@@ -125,18 +141,17 @@ def check_identity(
             f"{facts.not_before:%Y-%m-%d %H:%M} to {facts.not_after:%Y-%m-%d %H:%M}: make a new "
             "one, or set the clock."
         )
-    usages = extension(own, x509.ExtendedKeyUsage)
-    if usages is not None and not set(USAGES) <= set(usages):
+    if not _serves_both_ends(own):
         raise ParameterError(
             f"{must} allow server and client authentication; {certificate} does "
             "not: ask for one with both extended key usages."
         )
-    if load_key(Path(key)).public_key() != own.public_key():
+    if private.public_key() != own.public_key():
         raise ParameterError(
             f"{must} belong to its key; {key} is the key of another: use the two "
             "files that were made together."
         )
-    if not _leads_to(own, chain, roots):
+    if not _leads_to(own, chain, roots, now):
         raise ParameterError(
             f"{must} be signed by the authority {authority}; it was signed by "
             f"{facts.issuer!r}: use the authority that all nodes trust."
@@ -144,23 +159,87 @@ def check_identity(
     return facts
 
 
-def _leads_to(
-    own: x509.Certificate, chain: list[x509.Certificate], roots: list[x509.Certificate]
-) -> bool:
-    def signed(by: x509.Certificate) -> bool:
-        try:
-            own.verify_directly_issued_by(by)
-        except (ValueError, TypeError, InvalidSignature):
-            return False
-        return True
+def certificate_fault(
+    name: str,
+    own: x509.Certificate,
+    chain: list[x509.Certificate],
+    roots: list[x509.Certificate],
+    now: datetime,
+) -> str:
+    """What is wrong with another node's certificate, in a few words; nothing if it is good.
 
-    if any(signed(root) for root in roots):
+    Parameters
+    ----------
+    name
+        The node that it must be of.
+    own, chain
+        The certificate, and those between it and the authority.
+    roots
+        The authority, as this node trusts it.
+    now
+        When it must be valid.
+    """
+    if _common_name(own.subject) != name:
+        return "its certificate is another node's"
+    if not _valid(own, now):
+        return "its certificate is not valid now"
+    if not _serves_both_ends(own):
+        return "its certificate is not for both ends of a connection"
+    if not _leads_to(own, chain, roots, now):
+        return "its certificate is not of the authority"
+    return ""
+
+
+def _valid(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
+
+
+def _serves_both_ends(certificate: x509.Certificate) -> bool:
+    usages = extension(certificate, x509.ExtendedKeyUsage)
+    return usages is None or set(USAGES) <= set(usages)
+
+
+def _leads_to(
+    own: x509.Certificate,
+    chain: list[x509.Certificate],
+    roots: list[x509.Certificate],
+    now: datetime,
+    below: int = 0,
+) -> bool:
+    """Whether an authority signed a certificate, or one that it lets sign others did.
+
+    Parameters
+    ----------
+    below
+        Authorities on the way that are not of the roots.
+    """
+    # What is critical must be understood by whoever relies on the certificate (RFC 5280, 4.2).
+    if any(item.critical and not isinstance(item.value, _UNDERSTOOD) for item in own.extensions):
+        return False
+    # As in TLS here, what the authority says of the way's length does not bind it.
+    if any(_signs(root, own) for root in roots):
         return True
     return any(
-        _leads_to(link, chain[place + 1 :], roots)
+        _signs(link, own, below)
+        and _valid(link, now)
+        and _leads_to(link, chain[place + 1 :], roots, now, below + 1)
         for place, link in enumerate(chain)
-        if signed(link)
     )
+
+
+def _signs(by: x509.Certificate, own: x509.Certificate, below: int = 0) -> bool:
+    """Whether one that may sign others signed this one: a node's certificate may not."""
+    constraints = extension(by, x509.BasicConstraints)
+    usage = extension(by, x509.KeyUsage)
+    if constraints is None or not constraints.ca or not (usage is None or usage.key_cert_sign):
+        return False
+    if constraints.path_length is not None and constraints.path_length < below:
+        return False
+    try:
+        own.verify_directly_issued_by(by)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def load_certificates(path: Path) -> list[x509.Certificate]:
@@ -196,6 +275,16 @@ def load_key(path: Path) -> PrivateKeyTypes:
         raise ParameterError(
             f"a key must be an unencrypted PEM file (-----BEGIN PRIVATE KEY-----); got {path}."
         ) from None
+
+
+def load_signing_key(path: Path) -> SigningKey:
+    """The key of a node, of a kind that it can sign with."""
+    key = load_key(path)
+    if not isinstance(key, (EllipticCurvePrivateKey, RSAPrivateKey, Ed25519PrivateKey)):
+        raise ParameterError(
+            f"a key must be ECDSA, RSA or Ed25519; {path} is of another kind: make a new one."
+        )
+    return key
 
 
 def _read(path: Path, what: str) -> bytes:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dpadmm.charging import check_owner
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.exchange.mailbox import Patience
 from dpadmm.exchange.message_store import MessageFile, MessageStore
 from dpadmm.exchange.peer_session import PeerSession
 from dpadmm.exchange.wire import message_size
-from dpadmm.federation.agreement import Agreement
+from dpadmm.exchange.words import Limits, agreement_limit
+from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
+from dpadmm.federation.consent import Consents
 from dpadmm.federation.departure import Departure
 from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.segment import Segment
@@ -95,7 +97,10 @@ class OpenNode:
                 config.node.listen,
                 config.addresses,
                 prepared.security,
-                largest=message_size(prepared.planned.site.shape[1:]),
+                largest=max(
+                    message_size(prepared.planned.site.shape[1:]),
+                    agreement_limit(len(prepared.agreed.nodes)) // 2,
+                ),
                 lease=config.watch.lease,
                 instance=instance,
                 known={name: found for name, found in known.items() if found is not None},
@@ -105,41 +110,55 @@ class OpenNode:
                 on_event=self.watcher.event,
             )
         )
-        before = self.store.note(run, _AGREED) is not None
+        nodes = prepared.agreed.nodes
+        consents = Consents(prepared.name, run, prepared.security)
+        before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)
         agreement = Agreement(
             session,
             prepared.agreed.facts(prepared.schema),
-            prepared.agreed.nodes,
-            agreed=before,
+            nodes,
+            consents,
+            before=before,
+            on_refused=self._refused,
         )
-        if before:
+        if before is not None:
             self.watcher.event("continued", round=self.store.rounds(run), spec=run.hex())
         else:
             self.watcher.event("agreeing", neighbours=list(config.addresses))
-            agreement.reach(config.policy.start_within)
-            self.store.take_note(run, _AGREED, "yes")
-            self.watcher.event("agreed", spec=run.hex(), nodes=list(prepared.agreed.nodes))
+            reached = agreement.reach(config.policy.start_within)
+            self.store.take_note(run, _AGREED, consents_note(reached))
+            self.watcher.event("agreed", spec=run.hex(), nodes=list(nodes), signed=consents.signed)
         return session
+
+    def _refused(self, name: str, reason: str, error: ExchangeError) -> None:
+        self.watcher.dropped(name, reason, error=error)
 
     def departure(self, session: PeerSession, segment: Segment) -> Departure | None:
         """How to go on without a lost node; None where the owner has not chosen to."""
         if self.prepared.config.policy.when_lost != "continue":
             return None
         agreed = segment.agreed
-        return Departure(session, segment.run, agreed.names, agreed.nodes, self.store)
+        return Departure(
+            session,
+            segment.run,
+            agreed.names,
+            agreed.nodes,
+            segment.rounds,
+            self.store,
+            on_refused=self._refused,
+        )
 
-    def mailbox_options(self, departure: Departure | None) -> dict[str, Any]:
-        """How long to wait, and who is told."""
+    def mailbox_options(self, departure: Departure | None, segment: Segment) -> dict[str, Any]:
+        """How long to wait, what may be said, and who is told."""
         policy, watch = self.prepared.config.policy, self.prepared.config.watch
         options: dict[str, Any] = {
             "patience": Patience(
                 timeout=None if policy.when_lost == "wait" else policy.lost_after,
                 report=watch.report_every,
             ),
-            "on_refused": lambda name, reason, error: self.watcher.dropped(
-                name, reason, error=error
-            ),
+            "on_refused": self._refused,
             "on_waiting": self.watcher.waiting,
+            "limits": Limits(frozenset(segment.agreed.nodes), segment.rounds),
         }
         if departure is not None:
             options["on_pause"] = departure.listen

@@ -92,7 +92,7 @@ class _Part:
             agreed.names,
             averager=agreed.server,
             store=node.store,
-            **node.mailbox_options(self.departure),
+            **node.mailbox_options(self.departure, segment),
         )
         self.listening = Listening(
             self.exchange,

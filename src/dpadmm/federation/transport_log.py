@@ -1,49 +1,79 @@
 """What Zenoh says about those it turns away, as lines of the node's own log.
 
 Zenoh refuses at the door: a connection without a valid certificate, and a message under a name that
-is not its sender's. It tells so on descriptor 1 in words for people. :class:`TransportLog` reads
-them there and tells the watcher; whatever else Zenoh says goes to standard error.
+is not its sender's. Neither reaches Python, and Zenoh tells of it only in words on descriptor 1.
+Some of these words are a neighbour's: the key that it wrote to may hold anything, line breaks too.
+So descriptor 1 is a socket that keeps records apart, where one write of Zenoh's is one record,
+whatever is in it; a record is understood from its beginning, which Zenoh writes, up to the first
+word that somebody else may have chosen; and whoever is named is named by the certificate of its
+connection. Whatever else Zenoh says goes to standard error, made visible, on one line.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import socket
 import sys
 import threading
-from typing import Final, TextIO, final
+from typing import Final, final
 
 from dpadmm.closing import Closing
 from dpadmm.errors import ExchangeError
+from dpadmm.exchange.words import NAME_PATTERN
 from dpadmm.federation.watching import Watcher
+from dpadmm.visible import visible
 
 __all__ = ["Refusals", "TransportLog"]
 
 _ACCESS: Final = "zenoh::net::routing::interceptor::access_control"
+_CONNECTIONS: Final = "zenoh_link_tls::unicast"
 # Refused messages are told at this level only.
 _LEVELS: Final = f"error,zenoh_link_tls=warn,{_ACCESS}=trace"
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
-_LINE: Final = re.compile(r"\S+ +[A-Z]+ .*?ThreadId\((\d+)\) ([\w:]+): (.*)")
-_CACHING: Final = re.compile(r"ACL \((ingress|egress)\): caching permissions for `(.*)`")
-_DENIED: Final = re.compile(
-    r"(Using cached result: )?([0-9a-f]+)(?: on (\S+))? is unauthorized to "
-    r"(Put|Delete|Reply|Declare Queryable|Declare Liveliness Token) \(ingress\) on "
-    r"dpadmm/[^/]+/([^/]+)/\S+"
+_NAME: Final = NAME_PATTERN.strip("^$")
+_COLOUR: Final = r"(?:\x1b\[[0-9;]*m)*"
+_COLOURS: Final = re.compile(_COLOUR)
+# The time, the level, the thread and the part of Zenoh that speaks; then what it says.
+_RECORD: Final = re.compile(
+    rf"{_COLOUR}[0-9T:.Z+-]+{_COLOUR} +{_COLOUR}[A-Z]+{_COLOUR} +(?:[\w-]+ +)?"
+    rf"ThreadId\((\d+)\) {_COLOUR}([\w:]+){_COLOUR}:{_COLOUR} (.*)\n",
+    re.DOTALL,
 )
-_NAMED: Final = re.compile(r"([0-9a-f]+) on \S*CertCommonName\(([^)]*)\)")
-# A word for machines, by what Zenoh says about a certificate.
+_CACHING: Final = re.compile(
+    r"ACL \((ingress|egress)\): caching permissions for `(.*)` \.\.\.", re.DOTALL
+)
+_OTHER: Final = r"(?:(?!CertCommonName)\w+\([\w.:-]*\)\+)*"
+# Who (its number in Zenoh, and its certificate's name where that is told), what, and to which key.
+_DENIED: Final = re.compile(
+    rf"(Using cached result: )?([0-9a-f]{{1,32}})"
+    rf"(?: on {_OTHER}CertCommonName\(({_NAME})\)\+{_OTHER}\2)?"
+    r" is unauthorized to "
+    r"(?:Put|Delete|Reply|Declare(?:/Undeclare)? (?:Queryable|Liveliness Token))"
+    r" \(ingress\) on (.*)",
+    re.DOTALL,
+)
+_OWNER: Final = re.compile(rf"dpadmm/[^/]+/({_NAME})/[^/]+")
+# A word for machines, by how Zenoh begins to speak about a certificate; the first that fits.
 _CERTIFICATES: Final = {
     "peer sent no certificates": "no-certificate",
-    "certificate expired": "certificate-expired",
-    "certificate not valid yet": "certificate-not-valid-yet",
+    "invalid peer certificate: certificate expired": "certificate-expired",
+    "invalid peer certificate: certificate not valid yet": "certificate-not-valid-yet",
     "invalid peer certificate": "certificate-invalid",
 }
 _CLOCKS: Final = ("certificate-expired", "certificate-not-valid-yet")
+# Who connects again and again under other numbers must not fill the memory.
+_MOST_NUMBERS: Final = 1000
+_MOST_THREADS: Final = 1000
+# Keys have at most 64 KiB.
+_LONGEST_RECORD: Final = 1 << 18
+_LONGEST_SHOWN: Final = 1000
+_SOMEBODY: Final = "somebody"
 
 
 @final
 class Refusals:
-    """Finds the refusals in Zenoh's lines and tells a watcher of them.
+    """Finds the refusals in Zenoh's records and tells a watcher of them.
 
     Parameters
     ----------
@@ -58,33 +88,51 @@ class Refusals:
         self._names: dict[str, str] = {}
         self._connections: dict[str, int] = {}
 
-    def take(self, line: str) -> bool:
-        """Take a line; whether it has been dealt with."""
-        found = _LINE.match(_COLOURS.sub("", line))
+    def take(self, record: str) -> bool:
+        """Take a record, with its line break at the end; whether it has been dealt with."""
+        found = _RECORD.fullmatch(record)
         if found is None:
             return False
         thread, source, words = found.groups()
         if source == _ACCESS:
             self._take_message(thread, words)
             return True
-        return source.startswith("zenoh_link_tls") and self._take_connection(words)
+        return source == _CONNECTIONS and self._take_connection(words)
 
     def _take_message(self, thread: str, words: str) -> None:
-        if caching := _CACHING.match(words):
-            flow, key = caching.groups()
-            self._caching[thread] = key if flow == "ingress" else ""
+        if caching := _CACHING.fullmatch(words):
+            if len(self._caching) < _MOST_THREADS or thread in self._caching:
+                flow, key = caching.groups()
+                self._caching[thread] = key if flow == "ingress" else ""
             return
-        if named := _NAMED.match(words):
-            self._names[named[1]] = named[2]
-        denied = _DENIED.match(words)
-        if denied is None or (not denied[1] and words.endswith(f" {self._caching.get(thread)}")):
+        denied = _DENIED.fullmatch(words)
+        if denied is None:
             return
-        sender, owner = self._names.get(denied[2], "somebody"), denied[5]
-        sentence = f"{sender} must write under its own name; it tried to as {owner}: refused."
+        cached, number, name, key = denied.groups()
+        sender = self._sender(number, name)
+        if not cached and key == self._caching.get(thread):
+            return
+        owner = _OWNER.fullmatch(key)
+        tried = f"as {owner[1]}" if owner else "under a key that is nobody's"
+        sentence = f"{sender} must write under its own name; it tried to {tried}: refused."
         self._watcher.dropped(sender, "another-name", error=ExchangeError(sentence))
 
+    def _sender(self, number: str, name: str | None) -> str:
+        """The name in the certificate; by a number alone, if only one has ever had that number.
+
+        A node chooses its number in Zenoh itself, and may choose another's.
+        """
+        if name is None:
+            return self._names.get(number, _SOMEBODY)
+        if number in self._names or len(self._names) < _MOST_NUMBERS:
+            known = self._names.setdefault(number, name)
+            if known != name:
+                self._names[number] = _SOMEBODY
+        return name
+
     def _take_connection(self, words: str) -> bool:
-        reason = next((word for said, word in _CERTIFICATES.items() if said in words), None)
+        reasons = (word for begin, word in _CERTIFICATES.items() if words.startswith(begin))
+        reason = next(reasons, None)
         if reason is None:
             return False
         count = self._connections[reason] = self._connections.get(reason, 0) + 1
@@ -117,25 +165,39 @@ class TransportLog(Closing):
 
         zenoh.init_log_from_env_or(_LEVELS)
         self._refusals = Refusals(watcher)
+        self._closed = threading.Event()
         sys.stdout.flush()
         self._before = os.dup(1)
-        read, write = os.pipe()
-        os.dup2(write, 1)
-        os.close(write)
-        self._lines: TextIO = os.fdopen(read, encoding="utf-8", errors="replace")
+        # Datagrams: a record of Zenoh's is one write, and arrives as one piece or not at all.
+        self._read_end, self._write_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._write_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _LONGEST_RECORD)
+        os.dup2(self._write_end.fileno(), 1)
         self._reading = threading.Thread(target=self._read, name="dpadmm zenoh", daemon=True)
         self._reading.start()
 
     def _read(self) -> None:
-        for line in self._lines:
-            if not self._refusals.take(line):
-                sys.stderr.write(line)
-                sys.stderr.flush()
+        while True:
+            data = self._read_end.recv(_LONGEST_RECORD)
+            # Datagrams have no end of file: an empty one says that it is time to look.
+            if not data and self._closed.is_set():
+                return
+            # Zenoh waits for whoever reads: nothing, such as a lost terminal, may end this loop.
+            with contextlib.suppress(Exception):
+                self._tell(data.decode("utf-8", "backslashreplace"))
+
+    def _tell(self, record: str) -> None:
+        if not self._refusals.take(record):
+            shown = visible(_COLOURS.sub("", record).rstrip("\n"), longest=_LONGEST_SHOWN)
+            sys.stderr.write(f"{shown}\n")
+            sys.stderr.flush()
 
     def close(self) -> None:
-        """Give descriptor 1 back, once all lines were read."""
+        """Give descriptor 1 back, once all records were read."""
         sys.stdout.flush()
         os.dup2(self._before, 1)
         os.close(self._before)
+        self._closed.set()
+        self._write_end.send(b"")
         self._reading.join()
-        self._lines.close()
+        self._write_end.close()
+        self._read_end.close()

@@ -38,6 +38,9 @@ LEVELS: Final = ("info", "warning", "error")
 _HEARTBEAT: Final = 1.0
 _ROUND_LINES: Final = 1.0
 _MOST_SENDERS: Final = 1000
+# What a neighbour can make happen, such as coming and going, has so many lines, then one a second.
+_BURST: Final = 20
+_CROWD_LINES: Final = 1.0
 
 
 @final
@@ -83,6 +86,7 @@ class Watcher(Closing):
             check_writable(status, "status")
         self._lines = self._open_log(log)
         self._dropped: dict[tuple[str, str], int] = {}
+        self._crowds: dict[tuple[str, Any], tuple[int, float]] = {}
         self._complaint = ""
         self._last_round_line = -_ROUND_LINES
         now = _now()
@@ -141,6 +145,8 @@ class Watcher(Closing):
         told = public_facts(facts)
         entry = {"time": _now(), "level": level, "event": name}
         with self._lock:
+            if self._crowded(name, told.get("neighbour")):
+                return
             self._state["last_event"] = entry | {"facts": told}
             self._state["changed"] = entry["time"]
             line = entry | {"node": self.node, "run": self.run, "facts": told}
@@ -149,6 +155,19 @@ class Watcher(Closing):
                 words = ", ".join(f"{key} {value}" for key, value in told.items())
                 style = "red" if level == "error" else "yellow"
                 self._progress.console.print(Text(f"{name}: {words}", style=style))
+
+    def _crowded(self, name: str, neighbour: Any) -> bool:
+        """Whether a neighbour makes something happen too often for a line each time."""
+        if neighbour is None:
+            return False
+        known = (name, neighbour) in self._crowds or len(self._crowds) < _MOST_SENDERS
+        key = (name, neighbour if known else "others")
+        count, last = self._crowds.get(key, (0, 0.0))
+        now = time.monotonic()
+        if count >= _BURST and now - last < _CROWD_LINES:
+            return True
+        self._crowds[key] = (count + 1, now)
+        return False
 
     def join(self, run: str) -> None:
         """Name the run, once it is agreed on."""
