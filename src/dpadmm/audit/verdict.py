@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpadmm.audit.claims import Claim
-from dpadmm.privacy.shown import AtLeast, AtMost
 from dpadmm.audit.scene import Scene
 from dpadmm.audit.witness import NoiseReport
+from dpadmm.privacy.shown import AtLeast, AtMost
 
 __all__ = ["Attack", "Form", "Setting", "Verdict"]
 
