@@ -7,7 +7,11 @@ a node knows that of all that are left, so does everybody in the end, and the sa
 * all have sent the rounds up to the smallest, so the new run begins by exchanging those again over
   the links that are left; they cost nothing, having been released;
 * the one that is furthest has sent rounds that no longer count. So that it spends no more than was
-  agreed, the new run has as many rounds fewer.
+  agreed, the new run has as many rounds fewer. Where that leaves no new round, none is begun.
+
+Whoever is killed meanwhile says the same when it is back: what it has released is in its ledger,
+and where it stopped is noted. Where it cannot be agreed on how to go on, or the new run ends before
+it is further than the old one, each ends with the furthest model that it has, and says so.
 """
 
 from __future__ import annotations
@@ -76,8 +80,8 @@ class Departure:
     ----------
     session, run
         Its connections and the run.
-    parties, nodes
-        Who has rows in the run, and all nodes.
+    parties, nodes, rounds
+        Who has rows in the run, all nodes, and how many rounds it has.
     store
         Where it notes what it said.
     """
@@ -88,10 +92,11 @@ class Departure:
         run: bytes,
         parties: tuple[str, ...],
         nodes: tuple[str, ...],
+        rounds: int,
         store: MessageStore,
     ) -> None:
         self._session, self._run, self._store = session, run, store
-        self._parties, self._nodes = set(parties), set(nodes)
+        self._parties, self._nodes, self._rounds = set(parties), set(nodes), rounds
         self._label = run.hex()
         self._lock = threading.Lock()
         self._lost = ""
@@ -134,7 +139,10 @@ class Departure:
                 raise SomebodyLeft(self._reported)
 
     def freeze(self, lost: str, sent: int) -> None:
-        """Stop for good, having sent so many rounds; durable when it returns, and said once."""
+        """Stop for good, having released so many rounds; durable when it returns, and said once.
+
+        A message that is committed counts, whether it was sent or not: it will not change.
+        """
         with self._lock:
             if self._lost:
                 return
@@ -176,9 +184,13 @@ class Departure:
 
     def _take(self, name: str, label: str, data: bytes) -> None:
         try:
-            content = json.loads(data) if len(data) <= _LONGEST else {}
-            lost, sent = content["lost"], dict(content["sent"])
-            good = lost in self._nodes and all(type(value) is int for value in sent.values())
+            content = json.loads(data if len(data) <= _LONGEST else b"")
+            lost, sent = content["lost"], content["sent"]
+            good = isinstance(lost, str) and lost in self._nodes and isinstance(sent, dict)
+            good = good and all(
+                node in self._nodes and type(value) is int and 0 <= value <= self._rounds
+                for node, value in sent.items()
+            )
         except (ValueError, TypeError, KeyError, RecursionError):
             good = False
         if not good:
@@ -188,5 +200,5 @@ class Departure:
             # Who is sure of another's loss is not believed: there is one decision, or none.
             if lost == self._lost:
                 for node, value in sent.items():
-                    if node in self._nodes and node != self._session.name:
+                    if node != self._session.name:
                         self._sent.setdefault(node, value)

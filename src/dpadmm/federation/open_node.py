@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dpadmm.charging import check_owner
-from dpadmm.errors import ParameterError
+from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.exchange.mailbox import Patience
 from dpadmm.exchange.message_store import MessageFile, MessageStore
 from dpadmm.exchange.peer_session import PeerSession
-from dpadmm.exchange.wire import message_size
+from dpadmm.exchange.wire import encode, message_size
 from dpadmm.federation.agreement import Agreement
 from dpadmm.federation.departure import Departure
 from dpadmm.federation.prepared import PreparedNode
@@ -73,12 +73,34 @@ class OpenNode:
         """Lock a segment in the ledger; refused where it does not fit. None in a simulation."""
         if self.ledger is None:
             return None
-        own = segment.planned.of_party(segment.agreed.names.index(self.prepared.name))
+        number = segment.agreed.names.index(self.prepared.name)
+        self._check_ledger(self.ledger, segment, number)
+        own = segment.planned.of_party(number)
         # A stretch that ended with somebody's loss is not charged beyond what was sent.
         end = Departure.sent_before(self.store, segment.run)
         rounds = range(len(segment.replayed), segment.rounds if end is None else end)
         (opened,) = open_runs(own, [self.ledger], segment.run_id, self.noise, rounds=rounds)
         return self.stack.enter_context(opened)
+
+    def _check_ledger(self, ledger: SQLiteLedger, segment: Segment, number: int) -> None:
+        """Refuse a ledger that is older than what this node is known to have sent."""
+        kept = self.store.rounds(segment.run)
+        record = ledger.refresh().runs.get(segment.run_id)
+        for t in range(len(segment.replayed), kept):
+            stored = None if record is None else record.commits.get(t)
+            sent = self.store.messages(segment.run, t).get(number)
+            if stored is not None and sent == encode(
+                segment.run, number, t, ledger.load_message(stored)
+            ):
+                continue
+            lacks = "lacks it" if stored is None else "has another message there"
+            raise LedgerError(
+                f"ledger must have every round that was sent; round {t} of run "
+                f"{segment.run_id!r} is in {self.prepared.config.messages}, and {ledger.path} "
+                f"{lacks}: the ledger was put back to an older copy. Nothing was drawn. Restore "
+                f"the newest ledger; if it is lost, the {kept} rounds that were sent stay spent: "
+                "begin another run_id, with a ledger whose budget leaves them out."
+            )
 
     def connect(self) -> PeerSession:
         """Open the connections and agree with everybody; nothing was spent before."""
@@ -126,7 +148,9 @@ class OpenNode:
         if self.prepared.config.policy.when_lost != "continue":
             return None
         agreed = segment.agreed
-        return Departure(session, segment.run, agreed.names, agreed.nodes, self.store)
+        return Departure(
+            session, segment.run, agreed.names, agreed.nodes, segment.rounds, self.store
+        )
 
     def mailbox_options(self, departure: Departure | None) -> dict[str, Any]:
         """How long to wait, and who is told."""
@@ -140,6 +164,7 @@ class OpenNode:
                 name, reason, error=error
             ),
             "on_waiting": self.watcher.waiting,
+            "on_event": self.watcher.event,
         }
         if departure is not None:
             options["on_pause"] = departure.listen

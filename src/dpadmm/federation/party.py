@@ -12,20 +12,23 @@ from dpadmm.config import RunConfig
 from dpadmm.datasets.party_rows import encode_party
 from dpadmm.datasets.whole_file import write_whole
 from dpadmm.engine import Outcome
-from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.errors import BudgetError, ExchangeError, ParameterError
 from dpadmm.exchange.mailbox import Mailbox
 from dpadmm.exchange.peer_session import PeerSession
 from dpadmm.exchange.peers import PeerExchange
-from dpadmm.exchange.wire import decode
+from dpadmm.exchange.wire import decode, encode
+from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.departure import Departure
-from dpadmm.federation.listening import Listening
+from dpadmm.federation.listening import CarefulLedger, Listening
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.open_node import OpenNode
 from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.segment import Segment
 from dpadmm.fitted import Fitted
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.privacy.sqlite_ledger import LedgerRun
+from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
 from dpadmm.report.from_run import run_report
 from dpadmm.report.records import RecordedRun
 from dpadmm.report.render import render
@@ -49,34 +52,45 @@ def train_node(node: OpenNode) -> tuple[Mailbox, Departure | None, TrainedRun]:
     node.watcher.event("encoding", rows=int(own.site.rows[0]))
     shard = _shard(prepared, told, own, node.noise)
     session = node.connect()
+    best: _Part | None = None
     while True:
-        part = _Part(node, session, segment)
-        outcome = part.train(shard, ledger)
-        following = part.following(outcome)
+        part = _Part(node, session, segment, ledger)
+        part.train(shard)
+        if best is None or part.listening.done >= best.listening.done:
+            best = part
+        following = part.following()
         if following is None:
             break
         try:
             following.check_budget(prepared.name)
             ledger = node.open_run(following)
-        except ParameterError as error:
+        except (ParameterError, BudgetError) as error:
             node.watcher.event("cannot-go-on", level="error", error=error)
             break
         segment = following
-    if part.listening.done == 0:
+    if best.listening.done == 0:
         raise ExchangeError(
             f"{part.listening.lost} was lost before a round was complete: there is no model."
         )
-    trained = _trained(node, told, part, outcome, time.monotonic() - begin)
-    _write(prepared, trained, part)
-    node.watcher.event("results-written", round=part.listening.done, rounds=segment.rounds)
+    if best is not part:
+        done = best.listening.done
+        node.watcher.event("fell-back", level="warning", round=done, rounds=best.segment.rounds)
+    trained = _trained(node, told, best, time.monotonic() - begin)
+    _write(prepared, trained, _about_losses(best, part))
+    node.watcher.event("results-written", round=best.listening.done, rounds=best.segment.rounds)
     return part.exchange.mailbox, part.departure, trained
 
 
 class _Part:
     """One segment at one party."""
 
-    def __init__(self, node: OpenNode, session: PeerSession, segment: Segment) -> None:
+    outcome: Outcome
+
+    def __init__(
+        self, node: OpenNode, session: PeerSession, segment: Segment, ledger: LedgerRun | None
+    ) -> None:
         self.node, self.segment = node, segment
+        self._ledger = CarefulLedger(ledger or MemoryLedger(), len(segment.replayed))
         agreed = segment.agreed
         self.number = agreed.names.index(node.prepared.name)
         self.own = segment.planned.of_party(self.number)
@@ -95,13 +109,19 @@ class _Part:
             session,
             self.own,
             segment.rounds,
+            self._ledger,
             node.prepared.config.policy.when_lost,
             self.departure,
             node.watcher,
         )
         self._told_budget = -_BUDGET_EVERY
+        drawn = (
+            encode(segment.run, self.number, t, self._message(t))
+            for t in range(self._ledger.released)
+        )
+        self.exchange.mailbox.begin(drawn, segment.rounds)
 
-    def train(self, shard: Shard, ledger: LedgerRun | None) -> Outcome:
+    def train(self, shard: Shard) -> None:
         """Run the rounds of the segment, or those before somebody was lost."""
         node, segment = self.node, self.segment
 
@@ -116,26 +136,28 @@ class _Part:
             shard,
             exchange=self.listening,
             noise=node.noise,
-            ledger=ledger,
+            ledger=self._ledger,
             on_round=on_round,
             rounds=segment.rounds,
             replayed=[message[None] for message in segment.replayed],
         )
         self._tell_budget(at_once=True)
         charged = (*segment.charged, *outcome.events[0])
-        return Outcome(outcome.last, outcome.tail, outcome.history, (charged,))
+        self.outcome = Outcome(outcome.last, outcome.tail, outcome.history, (charged,))
 
-    def following(self, outcome: Outcome) -> Segment | None:
+    def following(self) -> Segment | None:
         """What comes after a loss, once all others agree; None if this was the end."""
         departure, node = self.departure, self.node
-        if departure is None or not departure.lost:
+        if departure is None or departure.lost in ("", node.prepared.name):
+            return None
+        if self.listening.done == self.segment.rounds:
             return None
         policy = node.prepared.config.policy
         try:
             decision = departure.decided() or departure.settle(policy.lost_after)
             own = tuple(self._message(t) for t in range(decision.kept))
             schema = node.prepared.schema
-            following = self.segment.following(decision, schema, own, outcome.events[0])
+            following = self.segment.following(decision, schema, own, self.outcome.events[0])
         except (ParameterError, ExchangeError) as error:
             node.watcher.event("cannot-go-on", level="error", error=error)
             return None
@@ -150,9 +172,13 @@ class _Part:
         return following
 
     def _message(self, t: int) -> Array:
-        """Return this party's own message of a round that it sent."""
+        """Return this party's own message of a round that it released, as it was committed."""
         if t < len(self.segment.replayed):
             return self.segment.replayed[t]
+        stored = self._ledger.committed(t)
+        if stored is not None:
+            return stored
+        # A simulation commits nothing and cannot be continued: what it sent is in its mailbox.
         shape = self.own.site.shape[1:]
         data = self.exchange.mailbox.own(t)
         return decode(data, run=self.segment.run, party=self.number, t=t, shape=shape)
@@ -182,13 +208,12 @@ def _shard(prepared: PreparedNode, told: RunConfig, own: Plan, noise: NoiseSourc
     return lay_out(own, [(encoded.rows, signs)], noise=noise)
 
 
-def _trained(
-    node: OpenNode, told: RunConfig, part: _Part, outcome: Outcome, seconds: float
-) -> TrainedRun:
+def _trained(node: OpenNode, told: RunConfig, part: _Part, seconds: float) -> TrainedRun:
     """Make the model of this node: the mean of the messages that it may hear, its own included."""
     prepared, segment, listening = node.prepared, part.segment, part.listening
     agreed = prepared.agreed
-    heard = Outcome(listening.last, listening.tail, outcome.history, outcome.events)
+    charged = part.outcome.events if node.ledger is None else (_charged(node.ledger, agreed),)
+    heard = Outcome(listening.last, listening.tail, part.outcome.history, charged)
     return TrainedRun(
         config=told,
         schema=prepared.schema,
@@ -215,7 +240,17 @@ def _trained(
     )
 
 
-def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
+def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:
+    """What the run was charged with whoever was left, also where no model came of it."""
+    events: list[Event] = []
+    for run_id, record in ledger.refresh().runs.items():
+        first, *lost = run_id.removeprefix(str(agreed.run.run_id)).split(" without ")
+        if run_id.startswith(str(agreed.run.run_id)) and not first and {*lost} <= {*agreed.nodes}:
+            events += [record.events[t] for t in sorted(record.events)]
+    return tuple(events)
+
+
+def _write(prepared: PreparedNode, trained: TrainedRun, about_losses: list[str]) -> None:
     """Write the statement, then the model and the record, then the page to read."""
     result = prepared.config.result
     assert result is not None
@@ -223,7 +258,7 @@ def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
         lines = [str(trained.fitted.privacy)]
         for words in trained.summary()["ledgers"].values():
             lines += ["", "The ledger of this data set:", words]
-        lines += _about_losses(part)
+        lines += about_losses
         write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
     record = write_results(trained)
     # After the results: whatever happens to the page, what was paid for is there.
@@ -233,8 +268,8 @@ def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
         write_whole(place, page.encode(), "report")
 
 
-def _about_losses(part: _Part) -> list[str]:
-    """What the statement says about nodes that were lost."""
+def _about_losses(part: _Part, last: _Part) -> list[str]:
+    """What the statement says about nodes that were lost: the model's part, and the last one."""
     lines = []
     segment, lost = part.segment, part.listening.lost
     budget = part.own.budget
@@ -244,6 +279,13 @@ def _about_losses(part: _Part) -> list[str]:
     if lost is not None:
         done = part.listening.done
         lines += ["", f"Ended early: {lost} was lost after {done} rounds: {WHEN_LOST['stop']}"]
+    if last is not part:
+        lines += [
+            f"Going on without {last.segment.lost[-1]} came to nothing: {last.listening.lost} was "
+            f"lost, too, after {last.listening.done} rounds of the changed run "
+            f"{last.segment.run.hex()}. The model is that of the rounds before; what was charged "
+            "since is counted above."
+        ]
     if lines and budget is not None:
         # When to stop or go on may have been chosen by others after seeing messages.
         lines += [
