@@ -209,7 +209,11 @@ class BadNeighbour:
         if label == "done":
             end = {"rounds": self.federation.run["rounds"], "heard": {}}
             return json.dumps(end).encode() if self.finished else None
-        return self.message(int(label))
+        if label == "heard":
+            starts, stopped = self.session.claims.starts()
+            heard = dict.fromkeys(NAMES, 0)
+            return json.dumps({"heard": heard, "starts": starts, "stopped": stopped}).encode()
+        return self.message(int(label)) if label.isdecimal() else None
 
     def message(self, t, value=0.0):
         return encode(self.run, self.number, t, np.full(self.shape, value))

@@ -84,6 +84,13 @@ class Claims:
             current = self._current.get(name)
             return current in self._alive[name] and current not in self._stopped[name]
 
+    def absent(self, name: str) -> float:
+        """For how many seconds the process that has a name has been gone; 0 if it is there."""
+        if self.present(name):
+            return 0.0
+        with self._lock:
+            return time.monotonic() - self._gone_since[name]
+
     def current(self, name: str) -> str:
         """Which process is heard under a name; empty while there is none."""
         with self._lock:
@@ -176,6 +183,8 @@ class Claims:
             if now - self._two_since.setdefault(name, now) < _LEASES * self._grace:
                 return
             new = living - self._stopped[name]
+            if new:
+                self._gone_since[name] = now
             self._stopped[name] |= new
         if new:
             self._tell("neighbour-runs-twice", level="error", neighbour=name, advice=_TWICE)

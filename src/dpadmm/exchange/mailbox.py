@@ -273,21 +273,26 @@ class Mailbox:
                     self._waiting(name, 0.0)
                 return
             waited = time.monotonic() - begin
-            if timeout is not None and waited > timeout:
+            # Who was there while it was waited for is lost only when it has been gone for as long.
+            gone = self._session.claims.absent(name) if draws else 0.0
+            left = 0.0 if timeout is None else timeout - (min(waited, gone) if gone else waited)
+            if timeout is not None and left < 0:
                 raise NeighbourLost(name, lost_round, timeout)
             if waited > report:
                 self._waiting(name, waited)
                 report += self._patience.report
             self._pause()
-            self._session.ask(self._topic, name, label, self._take)
-            if draws and label != _HEARD:
-                self._session.ask(self._topic, name, _HEARD, self._take)
+            if label != _HEARD:
+                self._session.ask(self._topic, name, label, self._take)
+            # Any of them may have to say why this node must not go on.
+            for source in self._sources if draws else ():
+                self._session.ask(self._topic, source, _HEARD, self._take)
             process = self._session.claims.current(name)
             if self._session.present(name) and not self._ledgers.is_known(name, process):
                 self._ask_ledger(name)
             pause = min(2 * pause, self._patience.longest_pause)
             if timeout is not None:
-                pause = min(pause, max(0.01, timeout - waited))
+                pause = min(pause, max(0.01, left))
 
     def _fault(self, draws: bool) -> ExchangeError | None:
         """Why this node must not go on, if it has anything left to draw."""

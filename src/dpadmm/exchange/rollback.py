@@ -108,8 +108,11 @@ class OwnRounds:
                 "and nothing more is drawn here. Stop both, and start the one with the newest "
                 "ledger."
             )
-        # Once confirmed, this process itself is who was heard since.
-        elif name not in self.confirmed and heard > self.drawn:
+        # While another process of this node is heard, it is for the neighbour to judge between
+        # them; once this one was confirmed, it is itself who was heard since.
+        elif start != self._said or name in self.confirmed:
+            return
+        elif heard > self.drawn:
             self.fault = DrawRefused(
                 f"ledger must have every round that was sent; {name} has heard {heard} rounds of "
                 f"{self._name} in this run, and the ledger has {self.drawn}: it was put back to an "
@@ -117,7 +120,7 @@ class OwnRounds:
                 "messages; if they are lost, those rounds stay spent: begin another run_id, with a "
                 "ledger whose budget leaves them out."
             )
-        elif start == self._said:
+        else:
             self.confirmed.add(name)
 
 

@@ -6,6 +6,7 @@ than its ledger has.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
@@ -16,6 +17,7 @@ from dpadmm.exchange.base import Exchange, RunEnded
 from dpadmm.exchange.mailbox import NeighbourLost
 from dpadmm.exchange.peer_session import PeerSession
 from dpadmm.exchange.peers import PeerExchange
+from dpadmm.exchange.rollback import DrawRefused
 from dpadmm.federation.departure import Departure, SomebodyLeft
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.watching import Watcher
@@ -27,6 +29,8 @@ from dpadmm.training import Plan
 __all__ = ["CarefulLedger", "Listening"]
 
 _MEAN: Final = "mean of all parties"
+# How long a node that must not draw still answers, so that its neighbours learn why.
+_GRACE: Final = 3.0
 _Found = TypeVar("_Found")
 
 
@@ -174,6 +178,10 @@ class Listening(Exchange):
                     raise
                 self._leave(error.name, t)
                 raise RunEnded from error
+            except DrawRefused as error:
+                self._watcher.event("draw-refused", level="error", error=error)
+                time.sleep(_GRACE)
+                raise
             except SomebodyLeft as error:
                 self._leave(error.name, t)
                 raise RunEnded from error
