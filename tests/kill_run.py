@@ -84,18 +84,19 @@ def ended(process):
 class Trial:
     """One federation, killed at random."""
 
-    def __init__(self, server, folder, kind, seed, *, rounds=60, lose=True):
+    def __init__(self, server, folder, kind, seed, *, rounds=60, lose=True, lost_after=LOST_AFTER):
         self.draw, self.found = random.Random(seed), Found()
         averager = "hub" if kind == "server" else None
         self.federation = Federation(
             folder, server, NAMES, averager=averager, run={**RUNS[kind], "rounds": rounds}
         )
-        self.lost = self.draw.choice(NAMES) if lose else None
+        # One, and now and then another one soon after.
+        self.lost = self.draw.sample(NAMES, 1 + (self.draw.random() < 0.25)) if lose else []
         for name in self.federation.nodes:
             if name != averager:
                 self.federation.make_ledger(name)
             self.federation.write(
-                name, policy={"when_lost": "continue", "lost_after": LOST_AFTER, "serve_for": 20}
+                name, policy={"when_lost": "continue", "lost_after": lost_after, "serve_for": 20}
             )
 
     def working(self):
@@ -135,11 +136,14 @@ class Trial:
             self.kill_some(before, 1.0)
             # Before a round is complete there is nothing to fall back on.
             self.wait_until(lambda: all(federation.log(name, "round") for name in federation.nodes))
-            if self.lost is not None and self.lost in self.working():
-                federation.kill(self.lost)
+            for number, name in enumerate(self.lost):
+                if name not in self.working():
+                    continue
+                federation.kill(name)
                 self.found.losses += 1
-                self.wait_until(self.stopped_for_loss)
-                self.kill_some(after, 1.5)
+                if number == 0:
+                    self.wait_until(self.stopped_for_loss)
+                self.kill_some(after // len(self.lost), 1.5)
             self.wait()
         finally:
             federation.close()
@@ -184,7 +188,9 @@ class Trial:
     def look(self):
         """Compare all that was heard anywhere with all that was charged."""
         federation = self.federation
-        names, whole = federation.names, federation.agreed.digest(federation.schema)
+        names = federation.names
+        # Who takes part in which run, and how they are numbered there.
+        parties = {federation.agreed.digest(federation.schema).hex(): list(names)}
         shape = federation.agreed.plan(federation.schema).site.shape[1:]
         heard = {}
         for name in federation.nodes:
@@ -193,6 +199,9 @@ class Trial:
                 for run, t, party, data in store.execute("SELECT * FROM messages"):
                     heard.setdefault((run, t, party), set()).add(data)
             store.close()
+            for entry in federation.log(name, "going-on"):
+                left = [node for node in entry["facts"]["nodes"] if node in names]
+                parties[entry["facts"]["spec"]] = left
             for entry in federation.log(name, "message-dropped"):
                 if entry["facts"]["reason"] == "two-messages":
                     self.found.second_draws += 1
@@ -203,7 +212,7 @@ class Trial:
             if len(different) > 1:
                 self.found.second_draws += 1
                 self.note(f"round {t} of {party} has {len(different)} messages")
-            left = names if run == whole else [name for name in names if name != self.lost]
+            left = parties[run.hex()]
             if party == len(left):
                 continue  # the server's mean
             values = decode(different.pop(), run=run, party=party, t=t, shape=shape)
@@ -214,7 +223,7 @@ class Trial:
     def charged(self, name):
         """The charged messages of a party, by round."""
         messages = defaultdict(set)
-        with SQLiteLedger(self.federation.folder / f"{name}.ledger", read_only=True) as ledger:
+        with SQLiteLedger(self.federation.folder / f"{name}.ledger") as ledger:
             account = ledger.verify()
             for record in account.runs.values():
                 assert set(record.commits) <= set(record.events)

@@ -13,12 +13,13 @@ from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 from federation_net import Federation
 
 NAMES = ("north", "south", "west")
-KINDS = ("ledger", "messages", "messages-wal", "messages-shm")
+LEDGER = ("ledger", "ledger-journal")
+KINDS = (*LEDGER, "messages", "messages-wal", "messages-shm")
 
 
 def committed(folder, name="west"):
     """The message of every round of a ledger."""
-    with SQLiteLedger(folder / f"{name}.ledger", read_only=True) as ledger:
+    with SQLiteLedger(folder / f"{name}.ledger") as ledger:
         commits = ledger.verify().runs["trial"].commits
         return [ledger.load_message(commits[t]).tobytes() for t in sorted(commits)]
 
@@ -43,10 +44,7 @@ def put_back(federation, source, kinds=KINDS):
 
 @pytest.fixture
 def midway(federation, tmp_path):
-    """West is down after some rounds: ``early`` has its files of some rounds before, ``late`` all.
-
-    South is frozen meanwhile, so that nobody is done before the others are.
-    """
+    """West is down after some rounds: ``early`` has its files of rounds before, ``late`` all."""
     federation.run["rounds"] = 80
     for name in NAMES:
         federation.write(name)
@@ -74,34 +72,27 @@ def finish(federation):
     assert len(committed(federation.folder)) == 80
 
 
-def test_a_ledger_that_is_older_than_the_messages_beside_it_is_refused(midway, tmp_path):
-    put_back(midway, tmp_path / "early", ["ledger"])
-    before = (midway.folder / "west.ledger").read_bytes()
-    midway.start("west")
-    assert midway.wait("west") == 2
-    words = midway.output("west")
-    assert "ledger must have every round that was sent" in words
-    assert "put back to an older copy. Nothing was drawn. Restore the newest ledger" in words
-    assert (midway.folder / "west.ledger").read_bytes() == before
-    put_back(midway, tmp_path / "late", ["ledger"])
-    midway.start("west")
-    finish(midway)
-
-
-def test_a_node_with_all_its_files_put_back_is_told_by_its_neighbours(midway, tmp_path):
-    put_back(midway, tmp_path / "early")
+def test_older_files_are_refused_here_or_by_the_neighbours_and_nothing_is_drawn(midway, tmp_path):
+    # The ledger alone: the messages beside it know more.
+    put_back(midway, tmp_path / "early", LEDGER)
     before = committed(midway.folder)
     midway.start("west")
     assert midway.wait("west") == 2
     words = midway.output("west")
-    assert "has heard" in words
+    assert "put back to an older copy. Nothing was drawn. Restore the newest ledger" in words
+    assert committed(midway.folder) == before
+    # All files: the neighbours know more, and say so themselves.
+    put_back(midway, tmp_path / "early")
+    midway.start("west")
+    assert midway.wait("west") == 2
+    words = midway.output("west")
     assert f"and the ledger has {len(before)}: it was put back to an older copy" in words
     assert committed(midway.folder) == before
     assert midway.log("west", "draw-refused")
-    # Those who heard more say so, too, and take nothing of it.
     told = [name for name in ("north", "south") if midway.log(name, "ledger-went-back")]
     assert told
     assert midway.log(told[0], "ledger-went-back")[0]["facts"]["neighbour"] == "west"
+    # With the newest files it is heard again.
     put_back(midway, tmp_path / "late")
     midway.start("west")
     finish(midway)
@@ -135,3 +126,18 @@ def test_two_living_processes_of_one_node_are_both_told_and_neither_draws(midway
     # The others have waited; with one of the two the run goes on.
     midway.start("west")
     finish(midway)
+
+
+def test_a_ledger_that_has_forgotten_another_run_is_refused(federation, tmp_path):
+    copy(federation, tmp_path / "new", LEDGER)
+    for name in NAMES:
+        federation.start(name)
+    federation.finish()
+    put_back(federation, tmp_path / "new", LEDGER)
+    federation.run["run_id"] = "another"
+    federation.write("west")
+    federation.start("west")
+    assert federation.wait("west") == 2
+    assert "ledger must have every entry that it had" in federation.output("west")
+    with SQLiteLedger(federation.folder / "west.ledger", read_only=True) as ledger:
+        assert not ledger.account.runs

@@ -55,7 +55,7 @@ class OwnRounds:
     Attributes
     ----------
     drawn
-        How many rounds the ledger had when this process began; None before.
+        How many rounds the ledger had when this process began; None where none is drawn.
     confirmed
         Who hears this process, and no round that it has not drawn.
     fault
@@ -64,7 +64,7 @@ class OwnRounds:
 
     def __init__(self, name: str, said: str) -> None:
         self._name, self._said = name, instance_hash(said)
-        self._planned = self._count = 0
+        self._planned, self._count = _MOST_ROUNDS, 0
         self._hash = hashlib.sha256()
         self.drawn: int | None = None
         self.confirmed: set[str] = set()
@@ -90,8 +90,6 @@ class OwnRounds:
 
     def take(self, name: str, data: bytes) -> None:
         """Take what a neighbour says that it heard; refused where it makes no sense."""
-        if self.drawn is None:
-            return
         content = _read(name, data)
         try:
             heard, start = content["heard"][self._name], content["starts"].get(self._name)
@@ -106,11 +104,11 @@ class OwnRounds:
                 f"{self._name} must run once; {name} hears two living processes of it: a copy of "
                 "this node, such as a restored machine, was started. Neither is heard any more, "
                 "and nothing more is drawn here. Stop both, and start the one with the newest "
-                "ledger."
+                "files."
             )
         # While another process of this node is heard, it is for the neighbour to judge between
         # them; once this one was confirmed, it is itself who was heard since.
-        elif start != self._said or name in self.confirmed:
+        elif self.drawn is None or start != self._said or name in self.confirmed:
             return
         elif heard > self.drawn:
             self.fault = DrawRefused(

@@ -26,6 +26,8 @@ __all__ = ["OpenNode"]
 
 _AGREED: Final = "agreed"
 _INSTANCE: Final = "instance"
+# Notes that are not about one run.
+_EVERY_RUN: Final = bytes(32)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,26 @@ class OpenNode:
         if config.node.ledger is not None:
             ledger = stack.enter_context(SQLiteLedger(config.node.ledger))
             check_owner(prepared.name, ledger, prepared.schema.sha256)
-        return cls(prepared, watcher, store, noise, ledger, stack)
+        node = cls(prepared, watcher, store, noise, ledger, stack)
+        node.note_head()
+        return node
+
+    def note_head(self) -> None:
+        """Note how far the ledger is, whatever run it was for; refuse one that went back."""
+        if self.ledger is None:
+            return
+        name = f"head of ledger {self.ledger.first}"
+        noted = self.store.note(_EVERY_RUN, name)
+        if noted is not None and not self.ledger.holds(noted):
+            messages = self.prepared.config.messages
+            raise LedgerError(
+                f"ledger must have every entry that it had; {self.ledger.path} lacks row "
+                f"{noted.partition(':')[0]}, which {messages} remembers: it was put back to an "
+                "older copy. Nothing was drawn. Restore the newest ledger; if it is lost, what "
+                "was spent stays spent: make a new ledger whose budget leaves that out."
+            )
+        self.ledger.refresh()
+        self.store.take_note(_EVERY_RUN, name, self.ledger.head)
 
     def open_run(self, segment: Segment) -> LedgerRun | None:
         """Lock a segment in the ledger; refused where it does not fit. None in a simulation."""

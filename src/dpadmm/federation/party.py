@@ -56,6 +56,7 @@ def train_node(node: OpenNode) -> tuple[Mailbox, Departure | None, TrainedRun]:
     while True:
         part = _Part(node, session, segment, ledger)
         part.train(shard)
+        node.note_head()
         if best is None or part.listening.done >= best.listening.done:
             best = part
         following = part.following()
