@@ -84,7 +84,7 @@ def ended(process):
 class Trial:
     """One federation, killed at random."""
 
-    def __init__(self, server, folder, kind, seed, *, rounds=60, lose=True, lost_after=LOST_AFTER):
+    def __init__(self, server, folder, kind, seed, *, rounds=100, lose=True, lost_after=LOST_AFTER):
         self.draw, self.found = random.Random(seed), Found()
         averager = "hub" if kind == "server" else None
         self.federation = Federation(
@@ -136,6 +136,7 @@ class Trial:
             self.kill_some(before, 1.0)
             # Before a round is complete there is nothing to fall back on.
             self.wait_until(lambda: all(federation.log(name, "round") for name in federation.nodes))
+            time.sleep(self.draw.uniform(0, 1.5))
             for number, name in enumerate(self.lost):
                 if name not in self.working():
                     continue
