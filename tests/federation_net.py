@@ -23,7 +23,7 @@ from dpadmm.config import validated
 from dpadmm.exchange.message_store import MessageFile
 from dpadmm.exchange.peer_session import PeerSession, Security
 from dpadmm.exchange.wire import encode
-from dpadmm.exchange.words import Agreeing
+from dpadmm.exchange.words import Agreeing, Heard
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import TOPIC
 from dpadmm.federation.certificates import make_authority, make_certificate
@@ -345,7 +345,11 @@ class BadNeighbour:
         if label == "done":
             end = {"rounds": self.federation.run["rounds"], "heard": {}}
             return json.dumps(end).encode() if self.finished else None
-        return self.message(int(label))
+        if label == "heard":
+            starts, stopped = self.session.claims.starts()
+            heard = dict.fromkeys(self.federation.names, 0)
+            return Heard(heard=heard, starts=starts, stopped=stopped).to_bytes()
+        return self.message(int(label)) if label.isdecimal() else None
 
     def message(self, t, value=0.0):
         return encode(self.run, self.number, t, np.full(self.shape, value))

@@ -53,11 +53,56 @@ def test_a_name_is_free_after_a_while():
     assert told.claims == ["two"]
 
 
-@pytest.mark.parametrize("said", ["", "two words", "a/b", "x" * 65, "\N{SNOWMAN}"])
+@pytest.mark.parametrize(
+    "said", ["", "two words", "a/b", "x" * 65, "\N{SNOWMAN}", "a.b.c", "a.", ".b"]
+)
 def test_who_does_not_say_who_it_is_is_not_heard(said):
     told = Told()
     assert not told.of.hears("west", said)
     assert told.of.hears("west", "one")
+
+
+def test_a_restarted_process_is_heard_at_once_and_a_twin_stops_both():
+    told = Told(grace=0.05)
+    told.of.comes("west", "one.first")
+    told.of.goes("west", "one.first")
+    told.of.comes("west", "one.second")
+    assert told.of.present("west")
+    assert told.of.current("west") == "one.second"
+    assert told.claims == ["one"]
+    # A twin is not heard, and after a while neither is.
+    told.of.comes("west", "one.third")
+    assert not told.of.hears("west", "one.third")
+    assert told.of.hears("west", "one.second")
+    assert told.of.starts() == ({"west": instance_hash("one.second")}, [])
+    time.sleep(0.11)
+    assert not told.of.hears("west", "one.second")
+    assert not told.of.hears("west", "one.third")
+    assert not told.of.present("west")
+    assert told.of.absent("west") < 0.1
+    stopped = sorted(map(instance_hash, ("one.second", "one.third")))
+    assert told.of.starts() == ({}, stopped)
+    # Not even when the other has gone; but when it is started again.
+    told.of.goes("west", "one.third")
+    assert not told.of.hears("west", "one.second")
+    told.of.goes("west", "one.second")
+    told.of.comes("west", "one.fourth")
+    assert told.of.hears("west", "one.fourth")
+    assert told.events.count("neighbour-runs-twice") == 1
+
+
+def test_a_connection_that_died_without_a_word_makes_no_twin():
+    told = Told(grace=0.1)
+    told.of.comes("west", "one.first")
+    told.of.comes("west", "one.second")
+    assert not told.of.hears("west", "one.second")
+    time.sleep(0.11)
+    told.of.goes("west", "one.first")
+    assert told.of.current("west") == "one.second"
+    assert told.of.present("west")
+    time.sleep(0.12)
+    assert told.of.hears("west", "one.second")
+    assert "neighbour-runs-twice" not in told.events
 
 
 ACCESS = "zenoh::net::routing::interceptor::access_control"

@@ -9,20 +9,23 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from dpadmm.errors import ExchangeError
 from dpadmm.exchange.message_store import MessageStore
-from dpadmm.exchange.peer_session import PeerSession
+from dpadmm.exchange.peer_session import OnEvent, PeerSession, no_event
+from dpadmm.exchange.rollback import NeighbourLedgers, OwnRounds, messages_hash
 from dpadmm.exchange.wire import BadMessage, decode, round_of
-from dpadmm.exchange.words import Ending, Limits, said
+from dpadmm.exchange.words import Ending, Heard, Limits, said
 
 __all__ = ["Mailbox", "NeighbourLost", "Patience"]
 
 _MESSAGE: Final = "message"
 _DONE: Final = "done"
+_HEARD: Final = "heard"
+_LEDGER: Final = "ledger"
 # Rounds are numbered by 4 bytes: no label of more digits is one.
 _DIGITS: Final = 10
 
@@ -92,6 +95,8 @@ class Mailbox:
         Called from time to time while waiting; what it raises ends the waiting.
     limits
         Names and rounds that there are: what is said about others is refused.
+    on_event
+        Told of a neighbour whose ledger went back.
     """
 
     def __init__(
@@ -108,6 +113,7 @@ class Mailbox:
         on_waiting: Callable[[str, float], None] = lambda name, seconds: None,
         on_pause: Callable[[], None] = lambda: None,
         limits: Limits | None = None,
+        on_event: OnEvent = no_event,
     ) -> None:
         self._session = session
         self._run = run
@@ -121,7 +127,8 @@ class Mailbox:
         self._tell_refused = on_refused
         self._waiting = on_waiting
         self._pause = on_pause
-        self._limits = limits
+        self._limits = limits or Limits()
+        self._tell = on_event
         self._news = threading.Condition()
         #: The first round that is not complete; and its and the next one's messages.
         self._round = store.rounds(run)
@@ -132,9 +139,40 @@ class Mailbox:
         self._heard_by: dict[str, Ending] = {}
         self._done: dict[str, int] = {}
         self._refused: dict[tuple[str, str], int] = {}
+        self._own_rounds = OwnRounds(session.name, session.said, self._limits)
+        self._ledgers = NeighbourLedgers(run, store, self._limits)
         self._sent = self._received = 0
         session.hear(self._topic, self._take)
         session.serve(self._topic, self._answer)
+
+    # -- before anything is drawn ------------------------------------------------------------
+
+    def begin(self, messages: Iterable[bytes], planned: int) -> None:
+        """Tell who asks that this node has drawn these messages, of so many rounds."""
+        with self._news:
+            self._own_rounds.begin(messages, planned)
+
+    def confirm(self) -> None:
+        """Wait until every neighbour hears this process, and no round that it has not drawn.
+
+        Raises
+        ------
+        DrawRefused
+            If one has heard more, or hears two processes of this node.
+        """
+        own = self._own_rounds
+        assert own.drawn is not None
+        for name in self._sources:
+            self._session.ask(self._topic, name, _HEARD, self._take)
+            self._ask_ledger(name)
+        for name in self._sources:
+            self._wait(
+                name,
+                _HEARD,
+                lambda name=name: name in own.confirmed,  # type: ignore[misc]
+                self._patience.timeout,
+                lost_round=own.drawn,
+            )
 
     # -- messages of a round -----------------------------------------------------------------
 
@@ -142,6 +180,7 @@ class Mailbox:
         """Tell the neighbours; a round that is complete is only handed out on request."""
         with self._news:
             self._own = {t: data}
+            self._own_rounds.add(t, data)
         if t >= self._round:
             self.tell(data)
 
@@ -224,24 +263,45 @@ class Mailbox:
     ) -> None:
         begin = time.monotonic()
         pause, report = self._patience.first_question, self._patience.report
+        # Who has all its rounds draws nothing more, and goes on serving the others.
+        draws = lost_round >= 0
         while True:
             with self._news:
-                came = self._news.wait_for(ready, timeout=pause)
+                came = self._news.wait_for(
+                    lambda: ready() or self._fault(draws) is not None, timeout=pause
+                )
+                fault = self._fault(draws)
+            if fault is not None:
+                raise fault
             if came:
                 if report > self._patience.report:
                     self._waiting(name, 0.0)
                 return
             waited = time.monotonic() - begin
-            if timeout is not None and waited > timeout:
+            # Who was there while it was waited for is lost only when it has been gone for as long.
+            gone = self._session.claims.absent(name) if draws else 0.0
+            left = 0.0 if timeout is None else timeout - (min(waited, gone) if gone else waited)
+            if timeout is not None and left < 0:
                 raise NeighbourLost(name, lost_round, timeout)
             if waited > report:
                 self._waiting(name, waited)
                 report += self._patience.report
             self._pause()
-            self._session.ask(self._topic, name, label, self._take)
+            if label != _HEARD:
+                self._session.ask(self._topic, name, label, self._take)
+            # Any of them may have to say why this node must not go on.
+            for source in self._sources if draws else ():
+                self._session.ask(self._topic, source, _HEARD, self._take)
+            process = self._session.claims.current(name)
+            if self._session.present(name) and not self._ledgers.is_known(name, process):
+                self._ask_ledger(name)
             pause = min(2 * pause, self._patience.longest_pause)
             if timeout is not None:
-                pause = min(pause, max(0.01, timeout - waited))
+                pause = min(pause, max(0.01, left))
+
+    def _fault(self, draws: bool) -> ExchangeError | None:
+        """Why this node must not go on, if it has anything left to draw."""
+        return self._own_rounds.fault if draws else None
 
     # -- called by the network's threads -----------------------------------------------------
 
@@ -256,10 +316,19 @@ class Mailbox:
         if number is None:
             return
         try:
+            if label == _HEARD:
+                with self._news:
+                    self._own_rounds.take(name, data)
+                    self._news.notify_all()
+                return
             t = round_of(data, self._shape)
             decode(data, run=self._run, party=number, t=t, shape=self._shape)
         except BadMessage as error:
             self._refuse(name, error.reason, error)
+            return
+        if self._ledgers.went_back(name):
+            sentence = f"round {t} of {name} is not taken: its ledger went back."
+            self._refuse(name, "ledger-went-back", ExchangeError(sentence))
             return
         with self._news:
             now = self._round
@@ -285,12 +354,52 @@ class Mailbox:
         """Hand out a round again, as it was sent."""
         if label == _DONE:
             return None if self._ended is None else self._ended.to_bytes()
+        if label == _LEDGER:
+            with self._news:
+                return self._own_rounds.announcement()
+        if label == _HEARD:
+            return self._what_was_heard().to_bytes()
         if not (label.isascii() and label.isdecimal() and len(label) <= _DIGITS):
             return None
         t = int(label)
         with self._news:
             data = self._own.get(t)
         return self._store.messages(self._run, t).get(self._number) if data is None else data
+
+    def _heard_of(self, number: int) -> int:
+        """How many rounds of a neighbour came, up to the last one that did."""
+        with self._news:
+            return max([self._round, *(t + 1 for party, t in self._arrived if party == number)])
+
+    def _what_was_heard(self) -> Heard:
+        """How far every neighbour was heard, and which process of each is."""
+        starts, stopped = self._session.claims.starts()
+        heard = {name: self._heard_of(number) for name, number in self._sources.items()}
+        return Heard(heard=heard, starts=starts, stopped=stopped)
+
+    def _ask_ledger(self, name: str) -> None:
+        """Ask how far a neighbour's ledger is, and name one that went back.
+
+        What was heard before the question was drawn before the answer.
+        """
+        number = self._sources[name]
+        heard, kept = self._heard_of(number), self._round
+        # A store in memory forgets: then there is nothing to compare.
+        whole = kept == 0 or number in self._store.messages(self._run, 0)
+        found = (self._store.messages(self._run, t)[number] for t in range(kept))
+        head = messages_hash(found) if whole else ""
+
+        def take(name: str, label: str, data: bytes) -> None:
+            process = self._session.claims.current(name)
+            try:
+                error = self._ledgers.take(name, process, data, heard, (kept, head))
+            except BadMessage as refusal:
+                self._refuse(name, refusal.reason, refusal)
+                return
+            if error is not None:
+                self._tell("ledger-went-back", level="error", neighbour=name, error=error)
+
+        self._session.ask(self._topic, name, _LEDGER, take)
 
     def take_counts(self) -> tuple[int, int]:
         """Bytes of messages sent and received since the last call."""

@@ -94,7 +94,7 @@ class PeerSession(Closing):
         Seconds of silence after which a neighbour counts as gone; and after which another process
         may have its name.
     instance
-        Tells this process from another of its name, the same after a restart; drawn unless given.
+        Tells this node from another of its name, the same after a restart; drawn unless given.
     known, on_claim
         Instances that neighbours had before, and who is told of new ones
         (:mod:`~dpadmm.exchange.claims`).
@@ -121,6 +121,8 @@ class PeerSession(Closing):
         self.name = name
         self.neighbours = dict(neighbours)
         self.instance = instance or secrets.token_hex(16)
+        #: What this process says who it is; no other one says the same, not even a copy of it.
+        self.said = f"{self.instance}.{secrets.token_hex(16)}"
         #: Which process has which neighbour's name.
         self.claims = Claims(neighbours, lease, known or {}, on_claim=on_claim, on_event=on_event)
         self._tell = on_event
@@ -155,7 +157,7 @@ class PeerSession(Closing):
                     history=True,
                 )
             )
-        token = _key(_ALIVE, name, self.instance)
+        token = _key(_ALIVE, name, self.said)
         self._parts.append(self._session.liveliness().declare_token(token))
 
     def present(self, neighbour: str) -> bool:
@@ -168,7 +170,7 @@ class PeerSession(Closing):
         def reply(query: Any) -> None:
             data = answer(str(query.key_expr).rsplit("/", 1)[-1])
             if data is not None:
-                query.reply(str(query.key_expr), data, attachment=self.instance)
+                query.reply(str(query.key_expr), data, attachment=self.said)
 
         key = _key(topic, self.name, "*")
         self._parts.append(self._session.declare_queryable(key, self._guarded(reply)))
@@ -194,7 +196,7 @@ class PeerSession(Closing):
                 congestion_control=self._zenoh.CongestionControl.BLOCK,
                 reliability=self._zenoh.Reliability.RELIABLE,
             )
-        self._publishers[key].put(data, attachment=self.instance)
+        self._publishers[key].put(data, attachment=self.said)
 
     def ask(
         self,
@@ -243,11 +245,11 @@ class PeerSession(Closing):
         return called
 
     def _liveliness(self, neighbour: str, sample: Any) -> None:
-        instance = str(sample.key_expr).rsplit("/", 1)[-1]
+        said = str(sample.key_expr).rsplit("/", 1)[-1]
         if sample.kind == self._zenoh.SampleKind.PUT:
-            self.claims.comes(neighbour, instance)
+            self.claims.comes(neighbour, said)
         else:
-            self.claims.goes(neighbour, instance)
+            self.claims.goes(neighbour, said)
 
     def _link(self, event: Any) -> None:
         """Name whoever connects with a certificate that is no neighbour's: it is not served."""

@@ -36,7 +36,7 @@ class PeerExchange(OneParty):
     store
         Where complete rounds are kept: a run goes on where its store ends.
     **options
-        ``patience``, ``on_refused`` and ``on_waiting`` of the mailbox.
+        ``patience``, ``on_refused``, ``on_waiting``, ``on_pause`` and ``on_event`` of the mailbox.
     """
 
     def __init__(

@@ -35,8 +35,10 @@ __all__ = [
     "Consent",
     "Decided",
     "Departing",
+    "Drawn",
     "Ending",
     "Frozen",
+    "Heard",
     "Limits",
     "NodeName",
     "Words",
@@ -53,6 +55,7 @@ _DEEPEST: Final = 32
 # Rounds are 4 bytes of a message.
 _MOST_ROUNDS: Final = (1 << 32) - 1
 _CERTIFICATES: Final = 4
+_MOST_STOPPED: Final = 1 << 14
 _HEX: Final = r"^[0-9a-f]{%d}$"
 _BASE64: Final = r"^[A-Za-z0-9+/]*={0,2}$"
 
@@ -182,6 +185,21 @@ class Ending(Words):
 
     rounds: Rounds
     heard: dict[NodeName, Sha256]
+
+
+class Heard(Words):
+    """How far a node heard each neighbour, and which processes it hears, or no longer hears."""
+
+    heard: dict[NodeName, Rounds]
+    starts: dict[NodeName, InstanceHash]
+    stopped: Annotated[list[InstanceHash], Field(max_length=_MOST_STOPPED)]
+
+
+class Drawn(Words):
+    """How many rounds of this run a node's ledger has, and the hash of their messages."""
+
+    count: Rounds
+    head: Sha256
 
 
 AnyWords = TypeVar("AnyWords", bound=Words)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpadmm.errors import ParameterError
 from dpadmm.exchange.mailbox import Mailbox, NeighbourLost
 from dpadmm.exchange.peer_session import PeerSession
 from dpadmm.exchange.wire import decode, encode
+from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.departure import Departure, SomebodyLeft
 from dpadmm.federation.open_node import OpenNode
 from dpadmm.federation.segment import Segment
@@ -50,7 +52,10 @@ def _average_segment(
             if departure is None:
                 break
             departure.freeze(error.name, t)
-            decision = departure.settle(node.prepared.config.policy.lost_after)
+            try:
+                decision = departure.settle(node.prepared.config.policy.lost_after)
+            except Disagreement as refusal:
+                node.watcher.event("cannot-go-on", level="error", error=refusal)
             break
         heard = [
             decode(data, run=run, party=place, t=t, shape=shape) for place, data in received.items()
@@ -64,7 +69,11 @@ def _average_segment(
         node.watcher.bytes(*mailbox.take_counts())
     if decision is None:
         return mailbox, departure, None
-    following = segment.following(decision, node.prepared.schema)
+    try:
+        following = segment.following(decision, node.prepared.schema)
+    except ParameterError as refusal:
+        node.watcher.event("cannot-go-on", level="error", error=refusal)
+        return mailbox, departure, None
     left = list(following.agreed.nodes)
     node.watcher.event("going-on", spec=following.run.hex(), nodes=left, round=decision.kept)
     return mailbox, departure, following

@@ -7,7 +7,11 @@ a node knows that of all that are left, so does everybody in the end, and the sa
 * all have sent the rounds up to the smallest, so the new run begins by exchanging those again over
   the links that are left; they cost nothing, having been released;
 * the one that is furthest has sent rounds that no longer count. So that it spends no more than was
-  agreed, the new run has as many rounds fewer.
+  agreed, the new run has as many rounds fewer. Where that leaves no new round, none is begun.
+
+Whoever is killed meanwhile says the same when it is back: what it has released is in its ledger,
+and where it stopped is noted. Where it cannot be agreed on how to go on, or the new run ends before
+it is further than the old one, each ends with the furthest model that it has, and says so.
 """
 
 from __future__ import annotations
@@ -97,7 +101,7 @@ class Departure:
         on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
     ) -> None:
         self._session, self._run, self._store = session, run, store
-        self._parties, self._nodes = set(parties), set(nodes)
+        self._parties, self._nodes, self._rounds = set(parties), set(nodes), rounds
         self._label = run.hex()
         self._lock = threading.Lock()
         self._lost = ""
@@ -143,7 +147,10 @@ class Departure:
                 raise SomebodyLeft(self._reported)
 
     def freeze(self, lost: str, sent: int) -> None:
-        """Stop for good, having sent so many rounds; durable when it returns, and said once."""
+        """Stop for good, having released so many rounds; durable when it returns, and said once.
+
+        A message that is committed counts, whether it was sent or not: it will not change.
+        """
         with self._lock:
             if self._lost:
                 return
@@ -194,5 +201,5 @@ class Departure:
             # Who is sure of another's loss is not believed: there is one decision, or none.
             if content.lost == self._lost:
                 for node, value in content.sent.items():
-                    if node not in (self._session.name, self._lost):
+                    if node != self._session.name:
                         self._sent.setdefault(node, value)

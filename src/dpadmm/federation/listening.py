@@ -1,8 +1,14 @@
-"""What a node makes of the messages it hears: its model, and what to do when one does not come."""
+"""What a node makes of the messages it hears: its model, and what to do when one does not come.
+
+And what it does before it draws: it waits until its neighbours say that they heard no more of it
+than its ledger has.
+"""
 
 from __future__ import annotations
 
-from typing import Final, final
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar, final
 
 import numpy as np
 
@@ -11,15 +17,72 @@ from dpadmm.exchange.base import Exchange, RunEnded
 from dpadmm.exchange.mailbox import NeighbourLost
 from dpadmm.exchange.peer_session import PeerSession
 from dpadmm.exchange.peers import PeerExchange
+from dpadmm.exchange.rollback import DrawRefused
 from dpadmm.federation.departure import Departure, SomebodyLeft
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.watching import Watcher
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.training import Plan
 
-__all__ = ["Listening"]
+__all__ = ["CarefulLedger", "Listening"]
 
 _MEAN: Final = "mean of all parties"
+# How long a node that must not draw still answers, so that its neighbours learn why.
+_GRACE: Final = 3.0
+_Found = TypeVar("_Found")
+
+
+@final
+class CarefulLedger(Ledger):
+    """A run's ledger that asks before a round is charged and drawn for the first time.
+
+    Parameters
+    ----------
+    ledger
+        The ledger.
+    first
+        The first round that is not from a run before.
+
+    Attributes
+    ----------
+    released
+        How many rounds have a message that will not change.
+    before_draw
+        Called with the round; what it raises stops the draw, and nothing is charged.
+    """
+
+    def __init__(self, ledger: Ledger, first: int) -> None:
+        self._ledger = ledger
+        self.before_draw: Callable[[int], None] = lambda t: None
+        self.released = first
+        while ledger.committed(self.released) is not None:
+            self.released += 1
+
+    def reserve(self, t: int, event: Event) -> None:
+        """Charge round ``t``, if it may be drawn."""
+        if t >= self.released:
+            self.before_draw(t)
+        self._ledger.reserve(t, event)
+
+    def commit(self, t: int, message: Array) -> None:
+        """Store the message of a round."""
+        self._ledger.commit(t, message)
+        self.released = max(self.released, t + 1)
+
+    def committed(self, t: int) -> Array | None:
+        """The stored message of a round."""
+        return self._ledger.committed(t)
+
+    def resume(self, events: Sequence[Event], last: Array) -> None:
+        """Agree with a checkpoint."""
+        self._ledger.resume(events, last)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the run was charged."""
+        return self._ledger.events
 
 
 @final
@@ -33,8 +96,8 @@ class Listening(Exchange):
     ----------
     exchange, session
         How messages travel, and over which connections.
-    own, rounds
-        This party's share of the plan, and its rounds.
+    own, rounds, ledger
+        This party's share of the plan, its rounds, and its ledger.
     when_lost, departure
         What to do about a neighbour that never returns, and how the others go on without.
     watcher
@@ -47,6 +110,7 @@ class Listening(Exchange):
         session: PeerSession,
         own: Plan,
         rounds: int,
+        ledger: CarefulLedger,
         when_lost: str,
         departure: Departure | None,
         watcher: Watcher,
@@ -55,6 +119,9 @@ class Listening(Exchange):
         self._session = session
         self._tail_start = rounds - max(1, rounds // 3)
         self._server = own.site.topology.server
+        self._ledger = ledger
+        ledger.before_draw = self.before_draw
+        self._confirmed = False
         self._when_lost = when_lost
         self._departure = departure
         self._watcher = watcher
@@ -82,9 +149,7 @@ class Listening(Exchange):
 
     def __call__(self, message: Released, t: int) -> Array:
         """Exchange round ``t`` and remember it."""
-        inbox = self._try(message, t)
-        while inbox is None:
-            inbox = self._try(message, t)
+        inbox = self._patiently(lambda: self._exchange_round(message, t), t)
         self.last = inbox if self._server else np.concatenate([message.values, inbox])
         self.done = t + 1
         self._total = self._total + self.last
@@ -92,29 +157,47 @@ class Listening(Exchange):
             self._sum = self._sum + self.last
         return inbox
 
-    def _try(self, message: Released, t: int) -> Array | None:
-        """Exchange a round; None to wait on, for one that is there but waits itself."""
-        try:
-            complete = t < self._exchange.mailbox.rounds
-            if self._departure is not None and self._departure.lost and not complete:
-                raise SomebodyLeft(self._departure.lost)
-            return self._exchange(message, t)
-        except NeighbourLost as error:
-            if self._session.present(error.name) and not error.ended:
-                return None
-            if self._when_lost == "stop" and t == 0:
+    def before_draw(self, t: int) -> None:
+        """Wait until the neighbours heard no round that this node has not drawn; or end the run."""
+        if self._departure is not None and self._departure.lost:
+            self._leave(self._departure.lost, t)
+            raise RunEnded
+        if not self._confirmed:
+            self._patiently(self._exchange.mailbox.confirm, t)
+            self._confirmed = True
+
+    def _exchange_round(self, message: Released, t: int) -> Array:
+        complete = t < self._exchange.mailbox.rounds
+        if self._departure is not None and self._departure.lost and not complete:
+            self._exchange.offer(message, t)
+            raise SomebodyLeft(self._departure.lost)
+        return self._exchange(message, t)
+
+    def _patiently(self, action: Callable[[], _Found], t: int) -> _Found:
+        """Do what needs the neighbours; wait on for one that is there but waits itself."""
+        while True:
+            try:
+                return action()
+            except NeighbourLost as error:
+                if self._session.present(error.name) and not error.ended:
+                    continue
+                if self._when_lost == "stop" and t == 0:
+                    raise
+                self._leave(error.name, t)
+                raise RunEnded from error
+            except DrawRefused as error:
+                self._watcher.event("draw-refused", level="error", error=error)
+                time.sleep(_GRACE)
                 raise
-            self._leave(error.name, t)
-            raise RunEnded from error
-        except SomebodyLeft as error:
-            self._leave(error.name, t)
-            raise RunEnded from error
+            except SomebodyLeft as error:
+                self._leave(error.name, t)
+                raise RunEnded from error
 
     def _leave(self, name: str, t: int) -> None:
         """End here; where the others go on, tell them how far this node is."""
         self.lost = name
         if self._departure is not None and name != self._session.name:
-            self._departure.freeze(name, t + 1)
+            self._departure.freeze(name, self._ledger.released)
         self._watcher.event(
             "neighbour-lost",
             level="error",

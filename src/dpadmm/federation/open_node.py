@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dpadmm.charging import check_owner
-from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.errors import ExchangeError, LedgerError, ParameterError
 from dpadmm.exchange.mailbox import Patience
 from dpadmm.exchange.message_store import MessageFile, MessageStore
 from dpadmm.exchange.peer_session import PeerSession
-from dpadmm.exchange.wire import message_size
+from dpadmm.exchange.wire import encode, message_size
 from dpadmm.exchange.words import Limits, agreement_limit
 from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
 from dpadmm.federation.consent import Consents
@@ -28,6 +28,8 @@ __all__ = ["OpenNode"]
 
 _AGREED: Final = "agreed"
 _INSTANCE: Final = "instance"
+# Notes that are not about one run.
+_EVERY_RUN: Final = bytes(32)
 
 
 @dataclass(frozen=True)
@@ -69,18 +71,59 @@ class OpenNode:
         if config.node.ledger is not None:
             ledger = stack.enter_context(SQLiteLedger(config.node.ledger))
             check_owner(prepared.name, ledger, prepared.schema.sha256)
-        return cls(prepared, watcher, store, noise, ledger, stack)
+        node = cls(prepared, watcher, store, noise, ledger, stack)
+        node.note_head()
+        return node
+
+    def note_head(self) -> None:
+        """Note how far the ledger is, whatever run it was for; refuse one that went back."""
+        if self.ledger is None:
+            return
+        name = f"head of ledger {self.ledger.first}"
+        noted = self.store.note(_EVERY_RUN, name)
+        if noted is not None and not self.ledger.holds(noted):
+            messages = self.prepared.config.messages
+            raise LedgerError(
+                f"ledger must have every entry that it had; {self.ledger.path} lacks row "
+                f"{noted.partition(':')[0]}, which {messages} remembers: it was put back to an "
+                "older copy. Nothing was drawn. Restore the newest ledger; if it is lost, what "
+                "was spent stays spent: make a new ledger whose budget leaves that out."
+            )
+        self.ledger.refresh()
+        self.store.take_note(_EVERY_RUN, name, self.ledger.head)
 
     def open_run(self, segment: Segment) -> LedgerRun | None:
         """Lock a segment in the ledger; refused where it does not fit. None in a simulation."""
         if self.ledger is None:
             return None
-        own = segment.planned.of_party(segment.agreed.names.index(self.prepared.name))
+        number = segment.agreed.names.index(self.prepared.name)
+        self._check_ledger(self.ledger, segment, number)
+        own = segment.planned.of_party(number)
         # A stretch that ended with somebody's loss is not charged beyond what was sent.
         end = Departure.sent_before(self.store, segment.run)
         rounds = range(len(segment.replayed), segment.rounds if end is None else end)
         (opened,) = open_runs(own, [self.ledger], segment.run_id, self.noise, rounds=rounds)
         return self.stack.enter_context(opened)
+
+    def _check_ledger(self, ledger: SQLiteLedger, segment: Segment, number: int) -> None:
+        """Refuse a ledger that is older than what this node is known to have sent."""
+        kept = self.store.rounds(segment.run)
+        record = ledger.refresh().runs.get(segment.run_id)
+        for t in range(len(segment.replayed), kept):
+            stored = None if record is None else record.commits.get(t)
+            sent = self.store.messages(segment.run, t).get(number)
+            if stored is not None and sent == encode(
+                segment.run, number, t, ledger.load_message(stored)
+            ):
+                continue
+            lacks = "lacks it" if stored is None else "has another message there"
+            raise LedgerError(
+                f"ledger must have every round that was sent; round {t} of run "
+                f"{segment.run_id!r} is in {self.prepared.config.messages}, and {ledger.path} "
+                f"{lacks}: the ledger was put back to an older copy. Nothing was drawn. Restore "
+                f"the newest ledger; if it is lost, the {kept} rounds that were sent stay spent: "
+                "begin another run_id, with a ledger whose budget leaves them out."
+            )
 
     def connect(self) -> PeerSession:
         """Open the connections and agree with everybody; nothing was spent before."""
@@ -159,6 +202,7 @@ class OpenNode:
             "on_refused": self._refused,
             "on_waiting": self.watcher.waiting,
             "limits": Limits(frozenset(segment.agreed.nodes), segment.rounds),
+            "on_event": self.watcher.event,
         }
         if departure is not None:
             options["on_pause"] = departure.listen

@@ -13,21 +13,24 @@ from dpadmm.config import RunConfig
 from dpadmm.datasets.party_rows import encode_party
 from dpadmm.datasets.whole_file import write_whole
 from dpadmm.engine import Outcome
-from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.errors import BudgetError, ExchangeError, ParameterError
 from dpadmm.exchange.mailbox import Mailbox
 from dpadmm.exchange.peer_session import PeerSession
 from dpadmm.exchange.peers import PeerExchange
-from dpadmm.exchange.wire import decode
+from dpadmm.exchange.wire import decode, encode
+from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.departure import Departure
-from dpadmm.federation.listening import Listening
+from dpadmm.federation.listening import CarefulLedger, Listening
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.open_node import OpenNode
 from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.segment import Segment
 from dpadmm.fitted import Fitted
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.shown import Given
-from dpadmm.privacy.sqlite_ledger import LedgerRun
+from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
 from dpadmm.report.from_run import run_report
 from dpadmm.report.records import RecordedRun
 from dpadmm.report.render import render
@@ -51,36 +54,48 @@ def train_node(node: OpenNode) -> tuple[Mailbox, Departure | None, TrainedRun]:
     node.watcher.event("encoding", rows=int(own.site.rows[0]))
     shard = _shard(prepared, told, own, node.noise)
     session = node.connect()
+    best: _Part | None = None
     while True:
-        part = _Part(node, session, segment)
-        outcome = part.train(shard, ledger)
-        following = part.following(outcome)
+        part = _Part(node, session, segment, ledger)
+        part.train(shard)
+        node.note_head()
+        if best is None or part.listening.done >= best.listening.done:
+            best = part
+        following = part.following()
         if following is None:
             break
         try:
             following.check_budget(prepared.name)
             ledger = node.open_run(following)
-        except ParameterError as error:
+        except (ParameterError, BudgetError) as error:
             node.watcher.event("cannot-go-on", level="error", error=error)
             break
         segment = following
-    if part.listening.done == 0:
+    if best.listening.done == 0:
         raise ExchangeError(
             f"{part.listening.lost} was lost before a round was complete: there is no model."
         )
+    if best is not part:
+        done = best.listening.done
+        node.watcher.event("fell-back", level="warning", round=done, rounds=best.segment.rounds)
     private = prepared.planned.algorithm.private
     seconds = None if private else time.monotonic() - begin
-    trained = _trained(node, told, part, outcome, seconds)
-    _write(prepared, trained, part)
-    node.watcher.event("results-written", round=part.listening.done, rounds=segment.rounds)
+    trained = _trained(node, told, best, part, seconds)
+    _write(prepared, trained, best)
+    node.watcher.event("results-written", round=best.listening.done, rounds=best.segment.rounds)
     return part.exchange.mailbox, part.departure, trained
 
 
 class _Part:
     """One segment at one party."""
 
-    def __init__(self, node: OpenNode, session: PeerSession, segment: Segment) -> None:
+    outcome: Outcome
+
+    def __init__(
+        self, node: OpenNode, session: PeerSession, segment: Segment, ledger: LedgerRun | None
+    ) -> None:
         self.node, self.segment = node, segment
+        self._ledger = CarefulLedger(ledger or MemoryLedger(), len(segment.replayed))
         agreed = segment.agreed
         self.number = agreed.names.index(node.prepared.name)
         self.own = segment.planned.of_party(self.number)
@@ -99,13 +114,19 @@ class _Part:
             session,
             self.own,
             segment.rounds,
+            self._ledger,
             node.prepared.config.policy.when_lost,
             self.departure,
             node.watcher,
         )
         self._told_budget = -_BUDGET_EVERY
+        drawn = (
+            encode(segment.run, self.number, t, self._message(t))
+            for t in range(self._ledger.released)
+        )
+        self.exchange.mailbox.begin(drawn, segment.rounds)
 
-    def train(self, shard: Shard, ledger: LedgerRun | None) -> Outcome:
+    def train(self, shard: Shard) -> None:
         """Run the rounds of the segment, or those before somebody was lost."""
         node, segment = self.node, self.segment
 
@@ -120,26 +141,28 @@ class _Part:
             shard,
             exchange=self.listening,
             noise=node.noise,
-            ledger=ledger,
+            ledger=self._ledger,
             on_round=on_round,
             rounds=segment.rounds,
             replayed=[message[None] for message in segment.replayed],
         )
         self._tell_budget(at_once=True)
         charged = (*segment.charged, *outcome.events[0])
-        return replace(outcome, events=(charged,))
+        self.outcome = replace(outcome, events=(charged,))
 
-    def following(self, outcome: Outcome) -> Segment | None:
+    def following(self) -> Segment | None:
         """What comes after a loss, once all others agree; None if this was the end."""
         departure, node = self.departure, self.node
-        if departure is None or not departure.lost:
+        if departure is None or departure.lost in ("", node.prepared.name):
+            return None
+        if self.listening.done == self.segment.rounds:
             return None
         policy = node.prepared.config.policy
         try:
             decision = departure.decided() or departure.settle(policy.lost_after)
             own = tuple(self._message(t) for t in range(decision.kept))
             schema = node.prepared.schema
-            following = self.segment.following(decision, schema, own, outcome.events[0])
+            following = self.segment.following(decision, schema, own, self.outcome.events[0])
         except (ParameterError, ExchangeError) as error:
             node.watcher.event("cannot-go-on", level="error", error=error)
             return None
@@ -154,9 +177,13 @@ class _Part:
         return following
 
     def _message(self, t: int) -> Array:
-        """Return this party's own message of a round that it sent."""
+        """Return this party's own message of a round that it released, as it was committed."""
         if t < len(self.segment.replayed):
             return self.segment.replayed[t]
+        stored = self._ledger.committed(t)
+        if stored is not None:
+            return stored
+        # A simulation commits nothing and cannot be continued: what it sent is in its mailbox.
         shape = self.own.site.shape[1:]
         data = self.exchange.mailbox.own(t)
         return decode(data, run=self.segment.run, party=self.number, t=t, shape=shape)
@@ -187,18 +214,24 @@ def _shard(prepared: PreparedNode, told: RunConfig, own: Plan, noise: NoiseSourc
 
 
 def _trained(
-    node: OpenNode, told: RunConfig, part: _Part, outcome: Outcome, seconds: float | None
+    node: OpenNode, told: RunConfig, part: _Part, last: _Part, seconds: float | None
 ) -> TrainedRun:
     """Make the model of this node: the mean of the messages that it may hear, its own included."""
     prepared, segment, listening = node.prepared, part.segment, part.listening
     agreed = prepared.agreed
-    heard = replace(outcome, last=listening.last, tail=listening.tail, mean=listening.mean)
+    charged = part.outcome.events if node.ledger is None else (_charged(node.ledger, agreed),)
+    heard = replace(
+        part.outcome,
+        last=listening.last,
+        tail=listening.tail,
+        mean=listening.mean,
+        events=charged,
+    )
+    caveats = _about_losses(part, last)
     return TrainedRun(
         config=told,
         schema=prepared.schema,
-        fitted=Fitted.of_run(
-            part.own, heard, node.noise, output=told.run.output, caveats=_about_losses(part)
-        ),
+        fitted=Fitted.of_run(part.own, heard, node.noise, output=told.run.output, caveats=caveats),
         parameters=estimator_parameters(told, agreed.names),
         parties=listening.names,
         rows={prepared.name: agreed.rows[prepared.name]},
@@ -221,6 +254,16 @@ def _trained(
     )
 
 
+def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:
+    """What the run was charged with whoever was left, also where no model came of it."""
+    events: list[Event] = []
+    for run_id, record in ledger.refresh().runs.items():
+        first, *lost = run_id.removeprefix(str(agreed.run.run_id)).split(" without ")
+        if run_id.startswith(str(agreed.run.run_id)) and not first and {*lost} <= {*agreed.nodes}:
+            events += [record.events[t] for t in sorted(record.events)]
+    return tuple(events)
+
+
 def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
     """Write the statement, then the model and the record, then the page to read."""
     result = prepared.config.result
@@ -240,8 +283,8 @@ def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
         write_whole(place, page.encode(), "report")
 
 
-def _about_losses(part: _Part) -> tuple[str, ...]:
-    """What the statement says about nodes that were lost."""
+def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
+    """What the statement says about nodes that were lost: the model's part, and the last one."""
     caveats = []
     segment, lost = part.segment, part.listening.lost
     budget = part.own.budget
@@ -250,6 +293,13 @@ def _about_losses(part: _Part) -> tuple[str, ...]:
     if lost is not None:
         done = part.listening.done
         caveats.append(f"Ended early: {lost} was lost after {done} rounds: {WHEN_LOST['stop']}")
+    if last is not part:
+        caveats.append(
+            f"Going on without {last.segment.lost[-1]} came to nothing: {last.listening.lost} was "
+            f"lost, too, after {last.listening.done} rounds of the changed run "
+            f"{last.segment.run.hex()}. The model is that of the rounds before; what was charged "
+            "since is counted."
+        )
     if caveats and budget is not None:
         # When to stop or go on may have been chosen by others after seeing messages.
         agreed = f"({Given(budget.epsilon[0])}, {Given(budget.delta[0])})"

@@ -72,12 +72,17 @@ class Segment:
         Parameters
         ----------
         decision
-            Without whom, and from where.
+            Without whom, and from where. Refused where no new round would be left.
         schema
             How rows are encoded.
         own, charged
             This party's messages of this segment, and what it was charged up to its end.
         """
+        if decision.rounds(self.rounds) <= decision.kept:
+            raise ParameterError(
+                f"a run must have a round left to go on without {decision.lost}; it has "
+                f"{self.rounds}, and one of the others has sent them all."
+            )
         agreed = self.agreed.without(decision.lost, self.planned)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

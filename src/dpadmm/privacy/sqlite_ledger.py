@@ -124,6 +124,19 @@ class SQLiteLedger(Closing):
         assert entry is not None
         return f"{entry.number}:{entry.hash}"
 
+    @property
+    def first(self) -> str:
+        """The hash of its first entry, which no other ledger has."""
+        with self._file.snapshot():
+            return next(self._file.entries()).hash
+
+    def holds(self, head: str) -> bool:
+        """Whether the entry of a :attr:`head` noted earlier is still there."""
+        number = int(head.partition(":")[0])
+        with self._file.snapshot():
+            entry = next(self._file.entries(number - 1), None)
+        return entry is not None and head == f"{entry.number}:{entry.hash}"
+
     def statement(self) -> str:
         """The guarantee, the filter it rests on, what is spent and left, in words."""
         return "\n".join(f"{heading}: {words}" for heading, words in self._account.lines())

@@ -1,0 +1,104 @@
+"""A node lost for good, and others killed after they noticed: nobody ends without a model."""
+
+import json
+import time
+
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+
+from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+from federation_net import Federation
+from kill_run import RUNS, Trial
+
+NAMES = ("n0", "n1", "n2", "n3")
+POLICY = {"when_lost": "continue", "lost_after": 6}
+
+
+@pytest.fixture
+def build(fork_server, tmp_path):
+    """Make a federation with the nodes' files written."""
+    made = []
+
+    def build(names=NAMES, policy=POLICY, **options):
+        federation = Federation(tmp_path / "federation", fork_server, names, **options)
+        for name in federation.nodes:
+            if name != federation.averager:
+                federation.make_ledger(name)
+            federation.write(name, policy=policy)
+        made.append(federation)
+        return federation
+
+    yield build
+    for federation in made:
+        federation.close()
+
+
+def record(federation, name):
+    return json.loads((federation.folder / f"{name}.record").read_text())["federation"]
+
+
+def test_a_node_killed_after_it_noticed_a_loss_goes_on_with_the_others(build):
+    """All stopped in one round: its own last message is in its ledger alone."""
+    federation = build(run={"rounds": 60, "topology": "complete"})
+    for name in NAMES:
+        federation.start(name)
+    federation.wait_for("n3", "round")
+    federation.kill("n3")
+    federation.wait_for("n1", "neighbour-lost")
+    federation.kill("n1")
+    federation.start("n1")
+    federation.finish("n0", "n1", "n2")
+    records = [record(federation, name) for name in NAMES[:3]]
+    assert len({found["changed_run_sha256"] for found in records}) == 1
+    for found in records:
+        assert found["went_on_without"] == ["n3"]
+        assert found["lost"] is None
+
+
+def test_who_cannot_go_on_has_the_model_of_the_rounds_before(build):
+    """The last but one dies for good just as they go on: what was complete is not lost."""
+    policy = POLICY | {"lost_after": 3, "serve_for": 1}
+    federation = build(NAMES[:3], policy=policy, run={"rounds": 300})
+    for name in federation.nodes:
+        federation.start(name)
+    # So many rounds that going through them again takes a while.
+    while federation.wait_for("n0", "round")["round"] < 100:
+        time.sleep(0.05)
+    federation.kill("n2")
+    kept = federation.wait_for("n0", "going-on")["round"]
+    federation.kill("n1")
+    assert federation.wait("n0") == 0, federation.output("n0")
+    found = record(federation, "n0")
+    assert kept >= 100
+    assert found["rounds_complete"] >= kept - 1
+    if federation.log("n0", "fell-back"):
+        assert found["lost"] == "n2"
+        assert found["went_on_without"] == []
+        statement = (federation.folder / "n0.statement").read_text()
+        assert "Going on without n2 came to nothing: n1 was lost, too" in statement
+        assert "Rely on the agreed budget" in statement
+    with SQLiteLedger(federation.folder / "n0.ledger") as ledger:
+        spent = ledger.verify().spent_epsilon
+    # All that was charged is stated, whatever came of it.
+    privacy = json.loads((federation.folder / "n0.record").read_text())["privacy"]
+    assert privacy["parties"]["n0"]["epsilon"] == pytest.approx(spent, rel=1e-6)
+
+
+def test_nodes_killed_before_and_after_a_loss(fork_server, tmp_path):
+    trial = Trial(fork_server, tmp_path / "ring", "ring", 0, rounds=30, lost_after=8)
+    found = trial.play(before=2, after=3)
+    assert not found.faults, found
+    assert found.kills >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", RUNS)
+@pytest.mark.parametrize("seed", range(10))
+def test_many_nodes_killed_before_and_after_losses(fork_server, tmp_path, kind, seed):
+    """Ten kills each: three hundred in all, two hundred of them after a loss."""
+    fork_server.warm()
+    trial = Trial(fork_server, tmp_path / kind, kind, seed)
+    found = trial.play(before=3, after=8)
+    assert not found.faults, found
+    assert found.kills_after_loss >= 3
