@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
+from dpadmm.reading import printable
 
 __all__ = [
     "JSON_VERSION",
@@ -24,6 +25,7 @@ __all__ = [
     "errors",
     "fail",
     "refusals",
+    "say",
     "show_meaning",
     "show_table",
     "warn",
@@ -56,12 +58,17 @@ def fail(command: str, message: str, *, as_json: bool = False) -> None:
     if as_json:
         envelope = {"version": JSON_VERSION, "command": command, "error": message}
         typer.echo(json.dumps(envelope, indent=2))
-    errors.print(Text(f"dpadmm: {message}"))
+    errors.print(Text(printable(f"dpadmm: {message}")))
 
 
 def warn(message: str) -> None:
     """Print a warning, one sentence on standard error."""
-    errors.print(Text(f"Warning: {message}"))
+    errors.print(Text(printable(f"Warning: {message}")))
+
+
+def say(words: str) -> None:
+    """Print plain words, some of which may be others'."""
+    console.print(Text(printable(words)), soft_wrap=True)
 
 
 @contextmanager
@@ -90,7 +97,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         numbers = all(row[place][:1] in "0123456789-+." for row in body if row[place])
         table.add_column(column, justify="right" if numbers and body else "left")
     for row in body:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)
 
 

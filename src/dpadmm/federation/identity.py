@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpadmm.errors import ParameterError
+from dpadmm.reading import FileRefusal, read_regular
 
 __all__ = [
     "AUTHORITY",
@@ -39,6 +40,7 @@ __all__ = [
 AUTHORITY: Final = "ca"
 #: A peer opens connections and accepts them.
 USAGES: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+_LONGEST: Final = 1 << 20
 # Whatever means something in a key of Zenoh (/ * $ ? # @), in a path or in a shell stays out.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -200,10 +202,10 @@ def load_key(path: Path) -> PrivateKeyTypes:
 
 def _read(path: Path, what: str) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
+        return read_regular(path, largest=_LONGEST)
+    except FileRefusal as error:
         raise ParameterError(
-            f"{what} must be a file that can be read; got {path}: {error.strerror}."
+            f"{what} must be a file that can be read; got {path}: {error}."
         ) from None
 
 
