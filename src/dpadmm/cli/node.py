@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadmm.cli.output import JsonOption, console, emit, refusals, show_table, warn
+from dpadmm.cli.output import JsonOption, console, emit, fail, refusals, show_table, warn
 
 if TYPE_CHECKING:
     from dpadmm.runs import TrainedRun
@@ -36,11 +36,12 @@ def node(
     Reads the owner's node.toml and the agreed run it names. Refuses what the owner's policy or
     ledger does not allow, waits until all nodes agree, trains, and writes the model, the record
     and the privacy statement. Killed at any point and started again, it goes on where it was;
-    nothing is spent twice.
+    nothing is spent twice. SIGTERM and SIGINT end it in order, with the exit code 143 or 130.
     """
     with refusals("node", as_json):
         from dpadmm.federation.node import prepare_node, run_node
         from dpadmm.federation.node_config import load_node_config
+        from dpadmm.federation.stopping import Stopped, Stopping
         from dpadmm.federation.transport_log import TransportLog
         from dpadmm.federation.watching import Watcher
 
@@ -62,19 +63,29 @@ def node(
                 typer.echo(f"{prepared.name} is ready for run {prepared.run.hex()[:12]}.")
             return
         watch = told.watch
-        with Watcher(
+        watcher = Watcher(
             prepared.name,
             log=watch.log,
             status=watch.status,
             metrics=watch.metrics,
             metrics_anywhere=watch.metrics_anywhere,
-        ) as watcher:
-            try:
-                with TransportLog(watcher):
-                    run = run_node(prepared, watcher)
-            except Exception as error:
-                watcher.event("failed", level="error", error=error)
-                raise
+        )
+        try:
+            with Stopping(watcher.give_up) as stopping, watcher:
+                try:
+                    with TransportLog(watcher):
+                        run = run_node(prepared, watcher)
+                except Stopped as stopped:
+                    watcher.event("stopped", level="warning", reason=stopped.name.lower())
+                    raise
+                except Exception as error:
+                    watcher.event("failed", level="error", error=error)
+                    raise
+                finally:
+                    stopping.over()
+        except Stopped as stopped:
+            fail("node", str(stopped), as_json=as_json)
+            raise typer.Exit(stopped.exit_code) from None
         if as_json:
             emit("node", _summary(run, prepared.name))
         elif run is not None:

@@ -6,6 +6,7 @@ dropped and told of. The first good one of a round stands; a second one must be 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -23,6 +24,7 @@ __all__ = ["Mailbox", "NeighbourLost", "Patience"]
 
 _MESSAGE: Final = "message"
 _DONE: Final = "done"
+_DONE_BY: Final = "done by "
 _LONGEST_END: Final = 1 << 20
 
 
@@ -126,6 +128,8 @@ class Mailbox:
         self._ended: bytes | None = None
         self._heard_by: dict[str, tuple[int, dict[str, str]]] = {}
         self._done: dict[str, int] = {}
+        # Who ended before a restart of this node may be gone for good.
+        self._done_before = {name for name in sources if store.note(run, _DONE_BY + name)}
         self._refused: dict[tuple[str, str], int] = {}
         self._sent = self._received = 0
         session.hear(self._topic, self._take)
@@ -202,6 +206,8 @@ class Mailbox:
         deadline = time.monotonic() + linger
         late = []
         for name in self._sources:
+            if name in self._done_before:
+                continue
             left = max(0.0, deadline - time.monotonic())
             try:
                 self._wait(name, _DONE, lambda name=name: name in self._done, left)  # type: ignore[misc]
@@ -324,6 +330,11 @@ class Mailbox:
             self._done[name] = rounds
             self._heard_by[name] = (rounds, heard)
             self._news.notify_all()
+        if new:
+            self._session.left.add(name)
+            # Without the note this node only serves for longer after a restart.
+            with contextlib.suppress(ExchangeError):
+                self._store.take_note(self._run, _DONE_BY + name, str(rounds))
         if new and self._ended is not None:
             self._compare(name, (rounds, heard))
 

@@ -93,7 +93,7 @@ class PeerSession(Closing):
         Seconds of silence after which a neighbour counts as gone; and after which another process
         may have its name.
     instance
-        Tells this process from another of its name, the same after a restart; drawn unless given.
+        Tells this node from another of its name, the same after a restart; drawn unless given.
     known, on_claim
         Instances that neighbours had before, and who is told of new ones
         (:mod:`~dpadmm.exchange.claims`).
@@ -120,8 +120,12 @@ class PeerSession(Closing):
         self.name = name
         self.neighbours = dict(neighbours)
         self.instance = instance or secrets.token_hex(16)
+        #: What this process says who it is; no other one says the same, not even a copy of it.
+        self.said = f"{self.instance}.{secrets.token_hex(16)}"
         #: Which process has which neighbour's name.
         self.claims = Claims(neighbours, lease, known or {}, on_claim=on_claim, on_event=on_event)
+        #: Neighbours that said that they ended: nobody misses them.
+        self.left: set[str] = set()
         self._tell = on_event
         self._lock = threading.Lock()
         self._strangers: dict[str, int] = {}
@@ -149,7 +153,7 @@ class PeerSession(Closing):
                     _key(_ALIVE, neighbour, "*"), self._liveliness, history=True
                 )
             )
-        token = _key(_ALIVE, name, self.instance)
+        token = _key(_ALIVE, name, self.said)
         self._parts.append(self._session.liveliness().declare_token(token))
 
     def present(self, neighbour: str) -> bool:
@@ -166,7 +170,7 @@ class PeerSession(Closing):
                 self._tell("no-answer", level="error", error=error)
                 return
             if data is not None:
-                query.reply(str(query.key_expr), data, attachment=self.instance)
+                query.reply(str(query.key_expr), data, attachment=self.said)
 
         self._parts.append(self._session.declare_queryable(_key(topic, self.name, "*"), reply))
 
@@ -191,7 +195,7 @@ class PeerSession(Closing):
                 congestion_control=self._zenoh.CongestionControl.BLOCK,
                 reliability=self._zenoh.Reliability.RELIABLE,
             )
-        self._publishers[key].put(data, attachment=self.instance)
+        self._publishers[key].put(data, attachment=self.said)
 
     def ask(
         self,
@@ -223,11 +227,12 @@ class PeerSession(Closing):
         self._session.close()
 
     def _liveliness(self, sample: Any) -> None:
-        _, _, neighbour, instance = str(sample.key_expr).split("/")
+        _, _, neighbour, said = str(sample.key_expr).split("/")
         if sample.kind == self._zenoh.SampleKind.PUT:
-            self.claims.comes(neighbour, instance)
+            self.left.discard(neighbour)
+            self.claims.comes(neighbour, said)
         else:
-            self.claims.goes(neighbour, instance)
+            self.claims.goes(neighbour, said)
 
     def _link(self, event: Any) -> None:
         """Name whoever connects with a certificate that is no neighbour's: it is not served."""

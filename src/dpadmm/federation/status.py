@@ -81,7 +81,7 @@ def read_status(file: Path) -> NodeStatus:
         raise ParameterError(
             f"a status file must be one that can be read; got {file}: {error}."
         ) from None
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, ParameterError):
             raise
         raise ParameterError(
@@ -125,6 +125,9 @@ def _check(content: dict[str, Any]) -> None:
     for name in ("epsilon_spent", "epsilon_left"):
         if content[name] is not None and not isinstance(content[name], str):
             _require_number(content[name])
+    for found in content.get("unreachable", {}).values():
+        if not all(isinstance(found[name], str) for name in ("address", "reason", "advice")):
+            raise TypeError
     last = content["last_event"] or {"event": "", "facts": {}}
     if not isinstance(last["event"], str) or not isinstance(last["facts"], dict):
         raise TypeError
