@@ -64,7 +64,7 @@ def node(
         list[str] | None,
         typer.Option(
             help="A name or address under which its neighbours reach it; may be repeated. "
-            "[default: localhost, 127.0.0.1]"
+            "[default: localhost, 127.0.0.1, ::1]"
         ),
     ] = None,
     days: Annotated[int, typer.Option(help="How long it is valid.")] = 365,

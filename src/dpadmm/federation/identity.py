@@ -27,6 +27,7 @@ __all__ = [
     "AUTHORITY",
     "USAGES",
     "CertificateFacts",
+    "certificate_facts",
     "check_identity",
     "check_key_file",
     "check_node_name",
@@ -95,6 +96,11 @@ def check_node_name(name: str) -> str:
 def describe(path: str | Path) -> CertificateFacts:
     """What the first certificate of a PEM file says."""
     return _facts(load_certificates(Path(path))[0])
+
+
+def certificate_facts(data: bytes) -> CertificateFacts:
+    """What a certificate says that was shown on a connection (DER)."""
+    return _facts(x509.load_der_x509_certificate(data))
 
 
 def check_key_file(path: str | Path) -> None:

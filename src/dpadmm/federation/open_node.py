@@ -16,6 +16,7 @@ from dpadmm.exchange.wire import message_size
 from dpadmm.federation.agreement import Agreement
 from dpadmm.federation.departure import Departure
 from dpadmm.federation.prepared import PreparedNode
+from dpadmm.federation.reach import Reach
 from dpadmm.federation.segment import Segment
 from dpadmm.federation.watching import Watcher
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
@@ -105,6 +106,7 @@ class OpenNode:
                 on_event=self.watcher.event,
             )
         )
+        self.stack.enter_context(Reach(session, config.addresses, prepared.security, self.watcher))
         before = self.store.note(run, _AGREED) is not None
         agreement = Agreement(
             session,

@@ -21,7 +21,7 @@ __all__ = ["Refusals", "TransportLog"]
 
 _ACCESS: Final = "zenoh::net::routing::interceptor::access_control"
 # Refused messages are told at this level only.
-_LEVELS: Final = f"error,zenoh_link_tls=warn,{_ACCESS}=trace"
+_LEVELS: Final = f"error,zenoh_link_tls=warn,zenoh_link_tls::utils=error,{_ACCESS}=trace"
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _LINE: Final = re.compile(r"\S+ +[A-Z]+ .*?ThreadId\((\d+)\) ([\w:]+): (.*)")
 _CACHING: Final = re.compile(r"ACL \((ingress|egress)\): caching permissions for `(.*)`")
