@@ -469,5 +469,7 @@ def test_a_node_has_not_finished_while_its_results_are_not_written(federation):
     federation.start("north")
     for name in NAMES:
         assert wait_within(federation, name, 60) == 0
+        # North was not there when the others said that they were done.
+        assert not federation.log(name, "neighbours-late")
     assert status(federation, "north")["state"] == "finished"
     assert load_model(folder / "north.model")

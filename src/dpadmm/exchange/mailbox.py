@@ -197,10 +197,12 @@ class Mailbox:
         tuple of str
             The neighbours that did not say so in time.
         """
-        self._ended = self._summary()
-        self._session.publish(self._topic, _DONE, self._ended)
+        summary = self._summary()
         with self._news:
+            # Who ended before is compared with below, who ends from now on as it comes.
+            self._ended = summary
             early = list(self._heard_by.items())
+        self._session.publish(self._topic, _DONE, summary)
         for name, heard in early:
             self._compare(name, heard)
         deadline = time.monotonic() + linger
@@ -213,6 +215,9 @@ class Mailbox:
                 self._wait(name, _DONE, lambda name=name: name in self._done, left)  # type: ignore[misc]
             except NeighbourLost:
                 late.append(name)
+        if len(self._done) > len(early):
+            # Who ended after this node may not have been there when it said so, and waits for it.
+            self._session.publish(self._topic, _DONE, summary)
         return tuple(late)
 
     def _wait(
@@ -327,15 +332,17 @@ class Mailbox:
             return
         with self._news:
             new = name not in self._done
-            self._done[name] = rounds
-            self._heard_by[name] = (rounds, heard)
-            self._news.notify_all()
         if new:
             self._session.left.add(name)
             # Without the note this node only serves for longer after a restart.
             with contextlib.suppress(ExchangeError):
                 self._store.take_note(self._run, _DONE_BY + name, str(rounds))
-        if new and self._ended is not None:
+        with self._news:
+            compare = name not in self._done and self._ended is not None
+            self._done[name] = rounds
+            self._heard_by[name] = (rounds, heard)
+            self._news.notify_all()
+        if compare:
             self._compare(name, (rounds, heard))
 
     def _compare(self, name: str, theirs: tuple[int, dict[str, str]]) -> None:
