@@ -297,6 +297,15 @@ def test_class_names_do_not_steer_the_terminal(model):
     assert b"class names" in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_rows_that_are_no_file(dpadmm, model, kind):
+    rows = model.with_name("rows.csv")
+    make(kind, rows)
+    result = dpadmm("predict", model, rows)
+    assert result.exit_code == 2
+    assert "data must be a file" in result.stderr
+
+
 # Status files and records ------------------------------------------------------------------------
 
 

@@ -74,6 +74,13 @@ def wait_within(federation, name, seconds):
     return federation.wait(name)
 
 
+def under_way(federation, name):
+    """Whether a round was complete since the last start."""
+    events = [entry["event"] for entry in federation.log(name)]
+    starts = [place for place, event in enumerate(events) if event == "encoding"]
+    return bool(starts) and "round" in events[starts[-1] :]
+
+
 def security(folder, name):
     return Security(folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key")
 
@@ -377,7 +384,7 @@ def test_reach_without_check_is_refused(federation, fork_server, tmp_path):
 
 
 def test_a_stopped_node_goes_on_with_the_same_bytes(fork_server, tmp_path):
-    rounds = 60
+    rounds = 120
     federation = Federation(tmp_path / "f", fork_server, NAMES, run={"rounds": rounds})
     try:
         for name in NAMES:
@@ -387,15 +394,17 @@ def test_a_stopped_node_goes_on_with_the_same_bytes(fork_server, tmp_path):
         for name in NAMES:
             federation.start(name)
         for number, name in ((15, "west"), (2, "south"), (15, "west")):
-            federation.wait_for(name, "round")
             seen = len(federation.log(name, "stopped"))
+            deadline = time.monotonic() + 60
+            while not under_way(federation, name):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
             os.kill(federation.processes[name], number)
             assert wait_within(federation, name, 20) == 128 + number
             assert status(federation, name)["state"] == "stopped"
             assert len(federation.log(name, "stopped")) == seen + 1
             assert "goes on where it was" in federation.output(name)
             federation.start(name)
-            time.sleep(0.3)
         for name in NAMES:
             assert wait_within(federation, name, 120) == 0, federation.output(name)
             assert status(federation, name)["state"] == "finished"

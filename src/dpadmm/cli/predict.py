@@ -39,6 +39,11 @@ def predict(
             raise ParameterError("--output must be given with --json; got none")
         if output is not None:
             _refuse_overwriting(output, model, data)
+        if data.exists() and not data.is_file():
+            raise ParameterError(
+                f"data must be a file, which is read more than once; got {data}, a folder, a pipe "
+                "or a device"
+            )
         loaded = load_model(model)
         if output is None and sys.stdout.isatty() and not _fit_for_terminal(loaded):
             raise ParameterError(
