@@ -82,7 +82,7 @@ def test_a_finished_node_started_again_spends_nothing_and_has_the_same_model(bui
         assert federation.wait(name) == 0
     before = load_model(federation.folder / "west.model").arrays["coef"]
     # Alone: everything it needs is in its own files, and that nobody needs it, too.
-    federation.write("west", policy={"serve_for": 3600})
+    federation.write("west", policy={"serve_for": 90})
     begin = time.monotonic()
     federation.start("west")
     assert federation.wait("west") == 0, federation.output("west")
