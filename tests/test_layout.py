@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "dpadmm"
 ORDER = [
     ["version"],
     ["errors", "closing", "visible"],
+    ["reading"],
     ["topologies", "losses", "columns"],
     ["schema"],
     ["cells"],

@@ -21,6 +21,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm.reading import parse_json
+
 __all__ = ["FORMAT_VERSION", "ModelError", "pack", "unpack"]
 
 FORMAT_VERSION: Final = 1
@@ -33,6 +35,7 @@ LARGEST_COMMENT: Final = 128
 # A fixed time keeps the bytes a function of the content; zip knows none before 1980.
 TIME: Final = (1980, 1, 1, 0, 0, 0)
 KINDS: Final = "biufU"
+MOST_EMPTY_TEXTS: Final = 1_000_000
 
 
 class ModelError(ValueError):
@@ -77,14 +80,23 @@ def unpack(data: bytes, where: str) -> tuple[dict[str, Any], dict[str, NDArray[A
         raise damaged
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
-            document = json.loads(file.read(DOCUMENT))
+            _check_members(file, len(data))
+            document = parse_json(file.read(DOCUMENT))
             names = [name for name in file.namelist() if name != DOCUMENT]
             arrays = {name.removesuffix(".npy"): _array(file.read(name)) for name in names}
-    except (ValueError, KeyError, RecursionError, NotImplementedError, zipfile.BadZipFile):
+    except Exception:  # whatever the parsers of zip files, JSON and arrays raise
         raise damaged from None
     if not isinstance(document, dict):
         raise damaged
     return document, arrays
+
+
+def _check_members(file: zipfile.ZipFile, size: int) -> None:
+    """Refuse members that would take more memory than the file has bytes."""
+    members = file.infolist()
+    stored = all(item.compress_type == zipfile.ZIP_STORED for item in members)
+    if not stored or sum(item.file_size for item in members) > size:
+        raise ValueError("not an archive that was written here")
 
 
 def _array_bytes(array: NDArray[Any]) -> bytes:
@@ -103,6 +115,8 @@ def _array(data: bytes) -> NDArray[Any]:
     body = data[stream.tell() :]
     if fortran or dtype.kind not in KINDS or math.prod(shape) * dtype.itemsize != len(body):
         raise ValueError("not an array that was written here")
+    if not dtype.itemsize and math.prod(shape) > MOST_EMPTY_TEXTS:
+        raise ValueError("texts without letters that take memory")
     # A copy: what is read from bytes cannot be written to. Text without letters has no items.
     flat = np.frombuffer(body, dtype) if dtype.itemsize else np.zeros(math.prod(shape), dtype)
     return flat.reshape(shape).astype(dtype.newbyteorder("="))

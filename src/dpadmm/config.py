@@ -21,6 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, mo
 from dpadmm.algorithms.inputs import Course, as_course
 from dpadmm.columns import Name, Part, as_tuple, fail
 from dpadmm.errors import ParameterError, unknown_name
+from dpadmm.reading import FileRefusal, read_text
 from dpadmm.training import TrainingParameters
 from dpadmm.version import NUMBERS_FORMAT
 
@@ -410,12 +411,9 @@ def load_toml(path: str | Path, what: str) -> dict[str, Any]:
     """Read a TOML file; ``what`` is how a refusal calls it."""
     path = Path(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ParameterError(
-            f"{what} must be a readable UTF-8 file; got {path}: {reason}"
-        ) from None
+        return tomllib.loads(read_text(path))
+    except FileRefusal as error:
+        raise ParameterError(f"{what} must be a readable UTF-8 file; got {path}: {error}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ParameterError(f"{what} must be valid TOML; got {path}: {error}") from None
 

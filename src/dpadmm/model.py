@@ -38,6 +38,7 @@ from dpadmm.datasets.whole_file import write_whole
 from dpadmm.fitted import Fitted
 from dpadmm.privacy.accountant import Guarantee
 from dpadmm.privacy.statement import PrivacyStatement
+from dpadmm.reading import FileRefusal, read_regular
 from dpadmm.schema import Schema
 from dpadmm.topologies import Topology
 from dpadmm.version import __version__
@@ -49,6 +50,8 @@ __all__ = ["Model", "ModelError", "load_model", "model_bytes", "save_model"]
 
 HISTORY: Final = ("disagreement", "change")
 FITTED: Final = ("coef", "intercept", "node_coef", "node_intercept")
+#: Bytes of the longest model file that is read.
+LARGEST: Final = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,11 +241,9 @@ def load_model(path: str | Path) -> Model:
         If it cannot be read, is of another version, or has a changed byte.
     """
     try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise ModelError(
-            f"model must be a readable file; got {path}: {error.strerror or error}"
-        ) from None
+        data = read_regular(path, largest=LARGEST)
+    except FileRefusal as error:
+        raise ModelError(f"model must be a readable file; got {path}: {error}") from None
     from dpadmm.estimators import ADMMClassifier
 
     document, arrays = unpack(data, str(path))
@@ -251,6 +252,7 @@ def load_model(path: str | Path) -> Model:
             arrays[name] = arrays[name].astype(object)
         schema, names = document["schema"], document["feature_names"]
         parameters = {name: _untagged(value) for name, value in document["parameters"].items()}
+        _check_arrays(arrays)
         return Model(
             estimator_parameters=ADMMClassifier(**parameters).get_params(),
             arrays={name: arrays[name] for name in FITTED},
@@ -262,15 +264,34 @@ def load_model(path: str | Path) -> Model:
             feature_names=None if names is None else tuple(names),
             schema=None if schema is None else Schema.from_dict(schema),
             provenance=document["provenance"],
-            created=document["created"],
-            version=document["dpadmm"],
+            created=str(document["created"]),
+            version=str(document["dpadmm"]),
         )
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
         # The bytes are as they were written: something else wrote them.
         raise ModelError(
             f"model must be written by dpadmm {__version__} or one that agrees with it; {path} "
             "lacks something: use the dpadmm that wrote it"
         ) from None
+
+
+def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse arrays that do not belong together, or that would predict nonsense."""
+    coef, intercept, classes = arrays["coef"], arrays["intercept"], arrays["classes"]
+    outputs = 1 if len(classes) == 2 else len(classes)
+    nodes = (len(arrays["parties"]), *coef.shape)
+    shapes = {
+        "coef": (outputs, coef.shape[-1]),
+        "intercept": (outputs,),
+        "node_coef": nodes,
+        "node_intercept": nodes[:-1],
+    }
+    for name, shape in shapes.items():
+        array = arrays[name]
+        if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise ValueError(name)
+    if classes.ndim != 1 or len(classes) < 2 or intercept.ndim != 1:
+        raise ValueError("classes")
 
 
 def _now() -> str:

@@ -37,6 +37,7 @@ from dpadmm.columns import (
     fail,
     refuse_repeats,
 )
+from dpadmm.reading import FileRefusal, read_text
 
 __all__ = [
     "DEFAULT_MISSING_VALUES",
@@ -265,7 +266,7 @@ def load_schema(path: str | Path) -> Schema:
         If the file cannot be read or is no valid schema.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path)
+    except FileRefusal as error:
         raise DataError(f"schema must be a readable UTF-8 file; got {path}: {error}") from None
     return Schema.from_toml(text)

@@ -45,6 +45,7 @@ __all__ = [
     "TrainingParameters",
     "announced",
     "auto_penalty",
+    "check_runs",
     "lay_out",
     "open_runs",
     "plan",
@@ -514,6 +515,33 @@ def open_runs(
     rounds
         Which rounds of the plan will be charged; all unless given.
     """
+    mark, people = check_runs(planned, ledgers, run_id, noise, rounds=rounds)
+    opened: list[LedgerRun] = []
+    try:
+        for ledger in ledgers:
+            opened.append(ledger.open_run(run_id, mark, rows_per_person=people))
+    except BaseException:
+        for each in opened:
+            each.close()
+        raise
+    return opened
+
+
+def check_runs(
+    planned: Plan,
+    ledgers: Sequence[SQLiteLedger],
+    run_id: str,
+    noise: NoiseSource,
+    *,
+    rounds: range | None = None,
+) -> tuple[str, int]:
+    """Refuse what :func:`open_runs` would, and write nothing.
+
+    Returns
+    -------
+    str, int
+        The fingerprint of the run and the rows per person it was calibrated to.
+    """
     site = planned.site
     if noise.simulated:
         raise ParameterError(
@@ -537,12 +565,6 @@ def open_runs(
         ledger.check_run(events, run_id, rounds=rounds)
     mark = fingerprint(planned.algorithm, site, planned.rounds)
     people = 1 if planned.budget is None else planned.budget.rows_per_person
-    opened: list[LedgerRun] = []
-    try:
-        for ledger in ledgers:
-            opened.append(ledger.open_run(run_id, mark, rows_per_person=people))
-    except BaseException:
-        for each in opened:
-            each.close()
-        raise
-    return opened
+    for ledger in ledgers:
+        ledger.check_parameters(run_id, mark, rows_per_person=people)
+    return mark, people

@@ -90,6 +90,8 @@ def test_several_nodes_that_ended(dpadmm, tmp_path, monkeypatch):
         file = tmp_path / f"{name}.status.json"
         with Watcher(name, log=tmp_path / "log", status=file) as watcher:
             watcher.round(done, 50)
+            watcher.serving(60.0)
+            watcher.finished()
     shown = dpadmm("status", tmp_path, tmp_path / "north.status.json", "--watch")
     assert shown.exit_code == 0
     rows = [line for line in shown.output.splitlines() if "/50" in line]

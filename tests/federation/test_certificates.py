@@ -115,7 +115,7 @@ def test_openssl_agrees(folder):
 def test_facts(folder):
     facts = describe(folder / "north.pem")
     assert (facts.name, facts.issuer, facts.authority) == ("north", "dpadmm trial authority", False)
-    assert facts.hosts == ("localhost", "127.0.0.1")
+    assert facts.hosts == ("localhost", "127.0.0.1", "::1")
     now = datetime.now(UTC)
     # Made a moment ago, and yet valid where the clock is slow.
     assert facts.not_before < now - timedelta(minutes=30)
@@ -248,7 +248,10 @@ def test_files_that_are_no_keys_or_certificates(folder):
         check_key_file(folder / "nowhere.key")
     with pytest.raises(ParameterError, match="without a key"):
         describe(folder / "south.key")
+    (folder / "empty").touch()
     with pytest.raises(ParameterError, match="PEM file"):
+        describe(folder / "empty")
+    with pytest.raises(ParameterError, match="no file"):
         describe(os.devnull)
     locked = folder / "locked.key"
     command = ("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")

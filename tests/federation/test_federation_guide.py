@@ -62,7 +62,7 @@ def test_the_guide_runs_as_printed(fork_server, tmp_path):
                 assert fork_server.wait(each) == 0, told.read_text()
             running = {}
             if command.endswith("--check"):
-                checks.add(re.search(r"run (\w+)", output.read_text())[1])
+                checks.add(re.search(r"ready for run (\w+)", output.read_text())[1])
             if where == "north" and command.startswith("dpadmm cert node trial south"):
                 # South is given its three files.
                 (places["south"] / "trial").mkdir()

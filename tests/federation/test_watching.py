@@ -197,6 +197,7 @@ class TestAllowList:
 
     @given(st.text(min_size=12))
     def test_a_refusal_does_not_show_the_value(self, secret):
+        secret = f"§{secret}"  # in no name of a field, of which a refusal lists all
         for facts in ({"loss": secret}, {"round": secret}, {"error": secret}):
             with pytest.raises(ParameterError) as refusal:
                 public_facts(facts)
@@ -311,8 +312,66 @@ class TestStatusFile:
         file = tmp_path / "north.status.json"
         with Watcher("north", log=tmp_path / "log", status=file) as watcher:
             watcher.round(50, 50)
+            watcher.serving(60.0)
+            watcher.finished()
             watcher.close()
         assert json.loads(file.read_text())["state"] == "finished"
+
+    @pytest.mark.parametrize("last", ["rounds", "serving", "early"])
+    def test_it_has_not_finished_before_it_says_so(self, tmp_path, last):
+        file = tmp_path / "north.status.json"
+        with Watcher("north", log=tmp_path / "log", status=file) as watcher:
+            watcher.round(7 if last == "early" else 50, 50)
+            if last != "rounds":
+                watcher.serving(60.0)
+            if last == "early":
+                watcher.finished()
+        assert json.loads(file.read_text())["state"] == "stopped"
+
+    def test_a_log_that_was_moved_away_is_made_anew(self, tmp_path):
+        log = tmp_path / "log"
+        with Watcher("north", log=log) as watcher:
+            watcher.event("first")
+            log.rename(tmp_path / "log.1")
+            watcher.event("second")
+            log.unlink()
+            watcher.event("third")
+            # Cut short in place, as copytruncate does it: the next line is at its beginning.
+            os.truncate(log, 0)
+            watcher.event("fourth")
+        assert "first" in (tmp_path / "log.1").read_text()
+        assert "second" not in (tmp_path / "log.1").read_text()
+        (line,) = log.read_text().splitlines()
+        assert json.loads(line)["event"] == "fourth"
+
+    def test_a_log_that_cannot_be_made_anew_is_complained_of_once(self, tmp_path, capsys):
+        folder = tmp_path / "logs"
+        folder.mkdir()
+        with Watcher("north", log=folder / "log", terminal=False) as watcher:
+            watcher.event("first")
+            folder.rename(tmp_path / "gone")
+            watcher.event("second")
+            watcher.event("third")
+            (tmp_path / "gone").rename(folder)
+            watcher.event("fourth")
+        assert capsys.readouterr().err.count("the log cannot be made anew") == 1
+        assert len((folder / "log").read_text().splitlines()) == 4
+
+    def test_why_a_neighbour_is_missing_is_told_once_for_each_cause(self, tmp_path):
+        file = tmp_path / "north.status.json"
+        with Watcher("north", log=tmp_path / "log", status=file) as watcher:
+            for reason in ("refused", "refused", "no-answer"):
+                watcher.unreachable("south", "127.0.0.1:1", reason, "start it")
+            watcher._write_status()
+            found = json.loads(file.read_text())["unreachable"]["south"]
+            assert (found["reason"], found["advice"]) == ("no-answer", "start it")
+            watcher.reachable("south")
+            watcher.reachable("south")
+            watcher._write_status()
+            assert json.loads(file.read_text())["unreachable"] == {}
+            watcher.unreachable("south", "127.0.0.1:1", "refused", "start it")
+        lines = [json.loads(line)["facts"] for line in (tmp_path / "log").read_text().splitlines()]
+        assert [facts["reason"] for facts in lines] == ["refused", "no-answer", "refused"]
 
     def test_a_place_that_cannot_be_written(self, tmp_path):
         with pytest.raises(DataError, match="status must be in a folder that exists"):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpadmm.cli.output import JsonOption, console, emit, refusals
+from dpadmm.cli.output import JsonOption, emit, refusals, say
 
 __all__ = ["app"]
 
@@ -50,10 +50,10 @@ def authority(
     if as_json:
         emit("cert authority", {"certificate": str(certificate), "key": str(key), **facts})
         return
-    _say(f"Made {certificate} (for every node) and {key} (for nobody else).")
-    _say(f"Valid until {facts['not_after'][:10]}; sha256 {facts['fingerprint']}")
-    _say(_OWN_AUTHORITY)
-    _say(f"Next: dpadmm cert node {folder} NAME --host HOST")
+    say(f"Made {certificate} (for every node) and {key} (for nobody else).")
+    say(f"Valid until {facts['not_after'][:10]}; sha256 {facts['fingerprint']}")
+    say(_OWN_AUTHORITY)
+    say(f"Next: dpadmm cert node {folder} NAME --host HOST")
 
 
 @app.command()
@@ -64,7 +64,7 @@ def node(
         list[str] | None,
         typer.Option(
             help="A name or address under which its neighbours reach it; may be repeated. "
-            "[default: localhost, 127.0.0.1]"
+            "[default: localhost, 127.0.0.1, ::1]"
         ),
     ] = None,
     days: Annotated[int, typer.Option(help="How long it is valid.")] = 365,
@@ -87,9 +87,9 @@ def node(
     if as_json:
         emit("cert node", {"certificate": str(certificate), "key": str(key), **facts})
         return
-    _say(f"Made {certificate} and {key}, for {', '.join(facts['hosts'])}.")
-    _say(f"Valid until {facts['not_after'][:10]}; sha256 {facts['fingerprint']}")
-    _say(f"Bring the key to node {name!r} by a way that nobody else reads, and leave no copy.")
+    say(f"Made {certificate} and {key}, for {', '.join(facts['hosts'])}.")
+    say(f"Valid until {facts['not_after'][:10]}; sha256 {facts['fingerprint']}")
+    say(f"Bring the key to node {name!r} by a way that nobody else reads, and leave no copy.")
 
 
 @app.command()
@@ -106,16 +106,10 @@ def show(
         emit("cert show", {"certificate": str(file), **facts.to_dict()})
         return
     kind = "authority" if facts.authority else "node"
-    _say(f"name: {facts.name} ({kind})")
-    _say(f"signed by: {facts.issuer}")
+    say(f"name: {facts.name} ({kind})")
+    say(f"signed by: {facts.issuer}")
     if facts.hosts:
-        _say(f"reached as: {', '.join(facts.hosts)}")
+        say(f"reached as: {', '.join(facts.hosts)}")
     left = f"{facts.days_left} days left" if facts.days_left >= 0 else "EXPIRED"
-    _say(
-        f"valid: {facts.not_before:%Y-%m-%d %H:%M} to {facts.not_after:%Y-%m-%d %H:%M} UTC, {left}"
-    )
-    _say(f"sha256: {facts.fingerprint}")
-
-
-def _say(words: str) -> None:
-    console.print(words, markup=False, highlight=False, soft_wrap=True)
+    say(f"valid: {facts.not_before:%Y-%m-%d %H:%M} to {facts.not_after:%Y-%m-%d %H:%M} UTC, {left}")
+    say(f"sha256: {facts.fingerprint}")

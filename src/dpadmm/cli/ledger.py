@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import JsonOption, console, emit, fail, show_table
+from dpadmm.cli.output import JsonOption, console, emit, fail, say, show_table
 from dpadmm.errors import LedgerError
 from dpadmm.privacy.entries import Dataset
 from dpadmm.privacy.filters import Policy
@@ -79,8 +79,8 @@ def init(
             if as_json:
                 emit("ledger init", made.account.to_dict())
             else:
-                typer.echo(f"Created {path}.")
-                typer.echo(made.statement())
+                say(f"Created {path}.")
+                say(made.statement())
 
 
 @app.command()
@@ -91,8 +91,8 @@ def show(path: PathArgument, as_json: JsonOption = False) -> None:
         if as_json:
             emit("ledger show", account.to_dict())
             return
-        typer.echo(ledger.statement())
-        typer.echo(f"Head: {ledger.head}")
+        say(ledger.statement())
+        say(f"Head: {ledger.head}")
         _show_runs(account)
 
 
@@ -137,14 +137,14 @@ def verify(
             emit("ledger verify", {"valid": True, **account.to_dict()})
             return
         assert account.head is not None
-        typer.echo(
+        say(
             f"{path} is consistent: {account.head.number + 1} rows, epsilon = "
             f"{AtMost(account.spent_epsilon)} of {Given(account.policy.epsilon)} spent at delta = "
             f"{Given(account.policy.delta)}."
         )
-        typer.echo(f"Head: {ledger.head}")
+        say(f"Head: {ledger.head}")
         if head is None:
-            typer.echo(
+            say(
                 "An older copy put in its place would pass, too: note the head elsewhere and give "
                 "it with --head."
             )

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadmm.cli.output import JsonOption, console, emit, refusals, show_table, warn
+from dpadmm.cli.output import JsonOption, console, emit, fail, refusals, say, show_table, warn
+from dpadmm.errors import ParameterError
 from dpadmm.privacy.shown import AtMost
 
 if TYPE_CHECKING:
+    from dpadmm.federation.node import PreparedNode
     from dpadmm.runs import TrainedRun
 
 __all__ = ["node"]
@@ -28,7 +30,15 @@ def node(
         ),
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Check everything that needs no row and no neighbour.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Check files, ledger, log and port; no row is read and nothing is spent. The exit "
+            "code is 1 if something is wrong.",
+        ),
+    ] = False,
+    reach: Annotated[
+        bool, typer.Option("--reach", help="With --check: dial every neighbour, too.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,49 +47,81 @@ def node(
     Reads the owner's node.toml and the agreed run it names. Refuses what the owner's policy or
     ledger does not allow, waits until all nodes agree, trains, and writes the model, the record
     and the privacy statement. Killed at any point and started again, it goes on where it was;
-    nothing is spent twice.
+    nothing is spent twice. SIGTERM and SIGINT end it in order, with the exit code 143 or 130.
     """
     with refusals("node", as_json):
         from dpadmm.federation.node import prepare_node, run_node
         from dpadmm.federation.node_config import load_node_config
+        from dpadmm.federation.stopping import Stopped, Stopping
         from dpadmm.federation.transport_log import TransportLog
         from dpadmm.federation.watching import Watcher
 
+        if reach and not check:
+            raise ParameterError("--reach must come with --check; got it alone: add --check.")
         told = load_node_config(config)
         prepared = prepare_node(told, insecure_loopback=insecure_loopback)
         for sentence in prepared.warnings:
             warn(sentence)
         if check:
-            facts = {
-                "node": prepared.name,
-                "nodes": list(prepared.agreed.nodes),
-                "run_sha256": prepared.run.hex(),
-                "rounds": prepared.planned.rounds,
-                "algorithm": prepared.agreed.run.algorithm,
-            }
-            if as_json:
-                emit("node", facts)
-            else:
-                typer.echo(f"{prepared.name} is ready for run {prepared.run.hex()[:12]}.")
+            if not _check(prepared, reach=reach, as_json=as_json):
+                raise typer.Exit(1)
             return
         watch = told.watch
-        with Watcher(
+        watcher = Watcher(
             prepared.name,
             log=watch.log,
             status=watch.status,
             metrics=watch.metrics,
             metrics_anywhere=watch.metrics_anywhere,
-        ) as watcher:
-            try:
-                with TransportLog(watcher):
-                    run = run_node(prepared, watcher)
-            except Exception as error:
-                watcher.event("failed", level="error", error=error)
-                raise
+        )
+        try:
+            with Stopping(watcher.give_up) as stopping, watcher:
+                try:
+                    with TransportLog(watcher):
+                        run = run_node(prepared, watcher)
+                except Stopped as stopped:
+                    watcher.event("stopped", level="warning", reason=stopped.name.lower())
+                    raise
+                except Exception as error:
+                    watcher.event("failed", level="error", error=error)
+                    raise
+                finally:
+                    stopping.over()
+        except Stopped as stopped:
+            fail("node", str(stopped), as_json=as_json)
+            raise typer.Exit(stopped.exit_code) from None
         if as_json:
             emit("node", _summary(run, prepared.name))
         elif run is not None:
             _show(run)
+
+
+def _check(prepared: PreparedNode, *, reach: bool, as_json: bool) -> bool:
+    """Look at what a start needs and show it; whether all is well."""
+    from dpadmm.federation.checking import check_node
+
+    checks = []
+    for found in check_node(prepared, reach=reach):
+        checks.append(found)
+        if not as_json:
+            say(f"{'ok' if found.ok else 'NOT OK':6} {found.check}: {found.words}")
+    wrong = [found.check for found in checks if not found.ok]
+    if as_json:
+        facts: dict[str, object] = {
+            "node": prepared.name,
+            "nodes": list(prepared.agreed.nodes),
+            "run_sha256": prepared.run.hex(),
+            "rounds": prepared.planned.rounds,
+            "algorithm": prepared.agreed.run.algorithm,
+            "ready": not wrong,
+            "checks": [found.to_dict() for found in checks],
+        }
+        emit("node", facts)
+    elif wrong:
+        say(f"{prepared.name} is not ready: {', '.join(wrong)}.")
+    else:
+        say(f"{prepared.name} is ready for run {prepared.run.hex()[:12]}.")
+    return not wrong
 
 
 def _summary(run: TrainedRun | None, name: str) -> dict[str, object]:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
+from dpadmm.visible import visible
 
 __all__ = [
     "JSON_VERSION",
@@ -24,12 +25,14 @@ __all__ = [
     "errors",
     "fail",
     "refusals",
+    "say",
     "show_meaning",
     "show_table",
     "warn",
 ]
 
 #: Version of the envelope below; a field never changes its meaning within a version.
+_LONGEST: Final = 1 << 16
 JSON_VERSION: Final = 1
 
 # Packages that come with an extra, for commands that cannot do without them.
@@ -56,12 +59,22 @@ def fail(command: str, message: str, *, as_json: bool = False) -> None:
     if as_json:
         envelope = {"version": JSON_VERSION, "command": command, "error": message}
         typer.echo(json.dumps(envelope, indent=2))
-    errors.print(Text(f"dpadmm: {message}"))
+    errors.print(Text(_shown(f"dpadmm: {message}")))
+
+
+def _shown(text: str) -> str:
+    """Words for a terminal: those of others among them do nothing but stand there."""
+    return visible(text, longest=_LONGEST, keep="\n\t")
 
 
 def warn(message: str) -> None:
     """Print a warning, one sentence on standard error."""
-    errors.print(Text(f"Warning: {message}"))
+    errors.print(Text(_shown(f"Warning: {message}")))
+
+
+def say(words: str) -> None:
+    """Print plain words, some of which may be others'."""
+    console.print(Text(_shown(words)), soft_wrap=True)
 
 
 @contextmanager
@@ -101,7 +114,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
             overflow="fold",
         )
     for row in body:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(_shown(cell)) for cell in row))
     console.print(table)
 
 

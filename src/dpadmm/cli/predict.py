@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpadmm.cli.output import JsonOption, emit, refusals
 from dpadmm.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dpadmm.model import Model
 
 __all__ = ["predict"]
 
@@ -36,7 +39,17 @@ def predict(
             raise ParameterError("--output must be given with --json; got none")
         if output is not None:
             _refuse_overwriting(output, model, data)
+        if data.exists() and not data.is_file():
+            raise ParameterError(
+                f"data must be a file, which is read more than once; got {data}, a folder, a pipe "
+                "or a device"
+            )
         loaded = load_model(model)
+        if output is None and sys.stdout.isatty() and not _fit_for_terminal(loaded):
+            raise ParameterError(
+                f"--output must be given: class names of {model} have control characters, which "
+                "are not for a terminal; got none"
+            )
         if output is None:
             predict_file(loaded, data, sys.stdout.buffer, delimiter=delimiter)
             return
@@ -54,3 +67,7 @@ def _refuse_overwriting(output: Path, *inputs: Path) -> None:
             raise ParameterError(
                 f"--output must be another file than what is read; got {output}: choose another"
             )
+
+
+def _fit_for_terminal(model: Model) -> bool:
+    return all(str(name).isprintable() for name in model.classes)

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadmm.cli.output import JsonOption, emit, refusals
+from dpadmm.cli.output import JsonOption, emit, refusals, say
 
 if TYPE_CHECKING:
     from dpadmm.report.document import Report
     from dpadmm.report.records import RecordedRun
 
 __all__ = ["report"]
+
+# What a record raises that has the form of one, but whose parts contradict each other.
+_UNFIT = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def report(
@@ -50,12 +53,20 @@ def report(
         if output.resolve() in [_record(path).resolve() for path in runs]:
             raise ParameterError(f"output must not be one of the runs; got {output}.")
         check_writable(output, "report")
-        made = _report(runs, ledger or [])
-        write_whole(output, render(made).encode(), "report")
+        try:
+            made = _report(runs, ledger or [])
+            page = render(made).encode()
+        except _UNFIT as error:
+            listed = ", ".join(map(str, runs))
+            raise ParameterError(
+                f"runs must be records that dpadmm wrote; {listed} do not hold together "
+                f"({type(error).__name__}): get them again."
+            ) from None
+        write_whole(output, page, "report")
     if as_json:
         emit("report", {"report": str(output), "title": made.title, "runs": len(runs)})
     else:
-        typer.echo(f"Report: {output}")
+        say(f"Report: {output}")
 
 
 def _record(path: Path) -> Path:

@@ -74,12 +74,11 @@ def status_table(nodes: list[NodeStatus]) -> Table:
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for node in nodes:
         content = node.content
-        waiting = sorted(content["waiting"].items(), key=lambda item: -item[1])
         cells = (
             content["node"],
             node.life,
             f"{content['round']}/{content['rounds']}" if content["rounds"] else content["state"],
-            ", ".join(f"{name} {seconds:.0f} s" for name, seconds in waiting),
+            _waiting(content),
             _bound(content["epsilon_spent"], AtMost),
             _bound(content["epsilon_left"], AtLeast),
             _last(content["last_event"]),
@@ -87,6 +86,14 @@ def status_table(nodes: list[NodeStatus]) -> Table:
         )
         table.add_row(*(Text(plain_text(cell), style=_STYLES.get(cell, "")) for cell in cells))
     return table
+
+
+def _waiting(content: dict[str, Any]) -> str:
+    """Whom it waits for and how long, and who cannot be reached and why."""
+    missing = content.get("unreachable", {})
+    waiting = sorted(content["waiting"].items(), key=lambda item: -item[1])
+    words = [f"{name} {seconds:.0f} s" for name, seconds in waiting if name not in missing]
+    return ", ".join(words + [f"{name} ({found['reason']})" for name, found in missing.items()])
 
 
 def _bound(value: float | str | None, kind: type[AtMost | AtLeast]) -> str:

@@ -6,6 +6,7 @@ dropped and told of. The first good one of a round stands; a second one must be 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 import time
@@ -24,6 +25,7 @@ __all__ = ["Mailbox", "NeighbourLost", "Patience"]
 
 _MESSAGE: Final = "message"
 _DONE: Final = "done"
+_DONE_BY: Final = "done by "
 _HEARD: Final = "heard"
 _LEDGER: Final = "ledger"
 # Rounds are numbered by 4 bytes: no label of more digits is one.
@@ -138,6 +140,8 @@ class Mailbox:
         self._ended: Ending | None = None
         self._heard_by: dict[str, Ending] = {}
         self._done: dict[str, int] = {}
+        # Who ended before a restart of this node may be gone for good.
+        self._done_before = {name for name in sources if store.note(run, _DONE_BY + name)}
         self._refused: dict[tuple[str, str], int] = {}
         self._own_rounds = OwnRounds(session.name, session.said, self._limits)
         self._ledgers = NeighbourLedgers(run, store, self._limits)
@@ -237,20 +241,27 @@ class Mailbox:
         tuple of str
             The neighbours that did not say so in time.
         """
-        self._ended = self._summary()
-        self._session.publish(self._topic, _DONE, self._ended.to_bytes())
+        summary = self._summary()
         with self._news:
+            # Who ended before is compared with below, who ends from now on as it comes.
+            self._ended = summary
             early = list(self._heard_by.items())
+        self._session.publish(self._topic, _DONE, summary.to_bytes())
         for name, heard in early:
             self._compare(name, heard)
         deadline = time.monotonic() + linger
         late = []
         for name in self._sources:
+            if name in self._done_before:
+                continue
             left = max(0.0, deadline - time.monotonic())
             try:
                 self._wait(name, _DONE, lambda name=name: name in self._done, left)  # type: ignore[misc]
             except NeighbourLost:
                 late.append(name)
+        if len(self._done) > len(early):
+            # Who ended after this node may not have been there when it said so, and waits for it.
+            self._session.publish(self._topic, _DONE, summary.to_bytes())
         return tuple(late)
 
     def _wait(
@@ -434,10 +445,17 @@ class Mailbox:
             return
         with self._news:
             new = name not in self._done
+        if new:
+            self._session.left.add(name)
+            # Without the note this node only serves for longer after a restart.
+            with contextlib.suppress(ExchangeError):
+                self._store.take_note(self._run, _DONE_BY + name, str(theirs.rounds))
+        with self._news:
+            compare = name not in self._done and self._ended is not None
             self._done[name] = theirs.rounds
             self._heard_by[name] = theirs
             self._news.notify_all()
-        if new and self._ended is not None:
+        if compare:
             self._compare(name, theirs)
 
     def _compare(self, name: str, theirs: Ending) -> None:

@@ -20,7 +20,9 @@ from typing import Any, Final
 
 from dpadmm.closing import Closing
 from dpadmm.errors import ParameterError
+from dpadmm.exchange.addresses import is_ipv6, split_address
 from dpadmm.exchange.claims import Claims
+from dpadmm.exchange.relay import Relay
 
 __all__ = ["OnEvent", "PeerSession", "Security", "check_loopback", "no_event"]
 
@@ -38,7 +40,11 @@ _READS: Final = [
     "liveliness_query",
 ]
 # Zenoh's own words about connections that it refuses: no certificate, a wrong or an expired one.
-_LOG: Final = "error,zenoh_link_tls=warn,zenoh::net::routing::interceptor::access_control=info"
+# What it says about hosts that are not compared (see _dialled) comes with every attempt.
+_LOG: Final = (
+    "error,zenoh_link_tls=warn,zenoh_link_tls::utils=error,"
+    "zenoh::net::routing::interceptor::access_control=info"
+)
 # No message of a neighbour may take more memory than this, unless the run's are larger.
 _SMALLEST_LIMIT: Final = 1 << 20
 _MOST_STRANGERS: Final = 1000
@@ -125,19 +131,24 @@ class PeerSession(Closing):
         self.said = f"{self.instance}.{secrets.token_hex(16)}"
         #: Which process has which neighbour's name.
         self.claims = Claims(neighbours, lease, known or {}, on_claim=on_claim, on_event=on_event)
+        #: Neighbours that said that they ended: nobody misses them.
+        self.left: set[str] = set()
         self._tell = on_event
         self._lock = threading.Lock()
         self._strangers: dict[str, int] = {}
         self._failures = 0
         self._zenoh = _import_zenoh()
         self._zenoh.init_log_from_env_or(_LOG)
-        settings = _settings(name, listen, self.neighbours, security, largest, lease)
+        self._relays: list[Relay] = []
+        dialled = {each: self._dialled(place, security) for each, place in neighbours.items()}
+        settings = _settings(name, listen, dialled, security, largest, lease)
         configuration = self._zenoh.Config()
         for key, value in settings.items():
             configuration.insert_json5(key, json.dumps(value))
         try:
             self._session = self._zenoh.open(configuration)
         except self._zenoh.ZError as error:
+            self._close_relays()
             raise ParameterError(
                 f"listen must be an address of this machine that is free; got {listen}: {error}"
             ) from None
@@ -159,6 +170,19 @@ class PeerSession(Closing):
             )
         token = _key(_ALIVE, name, self.said)
         self._parts.append(self._session.liveliness().declare_token(token))
+
+    def _dialled(self, address: str, security: Security | None) -> str:
+        """What Zenoh is told to dial: by way of a relay where it could not read the address."""
+        host, port = split_address(address)
+        if security is None or not is_ipv6(host):
+            return address
+        self._relays.append(Relay(host, port))
+        # The host in the certificate would be compared with the relay's; its name still decides.
+        return f"{self._relays[-1].address}#verify_name_on_connect=false"
+
+    def _close_relays(self) -> None:
+        for relay in self._relays:
+            relay.close()
 
     def present(self, neighbour: str) -> bool:
         """Whether a neighbour is connected and answers."""
@@ -226,6 +250,7 @@ class PeerSession(Closing):
             part.undeclare()
         self._parts, self._publishers = [], {}
         self._session.close()
+        self._close_relays()
 
     def _guarded(self, callback: Callable[[Any], None]) -> Callable[[Any], None]:
         """Let nothing that a neighbour sends end in an exception in a thread of the network.
@@ -247,6 +272,7 @@ class PeerSession(Closing):
     def _liveliness(self, neighbour: str, sample: Any) -> None:
         said = str(sample.key_expr).rsplit("/", 1)[-1]
         if sample.kind == self._zenoh.SampleKind.PUT:
+            self.left.discard(neighbour)
             self.claims.comes(neighbour, said)
         else:
             self.claims.goes(neighbour, said)

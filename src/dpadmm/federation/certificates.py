@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 #: Where a trial on one machine meets a node.
-DEFAULT_HOSTS: Final = ("localhost", "127.0.0.1")
+DEFAULT_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 # Clocks of organisations differ; a certificate made a moment ago must be valid everywhere.
 _BACKDATED: Final = timedelta(hours=1)
 _LONGEST_DAYS: Final = 36_500
@@ -172,8 +172,10 @@ def _until(days: int) -> datetime:
 def _alternatives(hosts: Iterable[str]) -> list[x509.GeneralName]:
     names: list[x509.GeneralName] = []
     for host in [hosts] if isinstance(hosts, str) else hosts:
+        # As it stands in an address: an IPv6 address in brackets.
+        bare = host[1:-1] if str(host).startswith("[") and str(host).endswith("]") else host
         try:
-            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+            names.append(x509.IPAddress(ipaddress.ip_address(bare)))
         except ValueError:
             if not isinstance(host, str) or not _HOST.fullmatch(host):
                 raise ParameterError(

@@ -25,12 +25,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpadmm.errors import ParameterError
 from dpadmm.exchange.words import NAME_PATTERN
+from dpadmm.reading import FileRefusal, read_regular
 
 __all__ = [
     "AUTHORITY",
     "USAGES",
     "CertificateFacts",
     "SigningKey",
+    "certificate_facts",
     "certificate_fault",
     "check_identity",
     "check_key_file",
@@ -46,6 +48,7 @@ __all__ = [
 AUTHORITY: Final = "ca"
 #: A peer opens connections and accepts them.
 USAGES: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+_LONGEST: Final = 1 << 20
 _NAME: Final = re.compile(NAME_PATTERN)
 _UNDERSTOOD: Final = (
     x509.BasicConstraints,
@@ -108,6 +111,11 @@ def check_node_name(name: str) -> str:
 def describe(path: str | Path) -> CertificateFacts:
     """What the first certificate of a PEM file says."""
     return _facts(load_certificates(Path(path))[0])
+
+
+def certificate_facts(data: bytes) -> CertificateFacts:
+    """What a certificate says that was shown on a connection (DER)."""
+    return _facts(x509.load_der_x509_certificate(data))
 
 
 def check_key_file(path: str | Path) -> None:
@@ -289,10 +297,10 @@ def load_signing_key(path: Path) -> SigningKey:
 
 def _read(path: Path, what: str) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
+        return read_regular(path, largest=_LONGEST)
+    except FileRefusal as error:
         raise ParameterError(
-            f"{what} must be a file that can be read; got {path}: {error.strerror}."
+            f"{what} must be a file that can be read; got {path}: {error}."
         ) from None
 
 

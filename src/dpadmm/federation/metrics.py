@@ -76,6 +76,12 @@ class Metrics(Closing):
             ["neighbour"],
             registry=registry,
         )
+        self.unreachable = Gauge(
+            "dpadmm_unreachable",
+            "1 for a neighbour that cannot be reached, by the node's own attempt.",
+            ["neighbour"],
+            registry=registry,
+        )
         self.sent = Counter("dpadmm_sent_bytes", "Bytes of messages sent.", registry=registry)
         self.received = Counter(
             "dpadmm_received_bytes", "Bytes of messages received.", registry=registry

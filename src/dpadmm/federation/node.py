@@ -39,11 +39,11 @@ def run_node(prepared: PreparedNode, watcher: Watcher) -> TrainedRun | None:
             mailbox, departure = average(node)
         else:
             mailbox, departure, trained = train_node(node)
-        watcher.event("serving", timeout=config.policy.serve_for)
+        watcher.serving(config.policy.serve_for)
         late = _serve(mailbox, departure, config.policy.serve_for)
         if late:
             watcher.event("neighbours-late", level="warning", missing=late)
-        watcher.event("finished")
+    watcher.finished()
     return trained
 
 

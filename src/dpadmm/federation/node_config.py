@@ -15,6 +15,7 @@ from dpadmm.algorithms import reviewed
 from dpadmm.columns import Names, Part, as_tuple, fail
 from dpadmm.config import File, Page, load_toml, validated
 from dpadmm.errors import ParameterError
+from dpadmm.exchange.addresses import split_address
 from dpadmm.exchange.peer_session import Security, check_loopback
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
 from dpadmm.federation.identity import check_identity
@@ -42,9 +43,13 @@ WHEN_LOST: Final = {
 
 
 def _address(value: Any) -> Any:
-    host, separator, port = str(value).rpartition(":")
-    if not (isinstance(value, str) and separator and host and port.isdecimal()):
-        raise fail(f"must be host:port, such as node.example.org:7447; got {value!r}: correct it")
+    try:
+        split_address(value if isinstance(value, str) else "")
+    except ValueError:
+        raise fail(
+            "must be host:port, such as node.example.org:7447 or [2001:db8::7]:7447 (an IPv6 "
+            f"address in brackets, no 'tls/' before it); got {value!r}: correct it"
+        ) from None
     return value
 
 

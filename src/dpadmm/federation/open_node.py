@@ -18,6 +18,7 @@ from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
 from dpadmm.federation.consent import Consents
 from dpadmm.federation.departure import Departure
 from dpadmm.federation.prepared import PreparedNode
+from dpadmm.federation.reach import Reach
 from dpadmm.federation.segment import Segment
 from dpadmm.federation.watching import Watcher
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
@@ -153,6 +154,7 @@ class OpenNode:
                 on_event=self.watcher.event,
             )
         )
+        self.stack.enter_context(Reach(session, config.addresses, prepared.security, self.watcher))
         nodes = prepared.agreed.nodes
         consents = Consents(prepared.name, run, prepared.security)
         before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)

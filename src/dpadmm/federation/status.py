@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import socket
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.errors import ParameterError
+from dpadmm.reading import FileRefusal, read_json
 
 __all__ = ["STATUS_VERSION", "NodeStatus", "process_space", "read_status", "read_statuses"]
 
@@ -67,8 +68,7 @@ class NodeStatus:
 def read_status(file: Path) -> NodeStatus:
     """Read the status file of one node, or refuse what is none."""
     try:
-        with open(file, "rb") as opened:
-            content = json.loads(opened.read(_LONGEST))
+        content = read_json(file, largest=_LONGEST)
         if content["version"] != STATUS_VERSION:
             raise ParameterError(
                 f"a status file must have version {STATUS_VERSION}; {file} has "
@@ -77,11 +77,11 @@ def read_status(file: Path) -> NodeStatus:
         _check(content)
         updated = datetime.fromisoformat(content["updated"])
         age = max(0.0, (datetime.now(UTC) - updated).total_seconds())
-    except OSError as error:
+    except FileRefusal as error:
         raise ParameterError(
-            f"a status file must be one that can be read; got {file}: {error.strerror}."
+            f"a status file must be one that can be read; got {file}: {error}."
         ) from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, ParameterError):
             raise
         raise ParameterError(
@@ -115,19 +115,32 @@ def _check(content: dict[str, Any]) -> None:
         "sent": int, "received": int, "dropped": dict,
     }  # fmt: skip
     for name, kind in kinds.items():
-        if not isinstance(content[name], kind):
+        value = content[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise TypeError
-    if not all(isinstance(seconds, (int, float)) for seconds in content["waiting"].values()):
-        raise TypeError
+        if isinstance(value, int) and not 0 <= value < 2**63:
+            raise ValueError
+    for seconds in content["waiting"].values():
+        _require_number(seconds)
     for name in ("epsilon_spent", "epsilon_left"):
-        if content[name] is not None and not isinstance(content[name], (int, float, str)):
+        if content[name] is not None and not isinstance(content[name], str):
+            _require_number(content[name])
+    for found in content.get("unreachable", {}).values():
+        if not all(isinstance(found[name], str) for name in ("address", "reason", "advice")):
             raise TypeError
     last = content["last_event"] or {"event": "", "facts": {}}
     if not isinstance(last["event"], str) or not isinstance(last["facts"], dict):
         raise TypeError
 
 
+def _require_number(value: Any) -> None:
+    if isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError
+
+
 def _runs(process: int) -> bool:
+    if process <= 0:  # these are groups of processes, and no node
+        return False
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

@@ -30,7 +30,7 @@ __all__ = ["Refusals", "TransportLog"]
 _ACCESS: Final = "zenoh::net::routing::interceptor::access_control"
 _CONNECTIONS: Final = "zenoh_link_tls::unicast"
 # Refused messages are told at this level only.
-_LEVELS: Final = f"error,zenoh_link_tls=warn,{_ACCESS}=trace"
+_LEVELS: Final = f"error,zenoh_link_tls=warn,zenoh_link_tls::utils=error,{_ACCESS}=trace"
 _NAME: Final = NAME_PATTERN.strip("^$")
 _COLOUR: Final = r"(?:\x1b\[[0-9;]*m)*"
 _COLOURS: Final = re.compile(_COLOUR)

@@ -54,8 +54,8 @@ class Watcher(Closing):
     run
         The name or hash of the run; may be set later by :meth:`join`.
     log
-        Where the JSON lines go: a file, added to at its end. Without one they go to standard error,
-        unless that is a terminal.
+        Where the JSON lines go: a file, added to at its end, and made anew when it was moved away
+        (rotated). Without one they go to standard error, unless that is a terminal.
     status
         A file for ``dpadmm status``, written anew every second and whole.
     metrics
@@ -84,11 +84,13 @@ class Watcher(Closing):
         self._status = status
         if status is not None:
             check_writable(status, "status")
+        self._log = log
         self._lines = self._open_log(log)
         self._dropped: dict[tuple[str, str], int] = {}
         self._crowds: dict[tuple[str, Any], tuple[int, float]] = {}
         self._complaint = ""
         self._last_round_line = -_ROUND_LINES
+        self._written = self._ended_well = False
         now = _now()
         self._state: dict[str, Any] = {
             "version": STATUS_VERSION,
@@ -102,6 +104,7 @@ class Watcher(Closing):
             "round": 0,
             "rounds": 0,
             "waiting": {},
+            "unreachable": {},
             "sent": 0,
             "received": 0,
             "epsilon_spent": None,
@@ -206,6 +209,39 @@ class Watcher(Closing):
                 names = ", ".join(f"{name} {time:.0f} s" for name, time in sorted(now.items()))
                 self._progress.update(self._bar, waiting=f"waiting for {names}" if now else "")
 
+    def unreachable(self, neighbour: str, address: str, reason: str, advice: str) -> None:
+        """Tell why a neighbour is not connected, and what to do; once for each cause."""
+        facts = {"neighbour": neighbour, "address": address, "reason": reason, "advice": advice}
+        told = public_facts(facts)
+        with self._lock:
+            now: dict[str, Any] = self._state["unreachable"]
+            if now.get(neighbour, {}).get("reason") == reason:
+                return
+            now[neighbour] = {key: told[key] for key in ("address", "reason", "advice")}
+            now[neighbour]["since"] = _now()
+            if self._metrics is not None:
+                self._metrics.unreachable.labels(neighbour).set(1)
+            self.event("neighbour-unreachable", level="warning", **facts)
+
+    def reachable(self, neighbour: str) -> None:
+        """Tell that a neighbour is connected, or is not waited for any more."""
+        with self._lock:
+            if self._state["unreachable"].pop(neighbour, None) and self._metrics is not None:
+                self._metrics.unreachable.labels(neighbour).set(0)
+
+    def serving(self, timeout: float) -> None:
+        """Tell that the results are written: only late neighbours are still to be served."""
+        with self._lock:
+            self._written = True
+            self._state["state"] = "serving"
+            self.event("serving", timeout=timeout)
+
+    def finished(self) -> None:
+        """Tell that nothing is left to do."""
+        with self._lock:
+            self._ended_well = True
+            self.event("finished")
+
     def bytes(self, sent: int, received: int) -> None:
         """Add to the bytes of messages sent and received."""
         public_facts({"sent": sent, "received": received})
@@ -244,14 +280,26 @@ class Watcher(Closing):
                 told = {"neighbour": neighbour, "reason": reason, "count": count, **facts}
                 self.event("message-dropped", level="warning", **told)
 
+    def give_up(self) -> None:
+        """Leave a last status behind, whoever holds what: the process ends at once."""
+        self._state["state"] = "stopped"
+        if self._status is not None:
+            content = json.dumps(self._state | {"updated": _now()}, allow_nan=False, indent=1)
+            write_whole(self._status, content.encode("ascii") + b"\n", "status")
+
     def close(self) -> None:
-        """Say how it ended and stop: finished if all rounds are complete, else stopped."""
+        """Say how it ended and stop.
+
+        It finished if it said so, with its results written and all rounds complete; else it was
+        stopped.
+        """
         with self._lock:
             if self._closed.is_set():
                 return
             complete = 0 < self._state["rounds"] <= self._state["round"]
-            self._state["state"] = "finished" if complete else "stopped"
-            self._state["waiting"] = {}
+            well = complete and self._written and self._ended_well
+            self._state["state"] = "finished" if well else "stopped"
+            self._state["waiting"], self._state["unreachable"] = {}, {}
             self._closed.set()
         if self._beating.is_alive():
             self._beating.join()
@@ -280,12 +328,31 @@ class Watcher(Closing):
             return
         try:
             if self._lines is not None:
+                self._follow_rotation()
                 # Unbuffered, so that a line is there as soon as it is told, and in one piece.
                 self._lines.write(f"{line}\n".encode("ascii"))
             elif not self._terminal:
                 sys.stderr.write(f"{line}\n")
         except OSError as error:
             self._complain(f"the log cannot be written: {error.strerror}")
+
+    def _follow_rotation(self) -> None:
+        """Open the log anew if the open one was moved away or removed."""
+        assert self._log is not None
+        assert self._lines is not None
+        try:
+            there = os.stat(self._log)
+        except OSError:
+            there = None
+        if there is None or not os.path.samestat(there, os.fstat(self._lines.fileno())):
+            try:
+                opened = FileIO(self._log, "a")
+            except OSError as error:
+                # The old one stays in use.
+                self._complain(f"the log cannot be made anew: {error.strerror}")
+                return
+            self._lines.close()
+            self._lines = opened
 
     def _start_progress(self) -> Progress | None:
         if not self._terminal:

@@ -31,6 +31,7 @@ __all__ = ["EntryFile"]
 
 _APPLICATION: Final = 0x64704C47  # "dpLG"
 _COLUMNS: Final = "number, kind, time, run, round, content, hash"
+_TYPES: Final = (int, str, str, str | None, int | None, str, str)
 
 _SCHEMA: Final = (
     """CREATE TABLE entries (
@@ -109,6 +110,7 @@ class EntryFile(Closing):
             with self.refusals():
                 self._check_version()
                 self._configure()
+                self._check_made_here()
             self._inode = self._find_inode()
         except BaseException:
             self._connection.close()
@@ -188,6 +190,20 @@ class EntryFile(Closing):
                 f"ledger {self.path} must have the format {FORMAT_VERSION}; it has {version}. Use "
                 "the version of dpadmm that wrote it, or a newer one."
             )
+
+    def _check_made_here(self) -> None:
+        """Refuse tables, views and triggers of others before a row is read: a view never ends."""
+        own = [text for text in _SCHEMA if text.startswith("CREATE")]
+        found = self._connection.execute("SELECT name, sql FROM sqlite_schema")
+        texts = {name: sql for name, sql in found if sql and not str(name).startswith("sqlite_")}
+        for name, text in texts.items():
+            if text not in own:
+                raise LedgerError(
+                    f"ledger {self.path} was changed: {name!r} in it is not as it was made. "
+                    "Nothing was released; restore the ledger."
+                )
+        if not {"entries", "head"} <= set(texts):
+            raise LedgerError(f"ledger {self.path} was changed: it has lost its entries.")
 
     def _configure(self) -> None:
         for pragma in (
@@ -283,7 +299,7 @@ class EntryFile(Closing):
         """Number and hash of the last entry, as the file remembers them."""
         with self.refusals():
             row = self._connection.execute("SELECT number, hash FROM head").fetchone()
-        if row is None:
+        if row is None or [type(value) for value in row] != [int, str]:
             raise LedgerError(f"ledger {self.path} was changed: it has lost its head.")
         return row[0], row[1]
 
@@ -292,6 +308,13 @@ class EntryFile(Closing):
         with self.refusals():
             query = f"SELECT {_COLUMNS} FROM entries WHERE number > ? ORDER BY number"
             for row in self._connection.execute(query, (after,)):
+                # SQLite takes any type in any column.
+                kinds = zip(row, _TYPES, strict=True)
+                if not all(isinstance(value, kind) for value, kind in kinds):
+                    raise LedgerError(
+                        f"ledger {self.path}: row {row[0]!r} was changed: its columns have other "
+                        "types. Nothing was released; restore the ledger."
+                    )
                 yield Entry(*row)
 
     def message(self, number: int) -> bytes | None:
@@ -299,6 +322,8 @@ class EntryFile(Closing):
         with self.refusals():
             query = "SELECT message FROM entries WHERE number = ?"
             row = self._connection.execute(query, (number,)).fetchone()
+        if row is not None and not isinstance(row[0], bytes | None):
+            raise LedgerError(f"ledger {self.path}: the message of row {number} was changed.")
         return None if row is None else row[0]
 
     def check_storage(self) -> None:

@@ -126,8 +126,13 @@ class Account:
                 self._begin(entry, content)
             else:
                 self._continue(entry, content)
-        except (ValueError, TypeError, KeyError, BudgetError) as error:
+        except (ValueError, BudgetError) as error:
             raise LedgerError(f"row {entry.number} cannot be read: {error}") from None
+        except (TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+            kind = type(error).__name__
+            raise LedgerError(
+                f"row {entry.number} cannot be read: {kind}: {str(error)[:200]}."
+            ) from None
         self.head = entry
 
     def _begin(self, entry: Entry, content: dict[str, Any]) -> None:

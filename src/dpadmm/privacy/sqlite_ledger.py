@@ -182,11 +182,7 @@ class SQLiteLedger(Closing):
             raise ParameterError(
                 f"run_id must be a text of 1 to {_LONGEST_NAME} characters; got {run_id!r}."
             )
-        if rows_per_person != self.policy.rows_per_person:
-            raise LedgerError(
-                f"rows_per_person must be the ledger's, {self.policy.rows_per_person}; "
-                f"got {rows_per_person!r}."
-            )
+        self.check_parameters(run_id, fingerprint, rows_per_person=rows_per_person)
         lock = RunLock(self.path, run_id)
         try:
             with self._file.transaction():
@@ -196,15 +192,25 @@ class SQLiteLedger(Closing):
                     entry = self._append("run", run_id, None, {"fingerprint": fingerprint})
             if known is None:
                 self._account.apply(entry)
-            elif known.fingerprint != fingerprint:
-                raise LedgerError(
-                    f"run {run_id!r} must continue with the parameters it began with; they differ. "
-                    "Give the new run a name of its own."
-                )
+            self.check_parameters(run_id, fingerprint, rows_per_person=rows_per_person)
             return LedgerRun(self, run_id, lock)
         except BaseException:
             lock.release()
             raise
+
+    def check_parameters(self, run_id: str, fingerprint: str, *, rows_per_person: int = 1) -> None:
+        """Refuse another number of rows per person, and a run that began otherwise."""
+        if rows_per_person != self.policy.rows_per_person:
+            raise LedgerError(
+                f"rows_per_person must be the ledger's, {self.policy.rows_per_person}; "
+                f"got {rows_per_person!r}."
+            )
+        known = self._account.runs.get(run_id)
+        if known is not None and known.fingerprint != fingerprint:
+            raise LedgerError(
+                f"run {run_id!r} must continue with the parameters it began with; they differ. "
+                "Give the new run a name of its own."
+            )
 
     def verify(self, head: str | None = None) -> Account:
         """Work everything out again from the file; refuses at the first row that is wrong.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
 from dpadmm.errors import ParameterError
+from dpadmm.reading import FileRefusal, read_json
 from dpadmm.report import texts
 from dpadmm.report.document import Banner, Block, Code, Facts, Report, Section, Table, Words
 from dpadmm.report.from_comparison import ComparisonManifest, comparison_report
@@ -68,14 +68,13 @@ def folder_report(folder: Path) -> Report:
     """Read a folder's manifest and make its page."""
     path = folder / MANIFEST
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         kind = content.get("kind") if isinstance(content, dict) else None
         if kind == "comparison":
             return comparison_report(ComparisonManifest.model_validate(content))
         return _of_experiment(_Experiment.model_validate(content))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ParameterError(f"manifest must be readable JSON; got {path}: {reason}.") from None
+    except FileRefusal as error:
+        raise ParameterError(f"manifest must be readable JSON; got {path}: {error}.") from None
     except ValidationError as error:
         finding = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in finding["loc"]) or "the whole"

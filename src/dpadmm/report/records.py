@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.odds import Odds, attacker_odds
+from dpadmm.reading import FileRefusal, read_json
 
 __all__ = ["LedgerCheck", "PartyGuarantee", "RecordedRun", "read_record"]
 
@@ -201,8 +201,7 @@ class RecordedRun(_Part):
 def read_record(path: Path) -> RecordedRun:
     """Read a record from its file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ParameterError(f"run must be a readable JSON file; got {path}: {reason}.") from None
+        content = read_json(path)
+    except FileRefusal as error:
+        raise ParameterError(f"run must be a readable JSON file; got {path}: {error}.") from None
     return RecordedRun.from_dict(content, str(path))

@@ -1,0 +1,407 @@
+"""Why a neighbour is not connected: the node dials it itself and says what it finds.
+
+Zenoh tries to connect again and again and says little about why it cannot. So while a neighbour is
+missing, a short connection of the node's own, with the node's own files, goes the same way: the
+name is looked up, a connection opened, certificates are shown and checked on both sides, and the
+connection is closed. Nothing is said on it, and the neighbour's log says nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import queue
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from dpadmm.closing import Closing
+from dpadmm.exchange.addresses import split_address
+from dpadmm.exchange.peer_session import PeerSession, Security
+from dpadmm.federation.identity import CertificateFacts, certificate_facts, describe
+from dpadmm.federation.watching import Watcher
+
+__all__ = ["REACHED", "Finding", "Reach", "probe"]
+
+#: The reason of a finding where nothing is wrong.
+REACHED: Final = "reached"
+_TIMEOUT: Final = 3.0
+# A listener says within this time that it does not like a certificate.
+_VERDICT: Final = 1.0
+# How long a neighbour may be missing before it is dialled, and between two attempts.
+_PATIENCE: Final = 3.0
+_FIRST_PAUSE: Final = 2.0
+_LONGEST_PAUSE: Final = 60.0
+_LOOK: Final = 0.5
+_NO_ROUTE: Final = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EACCES)
+# OpenSSL's numbers of what is wrong with a certificate.
+_NOT_YET_VALID: Final = 9
+_EXPIRED: Final = 10
+_UNKNOWN_ISSUER: Final = (2, 7, 18, 19, 20, 21, 27, 30)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of dialling a neighbour.
+
+    Parameters
+    ----------
+    reason
+        A word for machines; :data:`REACHED` if all is well.
+    advice
+        The cause in words, and what to do.
+    """
+
+    reason: str
+    advice: str
+
+    @property
+    def reached(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.reason == REACHED
+
+
+class _Found(Exception):
+    """Carries the finding out of wherever it was found."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(advice)
+        self.finding = Finding(reason, advice)
+
+
+def probe(
+    name: str, address: str, security: Security | None, *, timeout: float = _TIMEOUT
+) -> Finding:
+    """Dial a neighbour once and say what is there.
+
+    Parameters
+    ----------
+    name, address
+        The neighbour, and where it should be.
+    security
+        This node's own files; without them only a connection is opened.
+    timeout
+        Seconds for each of the steps: name, connection, certificates.
+    """
+    host, port = split_address(address)
+    try:
+        places = _look_up(name, host, port, timeout)
+        with _connected(name, address, places, timeout) as connection:
+            if security is not None:
+                _check_tls(name, host, address, places, connection, security, timeout)
+    except _Found as found:
+        return found.finding
+    return Finding(REACHED, f"{name} answers at {address}.")
+
+
+def _look_up(name: str, host: str, port: int, timeout: float) -> list[Any]:
+    """The addresses of a host. A name service may take its time, and cannot be interrupted."""
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            answers.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            answers.put(error)
+
+    threading.Thread(target=look_up, name="dpadmm look-up", daemon=True).start()
+    with contextlib.suppress(queue.Empty):
+        answer = answers.get(timeout=timeout)
+        if isinstance(answer, list):
+            return answer
+    raise _Found(
+        "name-unknown",
+        f"the host name {host} has no address here: correct the address of {name} under "
+        "[[neighbour]], or ask who runs the name service.",
+    )
+
+
+@contextlib.contextmanager
+def _connected(
+    name: str, address: str, places: list[Any], timeout: float
+) -> Iterator[socket.socket]:
+    error: OSError = OSError()
+    for family, kind, protocol, _, place in places[:2]:
+        connection = socket.socket(family, kind, protocol)
+        with connection:
+            connection.settimeout(timeout / min(2, len(places)))
+            try:
+                connection.connect(place)
+            except OSError as refused:
+                error = refused
+                continue
+            connection.settimeout(timeout)
+            yield connection
+            return
+    if isinstance(error, ConnectionRefusedError):
+        raise _Found(
+            "nothing-listens",
+            f"nobody listens at {address}: start {name} there, or correct its address or port "
+            "under [[neighbour]].",
+        )
+    if isinstance(error, TimeoutError):
+        raise _Found(
+            "no-answer",
+            f"nothing comes back from {address}: check that the machine is on, that the address "
+            "is right and that firewalls on the way let the port through.",
+        )
+    if error.errno in _NO_ROUTE:
+        raise _Found(
+            "no-route",
+            f"there is no way from this machine to {address} ({error.strerror}): check the "
+            "network, the VPN and the address.",
+        )
+    raise _Found(
+        "not-connected",
+        f"no connection to {address} can be opened ({error.strerror}): check the network.",
+    )
+
+
+def _check_tls(
+    name: str,
+    host: str,
+    address: str,
+    places: list[Any],
+    connection: socket.socket,
+    security: Security,
+    timeout: float,
+) -> None:
+    """Show this node's certificate and look at the other's."""
+    try:
+        strict, lenient = _context(security), _context(security, verify=False)
+    except OSError as error:
+        raise _Found(
+            "own-files",
+            f"the files under [certificates] cannot be used any more ({error.strerror}): put them "
+            "back.",
+        ) from None
+    try:
+        with strict.wrap_socket(connection, server_hostname=host) as link:
+            _check_certificate(name, host, address, _certificate(link))
+            _hear_verdict(name, link, security)
+    except ssl.SSLCertVerificationError as error:
+        facts = None
+        # Whose is it? Nothing is said to it, and nothing is believed of it.
+        with (
+            contextlib.suppress(OSError, _Found, ValueError),
+            _connected(name, address, places, timeout) as again,
+            lenient.wrap_socket(again, server_hostname=host) as link,
+        ):
+            facts = _certificate(link)
+        raise _about_certificate(name, address, error, facts, security) from None
+    except TimeoutError:
+        raise _Found(
+            "no-handshake",
+            f"something listens at {address}, but does not answer: {name} may be frozen or busy, "
+            "or another program has the port.",
+        ) from None
+    except (ssl.SSLError, OSError) as error:
+        word = getattr(error, "reason", None) or ""
+        if "ALERT" in word:
+            raise _about_verdict(name, word, security) from None
+        raise _Found(
+            "no-tls",
+            f"what listens at {address} does not speak TLS: another program has the port, or "
+            f"{name} was started with --insecure-loopback.",
+        ) from None
+
+
+def _context(security: Security, *, verify: bool = True) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Hosts are compared by hand: the words are better, and no alert goes to the other side.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    context.load_verify_locations(security.authority)
+    context.load_cert_chain(security.certificate, security.key)
+    return context
+
+
+def _certificate(link: ssl.SSLSocket) -> CertificateFacts:
+    shown = link.getpeercert(binary_form=True)
+    assert shown is not None
+    return certificate_facts(shown)
+
+
+def _check_certificate(name: str, host: str, address: str, facts: CertificateFacts) -> None:
+    if facts.name != name:
+        raise _Found(
+            "another-node",
+            f"the node at {address} is {facts.name!r}, not {name!r}: correct the address of "
+            f"{name} under [[neighbour]].",
+        )
+    if not any(_same_host(host, known) for known in facts.hosts):
+        raise _Found(
+            "host-not-in-certificate",
+            f"the certificate of {name} is for {', '.join(facts.hosts) or 'no host'}, and not for "
+            f"{host}: dial one of those, or have it made again with --host {host}.",
+        )
+
+
+def _same_host(dialled: str, known: str) -> bool:
+    try:
+        return ipaddress.ip_address(dialled) == ipaddress.ip_address(known)
+    except ValueError:
+        pass
+    dialled, known = dialled.lower().rstrip("."), known.lower()
+    first, _, rest = known.partition(".")
+    return dialled == known or (first == "*" and dialled.partition(".")[2] == rest != "")
+
+
+def _hear_verdict(name: str, link: ssl.SSLSocket, security: Security) -> None:
+    """A listener judges this node's certificate after the handshake; it likes it in silence."""
+    link.settimeout(_VERDICT)
+    try:
+        link.recv(1)
+    except TimeoutError:
+        return
+    except ssl.SSLError as error:
+        if "ALERT" in (error.reason or ""):
+            raise _about_verdict(name, error.reason or "", security) from None
+    except OSError:
+        pass
+
+
+def _about_certificate(
+    name: str,
+    address: str,
+    error: ssl.SSLCertVerificationError,
+    facts: CertificateFacts | None,
+    security: Security,
+) -> _Found:
+    if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
+        expired = error.verify_code == _EXPIRED
+        when = "expired" if expired else "not valid yet"
+        dates = "" if facts is None else f" ({facts.not_before:%F} to {facts.not_after:%F})"
+        return _Found(
+            "certificate-expired" if expired else "certificate-not-valid-yet",
+            f"the certificate of {name} at {address} is {when}{dates}: it must be renewed, or the "
+            "clock of this machine must be set.",
+        )
+    if error.verify_code in _UNKNOWN_ISSUER:
+        signer = "somebody else" if facts is None else f"{facts.issuer!r}"
+        return _Found(
+            "unknown-authority",
+            f"the certificate at {address} was signed by {signer}, which {security.authority} does "
+            f"not list: compare the sha256 of ca.pem with {name} (dpadmm cert show).",
+        )
+    return _Found(
+        "certificate-invalid",
+        f"the certificate at {address} is not accepted here ({error.verify_message}): {name} needs "
+        "another one.",
+    )
+
+
+def _about_verdict(name: str, word: str, security: Security) -> _Found:
+    """What the other side has against this node's certificate."""
+    said = word.partition("ALERT_")[2].replace("_", " ").lower()
+    own = describe(security.certificate)
+    if "expired" in said:
+        return _Found(
+            "own-certificate-expired",
+            f"{name} does not accept this node's certificate, which is valid until "
+            f"{own.not_after:%F}: renew it, or ask {name} to look at its clock.",
+        )
+    return _Found(
+        "own-certificate-refused",
+        f"{name} does not accept this node's certificate ({said}), signed by {own.issuer!r}: its "
+        "authority file must list that authority: compare the sha256 of ca.pem.",
+    )
+
+
+@final
+class Reach(Closing):
+    """Watches for missing neighbours and tells why, until it is closed.
+
+    Parameters
+    ----------
+    session
+        Says who is connected, and who ended.
+    addresses, security
+        Where neighbours should be, and this node's own files.
+    watcher
+        Told of each cause once, and when it is over.
+    """
+
+    def __init__(
+        self,
+        session: PeerSession,
+        addresses: Mapping[str, str],
+        security: Security | None,
+        watcher: Watcher,
+    ) -> None:
+        self._session, self._security, self._watcher = session, security, watcher
+        self._missing = {name: _Missing(name, address) for name, address in addresses.items()}
+        self._closed = threading.Event()
+        self._looking = threading.Thread(target=self._look, name="dpadmm reach", daemon=True)
+        self._looking.start()
+
+    def _look(self) -> None:
+        while not self._closed.wait(_LOOK):
+            for each in self._missing.values():
+                if not self._misses(each.name):
+                    self._watcher.reachable(each.name)
+                    each.begin()
+                elif each.is_due():
+                    # One that does not answer must not keep the others waiting.
+                    threading.Thread(target=self._dial, args=(each,), daemon=True).start()
+
+    def _misses(self, name: str) -> bool:
+        return not self._session.present(name) and name not in self._session.left
+
+    def _dial(self, each: _Missing) -> None:
+        finding = probe(each.name, each.address, self._security)
+        told = each.judge(finding)
+        if told is not None and not self._closed.is_set() and self._misses(each.name):
+            self._watcher.unreachable(each.name, each.address, told.reason, told.advice)
+
+    def close(self) -> None:
+        """Dial no more."""
+        self._closed.set()
+        self._looking.join()
+
+
+class _Missing:
+    """When a neighbour is dialled next, and what was found."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name, self.address = name, address
+        self._lock = threading.Lock()
+        self.begin()
+
+    def begin(self) -> None:
+        """It is there, or nobody has missed it yet."""
+        with self._lock:
+            self._next, self._pause = time.monotonic() + _PATIENCE, _FIRST_PAUSE
+            self._answered = 0
+
+    def is_due(self) -> bool:
+        """Whether to dial now; then not again until that was judged."""
+        with self._lock:
+            due = time.monotonic() >= self._next
+            if due:
+                self._next = float("inf")
+            return due
+
+    def judge(self, finding: Finding) -> Finding | None:
+        """What to tell, if anything; and when to dial again."""
+        with self._lock:
+            self._next = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            if not finding.reached:
+                self._answered = 0
+                return finding
+            # Zenoh may be about to connect: only who answers twice and does not is odd.
+            self._answered += 1
+            self._pause = _FIRST_PAUSE if self._answered < 2 else self._pause
+        if self._answered < 2:
+            return None
+        return Finding(
+            "not-served",
+            f"{self.name} answers at {self.address}, but does not talk to this node: its "
+            "[[neighbour]] list may lack it; its own log says more.",
+        )
