@@ -32,8 +32,10 @@ __all__ = [
 ]
 
 #: Version of the envelope below; a field never changes its meaning within a version.
-_LONGEST: Final = 1 << 16
 JSON_VERSION: Final = 1
+
+# More than any sentence or cell of ours has.
+_LONGEST: Final = 1 << 16
 
 # Packages that come with an extra, for commands that cannot do without them.
 _EXTRAS: Final = {
