@@ -540,7 +540,22 @@ def test_the_bound_is_nearly_attained_so_that_it_is_the_right_one():
     assert np.linalg.norm(points[0] - points[1]) > 0.99 * 2.0
 
 
-# -- the certificate ----------------------------------------------------------------------------
+def test_what_a_solve_learns_makes_later_ones_shorter(monkeypatch):
+    parties, site, _ = problem(5, [3000], "logistic", features=20)
+    steps = np.random.default_rng(0).normal(size=(40, *site.shape)) / 500
+
+    def passes():
+        workspace = workspace_of(parties, site)
+        for linear in np.cumsum(steps, axis=0):  # from round to round, as noise drives them
+            workspace.argmin(linear, np.full(1, 5e-3), 1e-7)
+        return workspace.passes
+
+    learnt = passes()
+    monkeypatch.setattr(newton, "_LEARNING_ROWS", np.inf)
+    assert learnt < 0.95 * passes()
+
+
+# -- the certificate of many rows ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +48,13 @@ def test_it_is_the_bfgs_update_of_every_lane(seed, steps):
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
     # Positive definite: a direction always leads downhill.
     assert (np.einsum("nlf,nlf->nl", found, vectors) > 0).all()
+    for written_bytes in (1 << 22, 1):  # all nodes at once, and one by one
+        kept = np.tile(matrix, (nodes, lanes, 1, 1))
+        with patch("dpadmm.solvers.secants._WRITE_BYTES", written_bytes):
+            secants.write_into(kept)
+        size = np.abs(expected).max()
+        np.testing.assert_allclose(kept, expected, rtol=1e-6, atol=1e-6 * size)
+        np.testing.assert_array_equal(kept, kept.swapaxes(-1, -2))
 
 
 def test_only_the_chosen_nodes_learn():

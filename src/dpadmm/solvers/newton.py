@@ -4,7 +4,8 @@ r"""The local problem of every graph algorithm, solved for all parties and runs 
           + \langle \mathrm{lin}_i, w\rangle
 
 **Method.** :math:`x \leftarrow x - P g` with a cached inverse :math:`P` of a Hessian seen earlier,
-which the steps of a solve improve for that solve (:mod:`~dpadmm.solvers.secants`). Because the loss
+which the steps of a solve improve (:mod:`~dpadmm.solvers.secants`): for that solve, and for those
+to come where a single run has so many rows that this costs little beside a pass. Because the loss
 gradient at the last solution is kept, a new linear term changes the gradient by a known amount, and
 the first step of every solve needs no pass over the rows. All runs of a party share one inverse,
 that of their mean Hessian, until noise has driven them too far apart for one; then each keeps its
@@ -52,6 +53,8 @@ _NEWTON_ACCURACY: Final = 0.05
 _LINE_SLOPE: Final = 0.1
 # Rebuilds in one solve after which the runs of a party no longer share one inverse.
 _SHARED_REBUILDS: Final = 3
+# Rows per feature from which what a solve has learnt is written into its inverse.
+_LEARNING_ROWS: Final = 4
 # What inverses of single runs may take; beyond it they go on sharing, and search along lines.
 _OWN_BYTES: Final = 2**28
 
@@ -90,6 +93,7 @@ class BlockSolver(BlockLoss):
         self._use_factor = use_factor
         own = len(block.nodes) * site.runs * site.outputs * 8 * site.features**2
         self._own_inverses_fit = site.runs > 1 and own <= _OWN_BYTES
+        self._learns = site.runs == 1 and block.labels.shape[1] >= _LEARNING_ROWS * site.features
         # A Hessian and its inverse cost about this many gradient passes.
         self._rebuild_cost = 4.0 + site.features / 20.0
 
@@ -315,6 +319,8 @@ class BlockSolver(BlockLoss):
                 secants.forget(~state.stale)
         else:
             norms = self._accelerate(state, linear, convexity, tolerance)
+        if state.inverse is not None and self._learns:
+            secants.write_into(state.inverse)
         renewed = rebuilds > 0
         first = np.isnan(state.usual)
         state.excess = np.where(renewed | first, 0.0, state.excess + steps - state.usual)

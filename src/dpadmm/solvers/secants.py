@@ -6,7 +6,8 @@ r"""What the steps of one solve taught about the Hessian: limited-memory BFGS.
 for the last steps s and the changes y of the gradient along them, applied to a vector by the
 two-loop recursion (Nocedal 1980). P stays positive definite, since a strongly convex objective has
 ``s.y > 0``. The gradients are those that the iteration evaluates anyway: no pass over the rows is
-spent on it.
+spent on it. What was learnt can also be written into P for the solves to come
+(:meth:`Secants.write_into`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ __all__ = ["Secants"]
 
 # Steps that are remembered.
 _MEMORY: Final = 8
+# Of what is worked on at a time while pairs are written into inverses.
+_WRITE_BYTES: Final = 1 << 22
 # A pair counts where s.y is at least this part of |s| |y|: below, it may be rounding.
 _CERTAIN: Final = 1e-8
 
@@ -78,6 +81,22 @@ class Secants:
             back = (weights[chosen] * _dot(changes[chosen], found))[..., None]
             found = found + (part - back) * steps[chosen]
         return found
+
+    def write_into(self, inverse: Array) -> None:
+        """Replace the P of every node and lane, ``(nodes, lanes, d, d)``, by the updated one.
+
+        With ``q = P y``: ``P + s u' + u s'``, ``u = (rho + rho^2 y.q) s / 2 - rho q``.
+        """
+        step = max(1, _WRITE_BYTES // inverse[0].nbytes)
+        for first in range(0, len(inverse), step):
+            some = slice(first, first + step)
+            part = inverse[some]
+            for every, changes, weights in self._pairs:
+                steps, change, weight = every[some], changes[some], weights[some, :, None]
+                product = np.matmul(part, change[..., None])[..., 0]
+                bend = weight * (1 + weight * _dot(change, product)[..., None])
+                half = steps[..., :, None] * (bend / 2 * steps - weight * product)[..., None, :]
+                part += half + half.swapaxes(-1, -2)
 
 
 def _dot(first: Array, second: Array) -> Array:
