@@ -1,6 +1,7 @@
 """What a node shows before its first message does not depend on what its rows hold."""
 
 import json
+import random
 import re
 
 import pyarrow.parquet
@@ -9,8 +10,18 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation, write_wards
-from neighbours import COLUMNS, PLACE, ROWS, csv_line, masked, odd_parquet
+from federation_net import Federation
+from neighbours import (
+    COLUMNS,
+    ODD_BYTES,
+    ODD_LINES,
+    ODD_QUOTES,
+    PLACE,
+    ROWS,
+    csv_line,
+    masked,
+    odd_parquet,
+)
 
 # Of a Parquet file with columns of strings, and of a CSV file, written as they are.
 ODD_PARQUET = [ROWS[PLACE], (b"caf\xe9", b"caf\xe9", b"caf\xe9"), (None, b"\x00", b"\xff")]
@@ -56,25 +67,18 @@ def shown(federation, name, code):
     }
 
 
-@pytest.mark.parametrize(
-    ("suffix", "write", "rows"),
-    [("parquet", write_parquet, ODD_PARQUET), ("csv", write_csv, ODD_CSV)],
-)
-def test_a_node_does_not_tell_an_odd_row_before_it_sends(
-    fork_server, tmp_path, suffix, write, rows
-):
-    # The neighbour never comes: the rows are read, and nothing is sent.
+def check(fork_server, folder, suffix, write, rows):
+    """Nodes whose neighbour never comes read their rows, and send nothing: all alike."""
     made = []
     try:
         for number, cells in enumerate(rows):
             federation = Federation(
-                tmp_path / f"federation{number}",
+                folder / f"federation{number}",
                 fork_server,
                 ("north", "south"),
                 tls=False,
                 rows=[len(ROWS), 10],
                 run={"penalty": 0.005, "topology": "path"},
-                write_rows=write_wards,
             )
             made.append(federation)
             (federation.folder / "north.csv").unlink()
@@ -93,3 +97,29 @@ def test_a_node_does_not_tell_an_odd_row_before_it_sends(
     assert any('"agreeing"' in line for line in first["log"]), first
     for other in others:
         assert other == first
+
+
+@pytest.mark.parametrize(
+    ("suffix", "write", "rows"),
+    [("parquet", write_parquet, ODD_PARQUET), ("csv", write_csv, ODD_CSV)],
+)
+def test_a_node_does_not_tell_an_odd_row_before_it_sends(
+    fork_server, tmp_path, suffix, write, rows
+):
+    check(fork_server, tmp_path, suffix, write, rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("suffix", "write"), [("parquet", write_parquet), ("csv", write_csv)])
+def test_a_node_does_not_tell_any_of_many_odd_rows(fork_server, tmp_path, suffix, write, seed):
+    draw = random.Random(seed)
+    known = [*ODD_BYTES, *ODD_QUOTES, *(ODD_LINES if suffix == "parquet" else [])]
+
+    def cell():
+        if draw.random() < 0.7:
+            return draw.choice(known)
+        return re.sub(rb"[\r\n]", b"", draw.randbytes(draw.randrange(8)))
+
+    rows = [ROWS[PLACE], *([cell(), cell(), cell()] for _ in range(5))]
+    check(fork_server, tmp_path, suffix, write, rows)
