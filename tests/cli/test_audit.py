@@ -46,6 +46,7 @@ def test_an_algorithm_in_json():
     arguments = (
         *("--algorithm", "pr-admm", "--epsilon", "1", "--delta", "1e-5", "--rounds", "5"),
         *("--samples", "4000", "--confidence", "0.95", "--seed", "7", "--json"),
+        *("--features", "3", "--outputs", "1"),
     )
     result = run(*arguments)
     assert result.exit_code == 0

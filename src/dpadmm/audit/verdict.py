@@ -131,7 +131,7 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for machines."""
-        return {
+        found: dict[str, Any] = {
             "subject": self.setting.subject,
             "adjacency": self.setting.adjacency,
             "worst_case": self.setting.worst_case,
@@ -145,8 +145,9 @@ class Verdict:
             "attack": {"threshold": self.attack.threshold, "form": self.attack.form},
             "refuted": self.refuted,
             "verdict": self.verdict,
-        } | (
-            {}
-            if self.noise is None or self.scene is None
-            else {"setting": self.scene.to_dict(), "noise": self.noise.to_dict()}
-        )
+        }
+        if self.scene is not None:
+            found["setting"] = self.scene.to_dict()
+        if self.noise is not None:
+            found["noise"] = self.noise.to_dict()
+        return found
