@@ -198,7 +198,7 @@ class Federation:
         lines += ["[run]", *(f"{key} = {toml(value)}" for key, value in run.items())]
         if options:
             lines += ["[run.algorithm_options]"]
-            lines += [f"{key} = {json.dumps(value)}" for key, value in options.items()]
+            lines += [f"{key} = {toml(value)}" for key, value in options.items()]
         for name, count in self.rows.items():
             lines += ["[[party]]", f'name = "{name}"', f"rows = {count}"]
         return "\n".join(lines) + "\n"

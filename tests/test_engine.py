@@ -181,6 +181,7 @@ def test_last_tail_and_history_are_functions_of_the_messages(rounds):
     np.testing.assert_array_equal(outcome.last, seen[-1])
     third = max(1, rounds // 3)
     np.testing.assert_allclose(outcome.tail, seen[-third:].mean(axis=0), atol=1e-15)
+    np.testing.assert_allclose(outcome.mean, np.mean(seen, axis=0), atol=1e-15)
     means = seen.mean(axis=1)
     before = np.concatenate([np.zeros_like(means[:1]), means[:-1]])
     change = np.linalg.norm(means - before, axis=-1)[..., 0]
@@ -223,6 +224,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path, algorithm, topology, killed_
     np.testing.assert_array_equal(seen, whole[done:])
     np.testing.assert_array_equal(resumed.last, expected.last)
     np.testing.assert_array_equal(resumed.tail, expected.tail)
+    np.testing.assert_array_equal(resumed.mean, expected.mean)
     np.testing.assert_array_equal(resumed.history.change, expected.history.change)
     np.testing.assert_array_equal(resumed.history.disagreement, expected.history.disagreement)
     assert resumed.events == expected.events
