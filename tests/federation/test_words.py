@@ -562,7 +562,7 @@ class TestTransportRecords:
 
     def test_who_writes_as_another_is_named_by_its_certificate(self, accused):
         plain = denied("west", "dpadmm/t/south/x")
-        coloured = f"\x1b[2m{plain}".replace("Z TRACE ", "Z\x1b[0m \x1b[35mTRACE\x1b[0m ")
+        coloured = f"\x1b[2m{plain}".replace("Z TRACE ", "Z\x1b[0m \x1b[35m TRACE\x1b[0m ")
         coloured = coloured.replace("zenoh::", "\x1b[2mzenoh::").replace(
             "access_control:", "access_control\x1b[0m\x1b[2m:\x1b[0m"
         )
