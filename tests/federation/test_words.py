@@ -33,6 +33,7 @@ from dpadmm.exchange.words import (
     Ending,
     Frozen,
     Limits,
+    agreement_limit,
     noted,
     said,
 )
@@ -500,6 +501,29 @@ class TestConsent:
         ):
             assert north.fault("south", Consent(certificates=certificates, signature=signature))
 
+    def test_it_is_bounded_whatever_was_added_to_it(self, folder):
+        """All of them together fit into the message of an honest node that hands them on."""
+        good = Consents("south", RUN, files(folder, "south")).own()
+        for more in (["A" * 16_000], ["AAAA"] * 4, ["A" * 6_000] * 3):
+            with pytest.raises(ValueError):
+                Consent(certificates=[*good.certificates, *more], signature=good.signature)
+        many = {f"{'n' * 58}{number:05}": good for number in range(500)}
+        fullest = Consent(certificates=["A" * 15_000], signature="A" * 1_128)
+        names = dict.fromkeys(many, "0" * 32)
+        for consent in (good, fullest):
+            told = Agreeing(
+                dpadmm="1", facts={}, consents=dict.fromkeys(many, consent), names=names
+            )
+            assert len(told.to_bytes()) < agreement_limit(len(many))
+
+    def test_a_chain_that_is_too_long_is_named(self, folder, tmp_path):
+        own, key = load(folder, "south")
+        others = [load(folder, name)[0] for name in ("north", "west", "north", "west")]
+        write(tmp_path, "south", key, own, *others)
+        (tmp_path / "ca.pem").write_bytes((folder / "ca.pem").read_bytes())
+        with pytest.raises(ParameterError, match="at most 3 others between it and the authority"):
+            Consents("south", RUN, files(tmp_path, "south")).own()
+
     def test_without_tls_it_is_empty_and_says_so(self, folder):
         loopback = Consents("north", RUN, None)
         assert not loopback.signed
@@ -562,7 +586,7 @@ class TestTransportRecords:
 
     def test_who_writes_as_another_is_named_by_its_certificate(self, accused):
         plain = denied("west", "dpadmm/t/south/x")
-        coloured = f"\x1b[2m{plain}".replace("Z TRACE ", "Z\x1b[0m \x1b[35mTRACE\x1b[0m ")
+        coloured = f"\x1b[2m{plain}".replace("Z TRACE ", "Z\x1b[0m \x1b[35m TRACE\x1b[0m ")
         coloured = coloured.replace("zenoh::", "\x1b[2mzenoh::").replace(
             "access_control:", "access_control\x1b[0m\x1b[2m:\x1b[0m"
         )

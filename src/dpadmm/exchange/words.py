@@ -56,6 +56,8 @@ _DEEPEST: Final = 32
 _MOST_ROUNDS: Final = (1 << 32) - 1
 _CERTIFICATES: Final = 4
 _MOST_STOPPED: Final = 1 << 14
+# Names, quotes and commas around a consent.
+_AROUND: Final = 256
 _HEX: Final = r"^[0-9a-f]{%d}$"
 _BASE64: Final = r"^[A-Za-z0-9+/]*={0,2}$"
 
@@ -99,6 +101,7 @@ def _within(count: int, info: ValidationInfo) -> int:
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 NodeName = Annotated[str, Field(pattern=NAME_PATTERN), AfterValidator(_known)]
 Rounds = Annotated[int, Field(ge=0), AfterValidator(_within)]
+Base64 = Annotated[str, Field(pattern=_BASE64, max_length=LONGEST_CONSENT)]
 Sha256 = Annotated[str, Field(pattern=_HEX % 64)]
 InstanceHash = Annotated[str, Field(pattern=_HEX % 32)]
 
@@ -124,11 +127,15 @@ class Consent(Words):
         By the key of the first; base64.
     """
 
-    certificates: Annotated[
-        list[Annotated[str, Field(pattern=_BASE64, max_length=12_000)]],
-        Field(max_length=_CERTIFICATES),
-    ]
-    signature: Annotated[str, Field(pattern=_BASE64, max_length=3_000)]
+    certificates: Annotated[list[Base64], Field(max_length=_CERTIFICATES)]
+    signature: Base64
+
+    @model_validator(mode="after")
+    def _check(self) -> Consent:
+        # Whoever hands it on may have added to it: what honest nodes send must stay bounded.
+        if len(self.signature) + sum(map(len, self.certificates)) > LONGEST_CONSENT - _AROUND:
+            raise ValueError(f"must be at most {LONGEST_CONSENT} bytes")
+        return self
 
 
 class Agreeing(Words):

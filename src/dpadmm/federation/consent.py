@@ -99,15 +99,12 @@ class Consents:
             if item.public_bytes(Encoding.DER) not in roots
         ]
         try:
-            consent = Consent(certificates=texts, signature=_text(signature))
+            return Consent(certificates=texts, signature=_text(signature))
         except ValueError:
-            consent = None
-        if consent is None or len(consent.to_bytes()) > LONGEST_CONSENT - 128:
             raise ParameterError(
-                "a certificate must have at most 3 others between it and the authority and "
-                f"together at most {LONGEST_CONSENT} bytes; {self._security.certificate} has more."
-            )
-        return consent
+                "a certificate must have at most 3 others between it and the authority, with it at "
+                f"most {LONGEST_CONSENT} bytes in base64; {self._security.certificate} has more."
+            ) from None
 
     def fault(self, name: str, consent: Consent) -> str:
         """What is wrong with the consent of a node; nothing if it holds."""

@@ -32,13 +32,10 @@ _CONNECTIONS: Final = "zenoh_link_tls::unicast"
 # Refused messages are told at this level only.
 _LEVELS: Final = f"error,zenoh_link_tls=warn,zenoh_link_tls::utils=error,{_ACCESS}=trace"
 _NAME: Final = NAME_PATTERN.strip("^$")
-_COLOUR: Final = r"(?:\x1b\[[0-9;]*m)*"
-_COLOURS: Final = re.compile(_COLOUR)
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 # The time, the level, the thread and the part of Zenoh that speaks; then what it says.
 _RECORD: Final = re.compile(
-    rf"{_COLOUR}[0-9T:.Z+-]+{_COLOUR} +{_COLOUR}[A-Z]+{_COLOUR} +(?:[\w-]+ +)?"
-    rf"ThreadId\((\d+)\) {_COLOUR}([\w:]+){_COLOUR}:{_COLOUR} (.*)\n",
-    re.DOTALL,
+    r"[0-9T:.Z+-]+ +[A-Z]+ +(?:[\w-]+ +)?ThreadId\((\d+)\) ([\w:]+): (.*)\n", re.DOTALL
 )
 _CACHING: Final = re.compile(
     r"ACL \((ingress|egress)\): caching permissions for `(.*)` \.\.\.", re.DOTALL
@@ -90,7 +87,7 @@ class Refusals:
 
     def take(self, record: str) -> bool:
         """Take a record, with its line break at the end; whether it has been dealt with."""
-        found = _RECORD.fullmatch(record)
+        found = _RECORD.fullmatch(_COLOURS.sub("", record))
         if found is None:
             return False
         thread, source, words = found.groups()
