@@ -32,6 +32,7 @@ __all__ = ["Decision", "Departure", "SomebodyLeft"]
 TOPIC: Final = "departure"
 _FROZEN: Final = "departure"
 _DECIDED: Final = "departure decided"
+_SENT: Final = "departure sent"
 _LONGEST: Final = 1 << 20
 _PAUSE: Final = 0.1
 
@@ -106,6 +107,8 @@ class Departure:
         if noted is not None:
             frozen = json.loads(noted)
             self._lost, self._sent = frozen["lost"], {session.name: frozen["sent"]}
+            # Others may still have to hear it from here.
+            self._sent |= json.loads(store.note(run, _SENT) or "{}")
         session.serve(TOPIC, self._answer)
 
     @staticmethod
@@ -164,6 +167,7 @@ class Departure:
             with self._lock:
                 left = self._nodes - {self._lost}
                 missing = left - set(self._sent)
+                known = json.dumps(self._sent)
                 sent = [self._sent[name] for name in self._parties & left if name in self._sent]
             if not missing:
                 break
@@ -173,6 +177,7 @@ class Departure:
                     f"not heard of: {', '.join(sorted(missing))}."
                 )
         decision = Decision(self._lost, min(sent), max(sent))
+        self._store.take_note(self._run, _SENT, known)
         self._store.take_note(self._run, _DECIDED, json.dumps(vars(decision)))
         return decision
 
