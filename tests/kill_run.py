@@ -208,7 +208,7 @@ class Trial:
                 left = [node for node in entry["facts"]["nodes"] if node in names]
                 parties[entry["facts"]["spec"]] = left
             for entry in federation.log(name, "message-dropped"):
-                if entry["facts"]["reason"] == "two-messages":
+                if entry["facts"]["reason"] in ("two-messages", "heard-otherwise"):
                     self.found.second_draws += 1
                     self.note(f"{name}: {entry['facts']}")
         charged = {name: self.charged(name) for name in names}
