@@ -43,8 +43,9 @@ class Found:
         nodes killed for good.
     messages
         Messages that were found, each once.
-    went_on, fell_back
-        Survivors whose model is of the changed run, or of the rounds before.
+    went_on, fell_back, left_out
+        Survivors whose model is of a changed run; those whose model's run ended early; those who
+        did not go on where one node was lost and the others did.
     uncharged, second_draws, without_model, hangs, over_budget
         What must be 0.
     """
@@ -55,6 +56,7 @@ class Found:
     messages: int = 0
     went_on: int = 0
     fell_back: int = 0
+    left_out: int = 0
     uncharged: int = 0
     second_draws: int = 0
     without_model: int = 0
@@ -149,6 +151,8 @@ class Trial:
         finally:
             federation.close()
         self.look()
+        if self.found.losses == 1 and self.found.went_on:
+            self.found.left_out = len(NAMES) - 1 - self.found.went_on
         return self.found
 
     def wait_until(self, ready):
@@ -204,7 +208,7 @@ class Trial:
                 left = [node for node in entry["facts"]["nodes"] if node in names]
                 parties[entry["facts"]["spec"]] = left
             for entry in federation.log(name, "message-dropped"):
-                if entry["facts"]["reason"] == "two-messages":
+                if entry["facts"]["reason"] in ("two-messages", "heard-otherwise"):
                     self.found.second_draws += 1
                     self.note(f"{name}: {entry['facts']}")
         charged = {name: self.charged(name) for name in names}

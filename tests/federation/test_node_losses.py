@@ -7,8 +7,11 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
+from dpadmm.exchange.message_store import MemoryStore, MessageFile
+from dpadmm.exchange.peer_session import PeerSession
+from dpadmm.federation.departure import Departure
 from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation
+from federation_net import Federation, free_ports
 from kill_run import RUNS, Trial
 
 NAMES = ("n0", "n1", "n2", "n3")
@@ -83,6 +86,36 @@ def test_who_cannot_go_on_has_the_model_of_the_rounds_before(build):
     # All that was charged is stated, whatever came of it.
     privacy = json.loads((federation.folder / "n0.record").read_text())["privacy"]
     assert privacy["parties"]["n0"]["epsilon"] == pytest.approx(spent, rel=1e-6)
+
+
+def test_a_node_restarted_after_the_decision_still_tells_who_sent_how_much(tmp_path):
+    """Around a server a party hears of the others from it alone."""
+    names, run = ("a", "b", "lost"), bytes(32)
+    ports = dict(zip(("a", "b", "hub"), free_ports(3), strict=True))
+
+    def depart(name, neighbours, store):
+        session = PeerSession(
+            name,
+            f"127.0.0.1:{ports[name]}",
+            {other: f"127.0.0.1:{ports[other]}" for other in neighbours},
+            None,
+            instance=name,
+        )
+        return session, Departure(session, run, names, (*names, "hub"), 10, store)
+
+    with MessageFile(tmp_path / "hub.messages") as store:
+        hub_session, hub = depart("hub", ("a", "b"), store)
+        a_session, a = depart("a", ("hub",), MemoryStore())
+        b_session, b = depart("b", ("hub",), MemoryStore())
+        for departure, sent in ((hub, 3), (a, 4), (b, 5)):
+            departure.freeze("lost", sent)
+        decision = hub.settle(30)
+        for session in (hub_session, a_session):
+            session.close()
+        hub_session, hub = depart("hub", ("a", "b"), store)
+        assert hub.decided() == decision == b.settle(30)
+        for session in (hub_session, b_session):
+            session.close()
 
 
 def test_nodes_killed_before_and_after_a_loss(fork_server, tmp_path):

@@ -35,6 +35,7 @@ __all__ = ["Decision", "Departure", "SomebodyLeft"]
 TOPIC: Final = "departure"
 _FROZEN: Final = "departure"
 _DECIDED: Final = "departure decided"
+_SENT: Final = "departure sent"
 _PAUSE: Final = 0.1
 
 
@@ -108,10 +109,13 @@ class Departure:
         self._sent: dict[str, int] = {}
         self._reported = ""
         self._limits, self._tell_refused = Limits(frozenset(nodes), rounds), on_refused
-        note = store.note(run, _FROZEN)
+        note, known = store.note(run, _FROZEN), store.note(run, _SENT)
         if note is not None:
             frozen = noted(Frozen, note, "a loss", self._limits)
             self._lost, self._sent = frozen.lost, {session.name: frozen.sent}
+            if known is not None:
+                # Others may still have to hear it from here.
+                self._sent |= noted(Departing, known, "a loss", self._limits).sent
         session.serve(TOPIC, self._answer)
 
     @staticmethod
@@ -172,6 +176,7 @@ class Departure:
             with self._lock:
                 left = self._nodes - {self._lost}
                 missing = left - set(self._sent)
+                known = Departing(lost=self._lost, sent=self._sent)
                 sent = [self._sent[name] for name in self._parties & left if name in self._sent]
             if not missing:
                 break
@@ -181,6 +186,7 @@ class Departure:
                     f"not heard of: {', '.join(sorted(missing))}."
                 )
         decision = Decision(self._lost, min(sent), max(sent))
+        self._store.take_note(self._run, _SENT, known.to_bytes().decode("ascii"))
         self._store.take_note(self._run, _DECIDED, json.dumps(vars(decision)))
         return decision
 
@@ -188,7 +194,7 @@ class Departure:
         with self._lock:
             if label != self._label or not self._lost:
                 return None
-            return json.dumps({"lost": self._lost, "sent": self._sent}).encode("ascii")
+            return Departing(lost=self._lost, sent=self._sent).to_bytes()
 
     def _take(self, name: str, label: str, data: bytes) -> None:
         try:
