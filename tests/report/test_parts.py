@@ -190,10 +190,13 @@ def test_drawings_can_be_told_apart_from_their_ground(scheme):
         assert contrast(palette[part], palette["ground"]) >= 3, part
 
 
-@pytest.mark.parametrize(("right", "shown"), [(0.5, 50), (0.5534, 56), (0.56, 56), (1.0, 100)])
+@pytest.mark.parametrize(
+    ("right", "shown"), [(0.5, 50), (0.55, 55), (0.55000000000004, 56), (0.56, 56), (1.0, 100)]
+)
 def test_guesses_are_rounded_up(right, shown):
     plot = GuessPlot("t", right)
     assert plot.of_hundred == shown
+    assert float(cell_text(plot.data().rows[1][1])) >= right
     root = ElementTree.fromstring(draw(plot, "f"))
     kinds = [node.attrib["class"] for node in root.iter() if node.tag.endswith("circle")][:100]
     assert kinds.count("guess chance") == 50

@@ -269,7 +269,7 @@ class PDML(Algorithm):
             return None
         return (
             f"labels: {Given(self.largest_label_epsilon)}-local differential privacy "
-            "(Proposition 1); "
+            "(Proposition 1, which holds); "
             "feature vectors: (eps_p, delta_p)-differential privacy, for which the paper gives no "
             "values (Remarks 1 and 2)"
         )

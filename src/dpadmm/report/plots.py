@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias
 
+from dpadmm.privacy.shown import AtMost
 from dpadmm.report import texts
 from dpadmm.report.document import Cell, Table, cell_text
 from dpadmm.report.markup import shown_name
@@ -190,7 +191,8 @@ class GuessPlot:
 
     def data(self) -> Table:
         """With and without the messages."""
-        rows = ((texts.GUESS_WITHOUT, 0.5), (texts.GUESS_WITH, self.right), (texts.GUESS_ALL, 1.0))
+        with_all = AtMost(self.right)
+        rows = ((texts.GUESS_WITHOUT, 0.5), (texts.GUESS_WITH, with_all), (texts.GUESS_ALL, 1.0))
         columns = (texts.GUESS_WHO, texts.GUESS_RIGHT)
         return Table(texts.DATA_OF.format(title=self.title), columns, rows)
 
