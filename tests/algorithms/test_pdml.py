@@ -395,12 +395,12 @@ def test_the_statement_tells_label_and_features_at_home_and_elsewhere_apart(tmp_
 
 
 def test_labels_are_randomised_once_and_not_where_they_already_are():
-    parties = [(np.eye(2)[np.zeros(4000, int)], np.ones(4000))]
+    parties = [(np.eye(2)[np.zeros(4000, int)], np.ones(4000)) for _ in range(2)]
     for already, expected in ((False, 1 / (1 + math.exp(1.5))), (True, 0.0)):
         run = planned(
-            (4000,),
+            (4000, 4000),
             2,
-            topology=[],
+            topology="path",
             options={"label_epsilon": 1.5, "labels_already_randomized": already},
         )
         shard = lay_out(run, columns(parties), noise=SimulatedNoise(0))
