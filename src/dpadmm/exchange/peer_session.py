@@ -9,6 +9,7 @@ given. Nodes do not pass on what others say.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import threading
@@ -247,9 +248,12 @@ class PeerSession(Closing):
     def close(self) -> None:
         """Leave."""
         for part in [*self._parts, *self._publishers.values()]:
-            part.undeclare()
+            with contextlib.suppress(self._zenoh.ZError):
+                part.undeclare()
         self._parts, self._publishers = [], {}
-        self._session.close()
+        # At once; or, while a frozen neighbour is dialled, after ten seconds and with an error.
+        with contextlib.suppress(self._zenoh.ZError):
+            self._session.close()
         self._close_relays()
 
     def _guarded(self, callback: Callable[[Any], None]) -> Callable[[Any], None]:
