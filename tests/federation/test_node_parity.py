@@ -25,9 +25,11 @@ OPTIONS = {
 # Penalties of each party and round, and the mean over all rounds.
 OTHERWISE = {
     "m-admm": {
-        "penalty": dict(
-            zip(NAMES, (0.05, 0.06, [0.05 + 0.01 * t for t in range(ROUNDS)]), strict=True)
-        ),
+        "penalty": {
+            "north": 0.05,
+            "south": 0.06,
+            "west": [0.05 + 0.01 * t for t in range(ROUNDS)],
+        },
         "output": "mean",
     }
 }
