@@ -20,7 +20,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-__all__ = ["RunningSum", "SparseColumns", "dense_sums", "piece_rows", "row_sums", "summation_error"]
+__all__ = [
+    "RunningSum",
+    "SparseColumns",
+    "dense_sums",
+    "piece_rows",
+    "row_sums",
+    "single_sum_error",
+    "summation_error",
+]
 
 Array = NDArray[np.float64]
 
@@ -28,6 +36,8 @@ Array = NDArray[np.float64]
 # up the blocks must not take longer than the blocks).
 _DENSE_ROWS: Final = 512
 _SPARSE_ROWS: Final = 2048
+# The same of sums that are made once in a run.
+_ONCE_ROWS: Final = 128
 # A pass works on pieces of about this many bytes, so that a piece read for X w is still in the
 # cache for X' r.
 _PIECE_BYTES: Final = 1 << 22
@@ -83,6 +93,13 @@ class RunningSum:
         return self._total + self._lost
 
 
+def single_sum_error(rows: ArrayLike) -> Array:
+    """``gamma_h`` for :func:`row_sums`, counted as in :func:`summation_error`."""
+    roundings = (np.minimum(np.asarray(rows, dtype=np.float64), _ONCE_ROWS) + 6) * _UNIT
+    error: Array = roundings / (1 - roundings)
+    return error
+
+
 def dense_sums(rows: Array, weights: Array) -> Array:
     """``sum_k weights_k x_k``: from ``(nodes, rows, features)`` and ``(nodes, rows, lanes)``."""
     nodes, height, lanes = weights.shape
@@ -105,11 +122,13 @@ class SparseColumns:
     ----------
     rows
         A ``csr_array``; nothing of it is copied but the places where rows begin.
+    step
+        Rows of a block; chosen from the features unless given.
     """
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Any, step: int | None = None) -> None:
         count, features = rows.shape
-        step = _sparse_rows(features)
+        step = step or _sparse_rows(features)
         self._blocks = []
         for first in range(0, count, step):
             starts = rows.indptr[first : first + step + 1]
@@ -129,11 +148,14 @@ class SparseColumns:
 
 
 def row_sums(rows: Any, weights: Array) -> Array:
-    """``sum_k weights_k x_k`` of one party, ``(lanes, features)``, from ``(rows, lanes)``."""
+    """``sum_k weights_k x_k`` of one party, ``(lanes, features)``, from ``(rows, lanes)``.
+
+    More exact and slower than a pass: for what is made once.
+    """
     if sparse.issparse(rows):
-        return SparseColumns(rows).sums(weights).T
-    running, step = RunningSum(), piece_rows(rows.shape[1])
-    for first in range(0, len(rows), step):
-        piece = slice(first, first + step)
+        return SparseColumns(rows, _ONCE_ROWS).sums(weights).T
+    running = RunningSum()
+    for first in range(0, len(rows), _ONCE_ROWS):
+        piece = slice(first, first + _ONCE_ROWS)
         running.add(dense_sums(rows[None, piece], weights[None, piece])[0])
     return running.total

@@ -13,7 +13,7 @@ from scipy import sparse
 from dpadmm.arrays import Array, Shard, Site
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.mechanisms import InnerNoise
-from dpadmm.row_sums import summation_error
+from dpadmm.row_sums import single_sum_error, summation_error
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
 
@@ -196,7 +196,7 @@ class Workspace:
 def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
     r"""Bound the rounding error of a gradient near the solution; public values only.
 
-    .. math:: 32u\,\bigl(\|\mathrm{lin}\| + c(L + c_1 r)\bigr) + 2c\,\gamma_h L
+    .. math:: 32u\,\bigl(\|\mathrm{lin}\| + c(L + c_1 r)\bigr) + c\,(\gamma_h + \gamma_{h'}) L
               + c\,\gamma_d\,c_1 r,
               \qquad r = \frac{\|\mathrm{lin}\| + c\,|l'(0)| + \mathrm{tol}}{m},\quad u = 2^{-53}
 
@@ -207,8 +207,8 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     * A margin, a product of d numbers, is off by at most :math:`\gamma_d r`, and the curvature
       bound carries that into its slope: the last term.
     * A mean of n slopes times rows of norm 1 is off by at most :math:`\gamma_h L`
-      (:func:`~dpadmm.row_sums.summation_error`: h hardly grows with n). Twice, for there may be a
-      second one: the fixed part of the gradients of rows whose slopes differ.
+      (:func:`~dpadmm.row_sums.summation_error`: h does not grow with n). There may be a second one,
+      made once: the fixed part of the gradients of rows whose slopes differ.
     * A slope is off by a few u of itself and of its margin; what is left are single operations on
       vectors of the size of lin, of ``m r`` and of the loss gradient, and their norm, each off by
       a few u: the first term counts 32.
@@ -230,7 +230,7 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     spread = loss.curvature_bound * reach
     last = float(np.finfo(np.float64).eps) / 2
     products = site.features * last / (1 - site.features * last)
-    sums = 2 * summation_error(site.rows, site.features)
+    sums = summation_error(site.rows, site.features) + single_sum_error(site.rows)
     floor = 32 * last * (size + site.weight * (slopes + spread))
     floor += site.weight * (sums * slopes + products * spread)
     unreachable = ~(tolerance >= 2 * floor)
