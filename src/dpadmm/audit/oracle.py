@@ -223,16 +223,16 @@ class Oracle:
                 squares = [(part.sensitivity / part.sigma) ** 2 for part in gaussian]
                 mu = budget.rows_per_person * math.sqrt(math.fsum(squares))
                 spent = _gaussian_delta(epsilon, mu)
-                within, words = spent <= delta, f"delta = {spent:.6g} at epsilon {epsilon:.6g}"
+                within, words = spent <= delta, f"delta = {spent!r} at epsilon {epsilon!r}"
             else:
                 cost = epsilon_spent(list(events), delta, rows_per_person=budget.rows_per_person)
                 within = cost.epsilon <= epsilon
-                words = f"epsilon = {cost.epsilon:.6g} at delta {delta:.6g}"
+                words = f"epsilon = {cost.epsilon!r} at delta {delta!r}"
             if not within:
                 found.append(
                     Finding(
                         f"what is charged, party {place}: the run costs {words}, more than its "
-                        f"budget of ({epsilon:.6g}, {delta:.6g})"
+                        f"budget of ({epsilon!r}, {delta!r})"
                     )
                 )
         return found
