@@ -1,6 +1,7 @@
 """A node lost for good, and others killed after they noticed: nobody ends without a model."""
 
 import json
+import threading
 import time
 
 import pytest
@@ -115,6 +116,31 @@ def test_a_node_restarted_after_the_decision_still_tells_who_sent_how_much(tmp_p
         hub_session, hub = depart("hub", ("a", "b"), store)
         assert hub.decided() == decision == b.settle(30)
         for session in (hub_session, b_session):
+            session.close()
+
+
+def test_others_are_waited_for_while_there_is_news():
+    """The second is back later than so many seconds after the loss, but not after the first."""
+    names, sessions = ("a", "b", "c", "lost"), []
+    ports = dict(zip(names, free_ports(4), strict=True))
+
+    def depart(name, sent, *neighbours):
+        addresses = {other: f"127.0.0.1:{ports[other]}" for other in neighbours}
+        sessions.append(PeerSession(name, f"127.0.0.1:{ports[name]}", addresses, None))
+        departure = Departure(sessions[-1], bytes(32), names, names, 10, MemoryStore())
+        departure.freeze("lost", sent)
+        return departure
+
+    late = [threading.Timer(3, depart, ("b", 5, "a")), threading.Timer(6, depart, ("c", 3, "a"))]
+    for timer in late:
+        timer.start()
+    try:
+        decision = depart("a", 4, "b", "c").settle(4.5)
+        assert (decision.kept, decision.furthest) == (3, 5)
+    finally:
+        for timer in late:
+            timer.join()
+        for session in sessions:
             session.close()
 
 

@@ -37,6 +37,7 @@ _FROZEN: Final = "departure"
 _DECIDED: Final = "departure decided"
 _SENT: Final = "departure sent"
 _PAUSE: Final = 0.1
+_PATIENCE: Final = 4
 
 
 class SomebodyLeft(ExchangeError):
@@ -167,9 +168,10 @@ class Departure:
         Raises
         ------
         Disagreement
-            If that does not happen in time.
+            If there is no news for so many seconds, or not all of it in four times as many.
         """
-        deadline = time.monotonic() + timeout
+        begin = heard = time.monotonic()
+        news: tuple[set[str], list[bool]] | None = None
         while True:
             self.listen()
             time.sleep(_PAUSE)
@@ -180,7 +182,11 @@ class Departure:
                 sent = [self._sent[name] for name in self._parties & left if name in self._sent]
             if not missing:
                 break
-            if time.monotonic() > deadline:
+            # Somebody was heard of or came back: the next one may be about to.
+            present = [self._session.present(name) for name in self._session.neighbours]
+            if news != (missing, present):
+                news, heard = (missing, present), time.monotonic()
+            if time.monotonic() > min(heard + timeout, begin + _PATIENCE * timeout):
                 raise Disagreement(
                     f"all others must agree to go on without {self._lost} within {timeout:g} s; "
                     f"not heard of: {', '.join(sorted(missing))}."
