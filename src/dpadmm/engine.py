@@ -109,8 +109,7 @@ def run(
     exchange
         How messages travel; it may end the run early (:class:`~dpadmm.exchange.base.RunEnded`).
     ledgers
-        One per party computed here. A round is reserved there before a row is read; one that ends
-        the run early (:class:`~dpadmm.exchange.base.RunEnded`) has reserved nothing.
+        One per party computed here. A round is reserved there before a row is read.
     noise
         Where randomness comes from.
     checkpoint
@@ -124,11 +123,11 @@ def run(
     identity = "" if checkpoint is None else _identity(algorithm, site, rounds, workspace, noise)
     progress = _Progress.start(identity, algorithm, site, rounds, workspace, checkpoint, ledgers)
     for t in range(progress.done, rounds):
+        if t < len(replayed):
+            message = release_again(replayed[t], (PostProcessing(),) * len(ledgers))
+        else:
+            message = _release(algorithm, progress.state, workspace, site, ledgers, noise, t)
         try:
-            if t < len(replayed):
-                message = release_again(replayed[t], (PostProcessing(),) * len(ledgers))
-            else:
-                message = _release(algorithm, progress.state, workspace, site, ledgers, noise, t)
             inbox = check_inbox(exchange(message, t), site)
         except RunEnded:
             break

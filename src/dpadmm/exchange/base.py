@@ -16,7 +16,7 @@ __all__ = ["Exchange", "OneParty", "RunEnded"]
 
 
 class RunEnded(Exception):
-    """Raised by an exchange or a ledger that ends a run early, with the complete rounds."""
+    """Raised by an exchange that ends a run early, with the rounds that are complete."""
 
 
 class Exchange(ABC):
@@ -74,15 +74,11 @@ class OneParty(Exchange, Closing):
         """Take note of a complete round, this party's message included, before it is used."""
         return
 
-    def offer(self, message: Released, t: int) -> bytes:
-        """Send this party's message, whatever the others do; return its bytes."""
-        data = encode(self._run, self.party, t, message.values[0])
-        self.send(t, data)
-        return data
-
     def __call__(self, message: Released, t: int) -> Array:
         """Send this party's message and collect the sources' messages."""
-        data = self.offer(message, t)
+        own = message.values[0]
+        data = encode(self._run, self.party, t, own)
+        self.send(t, data)
         received = {party: self.receive(party, t) for party in self.sources}
         heard = [
             decode(received[party], run=self._run, party=party, t=t, shape=self._shape)
@@ -91,7 +87,7 @@ class OneParty(Exchange, Closing):
         self.keep(t, {self.party: data, **received})
         if self._averages:
             # In the order of the parties, as one process would add them up.
-            heard.insert(self.party, message.values[0])
+            heard.insert(self.party, own)
             return np.mean(heard, axis=0, keepdims=True)
         return np.stack(heard)
 

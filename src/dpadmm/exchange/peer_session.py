@@ -100,7 +100,7 @@ class PeerSession(Closing):
         Seconds of silence after which a neighbour counts as gone; and after which another process
         may have its name.
     instance
-        Tells this node from another of its name, the same after a restart; drawn unless given.
+        Tells this process from another of its name, the same after a restart; drawn unless given.
     known, on_claim
         Instances that neighbours had before, and who is told of new ones
         (:mod:`~dpadmm.exchange.claims`).
@@ -127,8 +127,6 @@ class PeerSession(Closing):
         self.name = name
         self.neighbours = dict(neighbours)
         self.instance = instance or secrets.token_hex(16)
-        #: What this process says who it is; no other one says the same, not even a copy of it.
-        self.said = f"{self.instance}.{secrets.token_hex(16)}"
         #: Which process has which neighbour's name.
         self.claims = Claims(neighbours, lease, known or {}, on_claim=on_claim, on_event=on_event)
         #: Neighbours that said that they ended: nobody misses them.
@@ -163,7 +161,7 @@ class PeerSession(Closing):
                     _key(_ALIVE, neighbour, "*"), self._liveliness, history=True
                 )
             )
-        token = _key(_ALIVE, name, self.said)
+        token = _key(_ALIVE, name, self.instance)
         self._parts.append(self._session.liveliness().declare_token(token))
 
     def _dialled(self, address: str, security: Security | None) -> str:
@@ -193,7 +191,7 @@ class PeerSession(Closing):
                 self._tell("no-answer", level="error", error=error)
                 return
             if data is not None:
-                query.reply(str(query.key_expr), data, attachment=self.said)
+                query.reply(str(query.key_expr), data, attachment=self.instance)
 
         self._parts.append(self._session.declare_queryable(_key(topic, self.name, "*"), reply))
 
@@ -218,7 +216,7 @@ class PeerSession(Closing):
                 congestion_control=self._zenoh.CongestionControl.BLOCK,
                 reliability=self._zenoh.Reliability.RELIABLE,
             )
-        self._publishers[key].put(data, attachment=self.said)
+        self._publishers[key].put(data, attachment=self.instance)
 
     def ask(
         self,
@@ -254,12 +252,12 @@ class PeerSession(Closing):
         self._close_relays()
 
     def _liveliness(self, sample: Any) -> None:
-        _, _, neighbour, said = str(sample.key_expr).split("/")
+        _, _, neighbour, instance = str(sample.key_expr).split("/")
         if sample.kind == self._zenoh.SampleKind.PUT:
             self.left.discard(neighbour)
-            self.claims.comes(neighbour, said)
+            self.claims.comes(neighbour, instance)
         else:
-            self.claims.goes(neighbour, said)
+            self.claims.goes(neighbour, instance)
 
     def _link(self, event: Any) -> None:
         """Name whoever connects with a certificate that is no neighbour's: it is not served."""
