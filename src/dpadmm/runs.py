@@ -49,8 +49,9 @@ __all__ = [
     "write_results",
 ]
 
-# More rows never make a plan less feasible, so what is refused for this many is refused for all.
-_VERY_MANY_ROWS: Final = 2**30
+# So many that no sensible budget is refused for too few, and not so many that a solve would have to
+# be more exact than rounding allows.
+_VERY_MANY_ROWS: Final = 2**20
 
 
 @dataclass(frozen=True)
