@@ -132,7 +132,7 @@ def test_what_is_sent_is_a_function_of_exact_releases(name, options, outputs, mo
     # noise that is not drawn on a grid, are listed as not covered.
     elsewhere = recorded.used_exponential and name != "pdml"
     for source, must_say in ((recorded.source, elsewhere), (SecureNoise(), True)):
-        told = state_privacy(planned, outcome, source, by_round=False).not_covered
+        told = state_privacy(planned, outcome.events, source, by_round=False).not_covered
         assert not must_say or any("last bits" in each for each in told)
 
 
