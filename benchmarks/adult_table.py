@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 import dpadmm
-from dpadmm.datasets import load
+from dpadmm.data.named import load
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.training import TrainingParameters, lay_out, plan, train
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import plan
+from dpadmm.run.train import lay_out, train
 
 PARTIES, TRAINING_ROWS, DELTA = 5, 40_000, 1e-5
 

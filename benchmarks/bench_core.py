@@ -16,19 +16,20 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from dpadmm.algorithms import ADMM
+from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm, GraphState, Settings
-from dpadmm.arrays import Shard, Site
-from dpadmm.datasets import load
-from dpadmm.engine import run
-from dpadmm.exchange.in_process import InProcess
-from dpadmm.losses import get_loss
+from dpadmm.data.named import load
+from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.problem.losses import get_loss
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import build_topology
+from dpadmm.run.engine import run
+from dpadmm.run.exchange import InProcess
 from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace
-from dpadmm.topologies import build_topology
 
 _ROUNDS = 50
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from dpadmm.datasets import encode
-from dpadmm.datasets.adult import adult_schema, adult_table
-from dpadmm.datasets.generators import WAVE_DIMENSION, waveform
-from dpadmm.schema import Label, NumericColumn, Schema
+from dpadmm.data.adult import adult_schema, adult_table
+from dpadmm.data.generators import WAVE_DIMENSION, waveform
+from dpadmm.data.named import encode
+from dpadmm.data.schema import Label, NumericColumn, Schema
 
 CHUNK_ROWS = 100_000
 

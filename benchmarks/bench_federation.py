@@ -36,15 +36,15 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from benchmarks.federated_peer import planned, rows_of
-from dpadmm.arrays import Shard
-from dpadmm.exchange.wire import message_size
+from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.federation.local import LocalNode, free_ports, run_nodes, write_federation
 from dpadmm.federation.status import read_statuses
-from dpadmm.privacy.filters import Policy
+from dpadmm.federation.transport.wire import message_size
+from dpadmm.ledger.filters import Policy
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.schema import Label, NumericColumn, Schema
-from dpadmm.training import train
+from dpadmm.problem.rows import Shard
+from dpadmm.run.train import train
 
 Row = tuple[str, float, float | None]
 Links = list[list[int]]

@@ -11,15 +11,18 @@ from scipy.optimize import minimize
 from benchmarks.bench_core import Row, adult_like, seconds, split
 from dpadmm.algorithms import get_algorithm
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
-from dpadmm.arrays import Shard, Site
-from dpadmm.engine import Outcome, run
-from dpadmm.exchange.in_process import InProcess
-from dpadmm.losses import get_loss
-from dpadmm.privacy.ledger import MemoryLedger
+from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.problem.losses import get_loss
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import build_topology
+from dpadmm.run.engine import Outcome, run
+from dpadmm.run.exchange import InProcess
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import plan
+from dpadmm.run.train import train
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.topologies import build_topology
-from dpadmm.training import TrainingParameters, plan, train
 
 _PARTIES = 5
 _ROUNDS = 50

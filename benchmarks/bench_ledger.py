@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dpadmm.privacy.entries import Dataset
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import GaussianRelease
-from dpadmm.privacy.filters import Policy
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 
 EVENT = GaussianRelease(1.0, 1e4)
 MESSAGE = np.random.default_rng(0).normal(size=(1, 1, 105))
@@ -43,7 +43,7 @@ def ratio(directory: Path) -> float:
     bare = bare_file(directory / "bare")
     ours, least = [], []
     with SQLiteLedger.create(
-        directory / "ledger", Dataset("rows", "owner", 1000), Policy(1.0, 1e-5)
+        directory / "ledger", ChargedData("rows", "owner", 1000), Policy(1.0, 1e-5)
     ) as ledger:
         run = ledger.open_run("run", "mark")
         # In turns, so that whatever else the disk does weighs on both alike.
@@ -68,7 +68,7 @@ def ratio(directory: Path) -> float:
 def opening(directory: Path) -> float:
     """Return the seconds it takes to open and check a ledger of 10,000 entries."""
     path = directory / "long"
-    with SQLiteLedger.create(path, Dataset("rows", "owner", 1000), Policy(1.0, 1e-5)) as ledger:
+    with SQLiteLedger.create(path, ChargedData("rows", "owner", 1000), Policy(1.0, 1e-5)) as ledger:
         # Only the length matters here, not that it survives a power failure.
         ledger._file._connection.execute("PRAGMA synchronous = OFF")
         with ledger.open_run("run", "mark") as run:

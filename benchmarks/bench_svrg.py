@@ -9,15 +9,16 @@ import numba
 import numpy as np
 
 from benchmarks.bench_core import Row, adult_like, gradient_pass, seconds, split
-from dpadmm.algorithms import PSADMM
 from dpadmm.algorithms.base import Budget, Settings
-from dpadmm.arrays import Shard, Site
-from dpadmm.losses import get_loss
+from dpadmm.algorithms.ps_admm import PSADMM
 from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.problem.losses import get_loss
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import build_topology
 from dpadmm.solvers.inner_loop import loss_code
 from dpadmm.solvers.svrg import descend
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.topologies import build_topology
 
 _STEPS, _BATCH = 50, 20
 

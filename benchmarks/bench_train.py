@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench_data import Row, waveform_schema, write_generated
-from dpadmm.config import load_config
-from dpadmm.runs import Watch, train_run, write_results
+from dpadmm.run.config import load_config
+from dpadmm.run.from_files import Watch, train_run, write_results
 
 PARTIES = 5
 ROUNDS = 10

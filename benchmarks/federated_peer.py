@@ -18,18 +18,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm.arrays import Shard
-from dpadmm.exchange.message_store import MessageFile
-from dpadmm.exchange.peer_session import PeerSession, Security
-from dpadmm.exchange.peers import PeerExchange
-from dpadmm.federation.watching import Watcher
-from dpadmm.privacy.entries import Dataset
+from dpadmm.federation.transport.party_exchange import PeerExchange
+from dpadmm.federation.transport.session import PeerSession, Security
+from dpadmm.federation.transport.store import MessageFile
+from dpadmm.federation.watcher import Watcher
+from dpadmm.ledger.base import Ledger
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.filters import Policy
-from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.noise import SecureNoise
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from dpadmm.training import Plan, TrainingParameters, open_runs, plan, train_party
+from dpadmm.problem.rows import Shard
+from dpadmm.run.charges import open_runs
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import Plan, plan
+from dpadmm.run.train import train_party
 
 Array = NDArray[np.float64]
 
@@ -106,7 +109,7 @@ def main(path: str, number: int) -> None:
     moments: list[float] = []
     processor: list[float] = []
     policy = Policy(2.0, 1e-5)
-    about = Dataset("made-up", names[number], spec["rows"])
+    about = ChargedData("made-up", names[number], spec["rows"])
     with (
         Watcher(
             names[number],

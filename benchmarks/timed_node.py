@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from dpadmm.arrays import Array
 from dpadmm.cli import main as dpadmm
+from dpadmm.ledger.sqlite import LedgerRun
+from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.sqlite_ledger import LedgerRun
 
 
 class Stopwatch:

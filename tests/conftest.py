@@ -1,12 +1,7 @@
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-# The oracles are shared by several test modules.
-sys.path.insert(0, str(Path(__file__).parent))
 
 settings.register_profile("dpadmm", deadline=None, print_blob=True)
 settings.load_profile("dpadmm")
@@ -15,7 +10,7 @@ settings.load_profile("dpadmm")
 @pytest.fixture
 def hospitals(tmp_path):
     """Three CSV files, their schema and a run.toml that trains on them without noise."""
-    from wards import SCHEMA, write_ward
+    from tests.helpers.wards import SCHEMA, write_ward
 
     (tmp_path / "schema.toml").write_text(SCHEMA)
     draw = random.Random(0)

@@ -15,10 +15,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dpadmm import ADMMClassifier
 from dpadmm.algorithms import algorithm_names
-from dpadmm.arrays import prepare_rows
 from dpadmm.errors import ParameterError
-from dpadmm.losses import LOSSES
-from dpadmm.topologies import GRAPHS
+from dpadmm.problem.losses import LOSSES
+from dpadmm.problem.rows import prepare_rows
+from dpadmm.problem.topologies import GRAPHS
 
 PUBLIC = ["admm", "consensus-admm"]
 
@@ -215,7 +215,7 @@ def test_every_loss_learns_and_only_the_logistic_gives_probabilities(data, loss)
         np.testing.assert_allclose(chances.sum(axis=1), 1)
 
 
-@pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
 def test_the_output_is_the_mean_of_the_last_messages_or_of_the_tail_or_of_all(data):
     last = classifier(output="last").fit(*data)
     np.testing.assert_allclose(last.coef_, last.node_coef_.mean(axis=0), atol=1e-15)

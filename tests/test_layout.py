@@ -114,7 +114,9 @@ def test_a_module_that_is_not_listed_fails():
 
 def test_the_check_sees_what_it_should(tmp_path):
     file = tmp_path / "losses.py"
-    file.write_text("def f():\n    from dpadmm.privacy import ledger\n    import dpadmm.engine\n")
+    file.write_text(
+        "def f():\n    from dpadmm.privacy import ledger\n    import dpadmm.run.engine\n"
+    )
     assert imports_of(file, "losses") == {"privacy.ledger", "engine"}
     assert place_of("privacy.ledger")[0] > place_of("losses")[0]
     assert place_of("solvers.newton") == place_of("solvers")

@@ -24,11 +24,12 @@ from typer.testing import CliRunner
 
 from dpadmm import ADMMClassifier
 from dpadmm.cli import app
-from dpadmm.datasets.files import encode, read_table
-from dpadmm.experiments.file_problem import FileProblem
-from dpadmm.schema import DataError, Schema
-from neighbours import COLUMNS, PLACE, ROWS, masked, masked_record, odd_parquet, pairs
-from wards import SCHEMA
+from dpadmm.data.schema import Schema
+from dpadmm.data.tables import encode, read_table
+from dpadmm.experiments.problems import FileProblem
+from dpadmm.sentences import DataError
+from tests.helpers.neighbours import COLUMNS, PLACE, ROWS, masked, masked_record, odd_parquet, pairs
+from tests.helpers.wards import SCHEMA
 
 WARDS = Schema.from_toml(SCHEMA)
 OTHERS = [number for number in range(len(ROWS)) if number != PLACE]

@@ -17,14 +17,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadmm.algorithms import REGISTRY
-from dpadmm.arrays import Array, Rows, Shard, label_signs, prepare_rows
-from dpadmm.charging import charged
+from dpadmm.data.given_rows import class_codes, finite_rows
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
-from dpadmm.fitted import Fitted
-from dpadmm.given_rows import class_codes, finite_rows
-from dpadmm.losses import get_loss
+from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
-from dpadmm.training import Plan, TrainingParameters, lay_out, plan, train
+from dpadmm.problem.losses import get_loss
+from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows
+from dpadmm.run.charges import charged
+from dpadmm.run.classifier import Classifier
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import Plan, plan
+from dpadmm.run.train import lay_out, train
 
 __all__ = ["ADMMClassifier"]
 
@@ -220,7 +223,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             shard = self._shard(planned, noise, rows, codes, members, label_epsilon)
             outcome = train(planned, shard, noise=noise, ledgers=runs)
         own = () if classes is not None else (_CLASSES_FROM_ROWS,)
-        fitted = Fitted.of_run(
+        fitted = Classifier.of_run(
             planned,
             outcome,
             noise,

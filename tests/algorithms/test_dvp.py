@@ -4,15 +4,8 @@ import math
 
 import numpy as np
 import pytest
-
-import oracles
-from dpadmm.algorithms.dvp import DVP
-from dpadmm.algorithms.inputs import OptimumWarning
-from dpadmm.errors import ParameterError
-from dpadmm.privacy.accountant import epsilon_spent
-from dpadmm.privacy.events import InexactSolve, PureRelease
-from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
-from private_runs import (
+from tests.helpers import oracles
+from tests.helpers.private_runs import (
     COUNTS,
     DELTA,
     FEATURES,
@@ -26,6 +19,13 @@ from private_runs import (
     site_of,
     unit_exponential,
 )
+
+from dpadmm.algorithms.dvp import DVP
+from dpadmm.algorithms.inputs import OptimumWarning
+from dpadmm.errors import ParameterError
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.events import InexactSolve, PureRelease
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
 IDEAL_DELTA = DELTA * (1 - SAMPLER_ALLOWANCE)
 

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from tests.helpers.private_runs import Silence, configure, messages_of, parties_of, site_of
 
 from dpadmm.algorithms.inputs import as_course, first_value, grown, over_rounds
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.training import TrainingParameters, announced, plan
-from private_runs import Silence, configure, messages_of, parties_of, site_of
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import announced, plan
 
 NAMES = [str(party) for party in range(6)]
 ON_GRAPHS = ["admm", "dvp", "m-admm", "pr-admm", "r-admm", "mr-admm", "pdml"]
@@ -90,7 +91,7 @@ def test_an_algorithm_with_one_penalty_refuses_more(algorithm, penalty):
         plan(parameters, [500] * 3, features=3)
 
 
-@pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
 @pytest.mark.parametrize("noise", ["exp-norm", "gaussian"])
 @pytest.mark.parametrize("algorithm", ["dvp", "m-admm", "r-admm", "mr-admm"])
 def test_a_plan_takes_penalties_of_each_round_and_its_parties_share_them(algorithm, noise):
@@ -162,7 +163,7 @@ def test_a_start_of_each_party_counts_for_the_threshold():
 
 
 def test_a_start_decides_what_is_computed_and_hence_the_fingerprint():
-    from dpadmm.engine import fingerprint
+    from dpadmm.run.engine import fingerprint
 
     site = site_of()
     marks = {

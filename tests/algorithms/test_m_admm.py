@@ -5,15 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-
-from dpadmm.arrays import Shard
-from dpadmm.errors import ParameterError
-from dpadmm.privacy.accountant import epsilon_spent
-from dpadmm.privacy.calibration import InfeasibleBudgetError
-from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, SimulatedNoise
-from dpadmm.privacy.shown import AtMost
-from dpadmm.solvers.workspace import Workspace
-from private_runs import (
+from tests.helpers.private_runs import (
     COUNTS,
     DELTA,
     FEATURES,
@@ -28,6 +20,14 @@ from private_runs import (
     site_of,
     unit_exponential,
 )
+
+from dpadmm.errors import ParameterError
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.calibration import InfeasibleBudgetError
+from dpadmm.privacy.figures import AtMost
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, SimulatedNoise
+from dpadmm.problem.rows import Shard
+from dpadmm.solvers.workspace import Workspace
 
 # Penalties of each party and round that do not even grow, and that differ everywhere.
 UNEQUAL = {

@@ -7,31 +7,27 @@ import numpy as np
 import pytest
 from scipy import integrate
 from scipy.stats import norm
+from tests.helpers import oracles
 
-import oracles
 from dpadmm import ADMMClassifier
 from dpadmm.algorithms.base import Budget, Settings
 from dpadmm.algorithms.pdml import PDML
-from dpadmm.arrays import Shard, Site
 from dpadmm.audit import AlgorithmCase, audit_case
-from dpadmm.engine import Checkpoint
 from dpadmm.errors import ParameterError
-from dpadmm.losses import corrected_for_label_noise, get_loss
-from dpadmm.model import Model, load_model, save_model
 from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.figures import pair
 from dpadmm.privacy.labels import joint_label_delta
 from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
-from dpadmm.privacy.shown import pair
+from dpadmm.problem.losses import corrected_for_label_noise, get_loss
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.run.charges import open_runs
+from dpadmm.run.engine import Checkpoint
+from dpadmm.run.model import Model, load_model, save_model
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import announced, plan
+from dpadmm.run.train import lay_out, state_privacy, train
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.training import (
-    TrainingParameters,
-    announced,
-    lay_out,
-    open_runs,
-    plan,
-    state_privacy,
-    train,
-)
 
 COUNTS = (60, 90, 45, 120)
 LOGISTIC = get_loss("logistic")

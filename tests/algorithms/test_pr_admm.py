@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
-
-import oracles
-from dpadmm.errors import ParameterError
-from dpadmm.privacy.accountant import epsilon_spent
-from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, SimulatedNoise
-from dpadmm.privacy.shown import AtMost
-from private_runs import (
+from tests.helpers import oracles
+from tests.helpers.private_runs import (
     COUNTS,
     DELTA,
     FEATURES,
@@ -25,6 +20,11 @@ from private_runs import (
     site_of,
     unit_normal,
 )
+
+from dpadmm.errors import ParameterError
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.figures import AtMost
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, SimulatedNoise
 
 SCHEDULES = [
     {"schedule": "constant"},

@@ -3,23 +3,26 @@ import math
 
 import numpy as np
 import pytest
+from tests.helpers import oracles
 
-import oracles
 from dpadmm.algorithms.base import Budget, Settings
 from dpadmm.algorithms.ps_admm import PSADMM
 from dpadmm.algorithms.scas_admm import SCASADMM, smoothness
-from dpadmm.arrays import Shard, Site
-from dpadmm.engine import run
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.exchange.in_process import InProcess
-from dpadmm.losses import get_loss
+from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Composed, GaussianRelease, Repeated, SubsampledGaussian
-from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
+from dpadmm.problem.losses import get_loss
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import build_topology
+from dpadmm.run.engine import run
+from dpadmm.run.exchange import InProcess
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import plan
+from dpadmm.run.train import state_privacy, train
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.topologies import build_topology
-from dpadmm.training import TrainingParameters, plan, state_privacy, train
 
 COUNTS = (60, 110, 200, 90)
 FEATURES, LAM = 4, 0.05

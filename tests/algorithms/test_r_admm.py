@@ -7,29 +7,32 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.helpers import oracles
 
-import oracles
 from dpadmm.algorithms import get_algorithm
 from dpadmm.algorithms.base import Budget, Settings, graph_convexity
 from dpadmm.algorithms.r_admm import OptimumWarning
-from dpadmm.arrays import Shard, Site
-from dpadmm.engine import run
 from dpadmm.errors import ParameterError
-from dpadmm.exchange.in_process import InProcess
-from dpadmm.losses import get_loss
+from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Composed, GaussianRelease, InexactSolve, PostProcessing
-from dpadmm.privacy.ledger import MemoryLedger
+from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.mechanisms import release_post_processed
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource, SimulatedNoise
-from dpadmm.privacy.shown import AtMost
+from dpadmm.problem.losses import get_loss
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import build_topology
+from dpadmm.run.engine import run
+from dpadmm.run.exchange import InProcess
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import announced, plan
+from dpadmm.run.train import state_privacy, train
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.theory.r_admm import privacy_loss
-from dpadmm.topologies import build_topology
-from dpadmm.training import TrainingParameters, announced, plan, state_privacy, train
+from dpadmm_papers.r_admm.theory import privacy_loss
 
 # Large penalties keep these runs cheap; how far they get does not matter here.
-pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
 
 COUNTS = (60, 85, 110, 140, 170, 200)
 FEATURES = 5

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpadmm.archive import ModelError, pack, unpack
 from dpadmm.cli.output import _shown
+from dpadmm.durable import FileRefusal, parse_json, read_regular
 from dpadmm.errors import LedgerError
-from dpadmm.federation.watching import Watcher
-from dpadmm.model import load_model
-from dpadmm.privacy.entries import Dataset, Entry
-from dpadmm.privacy.filters import Policy
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from dpadmm.reading import FileRefusal, parse_json, read_regular
+from dpadmm.federation.watcher import Watcher
+from dpadmm.ledger.entries import ChargedData, Entry
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.run.model import load_model
+from dpadmm.run.sealed import ModelError, pack, unpack
 
 DEEP = b"[" * 100_000
 COMMANDS = {
@@ -100,7 +100,7 @@ def test_whatever_the_file_is_the_answer_is_a_sentence(dpadmm, tmp_path, command
 @pytest.fixture
 def ledger(tmp_path):
     path = tmp_path / "l.ledger"
-    SQLiteLedger.create(path, Dataset("rows", "north", 10), Policy(1.0, 1e-3)).close()
+    SQLiteLedger.create(path, ChargedData("rows", "north", 10), Policy(1.0, 1e-3)).close()
     return path
 
 
@@ -162,7 +162,7 @@ def test_ledgers_with_other_tables_and_types(dpadmm, ledger, statements, words):
 )
 def test_ledgers_whose_hashes_were_worked_out_again(dpadmm, ledger, content):
     """The chain is whole; what it says is not."""
-    from dpadmm.privacy import entries
+    from dpadmm.ledger import entries
 
     entry = Entry(0, "ledger", "now", None, None, content, "")
     digest = entries._chain(None, 0, "ledger", "now", None, None, content)
@@ -179,7 +179,7 @@ def test_ledgers_whose_hashes_were_worked_out_again(dpadmm, ledger, content):
 
 def test_a_name_in_a_ledger_does_not_steer_the_terminal(dpadmm, tmp_path):
     path = tmp_path / "l.ledger"
-    SQLiteLedger.create(path, Dataset("ro\x07ws", "no\x9b2Jrth", 10), Policy(1.0, 1e-3)).close()
+    SQLiteLedger.create(path, ChargedData("ro\x07ws", "no\x9b2Jrth", 10), Policy(1.0, 1e-3)).close()
     for command in ("show", "verify"):
         shown = dpadmm("ledger", command, path)
         assert shown.exit_code == 0

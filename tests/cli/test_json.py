@@ -121,7 +121,7 @@ def test_cert(dpadmm, tmp_path):
 
 
 def test_status(dpadmm, tmp_path):
-    from dpadmm.federation.watching import Watcher
+    from dpadmm.federation.watcher import Watcher
 
     with Watcher("north", log=tmp_path / "log", status=tmp_path / "north.status.json") as watcher:
         watcher.round(3, 50)

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from dpadmm.cli.ledger import app
+from dpadmm.cli.ledger import ledger_app
+from dpadmm.ledger.balance import recompute
+from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import GaussianRelease
-from dpadmm.privacy.spending import recompute
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
 
 OPTIONS = ["--dataset", "adult", "--owner", "hospital", "--rows", "1000"]
 OPTIONS += ["--epsilon", "1", "--delta", "1e-5"]
 
 
 def call(*words, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = CliRunner().invoke(ledger_app, [str(word) for word in words])
     assert result.exit_code == code, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
     return result

@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from dpadmm.config import load_config
 from dpadmm.errors import ParameterError
+from dpadmm.run.config import load_config
 
 
 def edit(folder, old, new, name="run.toml"):

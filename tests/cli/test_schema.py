@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from dpadmm.cli.schema import app
-from dpadmm.schema import load_schema
+from dpadmm.cli.schema import schema_app
+from dpadmm.data.schema import load_schema
 
 SAMPLE = "age,[bold]work,y\n30,a,no\n40,b,yes\n20,a,no\n"
 
@@ -16,7 +16,7 @@ def run():
     runner = CliRunner()
 
     def run(*arguments):
-        result = runner.invoke(app, [str(argument) for argument in arguments])
+        result = runner.invoke(schema_app, [str(argument) for argument in arguments])
         assert "Traceback" not in result.output
         assert result.exception is None or isinstance(result.exception, SystemExit)
         return result

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from dpadmm.archive import pack, unpack
 from dpadmm.audit.claims import EpsilonClaim, GaussianClaim
-from dpadmm.audit.verdict import Attack, Setting, Verdict
+from dpadmm.audit.verdict import Attack, AuditSetting, Verdict
 from dpadmm.cli import node as node_command
 from dpadmm.cli.status import status_table
-from dpadmm.config import load_config
-from dpadmm.experiments.comparison_files import epsilon_words
+from dpadmm.experiments.comparison import epsilon_words
 from dpadmm.experiments.meaning import Shown, bound_of, meaning_of
 from dpadmm.experiments.tables import Table
 from dpadmm.federation.status import NodeStatus
-from dpadmm.model import load_model, model_bytes
 from dpadmm.privacy.accountant import Guarantee
+from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.odds import Odds
-from dpadmm.privacy.shown import AtMost
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report.document import cell_text
-from dpadmm.report.from_run import run_report
+from dpadmm.report.html import render
 from dpadmm.report.records import RecordedRun
-from dpadmm.report.render import render
-from dpadmm.runs import train_run, write_results
+from dpadmm.report.run import run_report
+from dpadmm.run.config import load_config
+from dpadmm.run.from_files import train_run, write_results
+from dpadmm.run.model import load_model, model_bytes
+from dpadmm.run.sealed import pack, unpack
 
 #: Between two numbers of the digits that are shown, above the nearer one.
 SHARP = [0.99996, 1.00004, 1e-6 * (1 + 1e-9), 0.1234561, 12.345600001, math.nextafter(1, 2)]
@@ -88,7 +88,7 @@ def test_nothing_that_renders_a_bound_shows_less(value):
         confidence=0.99,
         samples=10,
         attack=Attack(0.0, "accuracy"),
-        setting=Setting("it", "the worst", "a score"),
+        setting=AuditSetting("it", "the worst", "a score"),
     )
     # What an audit has refuted is a lower bound, and is not shown as more.
     assert least(r"at least ([0-9.e+-]+);", verdict.words()) <= value

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from dpadmm.cli import output
 from dpadmm.errors import ParameterError
 from dpadmm.federation.status import read_status
-from dpadmm.federation.watching import Watcher
+from dpadmm.federation.watcher import Watcher
 
 NODE = """
 import sys, time
 from pathlib import Path
-from dpadmm.federation.watching import Watcher
+from dpadmm.federation.watcher import Watcher
 with Watcher("south", "run-1", log=Path("/dev/null"), status=Path(sys.argv[1])) as watcher:
     watcher.round(3, 50)
     watcher.waiting("north", 12.0)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpadmm.datasets import encode
-from dpadmm.model import load_model
+from dpadmm.data.named import encode
+from dpadmm.run.model import load_model
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 
@@ -94,7 +94,7 @@ def test_predictions_keep_order_and_number_of_rows(trained, dpadmm, suffix):
 
 
 def test_many_rows_are_predicted_in_pieces(trained, dpadmm, monkeypatch):
-    monkeypatch.setattr("dpadmm.prediction._PIECE_BYTES", 7 * 8 * 1000)
+    monkeypatch.setattr("dpadmm.run.predict._PIECE_BYTES", 7 * 8 * 1000)
     random = np.random.default_rng(0)
     ages = random.integers(0, 100, 150_000)
     pq.write_table(pa.table({"age": ages, "ward": ["a"] * len(ages)}), trained / "new.parquet")

@@ -6,22 +6,23 @@ import sys
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.helpers import oracles
 
-import oracles
 from dpadmm.algorithms import REGISTRY, algorithm_names, get_algorithm, reviewed
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
-from dpadmm.arrays import Shard, Site
-from dpadmm.engine import run
 from dpadmm.errors import ParameterError
-from dpadmm.exchange.in_process import InProcess
-from dpadmm.losses import get_loss
+from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.problem.losses import get_loss
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import build_topology
+from dpadmm.run.engine import run
+from dpadmm.run.exchange import InProcess
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.topologies import build_topology
 
 COUNTS = (14, 25, 9, 40)
 FEATURES = 3

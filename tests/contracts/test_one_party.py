@@ -6,7 +6,8 @@ import pytest
 from dpadmm import ADMMClassifier
 from dpadmm.algorithms import REGISTRY
 from dpadmm.errors import ParameterError
-from dpadmm.training import TrainingParameters, plan
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import plan
 
 SERVING = [name for name in REGISTRY if not REGISTRY[name].needs_neighbours]
 OTHERS = sorted(set(REGISTRY) - set(SERVING))

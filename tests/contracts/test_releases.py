@@ -9,15 +9,17 @@ import typing
 
 import numpy as np
 import pytest
+from tests.helpers import oracles
 
-import oracles
 from dpadmm.algorithms import algorithm_names, get_algorithm
 from dpadmm.privacy import noise as noise_module
 from dpadmm.privacy.noise import DiscreteNoise, NoiseSource, SecureNoise
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import plan
+from dpadmm.run.train import lay_out, state_privacy, train
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.training import TrainingParameters, lay_out, plan, state_privacy, train
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
 
 COUNTS, FEATURES, ROUNDS = (12, 15, 9), 3, 3
 # A grid so coarse that doubles off it are told at once.

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from tests.helpers.small_experiments import SMALL
 from typer.testing import CliRunner
 
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.baselines import alone_cells, pooled_cell, private_cell
-from dpadmm.experiments.compare import Comparison, Entry, parse_entry
-from dpadmm.training import TrainingParameters
-from small_experiments import SMALL
+from dpadmm.experiments.comparison import Comparison, Contender, parse_entry
+from dpadmm.run.parameters import TrainingParameters
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 FINALS = ("test accuracy", "log loss")
@@ -61,7 +61,9 @@ def test_central_baselines_spend_the_same_budget(label):
 
 def test_entries_are_read_as_they_are_shown():
     text = "dvp:noise=gaussian,epsilon_per_round=0.5"
-    assert parse_entry(text) == Entry("dvp", (("noise", "gaussian"), ("epsilon_per_round", 0.5)))
+    assert parse_entry(text) == Contender(
+        "dvp", (("noise", "gaussian"), ("epsilon_per_round", 0.5))
+    )
     assert parse_entry(text).label == text
     with pytest.raises(ParameterError, match="algorithm must be one of"):
         parse_entry("dvpp")
@@ -70,7 +72,7 @@ def test_entries_are_read_as_they_are_shown():
 
 
 def test_what_no_budget_allows_is_refused_before_any_work():
-    told = Comparison(SMALL, SHARED, (Entry("pr-admm", (("colour", 1),)),), epsilons=(1.0,))
+    told = Comparison(SMALL, SHARED, (Contender("pr-admm", (("colour", 1),)),), epsilons=(1.0,))
     with pytest.raises(ParameterError, match=r"pr-admm:colour=1: .*colour"):
         told.check()
     with pytest.raises(ParameterError, match="epsilon must be a positive number"):
@@ -81,7 +83,7 @@ def test_one_that_is_refused_has_its_reason_in_the_table():
     told = Comparison(
         SMALL,
         SHARED,
-        (Entry("dvp", (("noise", "gaussian"),)),),
+        (Contender("dvp", (("noise", "gaussian"),)),),
         epsilons=(1.0,),
         calibrations=("proven", "published"),
         runs=2,

@@ -4,21 +4,19 @@ import csv
 import json
 
 import pytest
+from tests.helpers.small_experiments import SMALL, SmallExperiment
 from typer.testing import CliRunner
 
 from dpadmm.algorithms import REGISTRY
 from dpadmm.cli import app
 from dpadmm.experiments.baselines import ALONE, CENTRAL_ADVERSARY, POOLED, PRIVATE_BASELINES
-from dpadmm.experiments.compare import Comparison, parse_entry
-from dpadmm.experiments.comparison_files import write_comparison
+from dpadmm.experiments.comparison import Comparison, parse_entry, write_comparison
 from dpadmm.experiments.meaning import RELEASES, Shown, meaning_of
-from dpadmm.experiments.page import index_page
-from dpadmm.experiments.reproduce import reproduce
-from dpadmm.experiments.store import Store
+from dpadmm.experiments.pages import index_page, reproduce
+from dpadmm.experiments.runner import Store
 from dpadmm.privacy.events import EVENT_KINDS
 from dpadmm.privacy.statement import ADVERSARY, adjacency_words
-from dpadmm.training import TrainingParameters
-from small_experiments import SMALL, SmallExperiment
+from dpadmm.run.parameters import TrainingParameters
 
 # Published PDML is told its noise, which the proven one refuses: each is refused once.
 PDML = ("pdml:label_epsilon=1", "pdml:label_epsilon=1,initial_noise=1.0")
@@ -160,7 +158,7 @@ def test_the_page_and_the_index_of_an_experiment_say_it(rerun):
 
 
 def test_reproduce_prints_it(monkeypatch, tmp_path):
-    monkeypatch.setattr("dpadmm.experiments.papers.EXPERIMENTS", {"small": SmallExperiment()})
+    monkeypatch.setattr("dpadmm_papers.EXPERIMENTS", {"small": SmallExperiment()})
     arguments = ["reproduce", "small", "--jobs", "1", "--output", str(tmp_path)]
     printed = CliRunner().invoke(app, arguments)
     assert printed.exit_code == 0, printed.output

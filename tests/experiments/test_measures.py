@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn import metrics
+from tests.helpers.small_experiments import SMALL
 
 from dpadmm.errors import ParameterError
 from dpadmm.experiments import problems
 from dpadmm.experiments.measures import MEASURES, get_measure
-from dpadmm.experiments.papers.r_admm.noiseless import OptimumCell
 from dpadmm.experiments.problems import OnePartyProblem, Problem
-from small_experiments import SMALL
+from dpadmm_papers.r_admm.noiseless import OptimumCell
 
 
 def problem_of(classes, seed=0):

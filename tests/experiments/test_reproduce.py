@@ -4,15 +4,15 @@ import csv
 import json
 
 import pytest
+from tests.helpers.small_experiments import SmallExperiment
 from typer.testing import CliRunner
 
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.experiment import Finding
-from dpadmm.experiments.papers import EXPERIMENTS, get_experiment
-from dpadmm.experiments.reproduce import reproduce
-from dpadmm.experiments.store import Store
-from small_experiments import SmallExperiment
+from dpadmm.experiments.pages import reproduce
+from dpadmm.experiments.runner import Store
+from dpadmm_papers import EXPERIMENTS, get_experiment
 
 
 @pytest.fixture(scope="module")

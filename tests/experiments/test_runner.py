@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.helpers.small_experiments import SMALL, Note
 
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.backends import backend
-from dpadmm.experiments.cells import TrainingCell
-from dpadmm.experiments.runner import WorkerError, compute
-from dpadmm.experiments.store import DamagedCellWarning, Store
-from dpadmm.training import TrainingParameters
-from small_experiments import SMALL, Note
+from dpadmm.experiments.job import TrainingJob
+from dpadmm.experiments.runner import DamagedCellWarning, Store, WorkerError, backend, compute
+from dpadmm.run.parameters import TrainingParameters
 
 
 def computed(folder):
@@ -84,7 +82,7 @@ def test_a_killed_worker_is_told_and_loses_nothing(tmp_path):
 def small_cells():
     parameters = TrainingParameters("pr-admm", rounds=2, epsilon=1.0, delta=1e-3)
     return {
-        f"seed {seed}": TrainingCell(SMALL, parameters, runs=2, seed=seed, finals=("AUC",))
+        f"seed {seed}": TrainingJob(SMALL, parameters, runs=2, seed=seed, finals=("AUC",))
         for seed in range(3)
     }
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dpadmm.experiments.compare import Comparison, Entry
+from dpadmm.experiments.comparison import Comparison, Contender
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.training import TrainingParameters
+from dpadmm.run.parameters import TrainingParameters
 
 FOLDER = Path(__file__).parents[2] / "docs" / "comparison"
 
@@ -16,7 +16,7 @@ def comparison_of(manifest):
     """What was compared, from the manifest."""
     told = manifest["comparison"]
     entries = tuple(
-        Entry(each["algorithm"], tuple(map(tuple, each["options"]))) for each in told["entries"]
+        Contender(each["algorithm"], tuple(map(tuple, each["options"]))) for each in told["entries"]
     )
     tuples = ("epsilons", "topologies", "calibrations", "measured")
     return Comparison(

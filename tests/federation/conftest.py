@@ -5,7 +5,7 @@ import pytest
 def fork_server():
     """One process for all tests of a worker that starts nodes."""
     pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
-    from federation_net import ForkServer
+    from tests.helpers.federation_net import ForkServer
 
     server = ForkServer()
     yield server
@@ -15,7 +15,7 @@ def fork_server():
 @pytest.fixture
 def federation(fork_server, tmp_path):
     """Three nodes on a ring, each with its files and its ledger; none is started."""
-    from federation_net import Federation
+    from tests.helpers.federation_net import Federation
 
     names = ("north", "south", "west")
     federation = Federation(tmp_path / "federation", fork_server, names)

@@ -15,12 +15,14 @@ from pathlib import Path
 import numpy as np
 
 import dpadmm.solvers.workspace
-from dpadmm.arrays import Shard
-from dpadmm.engine import Checkpoint, run
-from dpadmm.exchange.base import Exchange
+from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import SecureNoise
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from dpadmm.training import TrainingParameters, open_runs, plan
+from dpadmm.problem.rows import Shard
+from dpadmm.run.charges import open_runs
+from dpadmm.run.engine import Checkpoint, run
+from dpadmm.run.exchange import Exchange
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import plan
 
 PARTIES, ROWS, FEATURES, ROUNDS = 2, 20, 3, 5
 HEADER = struct.Struct("<III")

@@ -22,7 +22,7 @@ from dpadmm.federation.certificates import (
     make_authority,
     make_certificate,
 )
-from dpadmm.schema import DataError
+from dpadmm.sentences import DataError
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from dpadmm.exchange.claims import Claims, instance_hash
-from dpadmm.federation.transport_log import Refusals
-from dpadmm.federation.watching import Watcher
+from dpadmm.federation.log import Refusals
+from dpadmm.federation.transport.claims import Claims, instance_hash
+from dpadmm.federation.watcher import Watcher
 
 
 class Told:

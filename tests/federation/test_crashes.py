@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dpadmm.privacy.entries import Dataset
-from dpadmm.privacy.filters import Policy
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 PROGRAM = Path(__file__).with_name("crashing_node.py")
 SOURCE = Path(__file__).parents[2] / "src"
@@ -57,7 +57,7 @@ class Trial:
         self.arrived = {}
         for party in range(PARTIES):
             policy = Policy(1.0, 1e-3)
-            dataset = Dataset("rows", f"party {party}", ROWS)
+            dataset = ChargedData("rows", f"party {party}", ROWS)
             SQLiteLedger.create(self.ledger(party), dataset, policy).close()
 
     def ledger(self, party):

@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.model import load_model
-from federation_net import free_ports
+from tests.helpers.federation_net import free_ports
+
+from dpadmm.run.model import load_model
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "federation.md"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.local import _toml, run_nodes, write_federation
 from dpadmm.federation.node import prepare_node
 from dpadmm.federation.node_config import load_node_config
-from dpadmm.privacy.filters import Policy
-from dpadmm.schema import Label, NumericColumn, Schema
+from dpadmm.ledger.filters import Policy
 
 SCHEMA = Schema(
     label=Label(column="y", classes=("-1", "1")),

@@ -10,12 +10,13 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.exchange.peer_session import PeerSession, Security
+from tests.helpers.federation_net import BadNeighbour, Federation, free_ports, sign_again
+from tests.helpers.wards import SCHEMA
+
 from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.privacy import sqlite_ledger
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import BadNeighbour, Federation, free_ports, sign_again
-from wards import SCHEMA
+from dpadmm.federation.transport.session import PeerSession, Security
+from dpadmm.ledger import sqlite as sqlite_ledger
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 NAMES = ("north", "south", "west")
 

@@ -11,26 +11,26 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.arrays import Shard
-from dpadmm.config import validated
-from dpadmm.engine import run
+from tests.helpers.federation_net import Federation
+from tests.helpers.wards import SCHEMA
+
+from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.exchange.base import Exchange, RunEnded
-from dpadmm.exchange.message_store import MessageFile
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.agreement import differences
-from dpadmm.federation.departure import Decision
 from dpadmm.federation.node_config import load_node_config
-from dpadmm.federation.segment import Segment
+from dpadmm.federation.recovery import Decision, Segment
+from dpadmm.federation.transport.store import MessageFile
+from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianObjectivePerturbation, PostProcessing
-from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.schema import Schema
+from dpadmm.problem.rows import Shard
+from dpadmm.run.config import validated
+from dpadmm.run.engine import run
+from dpadmm.run.exchange import Exchange, RunEnded
+from dpadmm.run.plan import announced
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.training import announced
-from federation_net import Federation
-from wards import SCHEMA
 
 NAMES = ("north", "south", "west", "east")
 

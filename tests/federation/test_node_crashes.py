@@ -12,10 +12,11 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.datasets.adult import adult_table
-from dpadmm.exchange.wire import decode
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation, Proxy
+from tests.helpers.federation_net import Federation, Proxy
+
+from dpadmm.data.adult import adult_table
+from dpadmm.federation.transport.wire import decode_message
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 NAMES = ("n0", "n1", "n2", "n3", "n4")
 
@@ -73,7 +74,7 @@ def check_messages(federation, rounds):
         with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
             commits = ledger.account.runs["trial"].commits
             for t in range(rounds):
-                sent = decode(seen[party, t], run=run, party=party, t=t, shape=shape)
+                sent = decode_message(seen[party, t], run=run, party=party, t=t, shape=shape)
                 assert ledger.load_message(commits[t]).tobytes() == sent.tobytes()
 
 
@@ -141,7 +142,7 @@ def test_killed_and_cut_off_nodes_finish_and_charge_once(fork_server, tmp_path):
 @pytest.mark.skipif("DPADMM_DATA" not in os.environ, reason="DPADMM_DATA must name the folder")
 def test_adult_through_thirty_deaths_and_five_cuts(fork_server, tmp_path):
     table = adult_table()
-    schema = (resources.files("dpadmm.datasets") / "adult.toml").read_text("utf-8")
+    schema = (resources.files("dpadmm.data.named") / "adult.toml").read_text("utf-8")
     ends = [table.num_rows * place // len(NAMES) for place in range(len(NAMES) + 1)]
 
     def write_rows(folder, rows):

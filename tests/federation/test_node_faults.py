@@ -14,13 +14,14 @@ from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.datasets.party_rows import encode_party
-from dpadmm.model import load_model
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from dpadmm.report.from_run import run_report
+from tests.helpers.federation_net import Federation
+
+from dpadmm.data.party_rows import encode_party
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.report.html import render
 from dpadmm.report.records import RecordedRun
-from dpadmm.report.render import render
-from federation_net import Federation
+from dpadmm.report.run import run_report
+from dpadmm.run.model import load_model
 
 NAMES = ("north", "south", "west")
 VALIDATOR = jsonschema.Draft202012Validator(

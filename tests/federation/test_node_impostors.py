@@ -13,12 +13,12 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 import zenoh
+from tests.helpers.federation_net import Federation, bare_client, sign_again
 
-from dpadmm.exchange.wire import encode
-from dpadmm.federation.agreement import TOPIC
+from dpadmm.federation.agreement import AGREEMENT_TOPIC
 from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation, bare_client, sign_again
+from dpadmm.federation.transport.wire import encode_message
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 NAMES = ("north", "south", "west")
 
@@ -70,7 +70,7 @@ def test_a_second_of_a_name_in_the_midst_of_a_run_is_named_and_not_heard(federat
     while not federation.log("north", "results-written"):
         done = federation.log("north", "round")[-1]["facts"]["round"]
         for t in (done, done + 1, done + 2):
-            forged = encode(run, NAMES.index("west"), min(t, 59), np.full((1, 1, 4), 9.0))
+            forged = encode_message(run, NAMES.index("west"), min(t, 59), np.full((1, 1, 4), 9.0))
             for said in ("another", "", None):
                 impostor.put(f"dpadmm/{run.hex()}/west/message", forged, attachment=said)
         time.sleep(0.01)
@@ -106,14 +106,14 @@ def test_a_neighbour_that_writes_under_another_name_is_named(federation):
         federation.start(name)
         federation.wait_for(name, "agreeing")
     run = federation.agreed.digest(federation.schema).hex()
-    forged = encode(bytes.fromhex(run), NAMES.index("south"), 0, np.zeros((1, 1, 4)))
+    forged = encode_message(bytes.fromhex(run), NAMES.index("south"), 0, np.zeros((1, 1, 4)))
     # West has not started yet: its certificate is used to speak for south.
     impostor = bare_client(federation.ports["north"], federation.folder / "certificates", "west")
     publisher = impostor.declare_publisher(f"dpadmm/{run}/south/message")
     for _ in range(3):
         impostor.put(f"dpadmm/{run}/south/message", forged)
         publisher.put(forged)
-        impostor.put(f"dpadmm/{TOPIC}/south/facts", b"{}")
+        impostor.put(f"dpadmm/{AGREEMENT_TOPIC}/south/facts", b"{}")
         time.sleep(0.05)
     told = federation.wait_for("north", "message-dropped")
     assert told["neighbour"] == "west"

@@ -8,12 +8,13 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.exchange.message_store import MemoryStore, MessageFile
-from dpadmm.exchange.peer_session import PeerSession
-from dpadmm.federation.departure import Departure
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation, free_ports
-from kill_run import RUNS, Trial
+from tests.helpers.federation_net import Federation, free_ports
+from tests.helpers.kill_run import RUNS, Trial
+
+from dpadmm.federation.recovery import Departure
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.store import MemoryStore, MessageFile
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 NAMES = ("n0", "n1", "n2", "n3")
 POLICY = {"when_lost": "continue", "lost_after": 6}

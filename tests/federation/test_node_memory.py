@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from federation_net import Federation
+from tests.helpers.federation_net import Federation
 
 # Each of them is tens of megabytes, at every node, for nothing.
 NOT_FOR_NODES = {

@@ -19,15 +19,16 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.exchange.addresses import split_address
-from dpadmm.exchange.peer_session import PeerSession, Security
+from tests.helpers.federation_net import Federation, free_ports, sign_again
+
 from dpadmm.federation.certificates import describe, make_authority, make_certificate
 from dpadmm.federation.reach import REACHED, probe
-from dpadmm.model import load_model
-from dpadmm.privacy.entries import Dataset
-from dpadmm.privacy.filters import Policy
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation, free_ports, sign_again
+from dpadmm.federation.transport.addresses import split_address
+from dpadmm.federation.transport.session import PeerSession, Security
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.run.model import load_model
 
 NAMES = ("north", "south", "west")
 COMMAND = [sys.executable, "-c", "from dpadmm.cli import main; main()"]
@@ -341,7 +342,9 @@ def test_what_is_wrong_is_found_before_the_start(federation, check):
         facts = {"owner": "north", "rows": federation.rows["north"], "epsilon": 1.0, **changes}
         ledger.unlink()
         policy = Policy(facts["epsilon"], 1e-3)
-        SQLiteLedger.create(ledger, Dataset("rows", facts["owner"], facts["rows"]), policy).close()
+        SQLiteLedger.create(
+            ledger, ChargedData("rows", facts["owner"], facts["rows"]), policy
+        ).close()
 
     ledger.unlink()
     for prepare, words in (

@@ -5,14 +5,15 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
+from tests.helpers.federation_net import Federation
+
 from dpadmm.algorithms import REGISTRY
-from dpadmm.arrays import label_signs
-from dpadmm.datasets.party_rows import encode_party
-from dpadmm.exchange.wire import decode
-from dpadmm.model import load_model
+from dpadmm.data.party_rows import encode_party
+from dpadmm.federation.transport.wire import decode_message
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.training import lay_out, train
-from federation_net import Federation
+from dpadmm.problem.rows import label_signs
+from dpadmm.run.model import load_model
+from dpadmm.run.train import lay_out, train
 
 KEY = 11
 ROUNDS = 8
@@ -88,7 +89,9 @@ def test_every_round_agrees_with_one_process(fork_server, tmp_path, algorithm, a
         assert len(kept) == ROUNDS
         for t, messages in enumerate(kept):
             for party, data in messages.items():
-                values = decode(data, run=digest, party=party, t=t, shape=expected.shape[2:])
+                values = decode_message(
+                    data, run=digest, party=party, t=t, shape=expected.shape[2:]
+                )
                 truth = expected[t].mean(axis=0) if party == len(NAMES) else expected[t, party]
                 np.testing.assert_allclose(values, truth, rtol=0, atol=1e-9)
         model = load_model(federation.folder / f"{name}.model")

@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation
+from tests.helpers.federation_net import Federation
+
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 NAMES = ("north", "south", "west")
 LEDGER = ("ledger", "ledger-journal")

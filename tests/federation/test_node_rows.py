@@ -9,9 +9,8 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import Federation
-from neighbours import (
+from tests.helpers.federation_net import Federation
+from tests.helpers.neighbours import (
     COLUMNS,
     ODD_BYTES,
     ODD_LINES,
@@ -22,6 +21,8 @@ from neighbours import (
     masked,
     odd_parquet,
 )
+
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 # Of a Parquet file with columns of strings, and of a CSV file, written as they are.
 ODD_PARQUET = [ROWS[PLACE], (b"caf\xe9", b"caf\xe9", b"caf\xe9"), (None, b"\x00", b"\xff")]

@@ -6,12 +6,13 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.exchange.peer_session import Security
-from dpadmm.exchange.words import Consent
+from tests.helpers.federation_net import BadNeighbour, Federation, bare_client
+
 from dpadmm.federation.consent import Consents
-from dpadmm.federation.departure import TOPIC as DEPARTURE
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from federation_net import BadNeighbour, Federation, bare_client
+from dpadmm.federation.recovery import DEPARTURE_TOPIC as DEPARTURE
+from dpadmm.federation.transport.session import Security
+from dpadmm.federation.transport.words import Consent
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpadmm.arrays import Shard
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.training import train
+from dpadmm.problem.rows import Shard
+from dpadmm.run.train import train
 
 SCRIPT = Path(__file__).with_name("one_party.py")
 _spec = importlib.util.spec_from_file_location("one_party", SCRIPT)

@@ -10,14 +10,14 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 import zenoh
+from tests.helpers.federation_net import bare_client, free_ports, sign_again
 
 from dpadmm.errors import ParameterError
-from dpadmm.exchange.mailbox import Mailbox, NeighbourLost, Patience
-from dpadmm.exchange.message_store import MemoryStore, MessageFile
-from dpadmm.exchange.peer_session import PeerSession, Security
-from dpadmm.exchange.wire import encode
 from dpadmm.federation.certificates import make_authority, make_certificate
-from federation_net import bare_client, free_ports, sign_again
+from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost, Patience
+from dpadmm.federation.transport.session import PeerSession, Security
+from dpadmm.federation.transport.store import MemoryStore, MessageFile
+from dpadmm.federation.transport.wire import encode_message
 
 RUN = bytes(range(32))
 SHAPE = (1, 1, 3)
@@ -26,7 +26,9 @@ QUICK = Patience(timeout=10.0, first_question=0.05, longest_pause=0.2, report=0.
 
 
 def message(party, t, value=None):
-    return encode(RUN, party, t, np.full(SHAPE, float(10 * party + t if value is None else value)))
+    return encode_message(
+        RUN, party, t, np.full(SHAPE, float(10 * party + t if value is None else value))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +247,7 @@ def test_bad_messages_are_dropped_and_told_of(net):
     b, a = net.mailbox("b", ["a"]), net.session("a", ["b"])
     net.wait_for("b", "neighbour-here")
     good = message(0, 0)
-    nan = encode(RUN, 0, 0, np.full(SHAPE, np.nan))
+    nan = encode_message(RUN, 0, 0, np.full(SHAPE, np.nan))
     bad = {
         "garbage": (bytes(len(good)), "damaged", "damaged"),
         "long": (good + b"x", "wrong-size", "must have 120 bytes"),
@@ -253,9 +255,13 @@ def test_bad_messages_are_dropped_and_told_of(net):
         "empty": (b"", "wrong-size", "must have 120 bytes"),
         "nan": (nan, "not-finite", "must be finite"),
         "huge": (message(0, 0, 1e7), "too-large", "at most 1e+06"),
-        "run": (encode(bytes(32), 0, 0, np.zeros(SHAPE)), "wrong-run", "must have the run"),
+        "run": (encode_message(bytes(32), 0, 0, np.zeros(SHAPE)), "wrong-run", "must have the run"),
         "party": (message(1, 0), "wrong-party", "must have the party 0; got 1"),
-        "shape": (encode(RUN, 0, 0, np.zeros((1, 3, 1))), "wrong-shape", "must have the shape"),
+        "shape": (
+            encode_message(RUN, 0, 0, np.zeros((1, 3, 1))),
+            "wrong-shape",
+            "must have the shape",
+        ),
         "round": (message(0, 2), "not-due", "round 2 of a is not due"),
     }
     for data, _, _ in bad.values():

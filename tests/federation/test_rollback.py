@@ -4,10 +4,15 @@ import json
 
 import pytest
 
-from dpadmm.exchange.claims import instance_hash
-from dpadmm.exchange.message_store import MemoryStore
-from dpadmm.exchange.rollback import DrawRefused, NeighbourLedgers, OwnRounds, messages_hash
-from dpadmm.exchange.wire import BadMessage
+from dpadmm.federation.transport.claims import instance_hash
+from dpadmm.federation.transport.rollback import (
+    DrawRefused,
+    NeighbourLedgers,
+    OwnRounds,
+    messages_hash,
+)
+from dpadmm.federation.transport.store import MemoryStore
+from dpadmm.federation.transport.wire import BadMessage
 
 RUN, SAID = bytes(32), "one.first"
 MESSAGES = [b"a", b"b", b"c"]

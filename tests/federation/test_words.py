@@ -19,13 +19,21 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.x509.oid import NameOID
+from tests.helpers.federation_net import free_ports
 
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.exchange.mailbox import Mailbox
-from dpadmm.exchange.message_store import MemoryStore, MessageFile
-from dpadmm.exchange.peer_session import PeerSession, Security
-from dpadmm.exchange.wire import BadMessage, encode
-from dpadmm.exchange.words import (
+from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
+from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.consent import Consents, signed_text
+from dpadmm.federation.facts import public_facts
+from dpadmm.federation.identity import check_identity
+from dpadmm.federation.log import Refusals
+from dpadmm.federation.recovery import Departure
+from dpadmm.federation.transport.mailbox import Mailbox
+from dpadmm.federation.transport.session import PeerSession, Security
+from dpadmm.federation.transport.store import MemoryStore, MessageFile
+from dpadmm.federation.transport.wire import BadMessage, encode_message
+from dpadmm.federation.transport.words import (
     Agreeing,
     Consent,
     Decided,
@@ -37,16 +45,8 @@ from dpadmm.exchange.words import (
     noted,
     said,
 )
-from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
-from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.consent import Consents, signed_text
-from dpadmm.federation.departure import Departure
-from dpadmm.federation.facts import public_facts
-from dpadmm.federation.identity import check_identity
-from dpadmm.federation.transport_log import Refusals
-from dpadmm.federation.watching import Watcher
-from dpadmm.visible import visible
-from federation_net import free_ports
+from dpadmm.federation.watcher import Watcher
+from dpadmm.plain import visible
 
 RUN = bytes(range(32))
 SHAPE = (1, 1, 3)
@@ -213,7 +213,7 @@ def parts(tmp_path_factory, told):
 @example(b'{"lost": "west", "sent": {"south": -100}}', "")
 @example(b'{"lost": ["west"], "sent": {}}', "")
 @example(b'{"lost": {}, "sent": {}}', "")
-@example(encode(RUN, 1, 0, np.full(SHAPE, np.nan)), "message")
+@example(encode_message(RUN, 1, 0, np.full(SHAPE, np.nan)), "message")
 def test_no_callback_raises_whatever_a_neighbour_sends(parts, told, data, label):
     agreement, departure, mailbox = parts
     for part in parts:

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpadmm import schedules
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.calibration import (
     InfeasibleBudgetError,
@@ -32,6 +31,7 @@ from dpadmm.privacy.sensitivity import (
     public_norm_factor,
     strong_convexity,
 )
+from dpadmm.problem import schedules
 
 budgets = st.floats(0.01, 20)
 deltas = st.floats(1e-12, 0.01)

@@ -4,18 +4,17 @@ import copy
 import random
 
 import pytest
+from tests.helpers.small_experiments import SMALL, SmallExperiment
 
-from dpadmm.config import load_config
-from dpadmm.experiments.compare import Comparison, parse_entry
-from dpadmm.experiments.comparison_files import write_comparison
-from dpadmm.experiments.reproduce import reproduce
-from dpadmm.experiments.store import Store
-from dpadmm.report.from_run import run_report
+from dpadmm.experiments.comparison import Comparison, parse_entry, write_comparison
+from dpadmm.experiments.pages import reproduce
+from dpadmm.experiments.runner import Store
+from dpadmm.report.html import render
 from dpadmm.report.records import RecordedRun
-from dpadmm.report.render import render
-from dpadmm.runs import train_run, write_results
-from dpadmm.training import TrainingParameters
-from small_experiments import SMALL, SmallExperiment
+from dpadmm.report.run import run_report
+from dpadmm.run.config import load_config
+from dpadmm.run.from_files import train_run, write_results
+from dpadmm.run.parameters import TrainingParameters
 
 SCHEMA = """
 constant = true

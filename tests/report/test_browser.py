@@ -16,11 +16,10 @@ from pypdf import PdfReader
 from typer.testing import CliRunner
 
 from dpadmm.cli import app
-from dpadmm.report.from_manifest import folder_report
-from dpadmm.report.from_run import run_report
-from dpadmm.report.from_runs import runs_report
+from dpadmm.report.html import render
+from dpadmm.report.others import folder_report, runs_report
 from dpadmm.report.records import RecordedRun
-from dpadmm.report.render import render
+from dpadmm.report.run import run_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)

@@ -7,22 +7,21 @@ import math
 import re
 
 import pytest
+from tests.helpers.small_experiments import SmallExperiment
 from typer.testing import CliRunner
 
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.reproduce import reproduce
-from dpadmm.experiments.store import Store
-from dpadmm.privacy.shown import AtMost
+from dpadmm.experiments.pages import reproduce
+from dpadmm.experiments.runner import Store
+from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED
 from dpadmm.report.answers import riskiest
 from dpadmm.report.document import cell_text
-from dpadmm.report.from_manifest import folder_report
-from dpadmm.report.from_run import run_report
-from dpadmm.report.from_runs import runs_report
+from dpadmm.report.html import render
+from dpadmm.report.others import folder_report, runs_report
 from dpadmm.report.records import RecordedRun
-from dpadmm.report.render import render
-from small_experiments import SmallExperiment
+from dpadmm.report.run import run_report
 
 
 def words(page):

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpadmm.privacy.shown import AtMost
-from dpadmm.report.configuration import configuration_text
+from dpadmm.privacy.figures import AtMost
 from dpadmm.report.document import Table, cell_text
-from dpadmm.report.drawing import FIGURE_STYLE, draw, standalone
 from dpadmm.report.markup import Html, element, plain, shown_name
 from dpadmm.report.plots import Bar, BarPlot, GraphPlot, GuessPlot, LinePlot, Series
-from dpadmm.report.scales import scale_over
+from dpadmm.report.run import configuration_text
+from dpadmm.report.svg import FIGURE_STYLE, draw, scale_over, standalone
 
 HOSTILE = [
     "<script>alert(1)</script>",

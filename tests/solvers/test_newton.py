@@ -6,15 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import approx_fprime
+from tests.helpers import oracles
 
-import oracles
-from dpadmm import row_sums
-from dpadmm.arrays import Block, Shard, Site
 from dpadmm.errors import ConvergenceError, ParameterError
-from dpadmm.losses import LOSSES, get_loss
+from dpadmm.problem import row_sums
+from dpadmm.problem.losses import LOSSES, get_loss
+from dpadmm.problem.rows import RowBlock, Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import build_topology
 from dpadmm.solvers import newton
 from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace, check_reachable
-from dpadmm.topologies import build_topology
 
 NAMES = sorted(LOSSES)
 
@@ -372,7 +373,7 @@ def test_a_solved_lane_beside_a_busy_one_raises_no_warning():
 
 def unclipped(rows, site):
     """A workspace on rows as they are: a shard would have brought them to norm 1."""
-    block = Block(np.array([0]), rows[None], np.ones((1, len(rows), 1)))
+    block = RowBlock(np.array([0]), rows[None], np.ones((1, len(rows), 1)))
     return Workspace(Shard((block,), np.array([len(rows)])), site)
 
 

@@ -3,16 +3,17 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.helpers import oracles
 
-import oracles
-from dpadmm.arrays import Shard, Site
 from dpadmm.errors import ParameterError
-from dpadmm.losses import LOSSES, get_loss
 from dpadmm.privacy.mechanisms import InnerNoise
+from dpadmm.problem.losses import LOSSES, get_loss
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import build_topology
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.svrg import descend
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.topologies import build_topology
 
 COUNTS = (30, 12, 45)
 FEATURES, STEPS, RHO = 4, 7, 0.3

@@ -24,7 +24,7 @@ from dpadmm.errors import ParameterError, unknown_name
 
 __all__ = ["REGISTRY", "algorithm_names", "get_algorithm", "reviewed"]
 
-ENTRY_POINT_GROUP: Final = "dpadmm.algorithms"
+ALGORITHM_GROUP: Final = "dpadmm.algorithms"
 
 REGISTRY: Final[dict[str, type[Algorithm]]] = {
     algorithm.name: algorithm
@@ -45,7 +45,7 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
 
 def algorithm_names() -> list[str]:
     """All names: ours first, then those of other packages."""
-    outside = {entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    outside = {entry.name for entry in entry_points(group=ALGORITHM_GROUP)}
     return [*REGISTRY, *sorted(outside - set(REGISTRY))]
 
 
@@ -53,7 +53,7 @@ def get_algorithm(name: str) -> type[Algorithm]:
     """The algorithm of that name; ours cannot be replaced from outside."""
     if name in REGISTRY:
         return REGISTRY[name]
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
+    for entry in entry_points(group=ALGORITHM_GROUP):
         if entry.name == name:
             try:
                 loaded = entry.load()

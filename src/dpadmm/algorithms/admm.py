@@ -28,10 +28,11 @@ from dpadmm.algorithms.base import (
     graph_init,
     graph_linear,
 )
-from dpadmm.arrays import Array, Site
+from dpadmm.plain import Array
 from dpadmm.privacy.events import NON_PRIVATE, Event
 from dpadmm.privacy.mechanisms import Released, release_unprotected
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["ADMM"]

@@ -19,12 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpadmm.algorithms.inputs import Course, StartOption, starts
 from dpadmm.algorithms.objective_release import ObjectiveRelease
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError, unknown_name
-from dpadmm.losses import Loss
+from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
+from dpadmm.problem.losses import Loss
+from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
 __all__ = [

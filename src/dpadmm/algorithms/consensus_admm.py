@@ -23,10 +23,11 @@ from typing import ClassVar, NamedTuple, Self, final
 import numpy as np
 
 from dpadmm.algorithms.base import Algorithm, Settings
-from dpadmm.arrays import Array, Site
+from dpadmm.plain import Array
 from dpadmm.privacy.events import NON_PRIVATE, Event
 from dpadmm.privacy.mechanisms import Released, release_unprotected
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["ConsensusADMM", "ServerState", "server_absorb"]

@@ -43,11 +43,12 @@ from dpadmm.algorithms.objective import (
     release_level,
 )
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
-from dpadmm.arrays import Array, Site
+from dpadmm.plain import Array
 from dpadmm.privacy.calibration import exponential_rate
+from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import jacobian_ratio
-from dpadmm.privacy.shown import AtMost
+from dpadmm.problem.site import Site
 
 __all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
 

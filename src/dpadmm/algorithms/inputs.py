@@ -16,9 +16,10 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from pydantic import BeforeValidator
 
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError, positive_number, unknown_name
-from dpadmm.schedules import penalty_growth
+from dpadmm.plain import Array
+from dpadmm.problem.schedules import penalty_growth
+from dpadmm.problem.site import Site
 
 __all__ = [
     "Course",

@@ -40,11 +40,12 @@ from dpadmm.algorithms.base import Budget, GraphOptions, Options, Settings, grap
 from dpadmm.algorithms.inputs import CourseOption, grown, over_rounds
 from dpadmm.algorithms.objective import check_total, check_within_budget, plan_objective
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.calibration import InfeasibleBudgetError
+from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.sensitivity import jacobian_ratio
-from dpadmm.privacy.shown import AtMost, Given
+from dpadmm.problem.site import Site
 
 __all__ = ["MADMM", "MADMMOptions", "printed_loss"]
 

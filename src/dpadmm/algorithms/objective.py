@@ -13,8 +13,8 @@ from typing import Final, Literal
 import numpy as np
 
 from dpadmm.algorithms.base import Budget
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.calibration import (
     exponential_rate,
@@ -23,11 +23,12 @@ from dpadmm.privacy.calibration import (
     pure_noise,
 )
 from dpadmm.privacy.events import InexactSolve
+from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
-from dpadmm.privacy.shown import AtMost, Given
+from dpadmm.problem.site import Site
 
 __all__ = [
     "check_total",

@@ -8,7 +8,7 @@ from typing import Final, final
 import numpy as np
 from scipy.special import gammainccinv
 
-from dpadmm.arrays import Array, Site
+from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import (
     SOLVED_TO,
@@ -17,6 +17,7 @@ from dpadmm.privacy.mechanisms import (
     release_objective,
 )
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Solution, Workspace, check_reachable
 
 __all__ = ["ObjectiveRelease"]

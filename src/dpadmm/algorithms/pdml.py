@@ -49,18 +49,19 @@ from dpadmm.algorithms.base import (
     graph_init,
     graph_linear,
 )
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
-from dpadmm.losses import Loss, corrected_for_label_noise
+from dpadmm.plain import Array
 from dpadmm.privacy.accountant import epsilon_spent, network_guarantee
 from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event, GaussianRelease, LabelRandomizedResponse
+from dpadmm.privacy.figures import Given, pair
 from dpadmm.privacy.labels import joint_label_guarantee
 from dpadmm.privacy.mechanisms import Released, gaussian_events, release_gaussian
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import argmin_sensitivity
-from dpadmm.privacy.shown import Given, pair
-from dpadmm.schedules import geometric
+from dpadmm.problem.losses import Loss, corrected_for_label_noise
+from dpadmm.problem.schedules import geometric
+from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
 __all__ = ["PDML", "PDMLOptions"]

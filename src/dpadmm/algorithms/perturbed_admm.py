@@ -28,11 +28,12 @@ from dpadmm.algorithms.base import (
     graph_linear,
 )
 from dpadmm.algorithms.objective_release import ObjectiveRelease
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import ObjectivePerturbation, Released
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["PerturbedADMM", "check_noise", "noise_arrays"]

@@ -50,10 +50,11 @@ from dpadmm.algorithms.base import (
     graph_linear,
     graph_start,
 )
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
+from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.mechanisms import (
     Released,
     gaussian_events,
@@ -62,8 +63,8 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import argmin_sensitivity, public_norm_factor
-from dpadmm.privacy.shown import AtMost, Given
-from dpadmm.schedules import constant, inverse_variance_sum, iteration, periodic
+from dpadmm.problem.schedules import constant, inverse_variance_sum, iteration, periodic
+from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
 __all__ = ["PRADMM", "PRADMMOptions", "PRState", "printed_sensitivity", "printed_total"]

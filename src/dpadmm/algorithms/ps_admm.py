@@ -42,9 +42,10 @@ from dpadmm.algorithms.scas_admm import (
     svrg_absorb,
     svrg_init,
 )
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
+from dpadmm.privacy.figures import Given
 from dpadmm.privacy.histories import best_split, one_release_noise, split_history, split_noise
 from dpadmm.privacy.mechanisms import (
     GradientPerturbation,
@@ -54,8 +55,8 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
-from dpadmm.privacy.shown import Given
-from dpadmm.row_sums import summation_error
+from dpadmm.problem.row_sums import summation_error
+from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.workspace import Workspace
 
@@ -332,7 +333,7 @@ def _check_size(state: SVRGState, site: Site, algorithm: PSADMM) -> None:
     r"""Refuse a state in which rounding could exceed its room in the sensitivities; public values.
 
     Rounding moves a full gradient at x by a few ulps of :math:`c(L + c_1\|x\|)`, by
-    :math:`c\,\gamma_h L` as rows are summed up (:mod:`dpadmm.row_sums`) and by
+    :math:`c\,\gamma_h L` as rows are summed up (:mod:`dpadmm.problem.row_sums`) and by
     :math:`c\,c_1\gamma_d\|x\|` as margins are, on both of two data sets; and a batch difference by
     what :func:`dpadmm.solvers.svrg.descend` counts with, at iterates as far away as messages can
     drive them.

@@ -55,9 +55,10 @@ from dpadmm.algorithms.inputs import (
 )
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.algorithms.recycled_noise import proven_noise, published_loss, published_noise
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.events import Event, PostProcessing
+from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.mechanisms import (
     ObjectivePerturbation,
     Released,
@@ -66,7 +67,7 @@ from dpadmm.privacy.mechanisms import (
     release_post_processed,
 )
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.privacy.shown import AtMost
+from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
 __all__ = [

@@ -18,12 +18,13 @@ import numpy as np
 
 from dpadmm.algorithms.base import Budget, Settings
 from dpadmm.algorithms.objective import check_total, plan_objective
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma
+from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import argmin_sensitivity, gradient_sensitivity, jacobian_ratio
-from dpadmm.privacy.shown import AtMost, Given
+from dpadmm.problem.site import Site
 
 __all__ = ["proven_noise", "published_loss", "published_noise"]
 

@@ -35,11 +35,12 @@ from pydantic import Field
 
 from dpadmm.algorithms.base import Algorithm, Options, Settings
 from dpadmm.algorithms.consensus_admm import ServerState, server_absorb
-from dpadmm.arrays import Array, Site
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.events import NON_PRIVATE, Event
 from dpadmm.privacy.mechanisms import InnerNoise, Released, draw_batches, release_unprotected
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.workspace import Workspace
 

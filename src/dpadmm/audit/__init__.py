@@ -25,7 +25,7 @@ from dpadmm.audit.cases import (
     subsampled_gaussian_case,
 )
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
-from dpadmm.audit.covariance import Finding, NoiseScores, find_faults, normal_scores
+from dpadmm.audit.covariance import Deviation, NoiseScores, find_faults, normal_scores
 from dpadmm.audit.noise import EchoNoise, RecordingNoise, SharedNoise, SilentNoise
 from dpadmm.audit.objective import (
     PerturbedObjective,
@@ -34,7 +34,7 @@ from dpadmm.audit.objective import (
 )
 from dpadmm.audit.registry import MECHANISMS, mechanism_case
 from dpadmm.audit.scene import Federation, Scene, draw_scene
-from dpadmm.audit.verdict import Attack, Setting, Verdict
+from dpadmm.audit.verdict import Attack, AuditSetting, Verdict
 from dpadmm.audit.whole import audit_algorithm
 from dpadmm.audit.witness import NoiseReport, audit_noise
 
@@ -44,12 +44,13 @@ __all__ = [
     "Adversary",
     "AlgorithmCase",
     "Attack",
+    "AuditSetting",
     "Case",
     "Claim",
+    "Deviation",
     "EchoNoise",
     "EpsilonClaim",
     "Federation",
-    "Finding",
     "GaussianClaim",
     "GaussianShift",
     "NoiseReport",
@@ -58,7 +59,6 @@ __all__ = [
     "RandomizedResponse",
     "RecordingNoise",
     "Scene",
-    "Setting",
     "SharedNoise",
     "SilentNoise",
     "SubsampledShift",

@@ -35,23 +35,25 @@ from scipy.special import expit
 
 from dpadmm.algorithms.base import Algorithm, graph_convexity
 from dpadmm.algorithms.objective_release import ObjectiveRelease
-from dpadmm.arrays import Array, Shard, Site
 from dpadmm.audit.cases import Case
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
 from dpadmm.audit.noise import SharedNoise, SilentNoise
 from dpadmm.audit.party import Candidate, canary_rows, one_party
 from dpadmm.audit.scene import Scene
-from dpadmm.audit.verdict import Setting
-from dpadmm.engine import MESSAGE_BOUND, run
+from dpadmm.audit.verdict import AuditSetting
 from dpadmm.errors import ParameterError, positive_number
-from dpadmm.exchange.base import Exchange
-from dpadmm.losses import LOSSES
+from dpadmm.ledger.base import MemoryLedger
+from dpadmm.plain import Array
 from dpadmm.privacy.curves import gaussian_mu_squared
 from dpadmm.privacy.events import Event, GaussianRelease, PostProcessing
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
+from dpadmm.problem.losses import LOSSES
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.run.engine import run
+from dpadmm.run.exchange import MESSAGE_BOUND, Exchange
 from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["Adversary", "AlgorithmCase"]
@@ -184,7 +186,7 @@ class AlgorithmCase(Case):
             if several
             else ("the replaced row points")
         )
-        self.setting = Setting(
+        self.setting = AuditSetting(
             scene.words() + (f", noise times {noise_scale:g}" if noise_scale != 1 else ""),
             "all other parties are the adversary's: their messages drive the party's centre "
             f"{self._radius:.4g} and more out in one direction; {rows} against it, and to "

@@ -29,24 +29,24 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betainccinv, betaincinv
 
 from dpadmm.audit.claims import Claim
-from dpadmm.audit.verdict import Attack, Form, Setting, Verdict
+from dpadmm.audit.verdict import Attack, AuditSetting, TestForm, Verdict
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 
 __all__ = [
     "SMALLEST_SAMPLE",
-    "Counts",
+    "ScoreCounts",
     "audit_scores",
     "choose_attack",
     "clopper_pearson_lower",
     "clopper_pearson_upper",
 ]
 
-FloatArray = NDArray[np.float64]
-_FORMS: Final[tuple[Form, ...]] = ("accuracy", "forward", "backward")
+_FORMS: Final[tuple[TestForm, ...]] = ("accuracy", "forward", "backward")
 
 # Of the runs, how many choose the attack; the others measure it.
 _CHOOSING_SHARE: Final = 0.25
@@ -65,7 +65,7 @@ def _check_error(error: float) -> None:
         raise ParameterError(f"the error must be between 0 and 0.5; got {error!r}.")
 
 
-def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, error: float) -> FloatArray:
+def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, error: float) -> Array:
     """Return the p with Pr[Binomial(trials, p) >= successes] = error; 0 without successes.
 
     A probability lies below this limit with probability at most ``error``.
@@ -73,28 +73,28 @@ def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, error: float)
     _check_error(error)
     count, total = (np.asarray(value, dtype=np.float64) for value in (successes, trials))
     some = np.maximum(count, 1.0)
-    limit: FloatArray = np.where(count > 0, betaincinv(some, total - some + 1, error), 0.0)[()]
+    limit: Array = np.where(count > 0, betaincinv(some, total - some + 1, error), 0.0)[()]
     return limit
 
 
-def clopper_pearson_upper(successes: ArrayLike, trials: ArrayLike, error: float) -> FloatArray:
+def clopper_pearson_upper(successes: ArrayLike, trials: ArrayLike, error: float) -> Array:
     """Return the p with Pr[Binomial(trials, p) <= successes] = error; 1 without failures."""
     _check_error(error)
     count, total = (np.asarray(value, dtype=np.float64) for value in (successes, trials))
     some = np.minimum(count, total - 1)
-    limit: FloatArray = np.where(count < total, betainccinv(some + 1, total - some, error), 1.0)[()]
+    limit: Array = np.where(count < total, betainccinv(some + 1, total - some, error), 1.0)[()]
     return limit
 
 
 @dataclass(frozen=True)
-class Counts:
+class ScoreCounts:
     """How many of ``trials`` scores of each data set are above a threshold, or some of them."""
 
     null: ArrayLike
     alternative: ArrayLike
     trials: int
 
-    def lower_bound(self, claim: Claim, form: Form, error: float) -> FloatArray:
+    def lower_bound(self, claim: Claim, form: TestForm, error: float) -> Array:
         """At least this much is lost, but for an ``error``."""
         null, alternative = np.asarray(self.null), np.asarray(self.alternative)
         if form == "accuracy":
@@ -109,7 +109,7 @@ class Counts:
             clopper_pearson_upper(null, self.trials, error / 2),
         )
 
-    def estimate(self, claim: Claim, form: Form) -> float:
+    def estimate(self, claim: Claim, form: TestForm) -> float:
         """What the observed rates would mean if they were the probabilities."""
         null, alternative = np.asarray(self.null), np.asarray(self.alternative)
         if form == "accuracy":
@@ -120,7 +120,7 @@ class Counts:
         return float(claim.from_rates(alternative / self.trials, null / self.trials))
 
 
-def choose_attack(claim: Claim, null: FloatArray, alternative: FloatArray, error: float) -> Attack:
+def choose_attack(claim: Claim, null: Array, alternative: Array, error: float) -> Attack:
     """Return the attack that promises most on these runs; any choice gives a valid bound."""
     ordered = np.sort(null), np.sort(alternative)
     trials = len(null)
@@ -128,7 +128,7 @@ def choose_attack(claim: Claim, null: FloatArray, alternative: FloatArray, error
     places = np.concatenate([depths - 1, trials - depths])
     thresholds = np.unique(np.concatenate([scores[places] for scores in ordered]))
     above = [trials - np.searchsorted(scores, thresholds, side="right") for scores in ordered]
-    counts = Counts(above[0], above[1], trials)
+    counts = ScoreCounts(above[0], above[1], trials)
     bounds = np.stack([counts.lower_bound(claim, form, error) for form in _FORMS])
     bounds[0] *= _ACCURACY_LEAD
     if not bounds.max() > 0:
@@ -140,10 +140,10 @@ def choose_attack(claim: Claim, null: FloatArray, alternative: FloatArray, error
 
 def audit_scores(
     claim: Claim,
-    null: FloatArray,
-    alternative: FloatArray,
+    null: Array,
+    alternative: Array,
     *,
-    setting: Setting,
+    setting: AuditSetting,
     confidence: float = 0.99,
 ) -> Verdict:
     """Bound from below what is lost, from independent scores of two neighbouring data sets.
@@ -174,7 +174,7 @@ def audit_scores(
     error = 1 - confidence
     cut = int(_CHOOSING_SHARE * len(null))
     attack = choose_attack(claim, null[:cut], alternative[:cut], _CHOOSING_ERROR * error)
-    counts = Counts(
+    counts = ScoreCounts(
         np.count_nonzero(null[cut:] > attack.threshold),
         np.count_nonzero(alternative[cut:] > attack.threshold),
         len(null) - cut,

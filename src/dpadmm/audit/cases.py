@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm.audit.bounds import SMALLEST_SAMPLE, audit_scores
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
-from dpadmm.audit.verdict import Setting, Verdict
+from dpadmm.audit.verdict import AuditSetting, Verdict
 from dpadmm.errors import ParameterError, positive_number
+from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma, subsampled_sigma
 from dpadmm.privacy.events import InexactSolve
 from dpadmm.privacy.gaussian import gaussian_mu
@@ -38,7 +38,6 @@ __all__ = [
     "subsampled_gaussian_case",
 ]
 
-Array = NDArray[np.float64]
 _ONE_PARTY = np.array([0], dtype=np.intp)
 
 
@@ -46,7 +45,7 @@ class Case(ABC):
     """Two neighbouring data sets, a mechanism and a score. Subclasses are final."""
 
     claim: Claim
-    setting: Setting
+    setting: AuditSetting
     #: The most runs that are drawn at once.
     batch: int = 1 << 17
 
@@ -117,7 +116,7 @@ class GaussianShift(Case):
     """
 
     claim: Claim
-    setting: Setting
+    setting: AuditSetting
     shift: float
     sigma: float
     residual: float = 0.0
@@ -145,7 +144,7 @@ def gaussian_case(epsilon: float, delta: float, *, noise_scale: float = 1.0) -> 
     ``noise_scale`` multiplies the noise that the claim needs.
     """
     sigma = float(gaussian_sigma(epsilon, delta, 1.0))
-    setting = Setting(
+    setting = AuditSetting(
         f"Gaussian release, sigma = {noise_scale * sigma:.4g} times the sensitivity",
         "replacing the row moves the value by its sensitivity",
         "the released value (its privacy loss up to scale)",
@@ -160,7 +159,7 @@ def inexact_solve_case(epsilon: float, delta: float, *, noise_scale: float = 1.0
     mu = float(gaussian_mu(epsilon, delta))
     sigma = 2 * tolerance / (convexity * mu)
     event = InexactSolve(tolerance, convexity, sigma)
-    setting = Setting(
+    setting = AuditSetting(
         f"inexact minimiser with tolerance {tolerance:g} and output noise "
         f"{noise_scale * sigma:.4g}",
         "both data sets have the same minimiser, given to the adversary; the solver stops at "
@@ -179,7 +178,7 @@ class RandomizedResponse(Case):
     """A label, randomised with the epsilon that is really used."""
 
     claim: Claim
-    setting: Setting
+    setting: AuditSetting
     epsilon: float
 
     def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
@@ -198,7 +197,7 @@ def randomized_response_case(
     flip = noise_scale / (1 + math.exp(positive_number("epsilon", epsilon)))
     if not flip < 0.5:
         raise ParameterError(f"noise_scale must keep flips below one half; got {noise_scale!r}.")
-    setting = Setting(
+    setting = AuditSetting(
         f"randomised response, labels flipped with probability {flip:.4g}",
         "the label is -1 or +1",
         "the reported label",
@@ -223,7 +222,7 @@ class SubsampledShift(Case):
     """
 
     claim: Claim
-    setting: Setting
+    setting: AuditSetting
     rate: float
     sigma: float
 
@@ -246,7 +245,7 @@ def subsampled_gaussian_case(
 ) -> SubsampledShift:
     """All rows add 0 but the one that D' has: attains the amplified curve."""
     sigma = float(subsampled_sigma(epsilon, delta, 1, batch, population, 1.0))
-    setting = Setting(
+    setting = AuditSetting(
         f"Gaussian release of a batch of {batch} out of {population} rows, "
         f"sigma = {noise_scale * sigma:.4g} times the sensitivity",
         "every row adds 0 to the batch, the replaced one its sensitivity",

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
+from dpadmm.privacy.figures import AtMost, pair
 from dpadmm.privacy.gaussian import gaussian_epsilon
-from dpadmm.privacy.shown import AtMost, pair
 
 __all__ = ["Claim", "EpsilonClaim", "GaussianClaim"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Claim(ABC):
@@ -32,11 +31,11 @@ class Claim(ABC):
         """The claimed number."""
 
     @abstractmethod
-    def from_rates(self, true_positive: ArrayLike, false_positive: ArrayLike) -> FloatArray:
+    def from_rates(self, true_positive: ArrayLike, false_positive: ArrayLike) -> Array:
         """The least value that allows an event these probabilities under D' and D."""
 
     @abstractmethod
-    def from_accuracy(self, accuracy: ArrayLike) -> FloatArray:
+    def from_accuracy(self, accuracy: ArrayLike) -> Array:
         """The least value that allows guessing the data set right this often."""
 
     @abstractmethod
@@ -68,11 +67,11 @@ class EpsilonClaim(Claim):
         """Epsilon."""
         return self.epsilon
 
-    def from_rates(self, true_positive: ArrayLike, false_positive: ArrayLike) -> FloatArray:
+    def from_rates(self, true_positive: ArrayLike, false_positive: ArrayLike) -> Array:
         """``ln((t - delta) / f)``, at least 0."""
         return _log_ratio(np.asarray(true_positive) - self.delta, np.asarray(false_positive))
 
-    def from_accuracy(self, accuracy: ArrayLike) -> FloatArray:
+    def from_accuracy(self, accuracy: ArrayLike) -> Array:
         """``ln((a - delta) / (1 - a))``, at least 0."""
         return _log_ratio(np.asarray(accuracy) - self.delta, 1.0 - np.asarray(accuracy))
 
@@ -115,16 +114,16 @@ class GaussianClaim(Claim):
         """Mu."""
         return self.mu
 
-    def from_rates(self, true_positive: ArrayLike, false_positive: ArrayLike) -> FloatArray:
+    def from_rates(self, true_positive: ArrayLike, false_positive: ArrayLike) -> Array:
         """``Phi^-1(t) - Phi^-1(f)``, at least 0."""
         hit, miss = np.asarray(true_positive), np.asarray(false_positive)
         certain = (hit <= 0) | (miss >= 1)
         gap = ndtri(np.where(certain, 0.5, hit)) - ndtri(np.where(certain, 0.5, miss))
         return np.maximum(gap, 0.0)
 
-    def from_accuracy(self, accuracy: ArrayLike) -> FloatArray:
+    def from_accuracy(self, accuracy: ArrayLike) -> Array:
         """``2 Phi^-1(a)``, at least 0."""
-        bound: FloatArray = 2 * ndtri(np.maximum(np.asarray(accuracy), 0.5))
+        bound: Array = 2 * ndtri(np.maximum(np.asarray(accuracy), 0.5))
         return bound
 
     def words(self) -> str:
@@ -141,7 +140,7 @@ class GaussianClaim(Claim):
         return {"mu": self.mu, "epsilon": epsilon, "delta": self.delta}
 
 
-def _log_ratio(above: FloatArray, below: FloatArray) -> FloatArray:
+def _log_ratio(above: Array, below: Array) -> Array:
     useful = (above > below) & (below > 0)
     ratio = np.where(useful, above, 1.0) / np.where(useful, below, 1.0)
     return np.where((above > 0) & (below <= 0), np.inf, np.log(ratio))

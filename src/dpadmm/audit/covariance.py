@@ -38,9 +38,9 @@ from scipy.special import (
     ndtr,
 )
 
-from dpadmm.arrays import Array
+from dpadmm.plain import Array
 
-__all__ = ["AXES", "Finding", "NoiseScores", "find_faults", "normal_scores"]
+__all__ = ["AXES", "Deviation", "NoiseScores", "find_faults", "normal_scores"]
 
 #: The axes of scores.
 AXES: Final = ("party", "run", "round", "output", "coordinate")
@@ -89,7 +89,7 @@ class NoiseScores:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Deviation:
     """What is wrong with noise, or with what is said about it.
 
     Attributes
@@ -138,7 +138,7 @@ def normal_scores(drawn: Array) -> Array:
     return drawn * np.divide(wanted, radius, out=np.zeros_like(radius), where=radius > 0)
 
 
-def find_faults(scores: Sequence[NoiseScores], false_alarm: float) -> tuple[list[Finding], int]:
+def find_faults(scores: Sequence[NoiseScores], false_alarm: float) -> tuple[list[Deviation], int]:
     """Return what contradicts the claim, and how many tests were made.
 
     Parameters
@@ -164,7 +164,7 @@ def find_faults(scores: Sequence[NoiseScores], false_alarm: float) -> tuple[list
             others = int(failed.sum()) - 1
             more = f", and {others} more like it" if others else ""
             chance = min(1.0, worst * size * len(families))
-            found.append(Finding(f"{family.words(place)}{more}", chance))
+            found.append(Deviation(f"{family.words(place)}{more}", chance))
     return found, tests
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm.arrays import Array
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource
 
 __all__ = ["Draw", "EchoNoise", "RecordingNoise", "SharedNoise", "SilentNoise"]

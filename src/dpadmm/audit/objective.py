@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm.algorithms.objective_release import ObjectiveRelease
-from dpadmm.arrays import Shard
 from dpadmm.audit.cases import Case
 from dpadmm.audit.claims import Claim, EpsilonClaim
 from dpadmm.audit.noise import SharedNoise
 from dpadmm.audit.party import Candidate, canary_rows, one_party
-from dpadmm.audit.verdict import Setting
+from dpadmm.audit.verdict import AuditSetting
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.calibration import exponential_rate, objective_sigma
+from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
-from dpadmm.privacy.shown import AtMost
+from dpadmm.problem.rows import Shard
 
 __all__ = [
     "PerturbedObjective",
@@ -34,7 +34,6 @@ __all__ = [
     "gaussian_objective_case",
 ]
 
-Array = NDArray[np.float64]
 
 # The party: its rows, the strong convexity of its problem, where the minimiser is held.
 _ROWS: Final = 100
@@ -77,7 +76,7 @@ class PerturbedObjective(Case):
     """
 
     claim: Claim
-    setting: Setting
+    setting: AuditSetting
     perturbation: ObjectivePerturbation
     # A solve holds some dozens of arrays of this length.
     batch: int = 1 << 15
@@ -134,7 +133,7 @@ def exp_norm_case(
         rate = room * _ROWS
     else:
         rate = float(exponential_rate(_EXACT_SHARE * epsilon, _ROWS, _KAPPA))
-    setting = Setting(
+    setting = AuditSetting(
         f"minimiser with gradient noise exp(-{rate / noise_scale:.4g} ||b||), {calibration} rate",
         _WORST_CASE,
         "the privacy loss of the minimiser",
@@ -152,7 +151,7 @@ def gaussian_objective_case(
     sigma = noise_scale * float(
         objective_sigma(epsilon, delta, _SENSITIVITY, _KAPPA, inexact_mu=2 * _inexact_mu(exact))
     )
-    setting = Setting(
+    setting = AuditSetting(
         f"minimiser with Gaussian gradient noise, sigma = {sigma / _SENSITIVITY:.4g} times the "
         "gradient's sensitivity",
         _WORST_CASE,

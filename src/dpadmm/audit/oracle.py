@@ -20,9 +20,9 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import expit, log_ndtr, ndtr
 
-from dpadmm.arrays import Array, Site
-from dpadmm.audit.covariance import Finding
+from dpadmm.audit.covariance import Deviation
 from dpadmm.audit.scene import Scene
+from dpadmm.plain import Array
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import (
     Composed,
@@ -35,6 +35,7 @@ from dpadmm.privacy.events import (
     Repeated,
     SubsampledGaussian,
 )
+from dpadmm.problem.site import Site
 
 __all__ = ["Oracle", "parts_of"]
 
@@ -149,13 +150,13 @@ class Oracle:
             scales.append(self.gradient[place] / room if room > 0 else math.inf)
         return np.array(scales)
 
-    def check(self, events: Sequence[Event], t: int) -> list[Finding]:
+    def check(self, events: Sequence[Event], t: int) -> list[Deviation]:
         """What is wrong with the announcement of a round, party by party."""
         found = []
         for place, event in enumerate(events):
             wrong = self._wrong(parts_of(event), place, t)
             who = f"party {place}, round {t}"
-            found += [Finding(f"what is charged, {who}: {words}") for words in wrong]
+            found += [Deviation(f"what is charged, {who}: {words}") for words in wrong]
         return found
 
     def _wrong(self, parts: list[Event], place: int, t: int) -> Iterator[str]:
@@ -211,7 +212,7 @@ class Oracle:
             if counted < kappa * _ROUNDED:
                 yield f"kappa is {kappa:.6g}, counted as {counted:.6g}"
 
-    def check_total(self, charged: Sequence[Sequence[Event]]) -> list[Finding]:
+    def check_total(self, charged: Sequence[Sequence[Event]]) -> list[Deviation]:
         """Whether what each party is charged over the run is within its own budget."""
         budget = self._scene.budget(len(charged))
         found = []
@@ -230,7 +231,7 @@ class Oracle:
                 words = f"epsilon = {cost.epsilon!r} at delta {delta!r}"
             if not within:
                 found.append(
-                    Finding(
+                    Deviation(
                         f"what is charged, party {place}: the run costs {words}, more than its "
                         f"budget of ({epsilon!r}, {delta!r})"
                     )

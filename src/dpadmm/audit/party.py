@@ -19,15 +19,17 @@ import numpy as np
 from scipy import sparse
 
 from dpadmm.algorithms.objective_release import ObjectiveRelease
-from dpadmm.arrays import Array, Shard, Site
-from dpadmm.losses import LOSSES, Loss
+from dpadmm.plain import Array
+from dpadmm.problem.losses import LOSSES, Loss
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import SERVER, build_topology
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.topologies import SERVER, build_topology
 
-__all__ = ["REGULARIZATION", "Candidate", "canary_rows", "one_party"]
+__all__ = ["AUDIT_REGULARIZATION", "Candidate", "canary_rows", "one_party"]
 
 #: lambda of every audited problem.
-REGULARIZATION: Final = 1e-4
+AUDIT_REGULARIZATION: Final = 1e-4
 
 
 def one_party(
@@ -52,7 +54,7 @@ def one_party(
         outputs=outputs,
         runs=1,
         loss=loss,
-        regularization=REGULARIZATION,
+        regularization=AUDIT_REGULARIZATION,
     )
 
 

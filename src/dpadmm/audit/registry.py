@@ -14,7 +14,7 @@ from dpadmm.audit.cases import (
 )
 from dpadmm.audit.objective import exp_norm_case, gaussian_objective_case
 from dpadmm.errors import ParameterError, positive_number, unknown_name
-from dpadmm.training import CALIBRATIONS
+from dpadmm.run.parameters import CALIBRATIONS
 
 __all__ = ["MECHANISMS", "Mechanism", "mechanism_case"]
 

@@ -14,12 +14,14 @@ import numpy as np
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
-from dpadmm.arrays import Array, Shard, Site
-from dpadmm.audit.party import REGULARIZATION
+from dpadmm.audit.party import AUDIT_REGULARIZATION
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
-from dpadmm.losses import LOSSES
-from dpadmm.topologies import SERVER, build_topology
-from dpadmm.training import CALIBRATIONS
+from dpadmm.plain import Array
+from dpadmm.problem.losses import LOSSES
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import SERVER, build_topology
+from dpadmm.run.parameters import CALIBRATIONS
 
 __all__ = ["Federation", "Scene", "draw_scene"]
 
@@ -190,7 +192,7 @@ class Federation:
             build_topology(SERVER if kind.needs_server else "complete", len(counts)),
             kind.training_loss(LOSSES["logistic"], scene.options),
             features=scene.features,
-            regularization=REGULARIZATION,
+            regularization=AUDIT_REGULARIZATION,
             outputs=scene.outputs,
         )
         weight = len(counts) * counts / counts.sum()

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from dpadmm.audit.claims import Claim
 from dpadmm.audit.scene import Scene
 from dpadmm.audit.witness import NoiseReport
-from dpadmm.privacy.shown import AtLeast, AtMost
+from dpadmm.privacy.figures import AtLeast, AtMost
 
-__all__ = ["Attack", "Form", "Setting", "Verdict"]
+__all__ = ["Attack", "AuditSetting", "TestForm", "Verdict"]
 
-Form = Literal["accuracy", "forward", "backward"]
+TestForm = Literal["accuracy", "forward", "backward"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Attack:
     """
 
     threshold: float
-    form: Form
+    form: TestForm
 
     def words(self) -> str:
         """The attack in words."""
@@ -41,7 +41,7 @@ class Attack:
 
 
 @dataclass(frozen=True)
-class Setting:
+class AuditSetting:
     """What was tested, in words.
 
     Attributes
@@ -88,7 +88,7 @@ class Verdict:
     confidence: float
     samples: int
     attack: Attack
-    setting: Setting
+    setting: AuditSetting
     noise: NoiseReport | None = None
     scene: Scene | None = None
 

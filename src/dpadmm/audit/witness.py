@@ -24,19 +24,19 @@ import numpy as np
 
 from dpadmm.algorithms.base import Algorithm, GraphState, graph_linear
 from dpadmm.algorithms.ps_admm import PSADMM
-from dpadmm.arrays import Array, Site
-from dpadmm.audit.covariance import Finding, NoiseScores, find_faults, normal_scores
+from dpadmm.audit.covariance import Deviation, NoiseScores, find_faults, normal_scores
 from dpadmm.audit.noise import EchoNoise, RecordingNoise
 from dpadmm.audit.oracle import Oracle, parts_of
 from dpadmm.audit.scene import Federation, Scene
-from dpadmm.engine import run
 from dpadmm.errors import ParameterError
-from dpadmm.exchange.base import Exchange
-from dpadmm.exchange.in_process import InProcess
+from dpadmm.ledger.base import MemoryLedger
+from dpadmm.plain import Array
 from dpadmm.privacy.events import Event, GaussianRelease, InexactSolve, PostProcessing
-from dpadmm.privacy.ledger import MemoryLedger
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
+from dpadmm.problem.site import Site
+from dpadmm.run.engine import run
+from dpadmm.run.exchange import Exchange, InProcess
 from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["NoiseReport", "audit_noise"]
@@ -64,7 +64,7 @@ class NoiseReport:
         Where the noise came from.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Deviation, ...]
     false_alarm: float
     tests: int
     draws: int
@@ -131,7 +131,7 @@ def audit_noise(
         "simulated": ([SimulatedNoise(int(key)) for key in keys], _SIMULATED_NUMBERS),
         "deployed": ([deployed(), deployed()], _DEPLOYED_NUMBERS),
     }
-    found: list[Finding] = []
+    found: list[Deviation] = []
     tests = draws = 0
     for kind, (sources, wanted) in kinds.items():
         runs = min(max(wanted // (2 * numbers), _FEWEST_RUNS // 2), _MOST_RUNS // 2)
@@ -195,9 +195,9 @@ def _joined(witnesses: list[Witness]) -> list[NoiseScores]:
     return joined
 
 
-def _first_of_each(findings: list[Finding]) -> list[Finding]:
+def _first_of_each(findings: list[Deviation]) -> list[Deviation]:
     """What was found in many rounds is told once."""
-    kept: dict[str, Finding] = {}
+    kept: dict[str, Deviation] = {}
     for finding in findings:
         kept.setdefault(finding.sentence.partition(", round")[0], finding)
     return list(kept.values())
@@ -238,7 +238,7 @@ class Witness(Exchange):
         #: Kinds of noise of which there may be more than is claimed.
         self.at_least: set[str] = set()
         #: What is wrong whatever chance did.
-        self.findings: list[Finding] = []
+        self.findings: list[Deviation] = []
         #: What each party was charged.
         self.charged: tuple[tuple[Event, ...], ...] = ()
 
@@ -258,7 +258,7 @@ class Witness(Exchange):
         for batches in self._recording.batches_drawn.values():
             ordered = np.sort(batches, axis=-1)
             if (ordered[..., 1:] == ordered[..., :-1]).any():
-                self.findings.append(Finding("batches: a row is drawn twice into one batch"))
+                self.findings.append(Deviation("batches: a row is drawn twice into one batch"))
                 break
 
     def _take_down(self, sent: Array, events: tuple[Event, ...], t: int) -> None:

@@ -29,7 +29,7 @@ from dpadmm.cli import (
     status,
     train,
 )
-from dpadmm.cli.output import fail
+from dpadmm.cli.output import print_refusal
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
 
 __all__ = ["app", "main"]
@@ -63,17 +63,17 @@ def _options(
 app.command()(demo.demo)
 app.command()(account.account)
 app.command()(audit.audit)
-app.command()(train.train)
+app.command("train")(train.train_command)
 app.command()(predict.predict)
 app.command()(compare.compare)
 app.command("reproduce")(reproduce.reproduce_command)
 app.command()(report.report)
-app.command()(node.node)
+app.command("node")(node.node_command)
 app.command()(status.status)
 app.command("randomize-labels")(randomize_labels.randomize_labels_command)
-app.add_typer(schema.app)
-app.add_typer(ledger.app)
-app.add_typer(cert.app)
+app.add_typer(schema.schema_app)
+app.add_typer(ledger.ledger_app)
+app.add_typer(cert.cert_app)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -83,8 +83,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=words)
     except (ValueError, OSError, ConvergenceError, ExchangeError, LedgerError) as error:
-        fail(command, str(error), as_json="--json" in words)
+        print_refusal(command, str(error), as_json="--json" in words)
         sys.exit(2)
     except KeyboardInterrupt:
-        fail(command, "stopped")
+        print_refusal(command, "stopped")
         sys.exit(130)

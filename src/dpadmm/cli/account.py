@@ -16,13 +16,14 @@ from rich.text import Text
 
 from dpadmm.cli.output import JsonOption, console, emit, show_table
 from dpadmm.errors import ParameterError
-from dpadmm.privacy.shown import AtLeast, AtMost, Given
+from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpadmm.privacy.events import Event
-    from dpadmm.training import Plan, TrainingParameters
+    from dpadmm.run.parameters import TrainingParameters
+    from dpadmm.run.plan import Plan
 
 __all__ = ["account"]
 
@@ -99,7 +100,7 @@ def account(
         if config is not None:
             question = _from_config(config)
         else:
-            from dpadmm.training import TrainingParameters
+            from dpadmm.run.parameters import TrainingParameters
 
             parameters = TrainingParameters(
                 algorithm=algorithm,
@@ -156,7 +157,7 @@ class _Question(NamedTuple):
 
     def plan(self, rounds: int) -> Plan:
         """The run, with so many rounds."""
-        from dpadmm.training import plan
+        from dpadmm.run.plan import plan
 
         return plan(
             replace(self.parameters, rounds=rounds),
@@ -169,9 +170,9 @@ class _Question(NamedTuple):
 
 def _from_config(path: Path) -> _Question:
     """What a configuration says, without opening a file of rows."""
-    from dpadmm.config import load_config
-    from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-    from dpadmm.schema import load_schema
+    from dpadmm.data.schema import load_schema
+    from dpadmm.ledger.sqlite import SQLiteLedger
+    from dpadmm.run.config import load_config
 
     told = load_config(path)
     rows = {party.name: party.rows for party in told.party}
@@ -202,7 +203,8 @@ def _run(question: _Question) -> dict[str, Any]:
     """Configure a run for public facts only and account what it announces."""
     from dpadmm.privacy.gaussian import gaussian_mu
     from dpadmm.privacy.noise import SimulatedNoise, secure_noise
-    from dpadmm.training import announced, state_privacy
+    from dpadmm.run.plan import announced
+    from dpadmm.run.train import state_privacy
 
     parameters = question.parameters
     rounds, people = parameters.rounds, parameters.rows_per_person
@@ -268,7 +270,7 @@ def _other_rounds(
     """What the same budget asks of the noise, and what the same noise would cost at most."""
     from dpadmm.privacy.accountant import epsilon_spent
     from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
-    from dpadmm.training import announced
+    from dpadmm.run.plan import announced
 
     calibrated = announced(planned)[0][0].to_dict()
     # Parties often share a history; each different one is accounted once.
@@ -352,9 +354,9 @@ def _releases(
     period: int,
 ) -> tuple[list[Event], dict[str, Any]]:
     """The events of ``count`` releases of one kind, and facts worth showing."""
-    from dpadmm import schedules
     from dpadmm.errors import positive_integer
     from dpadmm.privacy import events
+    from dpadmm.problem import schedules
 
     def need(name: str) -> Any:
         if given[name] is None:

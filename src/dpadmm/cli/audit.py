@@ -22,7 +22,7 @@ from dpadmm.audit import (
 from dpadmm.cli.account import _options as read_options
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table
 from dpadmm.errors import ParameterError
-from dpadmm.privacy.shown import AtLeast, AtMost
+from dpadmm.privacy.figures import AtLeast, AtMost
 
 __all__ = ["REFUTED", "audit"]
 

@@ -9,7 +9,7 @@ import typer
 
 from dpadmm.cli.output import JsonOption, emit, refusals, say
 
-__all__ = ["app"]
+__all__ = ["cert_app"]
 
 _OWN_AUTHORITY = (
     "This authority is for trials: whoever holds its key can pass for any node, and it cannot "
@@ -19,7 +19,7 @@ _OWN_AUTHORITY = (
     "PEM key that only its owner may read, and one PEM file with the authorities all nodes trust."
 )
 
-app = typer.Typer(
+cert_app = typer.Typer(
     name="cert",
     help=f"Certificates of nodes, for mutual TLS: make them for a trial, look at them.\n\n"
     f"{_OWN_AUTHORITY}",
@@ -29,7 +29,7 @@ app = typer.Typer(
 FolderArgument = Annotated[Path, typer.Argument(help="The folder of the files.")]
 
 
-@app.command()
+@cert_app.command()
 def authority(
     folder: FolderArgument,
     name: Annotated[
@@ -56,7 +56,7 @@ def authority(
     say(f"Next: dpadmm cert node {folder} NAME --host HOST")
 
 
-@app.command()
+@cert_app.command()
 def node(
     folder: FolderArgument,
     name: Annotated[str, typer.Argument(help="The node's name: letters, digits, '.', '_', '-'.")],
@@ -92,7 +92,7 @@ def node(
     say(f"Bring the key to node {name!r} by a way that nobody else reads, and leave no copy.")
 
 
-@app.command()
+@cert_app.command()
 def show(
     file: Annotated[Path, typer.Argument(help="A certificate, a PEM file.")],
     as_json: JsonOption = False,

@@ -12,7 +12,7 @@ from dpadmm.cli.output import JsonOption, console, emit, refusals, show_meaning,
 from dpadmm.cli.progress import cell_progress
 
 if TYPE_CHECKING:
-    from dpadmm.experiments.compare import Comparison
+    from dpadmm.experiments.comparison import Comparison
 
 __all__ = ["compare"]
 
@@ -67,10 +67,9 @@ def compare(
     Finished work is kept in `cells/` under the output folder: the same command, run again after a
     crash, goes on where it stopped and gives the same table.
     """
-    from dpadmm.experiments.backends import backend as use_backend
-    from dpadmm.experiments.comparison_files import write_comparison
-    from dpadmm.experiments.runner import compute
-    from dpadmm.experiments.store import Store
+    from dpadmm.experiments.comparison import write_comparison
+    from dpadmm.experiments.runner import Store, compute
+    from dpadmm.experiments.runner import backend as use_backend
 
     with refusals("compare", as_json):
         told = _comparison(
@@ -109,12 +108,11 @@ def _comparison(
 ) -> Comparison:
     from dataclasses import replace
 
-    from dpadmm.config import load_config
     from dpadmm.errors import ParameterError
-    from dpadmm.experiments.compare import DEFAULT_ENTRIES, Comparison, parse_entry
-    from dpadmm.experiments.file_problem import FileProblem
-    from dpadmm.experiments.problems import NamedProblem, ProblemSource
-    from dpadmm.training import CALIBRATIONS, TrainingParameters
+    from dpadmm.experiments.comparison import DEFAULT_ENTRIES, Comparison, parse_entry
+    from dpadmm.experiments.problems import FileProblem, NamedProblem, ProblemSource
+    from dpadmm.run.config import load_config
+    from dpadmm.run.parameters import CALIBRATIONS, TrainingParameters
 
     epsilon, delta, topology, calibration, rounds = shared
     parties, rows_per_party, test_rows, seed = dealt
@@ -164,7 +162,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> None:
-    from dpadmm.experiments.comparison_files import epsilon_words, figure_words
+    from dpadmm.experiments.comparison import epsilon_words, figure_words
 
     show_table(
         f"{manifest['data']['dataset']}: {manifest['data']['source']}",

@@ -9,7 +9,6 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -21,10 +20,11 @@ from rich.progress import (
 )
 
 from dpadmm.cli.output import JsonOption, console, emit, refusals, show_table
+from dpadmm.plain import Array
 
 __all__ = [
     "DELTA",
-    "REGULARIZATION",
+    "DEMO_REGULARIZATION",
     "DemoData",
     "accuracies",
     "demo",
@@ -34,14 +34,13 @@ __all__ = [
     "together",
 ]
 
-Array = NDArray[np.float64]
 _Course = dict[str, list[float]]
 
 _PARTIES = 5
 _RUNS = 5
 _BUDGETS = (0.1, 1.0, 10.0)
 DELTA = 1e-5
-REGULARIZATION = 1e-4
+DEMO_REGULARIZATION = 1e-4
 
 
 class DemoData(NamedTuple):
@@ -86,8 +85,8 @@ def demo(
         federated_demo(rounds, seed, results, as_json=as_json)
         return
     from dpadmm.cli.demo_report import demo_report
-    from dpadmm.datasets.whole_file import check_writable, write_whole
-    from dpadmm.report.render import render
+    from dpadmm.durable import check_writable, write_whole
+    from dpadmm.report.html import render
 
     with refusals("demo", as_json):
         check_writable(report, "report")
@@ -156,7 +155,7 @@ def progress_bar(*, quiet: bool) -> Progress:
 
 def load_data(seed: int) -> DemoData:
     """Adult where it is at hand, else waveform; a fifth of the rows of each party each."""
-    from dpadmm.datasets import DataError, load
+    from dpadmm.data.named import DataError, load
 
     data = None
     if os.environ.get("DPADMM_DATA"):
@@ -194,7 +193,7 @@ def accuracies(data: DemoData) -> list[tuple[str, int, float]]:
     from sklearn.linear_model import LogisticRegression
 
     def fitted(rows: Array, labels: Array, parties: int) -> float:
-        strength = parties / (len(labels) * REGULARIZATION)
+        strength = parties / (len(labels) * DEMO_REGULARIZATION)
         model = LogisticRegression(C=strength, fit_intercept=False, max_iter=2000)
         return score(data, model.fit(rows, labels).coef_[0])
 
@@ -216,11 +215,13 @@ def together(
     budgets: tuple[float, ...] = _BUDGETS,
 ) -> tuple[dict[str, Any], dict[str, _Course]]:
     """ADMM without noise, then PR-ADMM at several budgets, several runs each."""
-    from dpadmm.arrays import Shard
     from dpadmm.cli.demo_report import ShownRun
+    from dpadmm.privacy.figures import Given
     from dpadmm.privacy.noise import SimulatedNoise
-    from dpadmm.privacy.shown import Given
-    from dpadmm.training import TrainingParameters, plan, state_privacy, train
+    from dpadmm.problem.rows import Shard
+    from dpadmm.run.parameters import TrainingParameters
+    from dpadmm.run.plan import plan
+    from dpadmm.run.train import state_privacy, train
 
     shard = Shard.from_parties([(rows, labels[:, None]) for rows, labels in data.members])
     total = int(shard.counts.sum())
@@ -234,7 +235,7 @@ def together(
             rounds=rounds,
             epsilon=1.0 if epsilon is None else epsilon,
             delta=DELTA,
-            regularization=REGULARIZATION,
+            regularization=DEMO_REGULARIZATION,
         )
         planned = plan(
             parameters,

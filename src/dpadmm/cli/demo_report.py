@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from dpadmm.engine import Outcome
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report import texts
 from dpadmm.report.document import Report, Section, Words
-from dpadmm.report.from_run import course, run_report
 from dpadmm.report.plots import Bar, BarPlot, LinePlot
 from dpadmm.report.records import RecordedRun
-from dpadmm.training import Plan, TrainingParameters
+from dpadmm.report.run import course, run_report
+from dpadmm.run.engine import Outcome
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import Plan
 from dpadmm.version import __version__
 
 __all__ = ["ShownRun", "demo_report"]

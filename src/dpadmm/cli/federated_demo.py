@@ -13,7 +13,7 @@ from rich.live import Live
 
 from dpadmm.cli.demo import (
     DELTA,
-    REGULARIZATION,
+    DEMO_REGULARIZATION,
     DemoData,
     accuracies,
     load_data,
@@ -24,13 +24,13 @@ from dpadmm.cli.demo import (
 from dpadmm.cli.output import console, emit, refusals, show_table
 from dpadmm.cli.status import status_table
 from dpadmm.errors import ParameterError
-from dpadmm.privacy.shown import Given
+from dpadmm.privacy.figures import Given
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dpadmm.data.schema import Schema
     from dpadmm.federation.local import LocalNode
-    from dpadmm.schema import Schema
 
 __all__ = ["federated_demo"]
 
@@ -40,7 +40,7 @@ _EPSILON = 1.0
 def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> None:
     """Train at five nodes within epsilon = 1, and show what their models reach."""
     with refusals("demo", as_json):
-        from dpadmm.model import load_model
+        from dpadmm.run.model import load_model
 
         _make_folder(results)
         raw = load_data(seed)
@@ -110,8 +110,8 @@ def _make_folder(results: Path) -> None:
 
 def _encoded(data: DemoData) -> tuple[DemoData, Schema]:
     """The demo's rows as a public schema encodes them, which is how nodes read files."""
-    from dpadmm.datasets import encode
-    from dpadmm.schema import Label, NumericColumn, Schema
+    from dpadmm.data.named import encode
+    from dpadmm.data.schema import Label, NumericColumn, Schema
 
     # Adult's are between 0 and 1 already and stay as they are. The waves are sums of a triangle
     # of height 6 and noise of variance 1, divided by 16.
@@ -148,7 +148,7 @@ def _train(
     import pyarrow.parquet
 
     from dpadmm.federation.local import run_nodes, write_federation
-    from dpadmm.privacy.filters import Policy
+    from dpadmm.ledger.filters import Policy
 
     files = {}
     for number, (rows, labels) in enumerate(data.members):
@@ -162,7 +162,7 @@ def _train(
         "rounds": rounds,
         "epsilon": _EPSILON,
         "delta": DELTA,
-        "regularization": REGULARIZATION,
+        "regularization": DEMO_REGULARIZATION,
     }
     nodes = write_federation(folder, results, schema, files, run, Policy(_EPSILON, DELTA))
     with _watching(nodes, quiet=quiet or not console.is_terminal) as look:

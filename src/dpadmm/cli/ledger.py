@@ -12,17 +12,17 @@ from typing import Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import JsonOption, console, emit, fail, say, show_table
+from dpadmm.cli.output import JsonOption, console, emit, print_refusal, say, show_table
 from dpadmm.errors import LedgerError
-from dpadmm.privacy.entries import Dataset
-from dpadmm.privacy.filters import Policy
-from dpadmm.privacy.shown import AtLeast, AtMost, Given
-from dpadmm.privacy.spending import Account
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
+from dpadmm.ledger.balance import Account
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
-__all__ = ["app"]
+__all__ = ["ledger_app"]
 
-app = typer.Typer(
+ledger_app = typer.Typer(
     name="ledger",
     help="The privacy budget of a data set: create its ledger, see it, check it, export it.",
     no_args_is_help=True,
@@ -39,7 +39,7 @@ def _refusals(command: str, as_json: bool) -> Iterator[None]:
     try:
         yield
     except (LedgerError, ValueError, OSError) as error:
-        fail(f"ledger {command}", str(error), as_json=as_json)
+        print_refusal(f"ledger {command}", str(error), as_json=as_json)
         raise typer.Exit(2) from None
 
 
@@ -48,7 +48,7 @@ def _open(path: Path) -> SQLiteLedger:
     return SQLiteLedger(path, timeout=_TIMEOUT, read_only=not os.access(path, os.W_OK))
 
 
-@app.command()
+@ledger_app.command()
 def init(
     path: PathArgument,
     dataset: Annotated[str, typer.Option(help="Name of the data set.")],
@@ -75,7 +75,9 @@ def init(
     """Create the ledger of a data set, with nothing spent. It never replaces a file."""
     with _refusals("init", as_json):
         policy = Policy(epsilon, delta, rows_per_person, filter_, order)
-        with SQLiteLedger.create(path, Dataset(dataset, owner, rows, schema_hash), policy) as made:
+        with SQLiteLedger.create(
+            path, ChargedData(dataset, owner, rows, schema_hash), policy
+        ) as made:
             if as_json:
                 emit("ledger init", made.account.to_dict())
             else:
@@ -83,7 +85,7 @@ def init(
                 say(made.statement())
 
 
-@app.command()
+@ledger_app.command()
 def show(path: PathArgument, as_json: JsonOption = False) -> None:
     """Show the policy, what was spent, what is left, and every run."""
     with _refusals("show", as_json), _open(path) as ledger:
@@ -121,7 +123,7 @@ def _show_runs(account: Account) -> None:
     )
 
 
-@app.command()
+@ledger_app.command()
 def verify(
     path: PathArgument,
     head: Annotated[
@@ -150,7 +152,7 @@ def verify(
             )
 
 
-@app.command()
+@ledger_app.command()
 def export(
     path: PathArgument,
     messages: Annotated[

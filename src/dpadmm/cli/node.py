@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadmm.cli.output import JsonOption, console, emit, fail, refusals, say, show_table, warn
+from dpadmm.cli.output import (
+    JsonOption,
+    console,
+    emit,
+    print_refusal,
+    refusals,
+    say,
+    show_table,
+    warn,
+)
 from dpadmm.errors import ParameterError
-from dpadmm.privacy.shown import AtMost
+from dpadmm.privacy.figures import AtMost
 
 if TYPE_CHECKING:
     from dpadmm.federation.node import PreparedNode
-    from dpadmm.runs import TrainedRun
+    from dpadmm.run.result import Run as TrainedRun
 
-__all__ = ["node"]
+__all__ = ["node_command"]
 
 
-def node(
+def node_command(
     config: Annotated[
         Path, typer.Option("--config", help="This node's configuration, a node.toml.")
     ],
@@ -49,12 +58,12 @@ def node(
     and the privacy statement. Killed at any point and started again, it goes on where it was;
     nothing is spent twice. SIGTERM and SIGINT end it in order, with the exit code 143 or 130.
     """
-    with refusals("node", as_json):
+    with refusals("node_command", as_json):
+        from dpadmm.federation.log import TransportLog
         from dpadmm.federation.node import prepare_node, run_node
         from dpadmm.federation.node_config import load_node_config
-        from dpadmm.federation.stopping import Stopped, Stopping
-        from dpadmm.federation.transport_log import TransportLog
-        from dpadmm.federation.watching import Watcher
+        from dpadmm.federation.signals import Stopped, Stopping
+        from dpadmm.federation.watcher import Watcher
 
         if reach and not check:
             raise ParameterError("--reach must come with --check; got it alone: add --check.")
@@ -88,17 +97,17 @@ def node(
                 finally:
                     stopping.over()
         except Stopped as stopped:
-            fail("node", str(stopped), as_json=as_json)
+            print_refusal("node_command", str(stopped), as_json=as_json)
             raise typer.Exit(stopped.exit_code) from None
         if as_json:
-            emit("node", _summary(run, prepared.name))
+            emit("node_command", _summary(run, prepared.name))
         elif run is not None:
             _show(run)
 
 
 def _check(prepared: PreparedNode, *, reach: bool, as_json: bool) -> bool:
     """Look at what a start needs and show it; whether all is well."""
-    from dpadmm.federation.checking import check_node
+    from dpadmm.federation.check import check_node
 
     checks = []
     for found in check_node(prepared, reach=reach):
@@ -108,7 +117,7 @@ def _check(prepared: PreparedNode, *, reach: bool, as_json: bool) -> bool:
     wrong = [found.check for found in checks if not found.ok]
     if as_json:
         facts: dict[str, object] = {
-            "node": prepared.name,
+            "node_command": prepared.name,
             "nodes": list(prepared.agreed.nodes),
             "run_sha256": prepared.run.hex(),
             "rounds": prepared.planned.rounds,
@@ -116,7 +125,7 @@ def _check(prepared: PreparedNode, *, reach: bool, as_json: bool) -> bool:
             "ready": not wrong,
             "checks": [found.to_dict() for found in checks],
         }
-        emit("node", facts)
+        emit("node_command", facts)
     elif wrong:
         say(f"{prepared.name} is not ready: {', '.join(wrong)}.")
     else:
@@ -126,10 +135,10 @@ def _check(prepared: PreparedNode, *, reach: bool, as_json: bool) -> bool:
 
 def _summary(run: TrainedRun | None, name: str) -> dict[str, object]:
     if run is None:
-        return {"node": name, "role": "server"}
+        return {"node_command": name, "role": "server"}
     result = run.config.result
     return {
-        "node": name,
+        "node_command": name,
         "role": "party",
         "model": str(result.model),
         "record": None if result.record is None else str(result.record),

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
-from dpadmm.visible import visible
+from dpadmm.plain import visible
 
 __all__ = [
     "JSON_VERSION",
@@ -23,7 +23,7 @@ __all__ = [
     "console",
     "emit",
     "errors",
-    "fail",
+    "print_refusal",
     "refusals",
     "say",
     "show_meaning",
@@ -56,7 +56,7 @@ def emit(command: str, result: dict[str, Any]) -> None:
     typer.echo(json.dumps(envelope, indent=2, allow_nan=False))
 
 
-def fail(command: str, message: str, *, as_json: bool = False) -> None:
+def print_refusal(command: str, message: str, *, as_json: bool = False) -> None:
     """Print a refusal: one sentence on standard error, and the envelope with ``error``."""
     if as_json:
         envelope = {"version": JSON_VERSION, "command": command, "error": message}
@@ -85,14 +85,14 @@ def refusals(command: str, as_json: bool) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, ConvergenceError, ExchangeError, LedgerError) as error:
-        fail(command, str(error), as_json=as_json)
+        print_refusal(command, str(error), as_json=as_json)
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get(error.name or "")
         if extra is None:
             raise
         told = f"this needs the extra {extra!r}: pip install 'dpadmm[{extra}]'."
-        fail(command, told, as_json=as_json)
+        print_refusal(command, told, as_json=as_json)
         raise typer.Exit(2) from None
 
 

@@ -12,7 +12,7 @@ from dpadmm.cli.output import JsonOption, emit, refusals
 from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dpadmm.model import Model
+    from dpadmm.run.model import Model
 
 __all__ = ["predict"]
 
@@ -31,8 +31,8 @@ def predict(
 ) -> None:
     """Predict the rows of a file: a label and its score for each, in the order of the file."""
     # Imported here, so that help answers without loading scikit-learn.
-    from dpadmm.model import load_model
-    from dpadmm.prediction import predict_file, prediction_columns
+    from dpadmm.run.model import load_model
+    from dpadmm.run.predict import predict_file, prediction_columns
 
     with refusals("predict", as_json):
         if as_json and output is None:

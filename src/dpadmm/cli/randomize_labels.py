@@ -12,22 +12,16 @@ import pyarrow.parquet
 import typer
 from numpy.typing import NDArray
 
-from dpadmm.cells import cells_as_numbers, cells_as_text, codes_of, holds_text, valid_text
 from dpadmm.cli.output import JsonOption, emit, refusals
-from dpadmm.datasets.files import (
-    CSV_SUFFIXES,
-    PARQUET_SUFFIXES,
-    check_type,
-    own_words,
-    read_table,
-)
-from dpadmm.datasets.whole_file import check_writable, written_whole
+from dpadmm.data.tables import CSV_SUFFIXES, PARQUET_SUFFIXES, check_type, own_words, read_table
+from dpadmm.data.values import cells_as_numbers, cells_as_text, codes_of, holds_text, valid_text
+from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.privacy.events import LabelRandomizedResponse
+from dpadmm.privacy.figures import Given
 from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.privacy.noise import secure_noise
-from dpadmm.privacy.shown import Given
-from dpadmm.schema import DataError, canonical_text
+from dpadmm.sentences import DataError, canonical_text
 
 __all__ = ["randomize_labels_command"]
 

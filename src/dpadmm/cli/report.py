@@ -46,9 +46,9 @@ def report(
     this makes it again from the record of the run.
     """
     with refusals("report", as_json):
-        from dpadmm.datasets.whole_file import check_writable, write_whole
+        from dpadmm.durable import check_writable, write_whole
         from dpadmm.errors import ParameterError
-        from dpadmm.report.render import render
+        from dpadmm.report.html import render
 
         if output.resolve() in [_record(path).resolve() for path in runs]:
             raise ParameterError(f"output must not be one of the runs; got {output}.")
@@ -75,10 +75,9 @@ def _record(path: Path) -> Path:
 
 def _report(paths: list[Path], ledgers: list[str]) -> Report:
     from dpadmm.errors import ParameterError
-    from dpadmm.report.from_manifest import MANIFEST, folder_report
-    from dpadmm.report.from_run import run_report
-    from dpadmm.report.from_runs import runs_report
+    from dpadmm.report.others import MANIFEST, folder_report, runs_report
     from dpadmm.report.records import read_record
+    from dpadmm.report.run import run_report
 
     if ledgers and len(paths) > 1:
         raise ParameterError(f"--ledger must come with one run; got {len(paths)} runs.")
@@ -107,9 +106,9 @@ def _names(paths: list[Path]) -> list[str]:
 
 def _with_ledgers(run: RecordedRun, ledgers: list[str]) -> RecordedRun:
     """The run with ledgers as they are now."""
-    from dpadmm.charging import ledger_checks
     from dpadmm.errors import ParameterError, unknown_name
     from dpadmm.report.records import LedgerCheck
+    from dpadmm.run.charges import ledger_checks
 
     places: dict[str, str | Path] = {}
     for text in ledgers:

@@ -34,7 +34,7 @@ def reproduce_command(
     each of the paper's conclusions whether it stands, by a criterion that was fixed beforehand.
     Finished work is kept in `cells/` there: the same command, run again, goes on where it stopped.
     """
-    from dpadmm.experiments.papers import EXPERIMENTS, get_experiment
+    from dpadmm_papers import EXPERIMENTS, get_experiment
 
     with refusals("reproduce", as_json):
         chosen = list(EXPERIMENTS) if everything else (names or [])
@@ -69,8 +69,7 @@ def _rerun(
 ) -> list[dict[str, Any]]:
     import joblib
 
-    from dpadmm.experiments.runner import compute
-    from dpadmm.experiments.store import Store
+    from dpadmm.experiments.runner import Store, compute
 
     store = Store(output / "cells")
     # All cells first, so that no process waits for the end of an experiment.
@@ -91,8 +90,8 @@ def _rerun(
 
 def _page(experiment: Experiment, output: Path) -> dict[str, Any]:
     """Write what an experiment leaves, all of whose cells are computed; and sum it up."""
-    from dpadmm.experiments.reproduce import reproduce
-    from dpadmm.experiments.store import Store
+    from dpadmm.experiments.pages import reproduce
+    from dpadmm.experiments.runner import Store
 
     done = reproduce(experiment, output / experiment.name, Store(output / "cells"))
     return {
@@ -111,9 +110,9 @@ def _write_index(output: Path) -> None:
     """List every experiment that the folder has, whenever it was rerun."""
     import json
 
-    from dpadmm.datasets.whole_file import write_whole
-    from dpadmm.experiments.page import index_page
-    from dpadmm.experiments.papers import EXPERIMENTS
+    from dpadmm.durable import write_whole
+    from dpadmm.experiments.pages import index_page
+    from dpadmm_papers import EXPERIMENTS
 
     places = [output / name / "manifest.json" for name in EXPERIMENTS]
     found = [json.loads(place.read_text()) for place in places if place.exists()]

@@ -9,19 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from dpadmm.cli.output import JsonOption, emit, refusals, show_table, warn
-from dpadmm.datasets.draft import DRAFT_WARNING, MAX_LEVELS, draft_schema
-from dpadmm.datasets.files import encoded_batches
-from dpadmm.datasets.whole_file import check_writable, write_whole
-from dpadmm.encode import ColumnCounts, Counts
-from dpadmm.schema import DataError, Schema, load_schema
+from dpadmm.data.draft import DRAFT_WARNING, MAX_LEVELS, draft_schema
+from dpadmm.data.encode import ColumnCounts, Counts
+from dpadmm.data.schema import Schema, load_schema
+from dpadmm.data.tables import encoded_batches
+from dpadmm.durable import check_writable, write_whole
+from dpadmm.sentences import DataError
 
-__all__ = ["CHECK_WARNING", "app"]
+__all__ = ["CHECK_WARNING", "schema_app"]
 
 CHECK_WARNING = (
     "These counts are about private rows and covered by no privacy budget: do not share them."
 )
 
-app = typer.Typer(
+schema_app = typer.Typer(
     name="schema",
     help="The public description of a table: draft one, check a file against one.",
     no_args_is_help=True,
@@ -32,7 +33,7 @@ DelimiterOption = Annotated[
 ]
 
 
-@app.command()
+@schema_app.command()
 def draft(
     sample: Annotated[Path, typer.Argument(help="CSV or Parquet file with PUBLIC rows.")],
     label: Annotated[str, typer.Option(help="Name of the column to predict.")],
@@ -91,7 +92,7 @@ def _write(schema: Schema, output: Path, force: bool) -> None:
     write_whole(output, (comment + schema.to_toml()).encode(), "output")
 
 
-@app.command()
+@schema_app.command()
 def check(
     schema: Annotated[Path, typer.Argument(help="The schema.toml.")],
     file: Annotated[Path, typer.Argument(help="CSV or Parquet file to test.")],

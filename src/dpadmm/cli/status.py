@@ -13,7 +13,7 @@ from rich.text import Text
 
 from dpadmm.cli.output import JsonOption, console, emit, refusals
 from dpadmm.errors import ParameterError
-from dpadmm.privacy.shown import AtLeast, AtMost
+from dpadmm.privacy.figures import AtLeast, AtMost
 
 if TYPE_CHECKING:
     from dpadmm.federation.status import NodeStatus

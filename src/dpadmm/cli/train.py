@@ -11,29 +11,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table, warn
-from dpadmm.privacy.shown import AtMost
+from dpadmm.privacy.figures import AtMost
 
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
 if TYPE_CHECKING:
-    from dpadmm.config import RunConfig
     from dpadmm.report.document import Report
-    from dpadmm.runs import TrainedRun
+    from dpadmm.run.config import RunConfig
+    from dpadmm.run.result import Run as TrainedRun
 
-__all__ = ["train"]
+__all__ = ["train_command"]
 
 
-def train(
+def train_command(
     config: Annotated[Path, typer.Argument(help="The configuration, a TOML file.")],
     as_json: JsonOption = False,
 ) -> None:
     """Train a model as a configuration says; print what it cost each party's privacy."""
-    from dpadmm.config import load_config
     from dpadmm.errors import BudgetError
-    from dpadmm.report.from_run import run_report
     from dpadmm.report.records import RecordedRun
-    from dpadmm.runs import Watch, train_run, write_results
+    from dpadmm.report.run import run_report
+    from dpadmm.run.config import load_config
+    from dpadmm.run.from_files import Watch, train_run, write_results
 
-    with refusals("train", as_json):
+    with refusals("train_command", as_json):
         told = load_config(config)
         with _progress(quiet=as_json) as progress:
             task = progress.add_task("checking", total=told.run.rounds)
@@ -66,21 +66,21 @@ def train(
             "record": None if result.record is None else str(result.record),
             "report": None if result.report_file is None else str(result.report_file),
         }
-        emit("train", places | run.summary())
+        emit("train_command", places | run.summary())
     else:
         _show(run)
 
 
 def _write(report: Report, place: Path) -> None:
-    from dpadmm.datasets.whole_file import write_whole
-    from dpadmm.report.render import render
+    from dpadmm.durable import write_whole
+    from dpadmm.report.html import render
 
     write_whole(place, render(report).encode(), "report")
 
 
 def _write_refusal(config: RunConfig, reason: str, *, started: bool) -> None:
     """A page beside that of the run: one that an earlier run left is about its model and stays."""
-    from dpadmm.report.from_refusal import refusal_report
+    from dpadmm.report.others import refusal_report
 
     place = config.result.report_file
     if place is not None:

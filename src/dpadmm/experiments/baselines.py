@@ -24,11 +24,11 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from dpadmm.experiments.cells import Cell, TrainingCell
+from dpadmm.experiments.job import Job, TrainingJob
 from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
-from dpadmm.losses import get_loss
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.training import TrainingParameters
+from dpadmm.problem.losses import get_loss
+from dpadmm.run.parameters import TrainingParameters
 
 __all__ = [
     "ALONE",
@@ -56,14 +56,14 @@ _MOVE: Final = 8.0
 
 def pooled_cell(
     problem: ProblemSource, parameters: TrainingParameters, parties: int, finals: tuple[str, ...]
-) -> Cell:
+) -> Job:
     """The optimum of all rows in one place."""
     return _exact(OnePartyProblem(problem), parameters, parties, finals)
 
 
 def alone_cells(
     problem: ProblemSource, parameters: TrainingParameters, parties: int, finals: tuple[str, ...]
-) -> list[Cell]:
+) -> list[Job]:
     """The optimum of each party's rows."""
     return [
         _exact(OnePartyProblem(problem, party), parameters, 1, finals) for party in range(parties)
@@ -75,7 +75,7 @@ def _exact(
     parameters: TrainingParameters,
     parties: int,
     finals: tuple[str, ...],
-) -> Cell:
+) -> Job:
     told = replace(
         parameters,
         algorithm="admm",
@@ -88,7 +88,7 @@ def _exact(
         calibration="proven",
         epsilon=1.0,
     )
-    return TrainingCell(problem, told, runs=1, finals=finals)
+    return TrainingJob(problem, told, runs=1, finals=finals)
 
 
 def private_cell(
@@ -101,7 +101,7 @@ def private_cell(
     runs: int,
     seed: int,
     finals: tuple[str, ...],
-) -> Cell:
+) -> Job:
     """Private training on all rows in one place, at the same total budget."""
     delta = parameters.delta
     assert isinstance(delta, float)
@@ -120,6 +120,6 @@ def private_cell(
         calibration="proven",
         epsilon=epsilon,
     )
-    return TrainingCell(
+    return TrainingJob(
         OnePartyProblem(problem), told, runs=runs, seed=seed, finals=finals, may_refuse=True
     )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.cells import Cell, Result
 from dpadmm.experiments.figures import Panel
+from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.tables import Table
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "seed_of",
 ]
 
-Source = Literal["paper", "ours"]
-Verdict = Literal["stands", "does not stand", "cannot be told"]
+ChosenBy = Literal["paper", "ours"]
+VerdictWord = Literal["stands", "does not stand", "cannot be told"]
 VERDICTS: Final = ("stands", "does not stand", "cannot be told")
 
 
@@ -34,7 +34,7 @@ class Setting:
     """A value and who chose it: the paper, or we where it is silent."""
 
     value: Any
-    source: Source
+    source: ChosenBy
     why: str = ""
 
 
@@ -73,7 +73,7 @@ class Finding:
 
     conclusion: str
     calibration: str
-    verdict: Verdict
+    verdict: VerdictWord
     number: str
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class Experiment(ABC):
     conclusions: ClassVar[tuple[Conclusion, ...]]
 
     @abstractmethod
-    def cells(self) -> dict[str, Cell]:
+    def cells(self) -> dict[str, Job]:
         """What must be computed, by labels for people."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from dpadmm.experiments.tables import Table
 from dpadmm.privacy.events import PostProcessing
-from dpadmm.privacy.shown import AtMost
+from dpadmm.privacy.figures import AtMost
 
 __all__ = [
     "GUARANTEES",

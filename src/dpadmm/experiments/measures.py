@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpadmm.arrays import Array, Rows
 from dpadmm.errors import unknown_name
 from dpadmm.experiments.problems import Problem
-from dpadmm.losses import LOSSES
+from dpadmm.plain import Array
+from dpadmm.problem.losses import LOSSES
+from dpadmm.problem.rows import Rows
 
 __all__ = ["MEASURES", "Measure", "get_measure"]
 
@@ -46,7 +47,7 @@ def _losses(rows: Rows, signs: Array, models: Array) -> Array:
     margins = signs[:, None, :] * _scores(rows, models)
     if margins.shape[1] == 1:
         return _LOGISTIC.value(margins).sum(axis=2)
-    from dpadmm.solvers.compiled_logistic import logistic_losses
+    from dpadmm.solvers.compiled import logistic_losses
 
     losses: Array = logistic_losses(margins.reshape(-1)).reshape(margins.shape)
     return losses.sum(axis=2)

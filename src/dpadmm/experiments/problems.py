@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.arrays import Array, Rows
-from dpadmm.datasets import Dataset, load
+from dpadmm.data.named import Dataset, load
+from dpadmm.data.party_rows import encode_party
+from dpadmm.data.schema import Schema
+from dpadmm.data.tables import check_columns
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
+from dpadmm.problem.rows import Rows, label_signs
+from dpadmm.run.config import RunConfig, load_config
+from dpadmm.run.from_files import prepare, read_parties
 
-__all__ = ["NamedProblem", "OnePartyProblem", "Problem", "ProblemSource", "compact", "dense"]
+__all__ = [
+    "FileProblem",
+    "NamedProblem",
+    "OnePartyProblem",
+    "Problem",
+    "ProblemSource",
+    "compact",
+    "dense",
+]
+
 
 # Rows with fewer entries than this part are kept sparse: on Adult (an eighth) a pass over them
 # takes half the time.
 _MOSTLY_ZERO: Final = 0.2
+
 
 # How a data set's source says that its rows are not those a paper used.
 _NOT_THE_ORIGINAL: Final = ("stand", "not identical", "not the benchmark")
@@ -89,7 +108,7 @@ class NamedProblem(ProblemSource):
     Attributes
     ----------
     dataset
-        One of :data:`dpadmm.datasets.NAMES`.
+        One of :data:`dpadmm.data.named.NAMES`.
     parties
         How many.
     rows_per_party
@@ -196,5 +215,89 @@ def _deal(problem: NamedProblem) -> Problem:
             "features": data.X.shape[1],
             "test_rows": held,
             "majority_of_test_rows": _majority(data.y[test]),
+        },
+    )
+
+
+@final
+@dataclass(frozen=True)
+class FileProblem(ProblemSource):
+    """What a run configuration reads, and a file of public rows to judge by.
+
+    Attributes
+    ----------
+    config
+        The configuration; its ``[data]`` and ``[[party]]`` tables count.
+    evaluation
+        A file of the same columns whose rows are public.
+    checksum
+        Of all these files: other rows are another problem.
+    """
+
+    config: str
+    evaluation: str
+    checksum: str
+
+    @classmethod
+    def of(cls, config: Path, evaluation: Path) -> FileProblem:
+        """Describe the files, and refuse what can be refused before a row is read."""
+        told = load_config(config)
+        schema = prepare(told)
+        check_columns(evaluation, _without_party(schema), delimiter=told.data.delimiter)
+        digest = hashlib.sha256()
+        for file in [*_inputs(told), evaluation]:
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        return cls(str(config.resolve()), str(evaluation.resolve()), digest.hexdigest())
+
+    def load(self) -> Problem:
+        """Encode the rows by the public schema."""
+        return _read(self)
+
+
+def _inputs(config: RunConfig) -> list[Path]:
+    data = [config.data.file] if config.data.file else [party.file for party in config.party]
+    return [config.data.schema_file, *data]
+
+
+def _without_party(schema: Schema) -> Schema:
+    """The schema for rows that belong to nobody."""
+    if schema.party is None:
+        return schema
+    ignore = (*schema.ignore, schema.party)
+    return Schema.from_dict(schema.model_dump() | {"party": None, "ignore": ignore})
+
+
+@lru_cache(maxsize=2)
+def _read(problem: FileProblem) -> Problem:
+    config = load_config(problem.config)
+    schema = prepare(config)
+    with tempfile.TemporaryDirectory(prefix="dpadmm-") as folder:
+        parties = read_parties(config, schema, Path(folder), {})
+        test = encode_party(
+            Path(problem.evaluation),
+            _without_party(schema),
+            Path(folder),
+            delimiter=config.data.delimiter,
+        )
+    outputs = 1 if len(schema.classes) == 2 else len(schema.classes)
+    if not len(test.labels):
+        raise ParameterError(
+            f"the file of public rows must have at least one row; {problem.evaluation} has none."
+        )
+    return Problem(
+        members=tuple(
+            (party.rows, label_signs(party.labels, outputs)) for party in parties.values()
+        ),
+        test_rows=test.rows,
+        test_codes=np.asarray(test.labels, dtype=np.int64),
+        names=tuple(parties),
+        facts={
+            "dataset": Path(problem.config).name,
+            "source": "the files of the configuration",
+            "stand_in": None,
+            "checksum": problem.checksum,
+            "rows": [len(party.labels) for party in parties.values()],
+            "test_rows": len(test.labels),
         },
     )

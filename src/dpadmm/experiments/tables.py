@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpadmm.privacy.shown import AtLeast, AtMost
+from dpadmm.privacy.figures import AtLeast, AtMost
 
 __all__ = ["Table"]
 

@@ -14,12 +14,12 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from dpadmm.columns import Name, Part, as_tuple, fail
-from dpadmm.config import RunSection, load_toml, plain_data, training_parameters, validated
+from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
-from dpadmm.schema import Schema
-from dpadmm.training import Plan, plan
+from dpadmm.run.config import RunSection, load_toml, plain_data, training_parameters, validated
+from dpadmm.run.plan import Plan, plan
+from dpadmm.sentences import Name, Part, as_tuple, fail
 from dpadmm.version import NUMBERS_FORMAT
 
 __all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]

@@ -18,17 +18,25 @@ from itertools import islice
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError
-from dpadmm.exchange.claims import instance_hash
-from dpadmm.exchange.peer_session import PeerSession
-from dpadmm.exchange.wire import BadMessage
-from dpadmm.exchange.words import Agreeing, Consent, Limits, Words, agreement_limit, noted, said
 from dpadmm.federation.consent import Consents
+from dpadmm.federation.transport.claims import instance_hash
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.wire import BadMessage
+from dpadmm.federation.transport.words import (
+    Agreeing,
+    Consent,
+    Limits,
+    Utterance,
+    agreement_limit,
+    noted,
+    said,
+)
+from dpadmm.plain import visible
 from dpadmm.version import __version__
-from dpadmm.visible import visible
 
 __all__ = ["Agreement", "Disagreement", "consents_note", "differences", "noted_consents"]
 
-TOPIC: Final = "agreement"
+AGREEMENT_TOPIC: Final = "agreement"
 _FACTS: Final = "facts"
 _MOST_SHOWN: Final = 5
 _MOST_COUNTED: Final = 1000
@@ -105,7 +113,7 @@ class Agreement:
         self._heard: set[str] = set()
         self._fault = ""
         self._reached = before is not None
-        session.serve(TOPIC, self._answer)
+        session.serve(AGREEMENT_TOPIC, self._answer)
 
     def reach(self, timeout: float) -> dict[str, Consent]:
         """Wait until everybody agrees; return all consents.
@@ -118,7 +126,7 @@ class Agreement:
         deadline, pause = time.monotonic() + timeout, _FIRST_PAUSE
         while True:
             for neighbour in self._session.neighbours:
-                self._session.ask(TOPIC, neighbour, _FACTS, self._take, timeout=2.0)
+                self._session.ask(AGREEMENT_TOPIC, neighbour, _FACTS, self._take, timeout=2.0)
             time.sleep(pause)
             pause = min(1.5 * pause, _LONGEST_PAUSE)
             with self._lock:
@@ -204,7 +212,7 @@ class Agreement:
         return new
 
 
-class _Noted(Words):
+class _Noted(Utterance):
     consents: dict[str, Consent]
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from dpadmm.errors import ParameterError
-from dpadmm.exchange.mailbox import Mailbox, NeighbourLost
-from dpadmm.exchange.peer_session import PeerSession
-from dpadmm.exchange.wire import decode, encode
 from dpadmm.federation.agreement import Disagreement
-from dpadmm.federation.departure import Departure, SomebodyLeft
 from dpadmm.federation.open_node import OpenNode
-from dpadmm.federation.segment import Segment
+from dpadmm.federation.recovery import Departure, Segment, SomebodyLeft
+from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.wire import decode_message, encode_message
 
 __all__ = ["average"]
 
@@ -58,9 +57,10 @@ def _average_segment(
                 node.watcher.event("cannot-go-on", level="error", error=refusal)
             break
         heard = [
-            decode(data, run=run, party=place, t=t, shape=shape) for place, data in received.items()
+            decode_message(data, run=run, party=place, t=t, shape=shape)
+            for place, data in received.items()
         ]
-        mean = encode(run, number, t, np.mean(heard, axis=0))
+        mean = encode_message(run, number, t, np.mean(heard, axis=0))
         # Kept before it is sent: a restarted server hands out the same bytes.
         mailbox.keep(t, {number: mean, **received})
         mailbox.tell(mean)

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dpadmm.datasets.whole_file import written_whole
+from dpadmm.durable import written_whole
 from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.federation.identity import (
     AUTHORITY,
@@ -35,7 +35,7 @@ from dpadmm.federation.identity import (
     load_certificates,
     load_key,
 )
-from dpadmm.schema import DataError
+from dpadmm.sentences import DataError
 
 __all__ = [
     "DEFAULT_HOSTS",

@@ -41,14 +41,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpadmm.errors import ParameterError
-from dpadmm.exchange.peer_session import Security
-from dpadmm.exchange.words import LONGEST_CONSENT, Consent
 from dpadmm.federation.identity import (
     SigningKey,
     certificate_fault,
     load_certificates,
     load_signing_key,
 )
+from dpadmm.federation.transport.session import Security
+from dpadmm.federation.transport.words import LONGEST_CONSENT, Consent
 
 __all__ = ["Consents", "signed_text"]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
-from dpadmm.visible import LONGEST_TEXT, visible
+from dpadmm.plain import LONGEST_TEXT, visible
 
 __all__ = ["FIELDS", "LONGEST_TEXT", "Fact", "code_word", "plain_text", "public_facts"]
 

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from dpadmm.durable import FileRefusal, read_regular
 from dpadmm.errors import ParameterError
-from dpadmm.exchange.words import NAME_PATTERN
-from dpadmm.reading import FileRefusal, read_regular
+from dpadmm.federation.transport.words import NAME_PATTERN
 
 __all__ = [
     "AUTHORITY",

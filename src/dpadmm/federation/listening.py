@@ -12,19 +12,19 @@ from typing import Final, TypeVar, final
 
 import numpy as np
 
-from dpadmm.arrays import Array
-from dpadmm.exchange.base import Exchange, RunEnded
-from dpadmm.exchange.mailbox import NeighbourLost
-from dpadmm.exchange.peer_session import PeerSession
-from dpadmm.exchange.peers import PeerExchange
-from dpadmm.exchange.rollback import DrawRefused
-from dpadmm.federation.departure import Departure, SomebodyLeft
 from dpadmm.federation.node_config import WHEN_LOST
-from dpadmm.federation.watching import Watcher
+from dpadmm.federation.recovery import Departure, SomebodyLeft
+from dpadmm.federation.transport.mailbox import NeighbourLost
+from dpadmm.federation.transport.party_exchange import PeerExchange
+from dpadmm.federation.transport.rollback import DrawRefused
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.watcher import Watcher
+from dpadmm.ledger.base import Ledger
+from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.ledger import Ledger
 from dpadmm.privacy.mechanisms import Released
-from dpadmm.training import Plan
+from dpadmm.run.exchange import Exchange, RunEnded
+from dpadmm.run.plan import Plan
 
 __all__ = ["CarefulLedger", "Listening"]
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.agreed_run import load_agreed_run
 from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.privacy.entries import Dataset
-from dpadmm.privacy.filters import Policy
-from dpadmm.privacy.sqlite_ledger import SQLiteLedger
-from dpadmm.schema import Schema
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 __all__ = ["LocalNode", "free_ports", "run_nodes", "write_federation"]
 
@@ -111,7 +111,7 @@ def write_federation(
     for name, (rows_file, rows) in data.items():
         make_certificate(trial, name)
         ledger = folder / f"{name}.ledger"
-        SQLiteLedger.create(ledger, Dataset("rows", name, rows, schema.sha256), policy).close()
+        SQLiteLedger.create(ledger, ChargedData("rows", name, rows, schema.sha256), policy).close()
         kinds = ("model", "record", "statement", "log")
         left = {kind: (results / f"{name}.{kind}").resolve() for kind in kinds}
         status = folder / f"{name}.status.json"

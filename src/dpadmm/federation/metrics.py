@@ -11,7 +11,7 @@ from typing import final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from dpadmm.closing import Closing
+from dpadmm.durable import Closing
 from dpadmm.errors import ParameterError
 
 __all__ = ["Metrics", "parse_address"]

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from dpadmm.exchange.mailbox import Mailbox
 from dpadmm.federation.averager import average
-from dpadmm.federation.departure import Departure, SomebodyLeft
 from dpadmm.federation.open_node import OpenNode
 from dpadmm.federation.party import train_node
 from dpadmm.federation.prepared import PreparedNode, prepare_node
-from dpadmm.federation.watching import Watcher
-from dpadmm.runs import TrainedRun
+from dpadmm.federation.recovery import Departure, SomebodyLeft
+from dpadmm.federation.transport.mailbox import Mailbox
+from dpadmm.federation.watcher import Watcher
+from dpadmm.run.result import Run as TrainedRun
 
 __all__ = ["PreparedNode", "prepare_node", "run_node"]
 

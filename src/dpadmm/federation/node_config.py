@@ -12,15 +12,16 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.algorithms import reviewed
-from dpadmm.columns import Names, Part, as_tuple, fail
-from dpadmm.config import File, Page, load_toml, validated
 from dpadmm.errors import ParameterError
-from dpadmm.exchange.addresses import split_address
-from dpadmm.exchange.peer_session import Security, check_loopback
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
 from dpadmm.federation.identity import check_identity
-from dpadmm.privacy.shown import Given
-from dpadmm.training import CALIBRATIONS, Plan
+from dpadmm.federation.transport.addresses import split_address
+from dpadmm.federation.transport.session import Security, check_loopback
+from dpadmm.privacy.figures import Given
+from dpadmm.run.config import File, Page, load_toml, validated
+from dpadmm.run.parameters import CALIBRATIONS
+from dpadmm.run.plan import Plan
+from dpadmm.sentences import Names, Part, as_tuple, fail
 
 __all__ = ["WHEN_LOST", "NodeConfig", "NodePolicy", "load_node_config"]
 

@@ -7,23 +7,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dpadmm.charging import check_owner
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
-from dpadmm.exchange.mailbox import Patience
-from dpadmm.exchange.message_store import MessageFile, MessageStore
-from dpadmm.exchange.peer_session import PeerSession
-from dpadmm.exchange.wire import encode, message_size
-from dpadmm.exchange.words import Limits, agreement_limit
 from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
 from dpadmm.federation.consent import Consents
-from dpadmm.federation.departure import Departure
 from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.reach import Reach
-from dpadmm.federation.segment import Segment
-from dpadmm.federation.watching import Watcher
+from dpadmm.federation.recovery import Departure, Segment
+from dpadmm.federation.transport.mailbox import Patience
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.store import MessageFile, MessageStore
+from dpadmm.federation.transport.wire import encode_message, message_size
+from dpadmm.federation.transport.words import Limits, agreement_limit
+from dpadmm.federation.watcher import Watcher
+from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
-from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
-from dpadmm.training import open_runs
+from dpadmm.run.charges import check_owner, open_runs
 
 __all__ = ["OpenNode"]
 
@@ -113,7 +111,7 @@ class OpenNode:
         for t in range(len(segment.replayed), kept):
             stored = None if record is None else record.commits.get(t)
             sent = self.store.messages(segment.run, t).get(number)
-            if stored is not None and sent == encode(
+            if stored is not None and sent == encode_message(
                 segment.run, number, t, ledger.load_message(stored)
             ):
                 continue

@@ -8,35 +8,37 @@ from typing import Final
 
 import pyarrow as pa
 
-from dpadmm.arrays import Array, Shard, label_signs
-from dpadmm.config import RunConfig
-from dpadmm.datasets.party_rows import encode_party
-from dpadmm.datasets.whole_file import write_whole
-from dpadmm.engine import Outcome
+from dpadmm.data.party_rows import encode_party
+from dpadmm.durable import write_whole
 from dpadmm.errors import BudgetError, ExchangeError, ParameterError
-from dpadmm.exchange.mailbox import Mailbox
-from dpadmm.exchange.peer_session import PeerSession
-from dpadmm.exchange.peers import PeerExchange
-from dpadmm.exchange.wire import decode, encode
 from dpadmm.federation.agreed_run import AgreedRun
-from dpadmm.federation.departure import Departure
 from dpadmm.federation.listening import CarefulLedger, Listening
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.open_node import OpenNode
 from dpadmm.federation.prepared import PreparedNode
-from dpadmm.federation.segment import Segment
-from dpadmm.fitted import Fitted
+from dpadmm.federation.recovery import Departure, Segment
+from dpadmm.federation.transport.mailbox import Mailbox
+from dpadmm.federation.transport.party_exchange import PeerExchange
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.wire import decode_message, encode_message
+from dpadmm.ledger.base import MemoryLedger
+from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
+from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.ledger import MemoryLedger
+from dpadmm.privacy.figures import Given
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.privacy.shown import Given
-from dpadmm.privacy.sqlite_ledger import LedgerRun, SQLiteLedger
-from dpadmm.report.from_run import run_report
+from dpadmm.problem.rows import Shard, label_signs
+from dpadmm.report.html import render
 from dpadmm.report.records import RecordedRun
-from dpadmm.report.render import render
-from dpadmm.runs import TrainedRun, estimator_parameters, file_schema, work_folder, write_results
-from dpadmm.schema import DataError
-from dpadmm.training import Plan, lay_out, train_party
+from dpadmm.report.run import run_report
+from dpadmm.run.classifier import Classifier
+from dpadmm.run.config import RunConfig
+from dpadmm.run.engine import Outcome
+from dpadmm.run.from_files import estimator_parameters, file_schema, work_folder, write_results
+from dpadmm.run.plan import Plan
+from dpadmm.run.result import Run as TrainedRun
+from dpadmm.run.train import lay_out, train_party
+from dpadmm.sentences import DataError
 
 __all__ = ["train_node"]
 
@@ -121,7 +123,7 @@ class _Part:
         )
         self._told_budget = -_BUDGET_EVERY
         drawn = (
-            encode(segment.run, self.number, t, self._message(t))
+            encode_message(segment.run, self.number, t, self._message(t))
             for t in range(self._ledger.released)
         )
         self.exchange.mailbox.begin(drawn, segment.rounds)
@@ -186,7 +188,7 @@ class _Part:
         # A simulation commits nothing and cannot be continued: what it sent is in its mailbox.
         shape = self.own.site.shape[1:]
         data = self.exchange.mailbox.own(t)
-        return decode(data, run=self.segment.run, party=self.number, t=t, shape=shape)
+        return decode_message(data, run=self.segment.run, party=self.number, t=t, shape=shape)
 
     def _tell_budget(self, *, at_once: bool = False) -> None:
         """Tell what the ledger says, once in a while: inverting the curve takes time."""
@@ -231,7 +233,9 @@ def _trained(
     return TrainedRun(
         config=told,
         schema=prepared.schema,
-        fitted=Fitted.of_run(part.own, heard, node.noise, output=told.run.output, caveats=caveats),
+        fitted=Classifier.of_run(
+            part.own, heard, node.noise, output=told.run.output, caveats=caveats
+        ),
         parameters=estimator_parameters(told, agreed.names),
         parties=listening.names,
         rows={prepared.name: agreed.rows[prepared.name]},

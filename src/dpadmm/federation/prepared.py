@@ -5,16 +5,17 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-from dpadmm.config import DataSection, PartySection, ResultSection, RunConfig
-from dpadmm.datasets.files import check_columns
-from dpadmm.datasets.whole_file import check_writable
+from dpadmm.data.schema import Schema, load_schema
+from dpadmm.data.tables import check_columns
+from dpadmm.durable import check_writable
 from dpadmm.errors import ParameterError
-from dpadmm.exchange.peer_session import Security
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.node_config import NodeConfig
-from dpadmm.runs import file_schema
-from dpadmm.schema import Schema, load_schema
-from dpadmm.training import ConvergenceWarning, Plan, PrivacyWarning
+from dpadmm.federation.transport.session import Security
+from dpadmm.run.config import DataSection, PartySection, ResultSection, RunConfig
+from dpadmm.run.from_files import file_schema
+from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
+from dpadmm.run.plan import Plan
 
 __all__ = ["PreparedNode", "prepare_node"]
 

@@ -20,13 +20,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from dpadmm.closing import Closing
-from dpadmm.exchange.addresses import split_address
-from dpadmm.exchange.peer_session import PeerSession, Security
+from dpadmm.durable import Closing
 from dpadmm.federation.identity import CertificateFacts, certificate_facts, describe
-from dpadmm.federation.watching import Watcher
+from dpadmm.federation.transport.addresses import split_address
+from dpadmm.federation.transport.session import PeerSession, Security
+from dpadmm.federation.watcher import Watcher
 
-__all__ = ["REACHED", "Finding", "Reach", "probe"]
+__all__ = ["REACHED", "Cause", "Reach", "probe"]
 
 #: The reason of a finding where nothing is wrong.
 REACHED: Final = "reached"
@@ -46,7 +46,7 @@ _UNKNOWN_ISSUER: Final = (2, 7, 18, 19, 20, 21, 27, 30)
 
 
 @dataclass(frozen=True)
-class Finding:
+class Cause:
     """What came of dialling a neighbour.
 
     Parameters
@@ -71,12 +71,12 @@ class _Found(Exception):
 
     def __init__(self, reason: str, advice: str) -> None:
         super().__init__(advice)
-        self.finding = Finding(reason, advice)
+        self.finding = Cause(reason, advice)
 
 
 def probe(
     name: str, address: str, security: Security | None, *, timeout: float = _TIMEOUT
-) -> Finding:
+) -> Cause:
     """Dial a neighbour once and say what is there.
 
     Parameters
@@ -96,7 +96,7 @@ def probe(
                 _check_tls(name, host, address, places, connection, security, timeout)
     except _Found as found:
         return found.finding
-    return Finding(REACHED, f"{name} answers at {address}.")
+    return Cause(REACHED, f"{name} answers at {address}.")
 
 
 def _look_up(name: str, host: str, port: int, timeout: float) -> list[Any]:
@@ -387,7 +387,7 @@ class _Missing:
                 self._next = float("inf")
             return due
 
-    def judge(self, finding: Finding) -> Finding | None:
+    def judge(self, finding: Cause) -> Cause | None:
         """What to tell, if anything; and when to dial again."""
         with self._lock:
             self._next = time.monotonic() + self._pause
@@ -400,7 +400,7 @@ class _Missing:
             self._pause = _FIRST_PAUSE if self._answered < 2 else self._pause
         if self._answered < 2:
             return None
-        return Finding(
+        return Cause(
             "not-served",
             f"{self.name} answers at {self.address}, but does not talk to this node: its "
             "[[neighbour]] list may lack it; its own log says more.",

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ParameterError
-from dpadmm.reading import FileRefusal, read_json
 
 __all__ = ["STATUS_VERSION", "NodeStatus", "process_space", "read_status", "read_statuses"]
 

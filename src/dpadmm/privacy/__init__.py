@@ -2,6 +2,6 @@
 
 :mod:`~dpadmm.privacy.events` states the theorems, :mod:`~dpadmm.privacy.curves` turns one event
 into a mu, a Renyi curve or a privacy-loss distribution, :mod:`~dpadmm.privacy.accountant`
-composes, :mod:`~dpadmm.privacy.calibration` inverts. :mod:`~dpadmm.privacy.sqlite_ledger` keeps
-what was ever spent on a data set, under a rule of :mod:`~dpadmm.privacy.filters`.
+composes, :mod:`~dpadmm.privacy.calibration` inverts. :mod:`~dpadmm.ledger.sqlite` keeps
+what was ever spent on a data set, under a rule of :mod:`~dpadmm.ledger.filters`.
 """

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dpadmm.plain import Array
 from dpadmm.privacy.composition import (
     Basic,
     Bound,
@@ -57,7 +58,6 @@ __all__ = [
     "total_mu",
 ]
 
-FloatArray = NDArray[np.float64]
 History: TypeAlias = Iterable[Event | tuple[Event, int]]
 
 # The part of delta that truncated tails may use, and what is used when delta is asked for.
@@ -222,8 +222,8 @@ def _renyi(parts: _Parts) -> Renyi:
     kappas = np.array(list(jacobians), dtype=np.float64)
     counts = np.array(list(jacobians.values()), dtype=np.float64)
 
-    def curve(orders: FloatArray) -> FloatArray:
-        total: FloatArray = orders * mu_squared / 2
+    def curve(orders: Array) -> Array:
+        total: Array = orders * mu_squared / 2
         if kappas.size:
             total = total + objective_jacobian_rdp(orders[:, None], kappas, parts.rows) @ counts
         for event, count in others:
@@ -323,7 +323,7 @@ def total_mu(events: History, *, rows_per_person: int = 1) -> float:
     return math.sqrt(parts.mu_squared) if parts.private else math.inf
 
 
-def epsilon_curve(events: History, deltas: ArrayLike, *, rows_per_person: int = 1) -> FloatArray:
+def epsilon_curve(events: History, deltas: ArrayLike, *, rows_per_person: int = 1) -> Array:
     """Return epsilon at every delta; the history is composed once."""
     grid = np.atleast_1d(np.asarray(deltas, dtype=np.float64))
     for delta in grid:
@@ -334,9 +334,7 @@ def epsilon_curve(events: History, deltas: ArrayLike, *, rows_per_person: int = 
     return np.array([_best(parts, float(delta), bounds).epsilon for delta in grid])
 
 
-def spend_over_rounds(
-    events: Iterable[Event], delta: float, *, rows_per_person: int = 1
-) -> FloatArray:
+def spend_over_rounds(events: Iterable[Event], delta: float, *, rows_per_person: int = 1) -> Array:
     """Return epsilon after each round, one event a round (:class:`Composed` for several parts)."""
     _check_delta(delta)
     _check_rows(rows_per_person)

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.accountant import History, epsilon_spent
 from dpadmm.privacy.curves import objective_jacobian_rdp
 from dpadmm.privacy.events import (
@@ -27,9 +28,9 @@ from dpadmm.privacy.events import (
     PureRelease,
     SubsampledGaussian,
 )
+from dpadmm.privacy.figures import AtLeast, AtMost
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.sensitivity import gradient_sensitivity
-from dpadmm.privacy.shown import AtLeast, AtMost
 
 __all__ = [
     "InfeasibleBudgetError",
@@ -41,7 +42,6 @@ __all__ = [
     "subsampled_sigma",
 ]
 
-FloatArray = NDArray[np.float64]
 
 # What a returned noise exceeds the closed form's by: far below its stated accuracy of 1e-6, far
 # above the rounding of the accountant that will check it.
@@ -56,11 +56,11 @@ class InfeasibleBudgetError(ParameterError):
         self.smallest_epsilon = smallest_epsilon
 
 
-def _real(value: ArrayLike) -> FloatArray:
+def _real(value: ArrayLike) -> Array:
     return np.asarray(value, dtype=np.float64)
 
 
-def _check(name: str, values: FloatArray, *, zero: bool = False) -> None:
+def _check(name: str, values: Array, *, zero: bool = False) -> None:
     if np.any(~np.isfinite(values)) or np.any(values < 0) or (not zero and np.any(values == 0)):
         kind = "non-negative" if zero else "positive"
         raise ValueError(f"{name} must be {kind} and finite; got {values.tolist()!r}")
@@ -73,13 +73,13 @@ def _inverse_sum(ratios: ArrayLike) -> tuple[int, float]:
     return values.size, float(np.sum(1 / values))
 
 
-def _over_parties(solve: Callable[..., float], *arguments: ArrayLike) -> FloatArray:
+def _over_parties(solve: Callable[..., float], *arguments: ArrayLike) -> Array:
     """Apply a scalar search to broadcast arguments, once for every different combination."""
     arrays = np.broadcast_arrays(*map(_real, arguments))
     table = np.stack([array.ravel() for array in arrays], axis=-1)
     different, index = np.unique(table, axis=0, return_inverse=True)
     results = np.array([solve(*row) for row in different.tolist()])
-    noise: FloatArray = results[index.ravel()].reshape(arrays[0].shape)[()]
+    noise: Array = results[index.ravel()].reshape(arrays[0].shape)[()]
     return noise
 
 
@@ -93,13 +93,13 @@ def gaussian_sigma(
     ratios: ArrayLike = 1.0,
     *,
     rows_per_person: int = 1,
-) -> FloatArray:
+) -> Array:
     """Return the first round's standard deviation k Delta sqrt(sum 1/g_t) / mu*."""
     _, inverse = _inverse_sum(ratios)
     sensitivity_ = _real(sensitivity)
     _check("sensitivity", sensitivity_)
     mu = gaussian_mu(epsilon, delta)
-    sigma: FloatArray = _MARGIN * rows_per_person * sensitivity_ * math.sqrt(inverse) / mu
+    sigma: Array = _MARGIN * rows_per_person * sensitivity_ * math.sqrt(inverse) / mu
     return sigma
 
 
@@ -124,7 +124,7 @@ def pure_level(
     *,
     rows_per_person: int = 1,
     extra: History = (),
-) -> FloatArray:
+) -> Array:
     """Return the largest epsilon per round whose ``rounds`` releases stay within the budget.
 
     epsilon / rounds when delta is 0, more under optimal composition when it is not. ``extra`` are
@@ -209,7 +209,7 @@ def exponential_rate(
     *,
     weight: ArrayLike = 1.0,
     slope: float = 1.0,
-) -> FloatArray:
+) -> Array:
     """Return the rate (level - ln(1 + kappa)) n / (2 L c) of noise exp(-rate ||b||).
 
     ``level`` is the epsilon of one release; it must exceed ln(1 + kappa), what the Jacobian costs.
@@ -225,7 +225,7 @@ def exponential_rate(
             "rows would do",
             needed,
         )
-    rate: FloatArray = room * (1 - 1e-12) / gradient_sensitivity(rows, weight=weight, slope=slope)
+    rate: Array = room * (1 - 1e-12) / gradient_sensitivity(rows, weight=weight, slope=slope)
     return rate
 
 
@@ -233,8 +233,8 @@ def exponential_rate(
 
 
 def _largest_mu_squared(
-    epsilon: FloatArray, delta: FloatArray, kappas: FloatArray, weight: int, rows: int
-) -> FloatArray:
+    epsilon: Array, delta: Array, kappas: Array, weight: int, rows: int
+) -> Array:
     """Maximise over the order what objective perturbation leaves for the Gaussian parts.
 
     One row of ``kappas`` a party, each column counted ``weight`` times. Every order is valid, so
@@ -244,11 +244,11 @@ def _largest_mu_squared(
     parties = epsilon.shape[0]
     top = np.log((1 - 1e-9) / np.maximum(rows * kappas.max(axis=1), 1e-12))
 
-    def room(grid: FloatArray) -> FloatArray:
+    def room(grid: Array) -> Array:
         a = 1 + np.exp(np.minimum(grid, top[:, None]))
         jacobian = objective_jacobian_rdp(a[..., None], kappas[:, None, :], rows).sum(axis=-1)
         spare = epsilon[:, None] + (np.log(delta)[:, None] + np.log(a)) / (a - 1)
-        value: FloatArray = 2 / a * (spare - np.log1p(-1 / a) - weight * jacobian)
+        value: Array = 2 / a * (spare - np.log1p(-1 / a) - weight * jacobian)
         return value
 
     center = np.log(np.sqrt(-2 * np.log(delta)) / gaussian_mu(epsilon, delta))
@@ -266,7 +266,7 @@ def _largest_mu_squared(
         safe = np.where(np.isfinite(bend) & (bend > 0), bend, 1.0)
         vertex = np.where(bend > 0, 0.5 * (right - left) / safe, 0.0).clip(-1, 1) * width
         center = np.minimum(center + offsets[index], top)
-    largest: FloatArray = np.maximum(best, room((center + vertex)[:, None])[:, 0])
+    largest: Array = np.maximum(best, room((center + vertex)[:, None])[:, 0])
     return largest
 
 
@@ -279,7 +279,7 @@ def objective_sigma(
     *,
     inexact_mu: ArrayLike = 0.0,
     rows_per_person: int = 1,
-) -> FloatArray:
+) -> Array:
     r"""Return the first round's standard deviation of the gradient noise.
 
     .. math:: \sum_t \mu_t^2 = \max_a \tfrac2a\Big(\epsilon + \frac{\ln\delta+\ln a}{a-1}
@@ -323,9 +323,7 @@ def objective_sigma(
             f" {rounds} rounds cost; got {float(epsilon_[party])!r}",
             least,
         )
-    sigma: FloatArray = (
-        _MARGIN * rows_per_person * sensitivity_ * np.sqrt(inverse) / np.sqrt(available)
-    )
+    sigma: Array = _MARGIN * rows_per_person * sensitivity_ * np.sqrt(inverse) / np.sqrt(available)
     scalar = not any(map(np.ndim, (epsilon, delta, sensitivity, inexact_mu, kappa)))
     return sigma[0] if scalar else sigma
 
@@ -343,7 +341,7 @@ def subsampled_sigma(
     *,
     rows_per_person: int = 1,
     extra: History = (),
-) -> FloatArray:
+) -> Array:
     """Return the standard deviation of every step of a subsampled Gaussian, to 1e-3 in epsilon.
 
     ``extra`` are events of the same party that the budget must cover too.
@@ -366,7 +364,7 @@ def subsampled_sigma(
         return least_noise(cost, target, start=1.0)
 
     _check("epsilon", _real(epsilon))
-    noise: FloatArray = _real(sensitivity) * _over_parties(solve, epsilon, delta, batch, population)
+    noise: Array = _real(sensitivity) * _over_parties(solve, epsilon, delta, batch, population)
     return noise
 
 

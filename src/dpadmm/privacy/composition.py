@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from dpadmm.plain import Array
 from dpadmm.privacy.curves import loss_masses, loss_reach, rdp
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.gaussian import SMALLEST, gaussian_delta, gaussian_epsilon
@@ -32,8 +33,6 @@ __all__ = [
     "renyi_to_delta",
     "renyi_to_epsilon",
 ]
-
-FloatArray = NDArray[np.float64]
 
 
 class Bound(Protocol):
@@ -122,7 +121,7 @@ class OptimalPure:
     count: int
 
     @cached_property
-    def _masses(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _masses(self) -> tuple[Array, Array, Array]:
         """Losses in descending order and the logarithms of the cumulated masses of P and Q."""
         flips = np.arange(self.count + 1, dtype=np.float64)
         losses = (self.count - 2 * flips) * self.level
@@ -134,8 +133,8 @@ class OptimalPure:
             - (self.count - flips) * np.logaddexp(0, -self.level)
             - flips * np.logaddexp(0, self.level)
         )
-        upper: FloatArray = np.logaddexp.accumulate(log_mass)
-        lower: FloatArray = np.logaddexp.accumulate(log_mass - losses)
+        upper: Array = np.logaddexp.accumulate(log_mass)
+        lower: Array = np.logaddexp.accumulate(log_mass - losses)
         return losses, upper, lower
 
     @cached_property
@@ -206,7 +205,7 @@ class Renyi:
     theorem: ClassVar[str] = (
         "Renyi composition (Mironov 2017; conversion of Canonne, Kamath, Steinke 2020)"
     )
-    curve: Callable[[FloatArray], FloatArray]
+    curve: Callable[[Array], Array]
     largest_order: float = math.inf
 
     def search(

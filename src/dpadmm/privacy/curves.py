@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dpadmm.plain import Array
 from dpadmm.privacy.events import (
     Composed,
     Event,
@@ -42,7 +43,6 @@ __all__ = [
     "rdp",
 ]
 
-FloatArray = NDArray[np.float64]
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
@@ -81,12 +81,12 @@ def gaussian_mu_squared(event: Event, rows: int = 1) -> float | None:
 # Renyi curves ----------------------------------------------------------------------------------
 
 
-def _rdp_gaussian(event: Event, orders: FloatArray, rows: int) -> FloatArray:
+def _rdp_gaussian(event: Event, orders: Array, rows: int) -> Array:
     mu_squared = gaussian_mu_squared(event, rows) or 0.0
     return orders * mu_squared / 2
 
 
-def _rdp_pure(event: PureRelease, orders: FloatArray, rows: int) -> FloatArray:
+def _rdp_pure(event: PureRelease, orders: Array, rows: int) -> Array:
     """Randomised response, which dominates every epsilon-DP mechanism."""
     epsilon = rows * event.epsilon
     growth = orders * epsilon < 600
@@ -99,21 +99,21 @@ def _rdp_pure(event: PureRelease, orders: FloatArray, rows: int) -> FloatArray:
         np.log1p(excess),
         np.logaddexp(orders * epsilon, (1 - orders) * epsilon) - np.logaddexp(0, epsilon),
     )
-    result: FloatArray = np.minimum(divergence / (orders - 1) * (1 + 1e-12), epsilon)
+    result: Array = np.minimum(divergence / (orders - 1) * (1 + 1e-12), epsilon)
     return result
 
 
-def psi(orders: FloatArray, t: FloatArray | float) -> FloatArray:
+def psi(orders: Array, t: Array | float) -> Array:
     """Return -ln(1 + t) - ln(1 - (a - 1) t) / (a - 1), rounded up; infinite past its pole."""
     slack = 1 - (orders - 1) * t
     safe = np.where(slack > 0, -(orders - 1) * t, 0.0)
     value = -np.log1p(t) - np.log1p(safe) / (orders - 1)
     rounding = 1e-14 * np.abs(t)
-    result: FloatArray = np.where(slack > 0, np.maximum(value, 0) + rounding, np.inf)
+    result: Array = np.where(slack > 0, np.maximum(value, 0) + rounding, np.inf)
     return result
 
 
-def objective_jacobian_rdp(orders: FloatArray, kappa: ArrayLike, rows: int = 1) -> FloatArray:
+def objective_jacobian_rdp(orders: Array, kappa: ArrayLike, rows: int = 1) -> Array:
     """Return what the Jacobian adds to the Renyi curve of objective perturbation (broadcast)."""
     total = rows * np.asarray(kappa, dtype=np.float64)
     negative = psi(orders, -total / (1 + total))
@@ -122,9 +122,7 @@ def objective_jacobian_rdp(orders: FloatArray, kappa: ArrayLike, rows: int = 1) 
     return psi(orders, total) + negative
 
 
-def _rdp_objective(
-    event: GaussianObjectivePerturbation, orders: FloatArray, rows: int
-) -> FloatArray:
+def _rdp_objective(event: GaussianObjectivePerturbation, orders: Array, rows: int) -> Array:
     mu = rows * event.mu
     return orders * (mu * mu) / 2 + objective_jacobian_rdp(orders, event.kappa, rows)
 
@@ -145,15 +143,15 @@ class Amplified:
     weights: tuple[float, ...]
     mus: tuple[float, ...]
 
-    def log_mixture(self, inner: FloatArray) -> FloatArray:
+    def log_mixture(self, inner: Array) -> Array:
         """Return ln sum_j w_j delta_{mu_j}(inner)."""
         total = np.full(np.shape(inner), -np.inf)
         for weight, mu in zip(self.weights, self.mus, strict=True):
             total = np.logaddexp(total, math.log(weight) + gaussian_log_delta(inner, mu))
-        mixture: FloatArray = np.minimum(total, 0.0)
+        mixture: Array = np.minimum(total, 0.0)
         return mixture
 
-    def log_delta(self, epsilon: FloatArray) -> FloatArray:
+    def log_delta(self, epsilon: Array) -> Array:
         """Return the logarithm of the curve at epsilon >= 0."""
         # ln(1 + (e^x - 1)/q) = x + ln(1 + (1/q - 1)(1 - e^-x)), which cannot overflow.
         inner = epsilon + np.log1p((1 / self.rate - 1) * -np.expm1(-epsilon))
@@ -192,7 +190,7 @@ def amplified(event: Event, rows: int = 1) -> Amplified:
     )
 
 
-def _rdp_subsampled(event: SubsampledGaussian, orders: FloatArray, rows: int) -> FloatArray:
+def _rdp_subsampled(event: SubsampledGaussian, orders: Array, rows: int) -> Array:
     r"""Integrate the curve of the dominating pair; with gamma = 1 + q (e^t - 1),
 
     .. math:: e^{(a-1)R} = 1 + a(a-1)\int_0^\infty (\gamma^{a-2} + \gamma^{-a-1})
@@ -202,7 +200,7 @@ def _rdp_subsampled(event: SubsampledGaussian, orders: FloatArray, rows: int) ->
     """  # noqa: D400
     curve = amplified(event, rows)
     rate, mu = curve.rate, curve.mus[-1]
-    result: FloatArray = orders * (mu * mu) / 2
+    result: Array = orders * (mu * mu) / 2
     if rate == 1 or mu == 0 or not math.isfinite(mu):
         return result
     for index, order in enumerate(orders):
@@ -223,20 +221,20 @@ def _rdp_subsampled(event: SubsampledGaussian, orders: FloatArray, rows: int) ->
     return result
 
 
-def _rdp_composed(event: Composed, orders: FloatArray, rows: int) -> FloatArray:
-    total: FloatArray = np.sum([rdp(part, orders, rows) for part in event.events], axis=0)
+def _rdp_composed(event: Composed, orders: Array, rows: int) -> Array:
+    total: Array = np.sum([rdp(part, orders, rows) for part in event.events], axis=0)
     return total
 
 
-def _rdp_repeated(event: Repeated, orders: FloatArray, rows: int) -> FloatArray:
+def _rdp_repeated(event: Repeated, orders: Array, rows: int) -> Array:
     return event.count * rdp(event.event, orders, rows)
 
 
-def _rdp_none(event: NonPrivate, orders: FloatArray, rows: int) -> FloatArray:
+def _rdp_none(event: NonPrivate, orders: Array, rows: int) -> Array:
     return np.full(orders.shape, np.inf)
 
 
-_RDP: Final[dict[type[Event], Callable[[Any, FloatArray, int], FloatArray]]] = {
+_RDP: Final[dict[type[Event], Callable[[Any, Array, int], Array]]] = {
     GaussianRelease: _rdp_gaussian,
     InexactSolve: _rdp_gaussian,
     PostProcessing: _rdp_gaussian,
@@ -249,7 +247,7 @@ _RDP: Final[dict[type[Event], Callable[[Any, FloatArray, int], FloatArray]]] = {
 }
 
 
-def rdp(event: Event, orders: ArrayLike, rows: int = 1) -> FloatArray:
+def rdp(event: Event, orders: ArrayLike, rows: int = 1) -> Array:
     """Renyi divergence at the given orders > 1; infinite where the theorem says nothing.
 
     At fixed orders these add up even when parameters are chosen from earlier releases, which is
@@ -267,11 +265,11 @@ def rdp(event: Event, orders: ArrayLike, rows: int = 1) -> FloatArray:
 # Privacy-loss distributions --------------------------------------------------------------------
 
 
-def pure_log_delta(epsilon: FloatArray, level: float) -> FloatArray:
+def pure_log_delta(epsilon: Array, level: float) -> Array:
     """Return ln((e^level - e^epsilon) / (1 + e^level))_+: the curve of randomised response."""
     with np.errstate(divide="ignore"):
         share = np.log(np.maximum(-np.expm1(np.minimum(epsilon - level, 0.0)), 0.0))
-    log_delta: FloatArray = share - np.logaddexp(0.0, -level)
+    log_delta: Array = share - np.logaddexp(0.0, -level)
     return log_delta
 
 
@@ -282,9 +280,7 @@ def loss_reach(event: Event, tail: float, rows: int = 1) -> float:
     return amplified(event, rows).reach(tail)
 
 
-def loss_masses(
-    event: Event, step: float, tail: float, rows: int = 1
-) -> tuple[int, FloatArray, float]:
+def loss_masses(event: Event, step: float, tail: float, rows: int = 1) -> tuple[int, Array, float]:
     """Return dominating privacy-loss masses on the grid: first index, masses, mass at infinity.
 
     Connect-the-dots: the curve is replaced by its chords in e^epsilon, which lie above it. All
@@ -300,13 +296,13 @@ def loss_masses(
     rows : int
         Rows of one person.
     """
-    curve: Callable[[FloatArray], FloatArray]
+    curve: Callable[[Array], Array]
     if isinstance(event, PureRelease):
         curve = partial(pure_log_delta, level=rows * event.epsilon)
     else:
         curve = amplified(event, rows).log_delta
     count = max(math.ceil(loss_reach(event, tail, rows) / step), 1)
-    grid: FloatArray = step * np.arange(count + 1, dtype=np.float64)
+    grid: Array = step * np.arange(count + 1, dtype=np.float64)
     deltas = np.minimum.accumulate(np.exp(curve(grid)))
     drops = -np.diff(deltas)
     positive = np.empty(count + 1)

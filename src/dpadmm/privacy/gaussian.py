@@ -14,11 +14,13 @@ import sys
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import (
     erfcx,
     log_ndtr,
 )
+
+from dpadmm.plain import Array
 
 __all__ = [
     "gaussian_delta",
@@ -28,7 +30,6 @@ __all__ = [
     "zcdp_epsilon",
 ]
 
-FloatArray = NDArray[np.float64]
 
 # Relative rounding error of delta_mu is below 1e-12; a shift of the logarithm covers it.
 _LOG_DELTA_ERROR: Final = 1e-11
@@ -38,17 +39,17 @@ _LOG_ROOT_TWO_PI: Final = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
-def _real(value: ArrayLike) -> FloatArray:
+def _real(value: ArrayLike) -> Array:
     return np.asarray(value, dtype=np.float64)
 
 
-def _mills(x: FloatArray) -> FloatArray:
+def _mills(x: Array) -> Array:
     """Phi(-x) / phi(x)."""
-    ratio: FloatArray = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+    ratio: Array = math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
     return ratio
 
 
-def _mills_drop(lower: FloatArray, mu: FloatArray) -> FloatArray:
+def _mills_drop(lower: Array, mu: Array) -> Array:
     """m(lower) - m(lower + mu) for the Mills ratio m, without cancellation."""
     drop = np.empty_like(lower)
     far = lower > 100  # 1 - x m(x) <= 1/(1 + x^2): an upper bound, and tight out there
@@ -61,7 +62,7 @@ def _mills_drop(lower: FloatArray, mu: FloatArray) -> FloatArray:
     return drop
 
 
-def gaussian_log_delta(epsilon: ArrayLike, mu: ArrayLike) -> FloatArray:
+def gaussian_log_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
     r"""Return ln :math:`\delta_\mu(\epsilon)`, rounded up; the arguments are broadcast."""
     epsilon_, mu_ = np.broadcast_arrays(_real(epsilon), _real(mu))
     shape, epsilon_, mu_ = epsilon_.shape, epsilon_.ravel(), mu_.ravel()
@@ -83,19 +84,19 @@ def gaussian_log_delta(epsilon: ArrayLike, mu: ArrayLike) -> FloatArray:
     return np.minimum(log_delta + _LOG_DELTA_ERROR, 0.0).reshape(shape)
 
 
-def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> FloatArray:
+def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Array:
     r"""Return :math:`\delta_\mu(\epsilon)`, rounded up: positive whenever mu is."""
     delta = np.exp(gaussian_log_delta(epsilon, mu))
-    rounded: FloatArray = np.where(_real(mu) > 0, np.maximum(delta, SMALLEST), delta)[()]
+    rounded: Array = np.where(_real(mu) > 0, np.maximum(delta, SMALLEST), delta)[()]
     return rounded
 
 
-def _check_delta(delta: FloatArray) -> None:
+def _check_delta(delta: Array) -> None:
     if np.any(~((delta > 0) & (delta < 1))):
         raise ValueError(f"delta must be in (0, 1) for a Gaussian release; got {delta!r}")
 
 
-def gaussian_epsilon(mu: ArrayLike, delta: ArrayLike) -> FloatArray:
+def gaussian_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     r"""Solve :math:`\delta_\mu(\epsilon) \le \delta` for the smallest epsilon, rounded up.
 
     ln delta is concave in epsilon, so Newton's method started above the root stays above it.
@@ -110,7 +111,7 @@ def gaussian_epsilon(mu: ArrayLike, delta: ArrayLike) -> FloatArray:
     fallen = np.zeros(active.shape, dtype=bool)
     for attempt in range(200):
         if not active.size:
-            found: FloatArray = epsilon.reshape(shape)[()]
+            found: Array = epsilon.reshape(shape)[()]
             return found
         root, width = epsilon[active], mu_[active]
         gap = target[active] - gaussian_log_delta(root, width)
@@ -125,7 +126,7 @@ def gaussian_epsilon(mu: ArrayLike, delta: ArrayLike) -> FloatArray:
     raise ArithmeticError("the search for epsilon did not end; this is a defect of dpadmm")
 
 
-def gaussian_mu(epsilon: ArrayLike, delta: ArrayLike) -> FloatArray:
+def gaussian_mu(epsilon: ArrayLike, delta: ArrayLike) -> Array:
     r"""Solve :math:`\delta_\mu(\epsilon) \le \delta` for the largest mu, rounded down."""
     epsilon_, delta_ = np.broadcast_arrays(_real(epsilon), _real(delta))
     shape, epsilon_, delta_ = epsilon_.shape, epsilon_.ravel(), delta_.ravel()
@@ -159,12 +160,12 @@ def gaussian_mu(epsilon: ArrayLike, delta: ArrayLike) -> FloatArray:
         candidate = np.where(inside, newton, middle)
         if np.all((infeasible <= feasible * (1 + 1e-10)) | (candidate <= feasible * (1 + 1e-12))):
             break
-    result: FloatArray = feasible.reshape(shape)[()]
+    result: Array = feasible.reshape(shape)[()]
     return result
 
 
-def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> FloatArray:
+def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
     """Return rho + 2 sqrt(rho ln(1/delta)): the zCDP conversion, looser than the exact one."""
     rho_ = _real(rho)
-    epsilon: FloatArray = rho_ + 2 * np.sqrt(-rho_ * np.log(_real(delta)))
+    epsilon: Array = rho_ + 2 * np.sqrt(-rho_ * np.log(_real(delta)))
     return epsilon

@@ -3,8 +3,8 @@
 A :class:`Released` cannot be built anywhere else: sending a bare array is a type error, and what
 a mechanism verified and charged is exactly what is sent. A mechanism checks what its theorem
 assumes and can be checked from public values; what depends on rows cannot go wrong by design:
-rows are clipped as they are laid out (:class:`~dpadmm.arrays.Shard`), and the solver meets its
-tolerance on every data set.
+rows are clipped as they are laid out (:class:`~dpadmm.problem.rows.Shard`), and the solver meets
+its tolerance on every data set.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpadmm.errors import ConvergenceError, ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.events import (
     NON_PRIVATE,
     Composed,
@@ -52,7 +53,6 @@ __all__ = [
     "release_unprotected",
 ]
 
-Array = NDArray[np.float64]
 
 #: The part of the residual that AMP counts with which a solve may have; see
 #: :func:`release_objective` for what the rest is for.

@@ -18,6 +18,8 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm.plain import Array
+
 __all__ = [
     "GRID",
     "SAMPLER_ALLOWANCE",
@@ -29,7 +31,6 @@ __all__ = [
     "secure_noise",
 ]
 
-Array = NDArray[np.float64]
 
 #: Relative room that sensitivities and deltas leave for samplers that are not ideal.
 SAMPLER_ALLOWANCE: Final = 1e-9

@@ -26,9 +26,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from dpadmm.privacy.composition import ExactGaussian
+from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
-from dpadmm.privacy.shown import AtMost
 
 __all__ = ["Odds", "attacker_odds"]
 

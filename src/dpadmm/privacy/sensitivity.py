@@ -13,8 +13,10 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
+
+from dpadmm.plain import Array
 
 __all__ = [
     "argmin_sensitivity",
@@ -24,14 +26,12 @@ __all__ = [
     "strong_convexity",
 ]
 
-FloatArray = NDArray[np.float64]
 
-
-def _real(value: ArrayLike) -> FloatArray:
+def _real(value: ArrayLike) -> Array:
     return np.asarray(value, dtype=np.float64)
 
 
-def _check(name: str, values: FloatArray, *, zero: bool = False) -> None:
+def _check(name: str, values: Array, *, zero: bool = False) -> None:
     if np.any(~np.isfinite(values)) or np.any(values < 0) or (not zero and np.any(values == 0)):
         kind = "non-negative" if zero else "positive"
         raise ValueError(f"{name} must be {kind} and finite; got {values.tolist()!r}")
@@ -43,19 +43,17 @@ def strong_convexity(
     penalty: ArrayLike,
     degree: ArrayLike,
     extra: ArrayLike = 0.0,
-) -> FloatArray:
+) -> Array:
     """Return m = lambda / N + 2 eta V + Phi, the strong convexity of a party's subproblem."""
-    value: FloatArray = _real(regularization) / _real(parties)
+    value: Array = _real(regularization) / _real(parties)
     value = value + 2 * _real(penalty) * _real(degree) + _real(extra)
     _check("strong convexity", value)
     return value
 
 
-def gradient_sensitivity(
-    rows: ArrayLike, *, weight: ArrayLike = 1.0, slope: float = 1.0
-) -> FloatArray:
+def gradient_sensitivity(rows: ArrayLike, *, weight: ArrayLike = 1.0, slope: float = 1.0) -> Array:
     """Return 2 L c / n: how far replacing one row moves the gradient of the loss."""
-    value: FloatArray = 2 * slope * _real(weight) / _real(rows)
+    value: Array = 2 * slope * _real(weight) / _real(rows)
     _check("gradient sensitivity", value)
     return value
 
@@ -67,18 +65,18 @@ def argmin_sensitivity(
     weight: ArrayLike = 1.0,
     slope: float = 1.0,
     tolerance: ArrayLike = 0.0,
-) -> FloatArray:
+) -> Array:
     """Return (2 L c / n + 2 tolerance) / m: how far one row moves a minimiser of that residual."""
     gradient = gradient_sensitivity(rows, weight=weight, slope=slope)
-    value: FloatArray = (gradient + 2 * _real(tolerance)) / _real(convexity)
+    value: Array = (gradient + 2 * _real(tolerance)) / _real(convexity)
     return value
 
 
 def jacobian_ratio(
     rows: ArrayLike, convexity: ArrayLike, *, weight: ArrayLike = 1.0, curvature: float = 0.25
-) -> FloatArray:
+) -> Array:
     """Return kappa = c c_1 / (n m): how much one row can add to the Hessian, relatively."""
-    value: FloatArray = _real(weight) * curvature / (_real(rows) * _real(convexity))
+    value: Array = _real(weight) * curvature / (_real(rows) * _real(convexity))
     _check("kappa", value, zero=True)
     return value
 
@@ -91,7 +89,7 @@ _DIRECTIONS: Final = 96
 
 
 @cache
-def _norm_factor_table() -> tuple[FloatArray, FloatArray]:
+def _norm_factor_table() -> tuple[Array, Array]:
     """Return radii and upper bounds of the factor there; see :func:`public_norm_factor`."""
     radii = np.expm1(np.linspace(0, math.log1p(_LARGEST_RADIUS), _KNOTS))
     step = 2 * math.pi / _ANGLES
@@ -111,7 +109,7 @@ def _norm_factor_table() -> tuple[FloatArray, FloatArray]:
     return radii, np.minimum(np.maximum.accumulate(bounds), 2.0)
 
 
-def public_norm_factor(radius: ArrayLike) -> FloatArray:
+def public_norm_factor(radius: ArrayLike) -> Array:
     r"""Return s(r) such that one row moves the minimiser by at most s(r) c / (n m), logistic loss.
 
     .. math:: s(r) = \max_{\phi,\phi'} \|g(\phi) - g(\phi')\|,\quad
@@ -130,5 +128,5 @@ def public_norm_factor(radius: ArrayLike) -> FloatArray:
         raise ValueError(f"radius must be non-negative; got {radius!r}")
     radii, bounds = _norm_factor_table()
     index = np.searchsorted(radii, values)
-    factors: FloatArray = np.append(bounds, 2.0)[index]
+    factors: Array = np.append(bounds, 2.0)[index]
     return factors

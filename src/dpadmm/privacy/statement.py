@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
 from dpadmm.privacy.events import Event
+from dpadmm.privacy.figures import pair
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
-from dpadmm.privacy.shown import pair
 
 __all__ = [
     "ADVERSARY",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.odds import Odds
-from dpadmm.privacy.shown import AtMost, Given
 from dpadmm.report import texts
 from dpadmm.report.document import Banner, Tile, delta_text
 from dpadmm.report.markup import shown_name

@@ -1,8 +1,8 @@
-"""What a report says, without how it looks: frozen data that :mod:`~dpadmm.report.render` writes.
+"""What a report says, without how it looks: frozen data that :mod:`~dpadmm.report.html` writes.
 
 A report has answers on top and sections below; a section is a sequence of blocks. Anything that
-can say what it found in words, tables and plots can have a report (:mod:`~dpadmm.report.from_run`,
-:mod:`~dpadmm.report.from_comparison`).
+can say what it found in words, tables and plots can have a report (:mod:`~dpadmm.report.run`,
+:mod:`~dpadmm.report.others`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from dpadmm.privacy.shown import AtLeast, AtMost, Given
+from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
 if TYPE_CHECKING:
     from dpadmm.report.plots import Plot

@@ -1,4 +1,4 @@
-"""What is plotted: data and labels. :mod:`~dpadmm.report.drawing` draws it.
+"""What is plotted: data and labels. :mod:`~dpadmm.report.svg` draws it.
 
 Every plot carries its data as a table and a sentence for those who do not see it.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeAlias
 
-from dpadmm.privacy.shown import AtMost
+from dpadmm.privacy.figures import AtMost
 from dpadmm.report import texts
 from dpadmm.report.document import Cell, Table, cell_text
 from dpadmm.report.markup import shown_name

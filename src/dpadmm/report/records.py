@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.odds import Odds, attacker_odds
-from dpadmm.reading import FileRefusal, read_json
 
 __all__ = ["LedgerCheck", "PartyGuarantee", "RecordedRun", "read_record"]
 

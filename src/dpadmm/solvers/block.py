@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.arrays import Array, Block, Rows, Site
-from dpadmm.losses import Loss
-from dpadmm.row_sums import RunningSum, SparseColumns, dense_sums, piece_rows
+from dpadmm.plain import Array
+from dpadmm.problem.losses import Loss
+from dpadmm.problem.row_sums import RunningSum, SparseColumns, dense_sums, piece_rows
+from dpadmm.problem.rows import RowBlock, Rows
+from dpadmm.problem.site import Site
 
 __all__ = ["ALL", "BlockLoss", "Chosen"]
 
@@ -37,7 +39,7 @@ class BlockLoss:
         none.
     """
 
-    def __init__(self, block: Block, site: Site, tilt: Array | None) -> None:
+    def __init__(self, block: RowBlock, site: Site, tilt: Array | None) -> None:
         self.nodes = block.nodes
         #: Gradient passes made so far; it depends on the rows: never show it.
         self.passes = 0
@@ -69,7 +71,7 @@ class BlockLoss:
             return self._loss.slope(margins)
         # Repeated runs exist in simulations only, which pay for loading compiled code; a party's
         # process stays small without it.
-        from dpadmm.solvers.compiled_logistic import logistic_slopes
+        from dpadmm.solvers.compiled import logistic_slopes
 
         slopes: Array = logistic_slopes(margins.reshape(-1)).reshape(margins.shape)
         return slopes

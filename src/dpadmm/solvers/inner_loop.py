@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm.arrays import Array
 from dpadmm.errors import ParameterError
-from dpadmm.losses import Loss
+from dpadmm.plain import Array
+from dpadmm.problem.losses import Loss
 
 __all__ = ["HUBER_HINGE", "LOGISTIC", "SQUARED", "InnerLoop", "loss_code"]
 

@@ -36,8 +36,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm.arrays import Array, Block, Site
 from dpadmm.errors import ConvergenceError
+from dpadmm.plain import Array
+from dpadmm.problem.rows import RowBlock
+from dpadmm.problem.site import Site
 from dpadmm.solvers.block import ALL, BlockLoss, Chosen
 from dpadmm.solvers.secants import Secants
 
@@ -86,7 +88,9 @@ class BlockState:
 class BlockSolver(BlockLoss):
     """The local problems of one block, and what is kept of their solutions."""
 
-    def __init__(self, block: Block, site: Site, tilt: Array | None, *, use_factor: bool) -> None:
+    def __init__(
+        self, block: RowBlock, site: Site, tilt: Array | None, *, use_factor: bool
+    ) -> None:
         super().__init__(block, site, tilt)
         self.state: BlockState | None = None
         self._smooth = (site.weight * site.loss.curvature_bound)[block.nodes, None, None]

@@ -19,7 +19,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm.arrays import Array
+from dpadmm.plain import Array
 from dpadmm.solvers.block import ALL, Chosen
 
 __all__ = ["Secants"]

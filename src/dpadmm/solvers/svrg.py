@@ -38,7 +38,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm.arrays import Array
+from dpadmm.plain import Array
 from dpadmm.solvers.inner_loop import HUBER_HINGE, LOGISTIC
 
 __all__ = ["descend", "descend_on_grid"]

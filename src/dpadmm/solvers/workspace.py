@@ -10,10 +10,12 @@ from typing import Final
 import numpy as np
 from scipy import sparse
 
-from dpadmm.arrays import Array, Shard, Site
 from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
 from dpadmm.privacy.mechanisms import InnerNoise
-from dpadmm.row_sums import single_sum_error, summation_error
+from dpadmm.problem.row_sums import single_sum_error, summation_error
+from dpadmm.problem.rows import Shard
+from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
 
@@ -207,7 +209,7 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     * A margin, a product of d numbers, is off by at most :math:`\gamma_d r`, and the curvature
       bound carries that into its slope: the last term.
     * A mean of n slopes times rows of norm 1 is off by at most :math:`\gamma_h L`
-      (:func:`~dpadmm.row_sums.summation_error`: h does not grow with n). There may be a second one,
+      (:func:`~dpadmm.problem.row_sums.summation_error`: h does not grow with n). There may be a second one,
       made once: the fixed part of the gradients of rows whose slopes differ.
     * A slope is off by a few u of itself and of its margin; what is left are single operations on
       vectors of the size of lin, of ``m r`` and of the loss gradient, and their norm, each off by

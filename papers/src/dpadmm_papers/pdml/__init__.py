@@ -1,0 +1,12 @@
+"""PDML: the figures and the table of its section VI."""
+
+from __future__ import annotations
+
+from dpadmm.experiments.experiment import Experiment
+from dpadmm_papers.pdml.figure_3 import Figure3
+from dpadmm_papers.pdml.figure_4 import Figure4
+from dpadmm_papers.pdml.table_1 import Table1
+
+__all__ = ["EXPERIMENTS"]
+
+EXPERIMENTS: tuple[Experiment, ...] = (Figure3(), Figure4(), Table1())

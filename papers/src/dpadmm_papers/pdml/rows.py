@@ -1,0 +1,78 @@
+"""Rows of the benchmark as standardised columns with a constant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.experiments.problems import NamedProblem, Problem, ProblemSource, dense
+from dpadmm.problem.rows import clip_rows
+
+__all__ = ["StandardizedProblem"]
+
+
+@final
+@dataclass(frozen=True)
+class StandardizedProblem(ProblemSource):
+    r"""A named data set whose columns have mean 0 and deviation 1, with a constant 1 at the end.
+
+    .. math:: x \mapsto \frac1B \Bigl(\frac{x_1 - \mu_1}{s_1}, \dots, \frac{x_d - \mu_d}{s_d},
+        1\Bigr)
+
+    The means and deviations are those of the whole public file, taken as public; a row that is
+    longer than 1 after that is scaled down. A classifier :math:`\tilde w` of these rows is
+    :math:`w = B \tilde w` of the rows before the division, so that training with
+    :math:`a/B^2, \beta/B^2, R/B` and :math:`B V` here is training with :math:`a, \beta, R, V`
+    there.
+
+    Attributes
+    ----------
+    whole
+        The data set, its rows dealt out.
+    row_bound
+        B, the length that rows are scaled down to before the division.
+    numbering
+        For columns of equally spaced levels: which rank each level gets instead; empty leaves them.
+    """
+
+    whole: NamedProblem
+    row_bound: float
+    numbering: tuple[int, ...] = ()
+
+    def load(self) -> Problem:
+        """Read, deal out and standardise the rows."""
+        problem = self.whole.load()
+        used = [rows for rows, _ in problem.members] + [problem.test_rows]
+        everything = np.concatenate([dense(rows) for rows in used])
+        if self.numbering:
+            everything = _renumbered(everything, self.numbering)
+        standard = (everything - everything.mean(axis=0)) / everything.std(axis=0)
+        whole = np.column_stack([standard, np.ones(len(standard))]) / self.row_bound
+        *shares, test = np.split(clip_rows(whole), np.cumsum([len(rows) for rows in used])[:-1])
+        longer = float((np.square(whole).sum(axis=1) > 1).mean())
+        return replace(
+            problem,
+            members=tuple(
+                (share, signs) for share, (_, signs) in zip(shares, problem.members, strict=True)
+            ),
+            test_rows=test,
+            facts=problem.facts
+            | {
+                "preparation": f"columns standardised, constant appended, divided by "
+                f"{self.row_bound:.4g}; {longer:.2%} of the rows were scaled down to that length"
+            },
+        )
+
+    def dealt_again(self, times: int) -> Self:
+        """Deal out the whole again."""
+        return replace(self, whole=self.whole.dealt_again(times))
+
+
+def _renumbered(values: NDArray[np.float64], numbering: tuple[int, ...]) -> NDArray[np.float64]:
+    """Give each of the equally spaced levels of all columns another rank."""
+    levels = np.unique(values.round(9))
+    ranks = np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
+    return np.asarray(numbering, dtype=np.float64)[ranks]

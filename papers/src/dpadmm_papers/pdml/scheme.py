@@ -1,0 +1,204 @@
+"""The scheme in its variants, the settings that all parts share, and what is computed of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from dpadmm.experiments.experiment import Setting, ours, paper, seed_of
+from dpadmm.experiments.job import Result
+from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.plain import Array
+from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.run.parameters import TrainingParameters
+
+__all__ = [
+    "CITATION",
+    "GUARANTEE_COLUMNS",
+    "SHARED",
+    "Kind",
+    "Variant",
+    "convergence_round",
+    "final_risk",
+    "guarantee_row",
+    "paired",
+    "risk_course",
+]
+
+CITATION: Final = "Wang, Ishii, Du, Cheng, Chen, IEEE Transactions on Signal Processing 2020"
+
+#: Settings that the figures and the table share.
+SHARED: Final[dict[str, Setting]] = {
+    "servers": paper(10, "VI-A 3"),
+    "links": paper(13, "VI-A 3: a connected random graph with 13 links"),
+    "graph": ours("random", "a random tree and links at random up to 13; which one is not stated"),
+    "loss": paper("logistic", "VI-A 2"),
+    "regulariser": paper("a/(2n) |w|^2 at each of the n servers", "VI-A 2"),
+    "a": ours(1.0, "not stated; the simplest value, and a grid is shown"),
+    "penalty": ours(
+        0.1, "beta, not stated; without noise it reaches the optimum to about 0.1% in these rounds"
+    ),
+    "rounds": ours(100, "not stated"),
+    "initial noise": ours(1.0, "V_i, not stated; the simplest value, and Fig. 3 has a grid"),
+    "distribution of eta": ours(
+        "uniform in [-R, R] in every coordinate", "the paper: bounded, of arbitrary distribution"
+    ),
+    "noise without phase 2": ours(
+        1e-9, "stands for none: where phase 2 is left out nothing is claimed for rows"
+    ),
+    "row epsilon": ours(
+        1.0,
+        "of the proven calibration: the paper's (eps_p, delta_p) of phase 2 have no values; a grid "
+        "is shown",
+    ),
+    "row delta": ours(1e-5, "below one over the rows of a server"),
+    "seed": ours(
+        seed_of("pdml"),
+        "every variant has the same draws of split, labels and noise, so that variants are "
+        "compared draw by draw",
+    ),
+}
+
+Kind = Literal["reference", "phase 1", "published", "proven", "package"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to train.
+
+    Attributes
+    ----------
+    kind
+        "reference": ADMM on the true labels, without noise. "phase 1": randomised labels and the
+        corrected loss, phase 2 left out. "published" and "proven": both phases. "package": proven,
+        with phase 2 as this package sets it by default (``penalty="auto"``, no decay, no eta).
+    label_epsilon, bound, decay
+        epsilon, R and rho.
+    initial_noise
+        V, of the published calibration.
+    row_epsilon
+        Of the proven calibration.
+    regularization
+        a.
+    """
+
+    kind: Kind
+    label_epsilon: float = 0.4
+    bound: float = 0.0
+    decay: float = 0.8
+    initial_noise: float = 1.0
+    row_epsilon: float = 1.0
+    regularization: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """A name for people; different variants have different ones."""
+        words = [self.kind, f"a {self.regularization:g}"]
+        if self.kind != "reference":
+            words.append(f"epsilon {Given(self.label_epsilon)}")
+        if self.kind in ("published", "proven"):
+            words += [f"R {self.bound:g}", f"rho {self.decay:g}"]
+        if self.kind == "published":
+            words.append(f"V {self.initial_noise:g}")
+        if self.kind in ("proven", "package"):
+            words.append(f"row epsilon {Given(self.row_epsilon)}")
+        return ", ".join(words)
+
+    @property
+    def calibration(self) -> str:
+        """For curves: dashed where the noise is the paper's."""
+        return {"published": "published", "proven": "proven", "package": "proven"}.get(
+            self.kind, ""
+        )
+
+    @property
+    def output(self) -> str:
+        """Which model counts: as in the paper the last, by this package's default the tail."""
+        return "tail" if self.kind == "package" else "last"
+
+    def parameters(self, settings: Mapping[str, Setting], scale: float = 1.0) -> TrainingParameters:
+        """What to train with, on rows that were divided by ``scale``."""
+
+        def value(name: str) -> Any:
+            return settings[name].value
+
+        private = self.kind != "reference"
+        options: dict[str, Any] = {"label_epsilon": self.label_epsilon} if private else {}
+        if self.kind in ("published", "proven"):
+            options |= {"objective_noise_bound": self.bound / scale, "decay": self.decay}
+        if self.kind == "published":
+            options["initial_noise"] = self.initial_noise * scale
+        elif self.kind == "phase 1":
+            options["initial_noise"] = value("noise without phase 2") * scale
+        return TrainingParameters(
+            algorithm="pdml" if private else "admm",
+            topology=value("graph"),
+            rounds=value("rounds"),
+            penalty="auto" if self.kind == "package" else value("penalty") / scale**2,
+            regularization=self.regularization / scale**2,
+            party_weight="equal",
+            loss=value("loss"),
+            epsilon=self.row_epsilon,
+            delta=value("row delta"),
+            calibration="published" if self.kind in ("phase 1", "published") else "proven",
+            algorithm_options=options,
+        )
+
+
+def final_risk(result: Result, variant: Variant, servers: int) -> Array:
+    r"""The paper's objective (1), on the true labels, of the models at the end; one per draw.
+
+    .. math:: J = \sum_i \Bigl[\frac1{m_i}\sum_j l(y_{ij} w_i\cdot x_{ij}) + \frac{a}{2n}|w_i|^2
+        \Bigr]
+    """
+    loss, square = (
+        result.final(name, variant.output) for name in ("average loss", "average squared norm")
+    )
+    return servers * loss + variant.regularization / 2 * square
+
+
+def risk_course(result: Result, variant: Variant, servers: int) -> Array:
+    """The same after every round, ``(rounds, draws)``."""
+    square = result.course("average squared norm")
+    return servers * result.course("average loss") + variant.regularization / 2 * square
+
+
+def convergence_round(course: Array, share: float) -> Array:
+    """First round after which a course stays within ``share`` of its last value; one per draw."""
+    outside = np.abs(course - course[-1]) > share * np.abs(course[-1])
+    rounds = np.arange(1, len(course) + 1)[:, None]
+    return np.asarray(np.where(outside, rounds, 0).max(axis=0) + 1, dtype=np.float64)
+
+
+def paired(first: Array, second: Array) -> Interval:
+    """95% interval of the mean of ``first - second``, draw by draw."""
+    return mean_interval(np.asarray(first) - np.asarray(second))
+
+
+#: What the cells of :func:`guarantee_row` are.
+GUARANTEE_COLUMNS: Final = (
+    "variant",
+    "the paper's claim",
+    "proven epsilon of a row",
+    "delta",
+    "label, its own server",
+    "label, other servers: proven (epsilon, delta)",
+)
+
+
+def guarantee_row(name: str, result: Result) -> tuple[Any, ...]:
+    """What a variant claims and what is proven for its noise: a row for a table."""
+    privacy = result.facts["privacy"]
+    epsilon = privacy["epsilon"]
+    details = privacy["details"]
+    return (
+        name,
+        privacy["claim"] or "no claim of the paper",
+        "no finite epsilon" if epsilon == "infinite" else AtMost(epsilon),
+        AtMost(privacy["delta"]),
+        details.get("Label against its own server", "none").split(" of each label")[0],
+        details.get("Label against other parties", "none").split("-differential")[0],
+    )

@@ -1,0 +1,21 @@
+"""PR-ADMM: the figures of its section V, and what its Lemma 5 means for them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dpadmm.experiments.experiment import Experiment
+from dpadmm_papers.pr_admm.accuracy import Figures5And6
+from dpadmm_papers.pr_admm.convergence import Figure4
+from dpadmm_papers.pr_admm.noise import Lemma5
+from dpadmm_papers.pr_admm.tuning import Figure2, Figure3
+
+__all__ = ["EXPERIMENTS"]
+
+EXPERIMENTS: Final[tuple[Experiment, ...]] = (
+    Figure2(),
+    Figure3(),
+    Figure4(),
+    Figures5And6(),
+    Lemma5(),
+)

@@ -1,0 +1,222 @@
+"""Figs. 2 and 3: the hyper-parameters of PR-ADMM, one varied at a time."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final, NamedTuple
+
+from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.meaning import bound_of
+from dpadmm.experiments.statistics import mean_interval
+from dpadmm.experiments.tables import Table
+from dpadmm_papers.pr_admm.section import CALIBRATIONS, ITERATION, MEASURES, PERIODIC, Section5
+from dpadmm_papers.pr_admm.verdicts import is_best
+
+__all__ = ["Figure2", "Figure3"]
+
+_GRID: Final = "the values on the paper's axis are not in the text; the best one is among these"
+
+
+class _Varied(NamedTuple):
+    """A hyper-parameter: its part of the figure, symbol, option, grid and the paper's best."""
+
+    part: str
+    symbol: str
+    option: str
+    grid: str
+    best: str
+
+
+class _Tuning(Section5, ABC):
+    """A figure that varies hyper-parameters of one schedule."""
+
+    who: ClassVar[str]
+    varied: ClassVar[tuple[_Varied, ...]]
+
+    def _points(self) -> Iterator[tuple[str, float, _Varied, Any]]:
+        for calibration in CALIBRATIONS:
+            for penalty in self.penalties:
+                for varied in self.varied:
+                    for value in self[varied.grid]:
+                        yield calibration, penalty, varied, value
+
+    def _result(
+        self,
+        results: Mapping[str, Result],
+        calibration: str,
+        penalty: float,
+        varied: _Varied,
+        value: Any,
+    ) -> Result:
+        epsilon = self["epsilon of Figs. 2 to 4"]
+        return results[
+            self.label(self.who, calibration, penalty, epsilon, **{varied.option: value})
+        ]
+
+    def cells(self) -> dict[str, Job]:
+        """Every value of every hyper-parameter, the rest as the paper found them best."""
+        epsilon = self["epsilon of Figs. 2 to 4"]
+        found = [
+            self.cell(self.who, calibration, penalty, epsilon, **{varied.option: value})
+            for calibration, penalty, varied, value in self._points()
+        ]
+        return dict([*found, *(self.non_private(penalty) for penalty in self.penalties)])
+
+    def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
+        """Accuracy over each hyper-parameter, and whether the paper's best is the best."""
+        panels, findings = [], []
+        for penalty in self.penalties:
+            for varied in self.varied:
+                panels.append(self._panel(results, penalty, varied))
+        for calibration in CALIBRATIONS:
+            for penalty in self.penalties:
+                for varied in self.varied:
+                    samples = {
+                        _word(varied.symbol, value): {
+                            word: self._result(results, calibration, penalty, varied, value).final(
+                                measure
+                            )
+                            for word, measure in MEASURES.items()
+                        }
+                        for value in self[varied.grid]
+                    }
+                    judged = is_best(_word(varied.symbol, self[varied.best]), samples)
+                    heading = self.heading(calibration, penalty)
+                    findings.append(Finding.judged(varied.part, heading, *judged))
+        return Evaluation(
+            tuple(panels),
+            {"Testing accuracy in percent, and provable epsilon": self._table(results)},
+            tuple(findings),
+            (self.majority_remark(results), self._flat_remark(results)),
+        )
+
+    def _panel(self, results: Mapping[str, Result], penalty: float, varied: _Varied) -> Panel:
+        grid = self[varied.grid]
+        words = None in grid
+        curves = [
+            Curve.of_runs(
+                word,
+                [_value(value) if words else value for value in grid],
+                [
+                    self._result(results, calibration, penalty, varied, value).final(measure)
+                    for value in grid
+                ],
+                calibration,
+            )
+            for word, measure in MEASURES.items()
+            for calibration in CALIBRATIONS
+        ]
+        scale = "log" if not words and max(grid) > 10 * min(grid) else "linear"
+        return Panel(
+            f"({varied.part}) {varied.symbol}, penalty {penalty:g}",
+            varied.symbol,
+            "accuracy",
+            tuple(curves),
+            x_scale=scale,  # type: ignore[arg-type]
+        )
+
+    def _table(self, results: Mapping[str, Result]) -> Table:
+        rows = []
+        for calibration, penalty, varied, value in self._points():
+            result = self._result(results, calibration, penalty, varied, value)
+            found = mean_interval(100 * result.final(MEASURES["testing"]))
+            spent = bound_of(result.facts["privacy"])
+            setting = _word(varied.symbol, value)
+            rows.append((calibration, penalty, setting, f"{found:.2f}", spent))
+        columns = ("calibration", "penalty", "setting", "testing accuracy", "provable epsilon")
+        return Table.of(columns, rows)
+
+    def _flat_remark(self, results: Mapping[str, Result]) -> str:
+        """How much the hyper-parameters change at all."""
+        spreads = []
+        for calibration in CALIBRATIONS:
+            for penalty in self.penalties:
+                means = [
+                    100 * float(self._result(results, *point).final(MEASURES["testing"]).mean())
+                    for point in self._points()
+                    if point[:2] == (calibration, penalty)
+                ]
+                heading = self.heading(calibration, penalty)
+                spreads.append(f"{heading}: {min(means):.1f}% to {max(means):.1f}%")
+        return (
+            "**How much they matter.** Mean testing accuracy over all values of the figure: "
+            + "; ".join(spreads)
+            + "."
+        )
+
+
+def _value(value: Any) -> str:
+    return "none" if value is None else f"{value:g}"
+
+
+def _word(symbol: str, value: Any) -> str:
+    return f"{symbol} = {_value(value)}"
+
+
+def _criterion(symbol: str, best: str) -> str:
+    return (
+        f"At epsilon = 10, for testing and for training accuracy, the 95% interval of accuracy at "
+        f"{symbol} = {best} minus accuracy at each other value lies above 0."
+    )
+
+
+class Figure2(_Tuning):
+    """Fig. 2: the periodic schedule."""
+
+    name: ClassVar[str] = "pr-admm-figure-2"
+    part: ClassVar[str] = "Fig. 2"
+    title: ClassVar[str] = "PR-ADMM with periodic decay: period, threshold and decay rate"
+    settings: ClassVar[Mapping[str, Setting]] = {
+        **Section5.common,
+        "values of K_p": ours((1, 2, 5, 10), _GRID),
+        "values of U": ours((0.01, 0.1, 1.0, None), _GRID),
+        "values of R_P": ours((0.85, 0.925, 0.975, 0.995), _GRID),
+    }
+    conclusions: ClassVar[tuple[Conclusion, ...]] = (
+        Conclusion(
+            "a",
+            "(a) K_p = 1 achieves the highest testing/training accuracy.",
+            _criterion("K_p", "1"),
+        ),
+        Conclusion(
+            "b", "(b) U = 0.1 achieves the best testing/training accuracy.", _criterion("U", "0.1")
+        ),
+        Conclusion("c", "(c) R_P = 0.925 is best.", _criterion("R_P", "0.925")),
+    )
+    who: ClassVar[str] = PERIODIC
+    varied: ClassVar[tuple[_Varied, ...]] = (
+        _Varied("a", "K_p", "period", "values of K_p", "K_p"),
+        _Varied("b", "U", "threshold", "values of U", "U, periodic"),
+        _Varied("c", "R_P", "decay", "values of R_P", "R_P"),
+    )
+
+
+class Figure3(_Tuning):
+    """Fig. 3: the iteration-based schedule."""
+
+    name: ClassVar[str] = "pr-admm-figure-3"
+    part: ClassVar[str] = "Fig. 3"
+    title: ClassVar[str] = "PR-ADMM with iteration-based decay: threshold and decay rate"
+    settings: ClassVar[Mapping[str, Setting]] = {
+        **Section5.common,
+        "values of U": ours((0.1, 1.0, 10.0, None), _GRID),
+        "values of R_T": ours((0.0015, 0.015, 0.15, 1.5), _GRID),
+    }
+    conclusions: ClassVar[tuple[Conclusion, ...]] = (
+        Conclusion(
+            "a", "(a) Testing/training accuracy are highest when U = 1.", _criterion("U", "1")
+        ),
+        Conclusion(
+            "b",
+            "(b) Testing/training accuracy are highest when R_T = 0.015.",
+            _criterion("R_T", "0.015"),
+        ),
+    )
+    who: ClassVar[str] = ITERATION
+    varied: ClassVar[tuple[_Varied, ...]] = (
+        _Varied("a", "U", "threshold", "values of U", "U, iteration"),
+        _Varied("b", "R_T", "decay", "values of R_T", "R_T"),
+    )

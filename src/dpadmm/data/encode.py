@@ -1,0 +1,396 @@
+"""From cells to rows of norm at most 1, each row by itself.
+
+What a cell becomes depends on the cell and the public schema only, and the norm a row is
+brought to on that row only: encoding a row alone or within a million others gives the same
+bits. Every content is provided for:
+
+* a number outside the bounds is moved to the nearer bound (counted as *clipped*);
+* a cell that is empty, no number or not finite where a number is due, or one of the schema's
+  ``missing_values``, is *missing*;
+* a text that is no level is *other*;
+* a label that is missing or no class becomes the first class (counted as a *bad label*).
+
+How cells are read is told in :mod:`dpadmm.data.values`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpadmm.data.schema import CategoricalColumn, NumericColumn, Schema
+from dpadmm.data.values import MISSING, OTHER, cells_as_numbers, cells_as_text, codes_of
+from dpadmm.sentences import DataError
+
+__all__ = [
+    "ColumnCounts",
+    "Counts",
+    "EncodedBatch",
+    "EncodedRows",
+    "Layout",
+    "assemble",
+    "encode_batch",
+    "is_sparse",
+]
+
+Layout = Literal["auto", "dense", "sparse"]
+SPARSE_DENSITY: Final = 0.1
+SPARSE_BYTES: Final = 2**26
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCounts:
+    """How many cells of a column were missing, no level, or outside the bounds."""
+
+    missing: int = 0
+    other: int = 0
+    clipped: int = 0
+
+    def __add__(self, more: ColumnCounts) -> ColumnCounts:
+        return ColumnCounts(
+            self.missing + more.missing, self.other + more.other, self.clipped + more.clipped
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was found while encoding.
+
+    About private rows and covered by no budget: not to be shared.
+    """
+
+    rows: int = 0
+    bad_labels: int = 0
+    ragged_rows: int = 0
+    dropped_rows: int = 0
+    columns: dict[str, ColumnCounts] = field(default_factory=dict)
+
+    def __add__(self, more: Counts) -> Counts:
+        names = list(dict.fromkeys([*self.columns, *more.columns]))
+        none = ColumnCounts()
+        return Counts(
+            self.rows + more.rows,
+            self.bad_labels + more.bad_labels,
+            self.ragged_rows + more.ragged_rows,
+            self.dropped_rows + more.dropped_rows,
+            {n: self.columns.get(n, none) + more.columns.get(n, none) for n in names},
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedBatch:
+    """Some encoded rows, without the zeros.
+
+    Attributes
+    ----------
+    numbers
+        Shape (numeric columns, rows): the first encoded columns.
+    places
+        Shape (other entries, rows): the encoded column of every other entry; -1 for none.
+    unit
+        Shape (rows,): what these entries are, 1 divided by the norm the row had above 1.
+    labels
+        Codes into the schema's classes; None if the table has no label column.
+    parties
+        The cells of the schema's party column; None if it has none.
+    counts
+        What was found.
+    """
+
+    numbers: NDArray[np.float64] = field(repr=False)
+    places: NDArray[np.int32] = field(repr=False)
+    unit: NDArray[np.float64] = field(repr=False)
+    labels: NDArray[np.int64] | None = field(repr=False)
+    parties: pa.StringArray | None = field(repr=False)
+    counts: Counts = field(repr=False)
+
+    def take(self, chosen: NDArray[np.intp]) -> EncodedBatch:
+        """Return the rows of these numbers, without their party and without counts of cells."""
+        unit = self.unit[chosen]
+        return EncodedBatch(
+            self.numbers[:, chosen],
+            self.places[:, chosen],
+            unit,
+            None if self.labels is None else self.labels[chosen],
+            None,
+            Counts(rows=len(unit)),
+        )
+
+    def write_into(self, out: NDArray[np.float64], start: int = 0) -> None:
+        """Write the rows from `start` on into zeros of shape (rows, encoded columns)."""
+        rows, features = out.shape
+        part = slice(start, start + rows)
+        out[:, : len(self.numbers)] = self.numbers[:, part].T
+        first = np.arange(rows, dtype=np.int64) * features
+        flat, unit = out.reshape(-1), self.unit[part]
+        for places in self.places[:, part]:
+            if places.min(initial=0) < 0:
+                present = places >= 0
+                flat[first[present] + places[present]] = unit[present]
+            else:
+                flat[first + places] = unit
+
+    def to_sparse(self, features: int) -> sparse.csr_array:
+        """Return the rows as a sparse array; numbers that are 0 are kept as entries."""
+        count, rows = self.numbers.shape
+        numeric = np.broadcast_to(np.arange(count, dtype=np.int32)[:, np.newaxis], (count, rows))
+        columns = np.concatenate([numeric, self.places]).T
+        ones = np.broadcast_to(self.unit, self.places.shape)
+        values = np.concatenate([self.numbers, ones]).T
+        present = columns >= 0
+        start = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+        shape = (rows, features)
+        return sparse.csr_array((values[present], columns[present], start), shape=shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedRows:
+    """A table ready for training.
+
+    Attributes
+    ----------
+    rows
+        Shape (rows, encoded columns): an array, a read-only memory map or a sparse array; no
+        row has a norm above 1.
+    labels
+        Codes into `classes`; None if the table had no label column.
+    classes, feature_names
+        Names of the label's values and of the encoded columns.
+    counts
+        What was found; about private rows, not to be shared.
+    schema_sha256
+        Which schema the rows were encoded by.
+    party_codes, parties
+        If the schema names a party column: codes into `parties`, the names in order of
+        appearance.
+    """
+
+    # Printing the object must not show what rows hold.
+    rows: NDArray[np.float64] | sparse.csr_array = field(repr=False)
+    labels: NDArray[np.int64] | None = field(repr=False)
+    classes: tuple[str, ...]
+    feature_names: tuple[str, ...] = field(repr=False)
+    counts: Counts = field(repr=False)
+    schema_sha256: str
+    party_codes: NDArray[np.int64] | None = field(default=None, repr=False)
+    parties: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def signs(self) -> NDArray[np.float64]:
+        """Labels as -1 and +1 (the second class), for two classes."""
+        if self.labels is None or len(self.classes) != 2:
+            raise DataError(
+                "labels must be there and of two classes to be read as -1 and +1; got "
+                f"{'none' if self.labels is None else f'{len(self.classes)} classes'}"
+            )
+        return np.where(self.labels == 1, 1.0, -1.0)
+
+
+def is_sparse(schema: Schema, rows: int, layout: Layout = "auto") -> bool:
+    """Whether rows are kept as a sparse array; depends on public facts only.
+
+    "auto" is sparse when a row can fill at most a tenth of the encoded columns and the dense
+    array would take more than 64 MiB.
+    """
+    if layout not in ("auto", "dense", "sparse"):
+        raise DataError(f"layout must be 'auto', 'dense' or 'sparse'; got {layout!r}")
+    if layout != "auto":
+        return layout == "sparse"
+    features = len(schema.feature_names)
+    thin = schema.entries_per_row <= SPARSE_DENSITY * features
+    return thin and 8 * rows * features > SPARSE_BYTES
+
+
+def _encode_numeric(
+    cells: pa.Array, column: NumericColumn, sentinels: Sequence[float]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
+    values = cells_as_numbers(cells)
+    missing = ~np.isfinite(values)
+    for sentinel in sentinels:
+        missing |= values == sentinel
+    values = np.where(missing, column.fill_value, values)
+    inside = np.clip(values, column.lower, column.upper)
+    clipped = int(np.count_nonzero(inside != values))
+    return (inside - column.lower) / (column.upper - column.lower), missing, clipped
+
+
+def _encode_categorical(
+    cells: pa.Array, column: CategoricalColumn, schema: Schema, offset: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
+    """Return the encoded column (-1: zeros), which cells are missing, how many are others."""
+    codes = codes_of(cells, column.levels, schema.missing_values)
+    if codes.min(initial=0) >= 0:
+        return codes + offset, np.zeros(len(codes), np.bool_), 0
+    missing, other = codes == MISSING, codes == OTHER
+    levels = len(column.levels)
+    codes += offset
+    codes[missing] = offset + levels if column.missing else -1
+    codes[other] = offset + levels + column.missing if column.other else -1
+    return codes, missing, int(np.count_nonzero(other))
+
+
+def _encode_labels(cells: pa.Array, schema: Schema) -> tuple[NDArray[np.int64], int]:
+    label = schema.label
+    if label.classes is not None:
+        codes = codes_of(cells, label.classes, ())
+        bad = codes < 0
+        return np.where(bad, 0, codes), int(np.count_nonzero(bad))
+    codes = codes_of(cells, (str(label.positive),), schema.missing_values)
+    return np.where(codes == 0, 1, 0), int(np.count_nonzero(codes == MISSING))
+
+
+def encode_batch(
+    batch: pa.RecordBatch,
+    schema: Schema,
+    *,
+    ragged_rows: int = 0,
+    drop_incomplete_public_rows: bool = False,
+) -> EncodedBatch:
+    """Encode the rows of an Arrow batch that has the schema's columns (see the module).
+
+    Parameters
+    ----------
+    batch
+        The cells; columns are found by name. The label may be absent.
+    schema
+        The public description.
+    ragged_rows
+        How many of the rows stand for lines that could not be split into cells; only counted.
+    drop_incomplete_public_rows
+        Leave out rows with a missing value. For public experiments only: the number of rows
+        left depends on what the rows hold, which no budget covers.
+    """
+    rows = batch.num_rows
+    numbers = np.empty((len(schema.numeric), rows))
+    places = np.full((schema.entries_per_row - len(numbers), rows), -1, np.int32)
+    squares = np.zeros(rows)
+    incomplete = np.zeros(rows, np.bool_)
+    counts: dict[str, ColumnCounts] = {}
+    sentinels = [float(text) for text in schema.missing_values if _is_finite_number(text)]
+
+    slot, offset = 0, len(numbers)
+    for number, column in enumerate(schema.numeric):
+        scaled, missing, clipped = _encode_numeric(batch[column.name], column, sentinels)
+        numbers[number] = scaled
+        squares += scaled * scaled
+        if column.missing:
+            places[slot, missing] = offset
+            slot, offset = slot + 1, offset + 1
+        incomplete |= missing
+        counts[column.name] = ColumnCounts(int(np.count_nonzero(missing)), 0, clipped)
+    for category in schema.categorical:
+        cells = batch[category.name]
+        places[slot], missing, other = _encode_categorical(cells, category, schema, offset)
+        slot, offset = slot + 1, offset + len(category.levels) + category.missing + category.other
+        incomplete |= missing
+        counts[category.name] = ColumnCounts(int(np.count_nonzero(missing)), other, 0)
+    if schema.constant:
+        places[slot] = offset
+
+    # Entries are added one after the other, so that a row's norm does not depend on the others.
+    for entries in places:
+        squares += entries >= 0
+    norms = np.sqrt(np.maximum(squares, 1.0))
+    numbers /= norms
+    unit = 1.0 / norms
+
+    labels, bad_labels = None, 0
+    if schema.label.column in batch.schema.names:
+        labels, bad_labels = _encode_labels(batch[schema.label.column], schema)
+    parties = None if schema.party is None else cells_as_text(batch[schema.party])
+    dropped = 0
+    if drop_incomplete_public_rows:
+        keep = ~incomplete
+        numbers, places, unit = numbers[:, keep], places[:, keep], unit[keep]
+        labels = None if labels is None else labels[keep]
+        parties = None if parties is None else parties.filter(pa.array(keep))
+        dropped = int(np.count_nonzero(incomplete))
+    found = Counts(rows - dropped, bad_labels, ragged_rows, dropped, counts)
+    return EncodedBatch(numbers, places, unit, labels, parties, found)
+
+
+def _is_finite_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+Writer = Callable[[EncodedBatch], None]
+
+
+def assemble(
+    batches: Iterable[EncodedBatch],
+    schema: Schema,
+    *,
+    layout: Layout = "auto",
+    write: Writer | None = None,
+    finish: Callable[[int], NDArray[np.float64]] | None = None,
+) -> EncodedRows:
+    """Put encoded batches together.
+
+    Parameters
+    ----------
+    batches
+        In the order of the rows.
+    schema
+        The public description they were encoded by.
+    layout
+        "dense", "sparse" or "auto" (see :func:`is_sparse`).
+    write, finish
+        Where the entries go instead of memory: `write` takes each batch, `finish` the number
+        of rows and gives the array.
+    """
+    is_sparse(schema, 0, layout)
+    kept: list[EncodedBatch] = []
+    labels: list[NDArray[np.int64]] = []
+    parties: list[pa.StringArray] = []
+    counts = Counts(columns={column.name: ColumnCounts() for column in schema.columns})
+    for batch in batches:
+        counts += batch.counts
+        if batch.labels is not None:
+            labels.append(batch.labels)
+        if batch.parties is not None:
+            parties.append(batch.parties)
+        if write is None:
+            kept.append(batch)
+        else:
+            write(batch)
+    features = len(schema.feature_names)
+    rows: Any
+    if finish is not None:
+        rows = finish(counts.rows)
+    elif is_sparse(schema, counts.rows, layout):
+        parts = [batch.to_sparse(features) for batch in kept]
+        rows = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, features))
+    else:
+        rows = np.zeros((counts.rows, features))
+        start = 0
+        for batch in kept:
+            batch.write_into(rows[start : start + batch.counts.rows])
+            start += batch.counts.rows
+    codes, names = None, ()
+    if schema.party is not None:
+        chunks = pa.chunked_array(parties, pa.string()).combine_chunks()
+        coded = pc.fill_null(chunks, "missing").dictionary_encode()
+        codes = coded.indices.to_numpy().astype(np.int64)
+        names = tuple(coded.dictionary.to_pylist())
+    unlabelled = counts.rows > 0 and not labels
+    return EncodedRows(
+        rows=rows,
+        labels=None if unlabelled else np.concatenate([np.zeros(0, np.int64), *labels]),
+        classes=schema.classes,
+        feature_names=schema.feature_names,
+        counts=counts,
+        schema_sha256=schema.sha256,
+        party_codes=codes,
+        parties=names,
+    )

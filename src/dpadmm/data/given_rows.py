@@ -1,0 +1,164 @@
+"""Rows and labels as a caller gives them, read whatever they hold.
+
+Where the classes are public, nothing that a row holds may stop a run or be told: a row with a
+number that is not finite, or with a cell that is no number, counts as a row of zeros, and a label
+that is no class as the first class. What a row becomes depends on that row only. Refused is what
+is seen without a look at the cells: the shape of the table and the type of an array.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from dpadmm.data.values import bytes_of, codes_of, text_of
+from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
+from dpadmm.problem.rows import Rows
+
+__all__ = ["class_codes", "finite_rows"]
+
+_NUMBERS: Final = "biuf"
+_OBJECTS: Final = "OSUT"
+
+
+def finite_rows(X: Any) -> Rows:
+    """A table as finite numbers: dense, or sparse as it was."""
+    # Numbers that overflow, and what objects say when they are turned into numbers.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _finite_sparse(X) if sparse.issparse(X) else _finite_dense(X)
+
+
+def _finite_sparse(X: Any) -> sparse.csr_array:
+    _check_type(X.dtype, _NUMBERS)
+    _check_shape(X.shape)
+    rows = sparse.csr_array(X, dtype=np.float64, copy=True)
+    rows.sum_duplicates()
+    owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    wrong = np.zeros(rows.shape[0], np.bool_)
+    wrong[owner[~np.isfinite(rows.data)]] = True
+    rows.data[wrong[owner]] = 0.0
+    return rows
+
+
+def _finite_dense(X: Any) -> Array:
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        # Column by column, since one of them may hold objects and the others numbers.
+        _check_shape(X.shape)
+        columns = [_numbers(X.iloc[:, number].to_numpy()) for number in range(X.shape[1])]
+        rows = np.stack(columns, axis=1)
+    else:
+        given = _as_array(X, "X")
+        _check_shape(given.shape)
+        rows = np.ascontiguousarray(_numbers(given))
+    wrong = np.logical_not(np.isfinite(rows).all(axis=1, keepdims=True))
+    if wrong.any():
+        rows = np.where(wrong, 0.0, rows)
+    return rows
+
+
+def _as_array(values: Any, name: str) -> NDArray[Any]:
+    """An array; of objects where there was none, whose type would depend on all of them."""
+    try:
+        if hasattr(values, "__array__"):
+            return np.asarray(values)
+        return np.array(values, dtype=object)
+    except Exception:
+        raise ParameterError(
+            f"{name} must be an array or nested lists; got {type(values).__name__}."
+        ) from None
+
+
+def _numbers(values: NDArray[Any]) -> Array:
+    """Numbers of any array; NaN for what is none."""
+    _check_type(values.dtype, _NUMBERS + _OBJECTS)
+    if values.dtype.kind in _OBJECTS:
+        values = values.astype(object)
+    try:
+        return values.astype(np.float64)
+    except Exception:
+        flat = values.ravel()
+        numbers = [_number(flat[place : place + 1]) for place in range(flat.size)]
+        return np.array(numbers, np.float64).reshape(values.shape)
+
+
+def _number(cell: NDArray[Any]) -> float:
+    try:
+        return float(cell.astype(np.float64)[0])
+    except Exception:
+        return np.nan
+
+
+def _check_type(kind: np.dtype[Any], known: str) -> None:
+    if kind.kind not in known:
+        raise ParameterError(f"X must hold numbers; got an array of the type {kind}.")
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or 0 in shape:
+        raise ParameterError(
+            "X must be a table with at least one row and one feature, each row as long as the "
+            f"others; got an array of shape {shape}."
+        )
+
+
+def class_codes(y: Any, classes: ArrayLike, count: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The classes in order, and the number of each label's class among them.
+
+    A label is a class that it equals or, as in files, whose text it has (``"1"`` is 1).
+    """
+    known = _classes(classes)
+    if y is None:
+        raise ParameterError("y must be given; got None.")
+    labels = _as_array(y, "y")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (count,):
+        raise ParameterError(
+            f"y must be one label for each of the {count} rows; got an array of shape "
+            f"{labels.shape}."
+        )
+    if labels.dtype.kind in _NUMBERS and known.dtype.kind in _NUMBERS:
+        place = np.searchsorted(known, labels).clip(0, len(known) - 1)
+        return known, np.where(known[place] == labels, place, 0)
+    values = labels.astype(object).tolist()
+    codes = _equal(values, known)
+    rest = np.flatnonzero(codes < 0)
+    texts = pa.array([bytes_of(values[number]) for number in rest], pa.large_binary())
+    codes[rest] = codes_of(texts, [str(text_of(name)) for name in known.tolist()], ())
+    return known, np.maximum(codes, 0)
+
+
+def _classes(classes: ArrayLike) -> NDArray[Any]:
+    try:
+        known = np.unique(np.asarray(classes))
+        texts = {text_of(name) for name in known.tolist()}
+    except (TypeError, ValueError):
+        texts = {None}
+    if None in texts:
+        raise ParameterError(
+            "classes must be a list of numbers or of texts, none of them missing; got one that "
+            "cannot be put in order."
+        )
+    if len(known) < 2:
+        raise ParameterError(f"classes must be at least two; got {known.tolist()}.")
+    return known
+
+
+def _equal(values: list[Any], known: NDArray[Any]) -> NDArray[np.intp]:
+    """The number of the class that each value equals; -1 for none."""
+    codes = {name: code for code, name in enumerate(known.tolist())}
+    found = np.full(len(values), -1, np.intp)
+    for number, value in enumerate(values):
+        try:
+            found[number] = codes.get(value, -1)
+        except Exception:
+            # No part of a dictionary, or equal to nothing in earnest: no class.
+            continue
+    return found

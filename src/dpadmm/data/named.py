@@ -1,0 +1,76 @@
+"""Data sets by name, and the encoding of files by a public schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from dpadmm.data import raetsch
+from dpadmm.data.adult import WHERE as ADULT_WHERE
+from dpadmm.data.adult import load_adult
+from dpadmm.data.dataset import Dataset
+from dpadmm.data.draft import draft_schema
+from dpadmm.data.raetsch import Origin
+from dpadmm.data.tables import PublicDataWarning, encode, read_batches
+from dpadmm.sentences import DataError
+
+__all__ = [
+    "NAMES",
+    "DataError",
+    "Dataset",
+    "PublicDataWarning",
+    "draft_schema",
+    "encode",
+    "load",
+    "read_batches",
+    "where",
+]
+
+NAMES: Final = ("adult", *raetsch.RAETSCH_NAMES)
+
+
+def load(
+    name: str,
+    folder: str | Path | None = None,
+    seed: int = 0,
+    *,
+    rows: int | None = None,
+    origin: Origin = "auto",
+    download: bool = True,
+) -> Dataset:
+    """Load a public data set by name.
+
+    Parameters
+    ----------
+    name
+        One of :data:`NAMES`.
+    folder
+        Where the files are; without it, the folder in the environment variable
+        ``DPADMM_DATA``, then ``~/.cache/dpadmm`` (or ``$XDG_CACHE_HOME/dpadmm``).
+    seed, rows
+        For data sets that are drawn: the seed and the number of rows.
+    origin
+        For Rätsch's problems: where from (see :func:`dpadmm.data.raetsch.load_raetsch`).
+    download
+        Whether the network may be used for what is not on this machine.
+
+    Raises
+    ------
+    DataError
+        If the name is not known or the data are not to be had; says where each can be had.
+    """
+    if name not in NAMES:
+        known = "; ".join(f"{known}: {where(known)}" for known in NAMES)
+        raise DataError(f"name must be one of {', '.join(NAMES)}; got {name!r}. {known}")
+    if name == "adult":
+        if rows is not None or origin != "auto":
+            raise DataError("rows and origin are for Rätsch's problems; leave them out for adult")
+        return load_adult(folder, download=download)
+    return raetsch.load_raetsch(
+        name, folder, seed=seed, rows=rows, origin=origin, download=download
+    )
+
+
+def where(name: str) -> str:
+    """Say where a data set can be had."""
+    return ADULT_WHERE if name == "adult" else raetsch.where_raetsch(name)

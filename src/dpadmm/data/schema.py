@@ -1,0 +1,385 @@
+"""The parts of a schema: numeric and categorical columns and the label."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from dpadmm.durable import FileRefusal, read_text
+from dpadmm.sentences import (
+    DataError,
+    Finite,
+    Name,
+    Names,
+    Part,
+    Text,
+    Texts,
+    as_tuple,
+    fail,
+    refuse_repeats,
+)
+
+__all__ = [
+    "DEFAULT_MISSING_VALUES",
+    "CategoricalColumn",
+    "Column",
+    "Label",
+    "NumericColumn",
+    "Schema",
+    "load_schema",
+]
+
+
+DEFAULT_MISSING_VALUES: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
+"""Cells that mean "not known" unless the schema says otherwise (compared after trimming)."""
+
+
+class NumericColumn(Part):
+    """A number between two public bounds; encoded as ``(value - lower) / (upper - lower)``.
+
+    Parameters
+    ----------
+    name
+        Name of the column in the file.
+    lower, upper
+        Public bounds; a value outside is moved to the nearer one.
+    missing
+        Whether a column says that the value is missing (not a finite number).
+    fill
+        What stands for a missing value; the middle of the bounds unless given.
+    """
+
+    name: Name
+    kind: Literal["numeric"] = "numeric"
+    lower: Finite
+    upper: Finite
+    missing: bool = True
+    fill: Finite | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> NumericColumn:
+        if not self.lower < self.upper:
+            raise fail(
+                f"lower must be less than upper; got lower = {self.lower:g} and "
+                f"upper = {self.upper:g}: swap them or widen them"
+            )
+        if not math.isfinite(self.upper - self.lower):
+            raise fail(
+                f"upper - lower must be a finite number; got lower = {self.lower:g} and "
+                f"upper = {self.upper:g}: narrow them"
+            )
+        if self.fill is not None and not self.lower <= self.fill <= self.upper:
+            raise fail(
+                f"fill must be between lower = {self.lower:g} and upper = {self.upper:g}; "
+                f"got {self.fill:g}: choose one inside"
+            )
+        return self
+
+    @property
+    def fill_value(self) -> float:
+        """The value that stands for a missing one."""
+        return self.lower / 2 + self.upper / 2 if self.fill is None else self.fill
+
+
+class CategoricalColumn(Part):
+    """One of a public list of levels; encoded as one column per level (one-hot).
+
+    Parameters
+    ----------
+    name
+        Name of the column in the file.
+    levels
+        The levels, as text (numbers are compared as text: ``1`` and ``1.0`` agree).
+    missing, other
+        Whether there is a column for a missing value, and one for a value that is no level.
+        Without it such a value encodes as zeros.
+    """
+
+    name: Name
+    kind: Literal["categorical"] = "categorical"
+    levels: Texts
+    missing: bool = True
+    other: bool = True
+
+    @field_validator("levels")
+    @classmethod
+    def _check(cls, levels: tuple[str, ...]) -> tuple[str, ...]:
+        if not levels:
+            raise fail("levels must have at least one value; got none: list the levels")
+        return refuse_repeats(levels, "levels")
+
+
+Column = Annotated[NumericColumn | CategoricalColumn, Field(discriminator="kind")]
+
+
+class Label(Part):
+    """The column to predict.
+
+    Parameters
+    ----------
+    column
+        Name of the column in the file.
+    classes
+        The list of classes (at least two). Of two, the second is the positive one.
+    positive
+        Instead of ``classes``: the positive value, against all others together.
+
+    Notes
+    -----
+    A label that is missing or no class becomes the first class (the negative one where there
+    are two) and is counted.
+    """
+
+    column: Name
+    classes: Texts | None = None
+    positive: Text | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Label:
+        if (self.classes is None) == (self.positive is None):
+            raise fail(
+                "exactly one of classes (a list) and positive (one value) must be given; got "
+                f"{'neither' if self.classes is None else 'both'}: keep one"
+            )
+        if self.classes is not None:
+            if len(self.classes) < 2:
+                raise fail(
+                    f"classes must have at least two values; got {len(self.classes)}: "
+                    "list all classes"
+                )
+            refuse_repeats(self.classes, "classes")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The classes in the order of their codes."""
+        if self.classes is not None:
+            return self.classes
+        return (f"not {self.positive}", str(self.positive))
+
+
+SCHEMA_HASH_PREFIX: Final = "dpadmm-schema/1"
+
+
+def _positive_zero(value: float) -> float:
+    # -0.0 and 0.0 encode alike, so they must hash alike.
+    return value + 0.0
+
+
+class Schema(Part):
+    """Columns, label and the constant column: all that fixes the encoding of a row.
+
+    Parameters
+    ----------
+    columns
+        :class:`NumericColumn` and :class:`CategoricalColumn` in any order.
+    label
+        The column to predict.
+    constant
+        Whether a column of ones is added (before the row is brought to norm 1).
+    missing_values
+        Texts that mean a missing value. A level of the same text wins.
+    party
+        Name of a column that says which party a row belongs to, if one file holds several.
+    ignore
+        Columns that a file may have and that are not read.
+
+    Notes
+    -----
+    The encoded columns are, in this order: every numeric column in the order of the schema;
+    their ``missing`` columns; for every categorical column its levels, then ``missing``, then
+    ``other``; the constant.
+    """
+
+    version: Literal[1] = 1
+    label: Label
+    columns: Annotated[tuple[Column, ...], BeforeValidator(as_tuple)]
+    constant: bool = False
+    missing_values: Texts = DEFAULT_MISSING_VALUES
+    party: Name | None = None
+    ignore: Names = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Schema:
+        if not self.columns:
+            raise fail("columns must have at least one column besides the label; got none")
+        refuse_repeats(self.missing_values, "missing_values")
+        party = () if self.party is None else (self.party,)
+        names = (*(c.name for c in self.columns), self.label.column, *party, *self.ignore)
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise fail(
+                    "a column must have one role (a column, the label, party or ignore); "
+                    f"{name!r} is there twice: remove one"
+                )
+            seen.add(name)
+        # An astute choice of names could make two encoded columns look the same in a report.
+        refuse_repeats(self.feature_names, "the encoded columns")
+        return self
+
+    @cached_property
+    def numeric(self) -> tuple[NumericColumn, ...]:
+        """The numeric columns in the order of the schema."""
+        return tuple(c for c in self.columns if isinstance(c, NumericColumn))
+
+    @cached_property
+    def categorical(self) -> tuple[CategoricalColumn, ...]:
+        """The categorical columns in the order of the schema."""
+        return tuple(c for c in self.columns if isinstance(c, CategoricalColumn))
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the encoded columns, in order."""
+        names = [column.name for column in self.numeric]
+        names += [f"{column.name} is missing" for column in self.numeric if column.missing]
+        for column in self.categorical:
+            names += [f"{column.name}={level}" for level in column.levels]
+            names += [f"{column.name} is missing"] * column.missing
+            names += [f"{column.name} is other"] * column.other
+        return (*names, *(["constant"] * self.constant))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes in the order of their codes."""
+        return self.label.names
+
+    @cached_property
+    def entries_per_row(self) -> int:
+        """The most entries other than zero that an encoded row can have."""
+        indicators = sum(column.missing for column in self.numeric)
+        return len(self.numeric) + indicators + len(self.categorical) + self.constant
+
+    @cached_property
+    def sha256(self) -> str:
+        """What runs compare: the sha256 of everything that changes the encoding of a row.
+
+        Comments, layout and order of keys in the file do not matter, nor do ``party`` and
+        ``ignore``, which say what a party's own file looks like.
+        """
+        columns: list[dict[str, Any]] = []
+        for column in self.columns:
+            entry = column.model_dump()
+            if isinstance(column, NumericColumn):
+                entry["fill"] = column.fill_value
+                for key in ("lower", "upper", "fill"):
+                    entry[key] = _positive_zero(entry[key])
+            columns.append(entry)
+        content = {
+            "format": SCHEMA_HASH_PREFIX,
+            "label": self.label.model_dump(),
+            "columns": columns,
+            "constant": self.constant,
+            "missing_values": sorted(self.missing_values),
+        }
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Schema:
+        """Build a schema from plain data; what is wrong with it is said in one sentence."""
+        if "label" not in content:
+            raise DataError(
+                "schema: label must be given; got no [label] table: add one with "
+                "column = ... and classes = [...] or positive = ..."
+            )
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise DataError("schema: " + _sentence(error, content)) from None
+
+    @classmethod
+    def from_toml(cls, text: str) -> Schema:
+        """Read a schema from the text of a ``schema.toml``."""
+        try:
+            content = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise DataError(f"schema: the file must be valid TOML; got: {error}") from None
+        return cls.from_dict(content)
+
+    def to_toml(self) -> str:
+        """Write the text of a ``schema.toml`` that reads back as this schema."""
+        top = self.model_dump(exclude={"label", "columns"}, exclude_none=True)
+        lines = [f"{key} = {_toml(value)}" for key, value in top.items()]
+        lines += ["", "[label]"]
+        label = self.label.model_dump(exclude_none=True)
+        lines += [f"{key} = {_toml(value)}" for key, value in label.items()]
+        for column in self.columns:
+            lines += ["", "[[columns]]"]
+            entry = column.model_dump(exclude_none=True)
+            lines += [f"{key} = {_toml(value)}" for key, value in entry.items()]
+        return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for the one control character JSON leaves alone.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return repr(value)
+
+
+def _sentence(error: ValidationError, content: dict[str, Any]) -> str:
+    """Turn the first of pydantic's findings into one sentence that names the place."""
+    finding = error.errors(include_url=False)[0]
+    place = _place(finding["loc"], content)
+    kind, message, value = finding["type"], finding["msg"], finding["input"]
+    key = finding["loc"][-1] if finding["loc"] else ""
+    if kind == "schema":
+        return f"{place}: {message}" if place else message
+    if kind == "extra_forbidden":
+        return f"{place} is not a known key; remove it or correct its spelling"
+    if kind == "missing":
+        return f"{place} must be given; got nothing: add {key} = ..."
+    if kind == "union_tag_not_found":
+        return f"{place}: kind must be given; got nothing: add kind = 'numeric' or 'categorical'"
+    if kind == "union_tag_invalid":
+        return (
+            f"{place}: kind must be 'numeric' or 'categorical'; got "
+            f"{value.get('kind')!r}: correct it"
+        )
+    return f"{place} is wrong: {message[0].lower()}{message[1:]}; got {_shown(value)}: correct it"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _place(location: tuple[int | str, ...], content: dict[str, Any]) -> str:
+    """Where a finding is, with columns by their name instead of their number."""
+    parts: list[str] = []
+    items = list(location)
+    if len(items) > 1 and items[0] == "columns" and isinstance(items[1], int):
+        column = content["columns"][items[1]]
+        name = column.get("name") if isinstance(column, dict) else None
+        parts.append(f"column {name!r}" if name else f"column number {items[1] + 1}")
+        # The third item is the tag of the union, which is no key of the file.
+        items = items[3:]
+    parts += [f"entry {item + 1}" if isinstance(item, int) else str(item) for item in items]
+    return ", ".join(parts)
+
+
+def load_schema(path: str | Path) -> Schema:
+    """Read a ``schema.toml``.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or is no valid schema.
+    """
+    try:
+        text = read_text(path)
+    except FileRefusal as error:
+        raise DataError(f"schema must be a readable UTF-8 file; got {path}: {error}") from None
+    return Schema.from_toml(text)

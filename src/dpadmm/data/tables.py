@@ -1,0 +1,365 @@
+"""CSV and Parquet files, Arrow tables and pandas frames, read in pieces and encoded.
+
+A file is read in blocks, so that it may be larger than memory; with ``into`` the encoded rows
+go to disk as well. What becomes of odd CSV files is told in :mod:`dpadmm.data.csv_reader`.
+
+No cell stops the reading (:mod:`dpadmm.data.values`). What does stop it is about the file, and is told in
+words of our own: :func:`own_words` lets no other message out, since those of readers quote cells.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from dpadmm.data.csv_reader import read_csv, read_header
+from dpadmm.data.encode import EncodedBatch, EncodedRows, Layout, assemble, encode_batch
+from dpadmm.data.rows_file import RowsFile
+from dpadmm.data.schema import Schema
+from dpadmm.data.values import bytes_of, holds_text, is_readable
+from dpadmm.errors import ParameterError
+from dpadmm.sentences import DataError, canonical_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "PublicDataWarning",
+    "Source",
+    "check_columns",
+    "check_type",
+    "encode",
+    "encoded_batches",
+    "own_words",
+    "read_batches",
+    "read_table",
+]
+
+Source: TypeAlias = "str | Path | pa.Table | pa.RecordBatch | pd.DataFrame"
+
+PARQUET_SUFFIXES: Final = (".parquet", ".pq")
+CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt", ".data", ".dat")
+COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4", ".br")
+# Some copies of a batch are in memory at a time, as wide as it may be.
+BATCH_ROWS: Final = 2**16
+BATCH_CELLS: Final = 2**18
+BUFFER_BYTES: Final = 2**20
+
+
+class PublicDataWarning(UserWarning):
+    """Something was asked for that is in order for public data only."""
+
+
+def encode(
+    source: Source,
+    schema: Schema,
+    *,
+    into: str | Path | None = None,
+    layout: Layout = "auto",
+    delimiter: str | None = None,
+    require_label: bool = True,
+    drop_incomplete_public_rows: bool = False,
+) -> EncodedRows:
+    """Read a table and encode it by a public schema.
+
+    Parameters
+    ----------
+    source
+        Path of a CSV file (``.csv``, ``.tsv``, ``.txt``, ``.data``, ``.dat``; also packed with
+        gzip, bzip2, zstd, lz4 or brotli) or of a Parquet file, an Arrow table or batch, or a
+        pandas frame.
+    schema
+        The public description.
+    into
+        Path of an ``.npy`` file to write the encoded rows to, dense; the result maps it into
+        memory. It appears when it is complete, or not at all.
+    layout
+        "dense", "sparse" or "auto" (see :func:`dpadmm.data.encode.is_sparse`).
+    delimiter
+        Between the cells of a CSV file; a tab for ``.tsv`` and a comma otherwise.
+    require_label
+        Whether a table without the label column is refused (rows to predict have none).
+    drop_incomplete_public_rows
+        Leave out rows with a missing value. For public experiments only: the number of rows
+        left depends on what the rows hold, which no budget covers. Warns.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, its columns are not the schema's, or the disk is full.
+    """
+    if drop_incomplete_public_rows:
+        warnings.warn(
+            "drop_incomplete_public_rows is for public data only: the number of rows left "
+            "depends on what they hold, and no privacy budget covers that",
+            PublicDataWarning,
+            stacklevel=2,
+        )
+    if into is not None and layout == "sparse":
+        raise DataError(
+            "layout must be 'dense' or 'auto' when rows are written to a file; got 'sparse': "
+            "leave out into or layout"
+        )
+    batches = encoded_batches(
+        source,
+        schema,
+        delimiter=delimiter,
+        require_label=require_label,
+        drop_incomplete_public_rows=drop_incomplete_public_rows,
+    )
+    if into is None:
+        return assemble(batches, schema, layout=layout)
+    with RowsFile(Path(into), len(schema.feature_names)) as file:
+        return assemble(batches, schema, write=file.write, finish=file.finish)
+
+
+def encoded_batches(
+    source: Source,
+    schema: Schema,
+    *,
+    delimiter: str | None = None,
+    require_label: bool = True,
+    drop_incomplete_public_rows: bool = False,
+) -> Iterator[EncodedBatch]:
+    """Read a table and encode it piece by piece; parameters and refusals are :func:`encode`'s."""
+    with own_words(source):
+        for batch, ragged in read_batches(
+            source, schema, delimiter=delimiter, require_label=require_label
+        ):
+            yield encode_batch(
+                batch,
+                schema,
+                ragged_rows=ragged,
+                drop_incomplete_public_rows=drop_incomplete_public_rows,
+            )
+
+
+def read_batches(
+    source: Source,
+    schema: Schema,
+    *,
+    delimiter: str | None = None,
+    require_label: bool = True,
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Read the columns a schema names, piece by piece.
+
+    Yields
+    ------
+    batch, ragged_rows
+        Cells in the order of the file, and how many of these rows stand for lines that could
+        not be split into cells.
+    """
+    with own_words(source):
+        table = _opened(source, delimiter)
+        names = _columns(table, schema, require_label)
+        numeric = {column.name for column in schema.numeric}
+        yield from table.read(names, [name for name in names if name not in numeric])
+
+
+def check_columns(
+    source: Source, schema: Schema, *, delimiter: str | None = None, require_label: bool = True
+) -> None:
+    """Refuse a table whose columns are not the schema's, without reading a row."""
+    with own_words(source):
+        _columns(_opened(source, delimiter), schema, require_label)
+
+
+def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
+    """Read all of a (public) table into memory; the cells of a CSV file as bytes."""
+    with own_words(source):
+        table = _opened(source, delimiter)
+        # Its header may be a row where there is none: nothing of it is shown.
+        _refuse_repeats(table, show=False)
+        batches = [batch for batch, _ in table.read(list(table.names), [])]
+        if batches:
+            return pa.Table.from_batches(batches)
+        return pa.table({name: pa.nulls(0, pa.binary()) for name in table.names})
+
+
+@contextmanager
+def own_words(source: Source) -> Iterator[None]:
+    """Turn whatever is raised while a table is read into one sentence of ours.
+
+    What others say may quote a row: of that nothing is passed on but the kind of the error.
+    """
+    try:
+        yield
+    except (DataError, ParameterError):
+        raise
+    except Exception as error:
+        where = str(source) if isinstance(source, (str, Path)) else "the table"
+        if isinstance(error, OSError) and error.errno is not None:
+            reason = os.strerror(error.errno)
+            raise DataError(f"file must be readable; got {where}: {reason}") from None
+        if isinstance(error, MemoryError):
+            raise DataError(f"memory must suffice to read {where}; it does not") from None
+        raise DataError(
+            f"file must be whole and of the kind its name says; got {where}, which cannot be "
+            f"read ({type(error).__name__}): write it again"
+        ) from None
+
+
+# Takes the names to read, and which of them hold text: a hint for speed.
+Reader = Callable[[list[str], list[str]], Iterator[tuple[pa.RecordBatch, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table before its rows are read: what it is called, its columns, how to read some."""
+
+    where: str
+    names: tuple[str, ...]
+    types: pa.Schema | None
+    read: Reader
+
+
+def _opened(source: Source, delimiter: str | None) -> _Table:
+    if isinstance(source, (str, Path)):
+        return _opened_file(Path(source), delimiter)
+    if isinstance(source, pa.RecordBatch):
+        table = pa.Table.from_batches([source])
+    elif isinstance(source, pa.Table):
+        table = source
+    else:
+        table = _from_pandas(source)
+
+    def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        for batch in table.select(names).to_batches(max_chunksize=_batch_rows(names)):
+            yield batch, 0
+
+    return _Table("the table", tuple(table.schema.names), table.schema, read)
+
+
+def _batch_rows(names: list[str]) -> int:
+    return max(1, min(BATCH_ROWS, BATCH_CELLS // max(1, len(names))))
+
+
+def _opened_file(path: Path, delimiter: str | None) -> _Table:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
+        suffixes.pop()
+    kind = suffixes[-1] if suffixes else ""
+    if kind in PARQUET_SUFFIXES:
+
+        def read_parquet(
+            names: list[str], texts: list[str]
+        ) -> Iterator[tuple[pa.RecordBatch, int]]:
+            # Reading ahead would hold the whole file in memory by the end.
+            file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
+            with file:
+                for batch in file.iter_batches(batch_size=_batch_rows(names), columns=names):
+                    yield batch, 0
+
+        with pyarrow.parquet.ParquetFile(path) as file:
+            found = file.schema_arrow
+        return _Table(str(path), tuple(found.names), found, read_parquet)
+    if kind not in CSV_SUFFIXES:
+        raise DataError(
+            f"file name must end in {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))} (CSV also "
+            f"packed: {', '.join(COMPRESSED_SUFFIXES)}); got {path.name!r}: rename it"
+        )
+    separator = delimiter or ("\t" if kind == ".tsv" else ",")
+    if len(separator) != 1 or separator in '"\r\n\0' or not separator.isascii():
+        raise DataError(f"delimiter must be one ASCII character; got {separator!r}")
+    header = read_header(path, separator)
+
+    def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        return read_csv(path, header, names, separator, texts)
+
+    return _Table(str(path), header.names, None, read)
+
+
+def _refuse_repeats(table: _Table, *, show: bool) -> None:
+    seen: set[str] = set()
+    for number, name in enumerate(table.names, 1):
+        if name in seen:
+            shown = repr(name) if show else f"the name of column {number}"
+            raise DataError(
+                f"{table.where} must have each column once; {shown} is there twice: rename one"
+            )
+        seen.add(name)
+
+
+def _columns(table: _Table, schema: Schema, require_label: bool) -> list[str]:
+    """Names to read; what is missing, too much or of an unusable type is refused by name."""
+    needed = [column.name for column in schema.columns]
+    needed += [] if schema.party is None else [schema.party]
+    if require_label or schema.label.column in table.names:
+        needed.append(schema.label.column)
+    missing = [name for name in needed if name not in table.names]
+    if missing:
+        raise DataError(
+            f"{table.where} must have the schema's columns; {_listed(missing)} not there: add "
+            "it, correct the schema, or check the delimiter and the header line"
+        )
+    # The header is one: it has all names of the schema. So it may be shown.
+    _refuse_repeats(table, show=True)
+    extra = [name for name in table.names if name not in needed and name not in schema.ignore]
+    if extra:
+        raise DataError(
+            f"{table.where} must have no columns but the schema's; {_listed(extra)} not in it: "
+            "remove it, or name it in the schema under ignore"
+        )
+    if table.types is not None:
+        _check_types(table.types, needed, schema, table.where)
+    return needed
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
+
+
+def _check_types(found: pa.Schema, names: list[str], schema: Schema, where: str) -> None:
+    numeric = {column.name for column in schema.numeric}
+    for name in names:
+        check_type(name, found.field(name).type, where, as_number=name in numeric)
+
+
+def check_type(name: str, kind: pa.DataType, where: str, *, as_number: bool) -> None:
+    """Refuse a column of a type that cannot be read, whatever it holds."""
+    if not is_readable(kind, as_number=as_number):
+        raise DataError(
+            f"column {name!r} of {where} must hold "
+            f"{'numbers' if as_number else 'numbers or text'}; its type is {kind}: convert it"
+        )
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
+        raise DataError(
+            f"source must be a path, an Arrow table or a pandas frame; got {type(frame).__name__}"
+        )
+    names = [canonical_text(name) for name in frame.columns]
+    arrays = [_from_series(frame.iloc[:, number]) for number in range(len(names))]
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def _from_series(series: Any) -> pa.Array:
+    try:
+        array = pa.Array.from_pandas(series)
+    except Exception:
+        array = None
+    if array is None or (_holds_objects(series) and not _is_text(array.type)):
+        # The kind that Arrow sees in objects depends on all of them: each is taken by itself, as
+        # it would be read from a file.
+        array = pa.array([bytes_of(cell) for cell in series], pa.large_binary())
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _holds_objects(series: Any) -> bool:
+    kind = series.dtype
+    return str(kind.categories.dtype if hasattr(kind, "categories") else kind) == "object"
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return holds_text(kind.value_type if pa.types.is_dictionary(kind) else kind)

@@ -1,0 +1,235 @@
+"""Cells of any kind as text, numbers and codes; what a cell becomes depends on that cell only.
+
+Numbers are written in decimal (``-1.5``, ``.5``, ``2e3``); texts are compared after trimming
+ASCII white space, and ``1`` is ``1.0`` unless a list has both; booleans are the texts ``true``
+and ``false``; bytes that are not UTF-8 are read as Latin-1.
+
+Every column type that :func:`is_readable` takes is first brought to bytes, booleans or numbers
+(nobody vouches that a column of strings holds UTF-8). A cell that a reader stops at is missing:
+:func:`_read` is the one place where that is decided.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpadmm.sentences import WHITESPACE, canonical_text
+
+__all__ = [
+    "MISSING",
+    "OTHER",
+    "bytes_of",
+    "cells_as_numbers",
+    "cells_as_text",
+    "codes_of",
+    "holds_text",
+    "is_readable",
+    "text_of",
+    "valid_text",
+]
+
+MISSING: Final = -1
+OTHER: Final = -2
+WHOLE: Final = re.compile(r"-?[0-9]+")
+DECIMAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+
+
+def codes_of(
+    cells: pa.Array, known: Sequence[str], missing_values: Sequence[str]
+) -> NDArray[np.int64]:
+    """Place of every cell in a list of texts; :data:`MISSING` or :data:`OTHER` if not there.
+
+    A text in both lists is known. A whole number that is not there as it is written is looked
+    for with or without ``.0``.
+    """
+    codes: dict[str | None, int] = {None: MISSING, **dict.fromkeys(missing_values, MISSING)}
+    codes.update({text: code for code, text in enumerate(known)})
+    texts, places = _distinct(cells)
+    table = [codes[t] if t in codes else codes.get(_twin(t), OTHER) for t in texts]
+    return np.array(table, np.int64).take(places)
+
+
+def _twin(text: str | None) -> str:
+    """Return the same whole number with or without ``.0``; programs that write files differ."""
+    text = text or ""
+    whole = text.removesuffix(".0")
+    if not WHOLE.fullmatch(whole):
+        return text
+    return whole if whole != text else f"{text}.0"
+
+
+def cells_as_text(cells: pa.Array) -> pa.StringArray:
+    """Cells as they are compared with levels and classes; null stays null."""
+    texts, places = _distinct(cells)
+    return pa.array(texts, pa.string()).take(pa.array(places))
+
+
+def is_readable(kind: pa.DataType, *, as_number: bool) -> bool:
+    """Whether cells of a type can be read at all, whatever they hold."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_temporal(kind):
+        try:
+            # Not with a time zone that this machine does not know.
+            return not as_number and bool(pa.nulls(1, kind).cast(pa.string()))
+        except pa.ArrowException:
+            return False
+    return kind.id in _READABLE
+
+
+def holds_text(kind: pa.DataType) -> bool:
+    """Whether a column holds bytes or strings, each cell by itself."""
+    return kind.id in _TEXT
+
+
+_TEXT: Final = {
+    *(kind.id for kind in (pa.string(), pa.large_string(), pa.string_view())),
+    *(kind.id for kind in (pa.binary(), pa.large_binary(), pa.binary_view())),
+}
+# Extension types, nested ones and bytes of one fixed size are left out.
+_READABLE: Final = {
+    pa.null().id,
+    pa.bool_().id,
+    *(pa.type_for_alias(f"{sign}int{size}").id for sign in ("", "u") for size in (8, 16, 32, 64)),
+    *(pa.type_for_alias(f"float{size}").id for size in (16, 32, 64)),
+    *(make(1).id for make in (pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256)),
+    *_TEXT,
+}
+
+
+def _read(cells: pa.Array, reader: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """What a reader makes of all cells or, where one stops it, of each by itself; else null.
+
+    The reader must make of a cell among others what it makes of the cell alone.
+    """
+    try:
+        return reader(cells)
+    except Exception:
+        # Whatever the reader says is about a cell: it is dropped here.
+        kind = reader(cells.slice(0, 0)).type
+        return pa.concat_arrays(
+            [_read_one(cells.slice(n, 1), reader, kind) for n in range(len(cells))]
+        )
+
+
+def _read_one(
+    cell: pa.Array, reader: Callable[[pa.Array], pa.Array], kind: pa.DataType
+) -> pa.Array:
+    try:
+        return reader(cell)
+    except Exception:
+        return pa.nulls(1, kind)
+
+
+def _plain(cells: pa.Array) -> pa.Array:
+    """Cells of one of few types: bytes, booleans, numbers, null, or a dictionary of these."""
+    kind = cells.type
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(cells.indices, _plain(cells.dictionary))
+    if pa.types.is_temporal(kind):
+        cells = _read(cells, lambda part: part.cast(pa.string()))
+    elif pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return cells.cast(pa.decimal128(kind.precision, kind.scale))
+    elif pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return cells.cast(pa.large_binary())
+    # A view does not look at the bytes, unlike a cast.
+    if pa.types.is_string(cells.type):
+        return cells.view(pa.binary())
+    if pa.types.is_large_string(cells.type):
+        return cells.view(pa.large_binary())
+    return cells
+
+
+def _distinct(cells: pa.Array) -> tuple[list[str | None], NDArray[np.int64]]:
+    """Every distinct cell once, as text, and where each cell is in that list."""
+    cells = _plain(cells)
+    if not pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_encode()
+    texts = [text_of(cell) for cell in cells.dictionary.to_pylist()]
+    places = cells.indices
+    if places.null_count:
+        places = places.fill_null(len(texts))
+    return [*texts, None], _to_numpy(places).astype(np.int64, copy=False)
+
+
+def text_of(cell: object) -> str | None:
+    """Any object as it is compared with levels and classes; None if it is missing."""
+    try:
+        if cell is None or cell != cell:
+            return None
+        return canonical_text(_decoded(cell) if isinstance(cell, bytes) else cell)
+    except Exception:
+        # What has no truth or no text of its own (NA of pandas, a number of too many digits).
+        return None
+
+
+def bytes_of(cell: object) -> bytes | None:
+    """Any object as a file would hold it; None if it is missing."""
+    if isinstance(cell, bytes):
+        return cell
+    text = text_of(cell)
+    return None if text is None else text.encode("utf-8", "replace")
+
+
+def _decoded(cell: bytes) -> str:
+    try:
+        return cell.decode("utf-8")
+    except UnicodeDecodeError:
+        return cell.decode("latin-1")
+
+
+def cells_as_numbers(cells: pa.Array) -> NDArray[np.float64]:
+    """Cells as numbers; NaN for what is no decimal number."""
+    cells = _plain(cells)
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    kind = cells.type
+    if pa.types.is_null(kind):
+        return np.full(len(cells), np.nan)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return _or_nan(_read(cells, _parsed))
+    if pa.types.is_boolean(kind):
+        cells = cells.cast(pa.int8())
+    return _or_nan(_read(cells, lambda part: part.cast(pa.float64(), safe=False)))
+
+
+def _parsed(cells: pa.Array) -> pa.DoubleArray:
+    # Arrow's parser stops at the first text that is no number. What it takes without stopping
+    # is what the pattern takes, plus spellings of NaN and infinity, which are missing either
+    # way: so the short cut changes no value. It reads bytes, whether they are UTF-8 or not.
+    texts = cells.view(pa.string() if pa.types.is_binary(cells.type) else pa.large_string())
+    try:
+        return texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        texts = pc.utf8_trim(valid_text(cells), WHITESPACE)
+        decimal = pc.match_substring_regex(texts, DECIMAL)
+        numbers = pc.if_else(decimal, texts, pa.scalar(None, texts.type))
+        return numbers.cast(pa.float64())
+
+
+def valid_text(cells: pa.Array) -> pa.Array:
+    """Bytes or strings as valid UTF-8."""
+    cells = _plain(cells)
+    kind = pa.string() if pa.types.is_binary(cells.type) else pa.large_string()
+    try:
+        return cells.cast(kind)
+    except pa.ArrowInvalid:
+        decoded = [None if cell is None else _decoded(cell) for cell in cells.to_pylist()]
+        return pa.array(decoded, kind)
+
+
+def _or_nan(numbers: pa.DoubleArray) -> NDArray[np.float64]:
+    return _to_numpy(numbers.fill_null(math.nan) if numbers.null_count else numbers)
+
+
+def _to_numpy(numbers: pa.Array) -> NDArray[Any]:
+    # Not Arrow's to_numpy, which imports pandas wherever that is installed.
+    return np.from_dlpack(numbers)

@@ -1,0 +1,209 @@
+"""A cell: everything that decides one piece of work, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from dpadmm.errors import ParameterError, positive_integer
+from dpadmm.experiments.measures import get_measure
+from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
+from dpadmm.plain import Array
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.run.engine import Outcome
+from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning, TrainingParameters
+from dpadmm.run.plan import Plan, plan
+from dpadmm.run.train import lay_out, state_privacy, train
+from dpadmm.version import __version__
+
+__all__ = ["Job", "Result", "TrainingJob"]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a cell gave.
+
+    Attributes
+    ----------
+    values
+        Arrays by name: a measure's course ``(rounds, runs)`` under its own name, and its final
+        value ``(runs,)`` under ``last/<measure>``, ``tail/<measure>`` and ``mean/<measure>``.
+    facts
+        Plain data: the statement of privacy, the penalty, the data, warnings, seconds.
+    """
+
+    values: dict[str, Array]
+    facts: dict[str, Any]
+
+    def final(self, measure: str, output: str = "last") -> Array:
+        """One number per run: of the last messages, or of the mean over the last third."""
+        return self.values[f"{output}/{measure}"]
+
+    def course(self, measure: str) -> Array:
+        """``(rounds, runs)``."""
+        return self.values[measure]
+
+
+@dataclass(frozen=True)
+class Job(ABC):
+    """One piece of work; a frozen description that crosses processes and names its result."""
+
+    @abstractmethod
+    def compute(self) -> Result:
+        """Do the work: a function of the description alone."""
+
+    @property
+    @abstractmethod
+    def weight(self) -> float:
+        """About how much work it is, in units of any one scale."""
+
+    def description(self) -> dict[str, Any]:
+        """Plain data that decide the result."""
+        return {"kind": type(self).__name__, **dataclasses.asdict(self)}
+
+    @property
+    def key(self) -> str:
+        """A hash of the description and of this version of the package."""
+        text = json.dumps([__version__, self.description()], sort_keys=True, default=_plain)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} must not be part of a cell")
+
+
+@final
+@dataclass(frozen=True)
+class TrainingJob(Job):
+    """Train by an algorithm of the registry, some runs together, and measure.
+
+    Attributes
+    ----------
+    problem
+        The data.
+    parameters
+        What to train; a topology is a name or a list of edges.
+    runs, seed
+        Repeated runs, with noise of their own, and what the noise is drawn from.
+    courses
+        Measures to take after every round.
+    finals
+        Measures to take at the end: of the last messages and of their means over the last third
+        and over all rounds.
+    """
+
+    problem: ProblemSource
+    parameters: TrainingParameters
+    runs: int = 10
+    seed: int = 0
+    courses: tuple[str, ...] = ()
+    finals: tuple[str, ...] = ("test accuracy",)
+    #: Whether to account every round, as ``epsilon``; it can take as long as training.
+    epsilon_course: bool = field(default=False, kw_only=True)
+    #: How often everything is drawn anew, each time with as many runs: who gets which row, the
+    #: labels where they are randomised, and the noise. Runs share the first two.
+    repeats: int = field(default=1, kw_only=True)
+    #: Whether a refused plan is a result, whose facts then have only ``refused``, the reason.
+    may_refuse: bool = field(default=False, kw_only=True)
+    #: A word that tells cells apart that are described alike, such as two timings.
+    note: str = field(default="", kw_only=True)
+
+    @property
+    def weight(self) -> float:
+        """Rounds times runs; a round of a run costs a few passes over the rows."""
+        return float(self.parameters.rounds * self.runs * self.repeats)
+
+    def plan(self, problem: Problem) -> tuple[Plan, list[str]]:
+        """Check and fix the run; also what it is warned of."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", PrivacyWarning)
+            warnings.simplefilter("always", ConvergenceWarning)
+            planned = plan(
+                self.parameters,
+                problem.counts,
+                features=problem.features,
+                outputs=problem.outputs,
+                runs=self.runs,
+                names=problem.names,
+                one_hand=isinstance(self.problem, OnePartyProblem),
+            )
+        return planned, sorted({str(warning.message) for warning in caught})
+
+    def compute(self) -> Result:
+        """Train and measure."""
+        repeats = positive_integer("repeats", self.repeats)
+        problem = self.problem.load()
+        start = time.monotonic()
+        try:
+            planned, cautions = self.plan(problem)
+        except ParameterError as error:
+            if not self.may_refuse:
+                raise
+            return Result({}, {"refused": str(error), "data": problem.facts})
+        parts, training = [], 0.0
+        for repeat in range(repeats):
+            if repeat:
+                problem = self.problem.dealt_again(repeat).load()
+            noise = SimulatedNoise(self.seed + repeat)
+            outcome, part, seconds = self._train(planned, problem, noise)
+            parts.append(part)
+            training += seconds
+        values = {name: np.concatenate([part[name] for part in parts], -1) for name in parts[0]}
+        statement = state_privacy(planned, outcome.events, noise, by_round=self.epsilon_course)
+        if self.epsilon_course:
+            values["epsilon"] = np.max(list(statement.rounds.values()), axis=0)
+        facts = {
+            "privacy": statement.to_dict(),
+            "penalty": planned.penalty,
+            "data": problem.facts,
+            "warnings": cautions,
+            "training_seconds": training,
+            "seconds": time.monotonic() - start,
+        }
+        return Result(values, facts)
+
+    def _train(
+        self, planned: Plan, problem: Problem, noise: SimulatedNoise
+    ) -> tuple[Outcome, dict[str, Array], float]:
+        """Train once: what came out, what was measured of it, and the seconds of training alone."""
+        shard = lay_out(planned, problem.members, noise=noise)
+        taken: dict[str, list[Array]] = {name: [] for name in self.courses}
+        looking = 0.0
+
+        def look(done: int, messages: Array) -> None:
+            nonlocal looking
+            began = time.monotonic()
+            for name, course in taken.items():
+                course.append(get_measure(name)(messages, problem))
+            looking += time.monotonic() - began
+
+        began = time.monotonic()
+        outcome = train(planned, shard, noise=noise, on_round=look)
+        training = time.monotonic() - began - looking
+        values = {name: np.array(course) for name, course in taken.items()}
+        for which in ("last", "tail", "mean"):
+            models = getattr(outcome, which)
+            values |= _measured(f"{which}/", self.finals, models, problem)
+        values["disagreement"] = outcome.history.disagreement
+        values["change"] = outcome.history.change
+        return outcome, values, training
+
+
+def _measured(
+    prefix: str, names: tuple[str, ...], models: Array, problem: Problem
+) -> dict[str, Array]:
+    return {f"{prefix}{name}": get_measure(name)(models, problem) for name in names}

@@ -1,0 +1,136 @@
+"""``dpadmm node --check``: what a start would need beyond its files, tried without a start.
+
+No row is read, nothing is charged or sent, and nothing is left behind. With ``reach`` neighbours
+are dialled, too (:mod:`~dpadmm.federation.reach`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dpadmm.durable import check_writable
+from dpadmm.errors import LedgerError, ParameterError
+from dpadmm.federation.identity import describe
+from dpadmm.federation.prepared import PreparedNode
+from dpadmm.federation.reach import probe
+from dpadmm.federation.recovery import Segment
+from dpadmm.federation.transport.addresses import is_ipv6, split_address
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.privacy.noise import secure_noise
+from dpadmm.run.charges import check_owner, check_runs
+
+__all__ = ["Check", "check_node"]
+
+# Looking does not wait long for a process that writes.
+_TIMEOUT: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Parameters
+    ----------
+    check, ok
+        What it is, and whether it is as it must be.
+    words
+        What was found, and what to do where it is not.
+    """
+
+    check: str
+    ok: bool
+    words: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Data for machines."""
+        return asdict(self)
+
+
+def check_node(prepared: PreparedNode, *, reach: bool = False) -> Iterator[Check]:
+    """Look at everything that a start of a prepared node needs, one after the other."""
+    config = prepared.config
+    if config.certificates is not None and prepared.security is not None:
+        yield _try("certificate", lambda: _certificate(prepared))
+    if config.node.ledger is not None:
+        yield _try("ledger", lambda: _ledger(prepared))
+    for what in ("log", "status"):
+        place = getattr(config.watch, what)
+        if place is not None:
+            yield _try(what, lambda what=what, place=place: _place(what, place))  # type: ignore[misc]
+    yield _try("port", lambda: _port("listen", config.node.listen))
+    if config.watch.metrics is not None:
+        yield _try("metrics", lambda: _metrics(prepared))
+    for name, address in config.addresses.items() if reach else ():
+        found = probe(name, address, prepared.security)
+        yield Check(f"reach {name}", found.reached, f"{found.reason}: {found.advice}")
+
+
+def _try(what: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(what, True, look())
+    except (ValueError, OSError, LedgerError) as error:
+        return Check(what, False, str(error))
+
+
+def _certificate(prepared: PreparedNode) -> str:
+    assert prepared.security is not None
+    facts = describe(prepared.security.certificate)
+    return f"{facts.name}, for {', '.join(facts.hosts)}; {facts.days_left} days left."
+
+
+def _ledger(prepared: PreparedNode) -> str:
+    """Owner, schema, rows, every hash, and whether what the run will be charged fits."""
+    path, agreed = prepared.config.node.ledger, prepared.agreed
+    assert path is not None
+    if os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        raise LedgerError(f"ledger {path} and its folder must be writable; they are not.")
+    segment = Segment.whole(agreed, prepared.planned, prepared.schema)
+    own = prepared.planned.of_party(agreed.names.index(prepared.name))
+    with SQLiteLedger(path, timeout=_TIMEOUT) as ledger:
+        check_owner(prepared.name, ledger, prepared.schema.sha256)
+        account = ledger.verify()
+        check_runs(own, [ledger], segment.run_id, secure_noise())
+        known = account.runs.get(segment.run_id)
+        begun = "" if known is None else f" {len(known.events)} of its rounds were charged before."
+        return (
+            f"{path} is whole, is about {account.dataset.rows} rows of {account.dataset.owner}, "
+            f"and what is agreed on fits: epsilon = {AtMost(account.spent_epsilon)} of "
+            f"{Given(account.policy.epsilon)} is spent.{begun} Head: {ledger.head}"
+        )
+
+
+def _place(what: str, place: Path) -> str:
+    check_writable(place, what)
+    if place.exists() and not os.access(place, os.W_OK):
+        raise ParameterError(f"{what} must be a file that can be written; got {place}.")
+    return f"{place} can be written."
+
+
+def _port(what: str, address: str) -> str:
+    host, port = split_address(address)
+    try:
+        family = socket.AF_INET6 if is_ipv6(host) else socket.AF_UNSPEC
+        places = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)
+        kind, _, _, _, place = places[0]
+        socket.create_server(place, family=kind).close()
+    except OSError as error:
+        raise ParameterError(
+            f"{what} must be an address of this machine that is free; got {address}: "
+            f"{error.strerror}. Stop what has it (this node itself, perhaps), or choose another."
+        ) from None
+    return f"{address} is free."
+
+
+def _metrics(prepared: PreparedNode) -> str:
+    from dpadmm.federation.metrics import Metrics
+
+    watch = prepared.config.watch
+    assert watch.metrics is not None
+    Metrics(watch.metrics, prepared.name, "", anywhere=watch.metrics_anywhere).close()
+    return f"{watch.metrics} is free."

@@ -1,0 +1,328 @@
+"""Going on without a lost node: who decides when and from where, and what is left of the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from dpadmm.data.schema import Schema
+from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.federation.agreed_run import AgreedRun
+from dpadmm.federation.agreement import Disagreement
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.store import MessageStore
+from dpadmm.federation.transport.wire import BadMessage
+from dpadmm.federation.transport.words import Decided, Departing, Frozen, Limits, noted, said
+from dpadmm.ledger.adaptive import overspent
+from dpadmm.plain import Array
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.figures import Given
+from dpadmm.run.plan import Plan, announced
+
+__all__ = ["Decision", "Departure", "Segment", "SomebodyLeft"]
+
+
+DEPARTURE_TOPIC: Final = "departure"
+
+
+_FROZEN: Final = "departure"
+
+
+_DECIDED: Final = "departure decided"
+
+
+_SENT: Final = "departure sent"
+
+
+_PAUSE: Final = 0.1
+
+
+_PATIENCE: Final = 4
+
+
+class SomebodyLeft(ExchangeError):
+    """A neighbour says that somebody is lost and that it goes on without.
+
+    Attributes
+    ----------
+    name
+        Who is lost.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is lost, and the others go on without it.")
+        self.name = name
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Without whom the others go on, and from where.
+
+    Attributes
+    ----------
+    lost
+        Who is left out.
+    kept
+        How many rounds all of the others have sent.
+    furthest
+        How many rounds the furthest of them has sent, and been charged for.
+    """
+
+    lost: str
+    kept: int
+    furthest: int
+
+    def rounds(self, planned: int) -> int:
+        """Rounds of the new run, so that nobody spends more than for those that were planned."""
+        return self.kept + planned - self.furthest
+
+
+class Departure:
+    """One node's part in that, for one run.
+
+    Parameters
+    ----------
+    session, run
+        Its connections and the run.
+    parties, nodes, rounds
+        Who has rows in the run, all nodes, and how many rounds it has.
+    store
+        Where it notes what it said.
+    on_refused
+        Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
+    """
+
+    def __init__(
+        self,
+        session: PeerSession,
+        run: bytes,
+        parties: tuple[str, ...],
+        nodes: tuple[str, ...],
+        rounds: int,
+        store: MessageStore,
+        on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
+    ) -> None:
+        self._session, self._run, self._store = session, run, store
+        self._parties, self._nodes, self._rounds = set(parties), set(nodes), rounds
+        self._label = run.hex()
+        self._lock = threading.Lock()
+        self._lost = ""
+        self._sent: dict[str, int] = {}
+        self._reported = ""
+        self._limits, self._tell_refused = Limits(frozenset(nodes), rounds), on_refused
+        note, known = store.note(run, _FROZEN), store.note(run, _SENT)
+        if note is not None:
+            frozen = noted(Frozen, note, "a loss", self._limits)
+            self._lost, self._sent = frozen.lost, {session.name: frozen.sent}
+            if known is not None:
+                # Others may still have to hear it from here.
+                self._sent |= noted(Departing, known, "a loss", self._limits).sent
+        session.serve(DEPARTURE_TOPIC, self._answer)
+
+    @staticmethod
+    def sent_before(store: MessageStore, run: bytes) -> int | None:
+        """How many rounds of a run this node had sent when it stopped for good, if it did."""
+        note = store.note(run, _FROZEN)
+        return None if note is None else noted(Frozen, note, "a loss").sent
+
+    @property
+    def lost(self) -> str:
+        """Without whom this node wants to go on; empty while there is nobody."""
+        return self._lost
+
+    def decided(self) -> Decision | None:
+        """What was decided before a restart."""
+        note = self._store.note(self._run, _DECIDED)
+        if note is None:
+            return None
+        return Decision(**noted(Decided, note, "a decision", self._limits).model_dump())
+
+    def listen(self) -> None:
+        """Ask the neighbours whether somebody is lost.
+
+        Raises
+        ------
+        SomebodyLeft
+            If one has said so.
+        """
+        for neighbour in self._session.neighbours:
+            self._session.ask(DEPARTURE_TOPIC, neighbour, self._label, self._take, timeout=2.0)
+        with self._lock:
+            if self._reported and not self._lost:
+                raise SomebodyLeft(self._reported)
+
+    def freeze(self, lost: str, sent: int) -> None:
+        """Stop for good, having released so many rounds; durable when it returns, and said once.
+
+        A message that is committed counts, whether it was sent or not: it will not change.
+        """
+        with self._lock:
+            if self._lost:
+                return
+            self._store.take_note(self._run, _FROZEN, json.dumps({"lost": lost, "sent": sent}))
+            self._lost, self._sent[self._session.name] = lost, sent
+
+    def settle(self, timeout: float) -> Decision:
+        """Wait until it is known where all of the others stopped.
+
+        Raises
+        ------
+        Disagreement
+            If there is no news for so many seconds, or not all of it in four times as many.
+        """
+        begin = heard = time.monotonic()
+        news: tuple[set[str], list[bool]] | None = None
+        while True:
+            self.listen()
+            time.sleep(_PAUSE)
+            with self._lock:
+                left = self._nodes - {self._lost}
+                missing = left - set(self._sent)
+                known = Departing(lost=self._lost, sent=self._sent)
+                sent = [self._sent[name] for name in self._parties & left if name in self._sent]
+            if not missing:
+                break
+            # Somebody was heard of or came back: the next one may be about to.
+            present = [self._session.present(name) for name in self._session.neighbours]
+            if news != (missing, present):
+                news, heard = (missing, present), time.monotonic()
+            if time.monotonic() > min(heard + timeout, begin + _PATIENCE * timeout):
+                raise Disagreement(
+                    f"all others must agree to go on without {self._lost} within {timeout:g} s; "
+                    f"not heard of: {', '.join(sorted(missing))}."
+                )
+        decision = Decision(self._lost, min(sent), max(sent))
+        self._store.take_note(self._run, _SENT, known.to_bytes().decode("ascii"))
+        self._store.take_note(self._run, _DECIDED, json.dumps(vars(decision)))
+        return decision
+
+    def _answer(self, label: str) -> bytes | None:
+        with self._lock:
+            if label != self._label or not self._lost:
+                return None
+            return Departing(lost=self._lost, sent=self._sent).to_bytes()
+
+    def _take(self, name: str, label: str, data: bytes) -> None:
+        try:
+            content = said(Departing, data, name, self._limits)
+        except BadMessage as error:
+            self._tell_refused(name, error.reason, error)
+            return
+        with self._lock:
+            self._reported = self._reported or content.lost
+            # Who is sure of another's loss is not believed: there is one decision, or none.
+            if content.lost == self._lost:
+                for node, value in content.sent.items():
+                    if node != self._session.name:
+                        self._sent.setdefault(node, value)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What the nodes that are left compute.
+
+    Attributes
+    ----------
+    agreed, planned
+        The run of the nodes that are left.
+    run
+        Its 32 bytes.
+    rounds
+        Its rounds: those of the plan, or fewer.
+    lost
+        Who was lost before it.
+    replayed
+        This party's messages of the first rounds, released before.
+    charged
+        What this party was charged before.
+    first
+        The run as it was agreed on, before anybody was lost; None for that run itself.
+    """
+
+    agreed: AgreedRun
+    planned: Plan
+    run: bytes
+    rounds: int
+    lost: tuple[str, ...] = ()
+    replayed: tuple[Array, ...] = field(default=(), repr=False)
+    charged: tuple[Event, ...] = field(default=(), repr=False)
+    first: Plan | None = field(default=None, repr=False)
+
+    @classmethod
+    def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> Segment:
+        """The run as it was agreed on."""
+        return cls(agreed, planned, agreed.digest(schema), planned.rounds)
+
+    @property
+    def run_id(self) -> str:
+        """How ledgers know it."""
+        return str(self.agreed.run.run_id)
+
+    def following(
+        self,
+        decision: Decision,
+        schema: Schema,
+        own: tuple[Array, ...] = (),
+        charged: tuple[Event, ...] = (),
+    ) -> Segment:
+        """What the others do after a node is lost; refused where the links that are left do not do.
+
+        Parameters
+        ----------
+        decision
+            Without whom, and from where. Refused where no new round would be left.
+        schema
+            How rows are encoded.
+        own, charged
+            This party's messages of this segment, and what it was charged up to its end.
+        """
+        if decision.rounds(self.rounds) <= decision.kept:
+            raise ParameterError(
+                f"a run must have a round left to go on without {decision.lost}; it has "
+                f"{self.rounds}, and one of the others has sent them all."
+            )
+        agreed = self.agreed.without(decision.lost, self.planned)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            planned = agreed.plan(schema)
+        content = f"{decision.lost} {decision.kept} {decision.furthest}"
+        digest = hashlib.sha256(self.run + agreed.digest(schema) + content.encode("ascii"))
+        return Segment(
+            agreed,
+            planned,
+            digest.digest(),
+            decision.rounds(self.rounds),
+            (*self.lost, decision.lost),
+            own[: decision.kept],
+            charged,
+            self.first or self.planned,
+        )
+
+    def check_budget(self, name: str) -> None:
+        """Refuse a stretch with which this party would spend more than was agreed, in all."""
+        if self.first is None or self.first.budget is None:
+            return
+        place = self.agreed.names.index(name)
+        coming = announced(self.planned.of_party(place))[0][len(self.replayed) : self.rounds]
+        # Who was lost, and when, others may have chosen after seeing messages: so a filter.
+        agreed = self.first.of_party(self.first.site.names.index(name))
+        assert agreed.budget is not None
+        epsilon = float(agreed.budget.epsilon[0])
+        reason = overspent(
+            announced(agreed)[0],
+            (*self.charged, *coming),
+            epsilon=epsilon,
+            delta=float(agreed.budget.ideal_delta[0]),
+            rows_per_person=agreed.budget.rows_per_person,
+        )
+        if reason is not None:
+            raise ParameterError(
+                f"epsilon of {name} must stay within the agreed {Given(epsilon)}, going on without "
+                f"{self.lost[-1]}; {reason}."
+            )

@@ -1,0 +1,479 @@
+"""The messages of one node in one run: sent once, received once, handed out again on request.
+
+A message that comes in is checked at once: sender, run, round, shape, finite, bounded. A bad one is
+dropped and told of. The first good one of a round stands; a second one must be the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dpadmm.errors import ExchangeError
+from dpadmm.federation.transport.rollback import NeighbourLedgers, OwnRounds, messages_hash
+from dpadmm.federation.transport.session import OnEvent, PeerSession, no_event
+from dpadmm.federation.transport.store import MessageStore
+from dpadmm.federation.transport.wire import BadMessage, decode_message, round_of
+from dpadmm.federation.transport.words import Ending, Heard, Limits, said
+
+__all__ = ["Mailbox", "NeighbourLost", "Patience"]
+
+_MESSAGE: Final = "message"
+_DONE: Final = "done"
+_DONE_BY: Final = "done by "
+_HEARD: Final = "heard"
+_LEDGER: Final = "ledger"
+# Rounds are numbered by 4 bytes: no label of more digits is one.
+_DIGITS: Final = 10
+
+
+class NeighbourLost(ExchangeError):
+    """A neighbour did not send its message in the time that it was given.
+
+    Attributes
+    ----------
+    name, round, ended
+        Who, which message is missing, and whether it said that it sends no more.
+    """
+
+    def __init__(self, name: str, t: int, seconds: float | None = None) -> None:
+        when = "it ended before" if seconds is None else f"nothing came within {seconds:g} s"
+        super().__init__(
+            f"{name} must send round {t}; {when}. Check that it runs and can be reached; started "
+            "again, this node goes on where it was."
+        )
+        self.name, self.round, self.ended = name, t, seconds is None
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a node waits for a message.
+
+    Parameters
+    ----------
+    timeout
+        Seconds after which a neighbour counts as lost; None waits for ever.
+    first_question, longest_pause
+        Seconds before it is asked for what was perhaps missed, and between two later questions.
+    report
+        Seconds between two reports that a neighbour is waited for.
+    """
+
+    timeout: float | None = None
+    first_question: float = 0.2
+    longest_pause: float = 2.0
+    report: float = 10.0
+
+
+class Mailbox:
+    """What one node says and hears in one run.
+
+    Parameters
+    ----------
+    session
+        Its connections.
+    run
+        The 32 bytes of the run.
+    number
+        Of this node among the parties.
+    sources
+        The number of every neighbour that is heard, by name.
+    shape
+        Of a message.
+    store
+        Where complete rounds are kept.
+    patience
+        How long to wait.
+    on_refused
+        Told of every message that is dropped: whose, a word for why, and the sentence.
+    on_waiting
+        Told whom one waits for and how long already; 0 when it came.
+    on_pause
+        Called from time to time while waiting; what it raises ends the waiting.
+    limits
+        Names and rounds that there are: what is said about others is refused.
+    on_event
+        Told of a neighbour whose ledger went back.
+    """
+
+    def __init__(
+        self,
+        session: PeerSession,
+        run: bytes,
+        number: int,
+        sources: Mapping[str, int],
+        shape: tuple[int, ...],
+        store: MessageStore,
+        *,
+        patience: Patience | None = None,
+        on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
+        on_waiting: Callable[[str, float], None] = lambda name, seconds: None,
+        on_pause: Callable[[], None] = lambda: None,
+        limits: Limits | None = None,
+        on_event: OnEvent = no_event,
+    ) -> None:
+        self._session = session
+        self._run = run
+        self._topic = run.hex()
+        self._number = number
+        self._sources = dict(sources)
+        self._names = {place: name for name, place in self._sources.items()}
+        self._shape = shape
+        self._store = store
+        self._patience = patience or Patience()
+        self._tell_refused = on_refused
+        self._waiting = on_waiting
+        self._pause = on_pause
+        self._limits = limits or Limits()
+        self._tell = on_event
+        self._news = threading.Condition()
+        #: The first round that is not complete; and its and the next one's messages.
+        self._round = store.rounds(run)
+        self._arrived: dict[tuple[int, int], bytes] = {}
+        self._own: dict[int, bytes] = {}
+        # How this node ended, once it has; and what neighbours that ended had heard.
+        self._ended: Ending | None = None
+        self._heard_by: dict[str, Ending] = {}
+        self._done: dict[str, int] = {}
+        # Who ended before a restart of this node may be gone for good.
+        self._done_before = {name for name in sources if store.note(run, _DONE_BY + name)}
+        self._refused: dict[tuple[str, str], int] = {}
+        self._own_rounds = OwnRounds(session.name, session.said, self._limits)
+        self._ledgers = NeighbourLedgers(run, store, self._limits)
+        self._sent = self._received = 0
+        session.hear(self._topic, self._take)
+        session.serve(self._topic, self._answer)
+
+    # -- before anything is drawn ------------------------------------------------------------
+
+    def begin(self, messages: Iterable[bytes], planned: int) -> None:
+        """Tell who asks that this node has drawn these messages, of so many rounds."""
+        with self._news:
+            self._own_rounds.begin(messages, planned)
+
+    def confirm(self) -> None:
+        """Wait until every neighbour hears this process, and no round that it has not drawn.
+
+        Raises
+        ------
+        DrawRefused
+            If one has heard more, or hears two processes of this node.
+        """
+        own = self._own_rounds
+        assert own.drawn is not None
+        for name in self._sources:
+            self._session.ask(self._topic, name, _HEARD, self._take)
+            self._ask_ledger(name)
+        for name in self._sources:
+            self._wait(
+                name,
+                _HEARD,
+                lambda name=name: name in own.confirmed,  # type: ignore[misc]
+                self._patience.timeout,
+                lost_round=own.drawn,
+            )
+
+    # -- messages of a round -----------------------------------------------------------------
+
+    def send(self, t: int, data: bytes) -> None:
+        """Tell the neighbours; a round that is complete is only handed out on request."""
+        with self._news:
+            self._own = {t: data}
+            self._own_rounds.add(t, data)
+        if t >= self._round:
+            self.tell(data)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds are complete."""
+        return self._round
+
+    def own(self, t: int) -> bytes:
+        """Return this node's message of a round that it sent."""
+        with self._news:
+            data = self._own.get(t)
+        return self._store.messages(self._run, t)[self._number] if data is None else data
+
+    def tell(self, data: bytes) -> None:
+        """Publish a message to all neighbours at once."""
+        self._session.publish(self._topic, _MESSAGE, data)
+        self._sent += len(data)
+
+    def receive(self, number: int, t: int) -> bytes:
+        """Wait for a neighbour's message; ask for it from time to time."""
+        if t < self._round:
+            return self._store.messages(self._run, t)[number]
+        name = self._names[number]
+
+        timeout = self._patience.timeout
+
+        def settled() -> bool:
+            # A neighbour that ended after fewer rounds sends no more; who waits for ever waits on.
+            ended = timeout is not None and t > self._done.get(name, t)
+            return ended or (number, t) in self._arrived
+
+        self._wait(name, str(t), settled, timeout, lost_round=t)
+        with self._news:
+            if (number, t) not in self._arrived:
+                raise NeighbourLost(name, t)
+            return self._arrived[number, t]
+
+    def keep(self, t: int, messages: dict[int, bytes]) -> None:
+        """Keep a complete round, durably, and make room for the next."""
+        if t < self._round:
+            return
+        self._store.keep(self._run, t, messages)
+        with self._news:
+            self._round = t + 1
+            for key in [key for key in self._arrived if key[1] <= t]:
+                del self._arrived[key]
+
+    def finish(self, linger: float) -> tuple[str, ...]:
+        """Say that this node has all it needs; serve the others until they have, or for a while.
+
+        Returns
+        -------
+        tuple of str
+            The neighbours that did not say so in time.
+        """
+        summary = self._summary()
+        with self._news:
+            # Who ended before is compared with below, who ends from now on as it comes.
+            self._ended = summary
+            early = list(self._heard_by.items())
+        self._session.publish(self._topic, _DONE, summary.to_bytes())
+        for name, heard in early:
+            self._compare(name, heard)
+        deadline = time.monotonic() + linger
+        late = []
+        for name in self._sources:
+            if name in self._done_before:
+                continue
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                self._wait(name, _DONE, lambda name=name: name in self._done, left)  # type: ignore[misc]
+            except NeighbourLost:
+                late.append(name)
+        if len(self._done) > len(early):
+            # Who ended after this node may not have been there when it said so, and waits for it.
+            self._session.publish(self._topic, _DONE, summary.to_bytes())
+        return tuple(late)
+
+    def _wait(
+        self,
+        name: str,
+        label: str,
+        ready: Callable[[], bool],
+        timeout: float | None,
+        lost_round: int = -1,
+    ) -> None:
+        begin = time.monotonic()
+        pause, report = self._patience.first_question, self._patience.report
+        # Who has all its rounds draws nothing more, and goes on serving the others.
+        draws = lost_round >= 0
+        while True:
+            with self._news:
+                came = self._news.wait_for(
+                    lambda: ready() or self._fault(draws) is not None, timeout=pause
+                )
+                fault = self._fault(draws)
+            if fault is not None:
+                raise fault
+            if came:
+                if report > self._patience.report:
+                    self._waiting(name, 0.0)
+                return
+            waited = time.monotonic() - begin
+            # Who was there while it was waited for is lost only when it has been gone for as long.
+            gone = self._session.claims.absent(name) if draws else 0.0
+            left = 0.0 if timeout is None else timeout - (min(waited, gone) if gone else waited)
+            if timeout is not None and left < 0:
+                raise NeighbourLost(name, lost_round, timeout)
+            if waited > report:
+                self._waiting(name, waited)
+                report += self._patience.report
+            self._pause()
+            if label != _HEARD:
+                self._session.ask(self._topic, name, label, self._take)
+            # Any of them may have to say why this node must not go on.
+            for source in self._sources if draws else ():
+                self._session.ask(self._topic, source, _HEARD, self._take)
+            process = self._session.claims.current(name)
+            if self._session.present(name) and not self._ledgers.is_known(name, process):
+                self._ask_ledger(name)
+            pause = min(2 * pause, self._patience.longest_pause)
+            if timeout is not None:
+                pause = min(pause, max(0.01, left))
+
+    def _fault(self, draws: bool) -> ExchangeError | None:
+        """Why this node must not go on, if it has anything left to draw."""
+        return self._own_rounds.fault if draws else None
+
+    # -- called by the network's threads -----------------------------------------------------
+
+    def _take(self, name: str, label: str, data: bytes) -> None:
+        """Check what came from a neighbour; keep what is due."""
+        with self._news:
+            self._received += len(data)
+        if label == _DONE:
+            self._take_end(name, data)
+            return
+        number = self._sources.get(name)
+        if number is None:
+            return
+        try:
+            if label == _HEARD:
+                with self._news:
+                    self._own_rounds.take(name, data)
+                    self._news.notify_all()
+                return
+            t = round_of(data, self._shape)
+            decode_message(data, run=self._run, party=number, t=t, shape=self._shape)
+        except BadMessage as error:
+            self._refuse(name, error.reason, error)
+            return
+        if self._ledgers.went_back(name):
+            sentence = f"round {t} of {name} is not taken: its ledger went back."
+            self._refuse(name, "ledger-went-back", ExchangeError(sentence))
+            return
+        with self._news:
+            now = self._round
+            if now <= t <= now + 1:
+                known = self._arrived.setdefault((number, t), data)
+                self._news.notify_all()
+        if t < now:
+            known = self._store.messages(self._run, t).get(number, data)
+        elif t > now + 1:
+            sentence = f"round {t} of {name} is not due: this node is in round {now}."
+            self._refuse(name, "not-due", ExchangeError(sentence))
+            return
+        if known != data:
+            sentence = f"{name} sent two different messages for round {t}; the first one stands."
+            self._refuse(name, "two-messages", ExchangeError(sentence))
+
+    def _refuse(self, name: str, reason: str, error: ExchangeError) -> None:
+        with self._news:
+            self._refused[name, reason] = self._refused.get((name, reason), 0) + 1
+        self._tell_refused(name, reason, error)
+
+    def _answer(self, label: str) -> bytes | None:
+        """Hand out a round again, as it was sent."""
+        if label == _DONE:
+            return None if self._ended is None else self._ended.to_bytes()
+        if label == _LEDGER:
+            with self._news:
+                return self._own_rounds.announcement()
+        if label == _HEARD:
+            return self._what_was_heard().to_bytes()
+        if not (label.isascii() and label.isdecimal() and len(label) <= _DIGITS):
+            return None
+        t = int(label)
+        with self._news:
+            data = self._own.get(t)
+        return self._store.messages(self._run, t).get(self._number) if data is None else data
+
+    def _heard_of(self, number: int) -> int:
+        """How many rounds of a neighbour came, up to the last one that did."""
+        with self._news:
+            return max([self._round, *(t + 1 for party, t in self._arrived if party == number)])
+
+    def _what_was_heard(self) -> Heard:
+        """How far every neighbour was heard, and which process of each is."""
+        starts, stopped = self._session.claims.starts()
+        heard = {name: self._heard_of(number) for name, number in self._sources.items()}
+        return Heard(heard=heard, starts=starts, stopped=stopped)
+
+    def _ask_ledger(self, name: str) -> None:
+        """Ask how far a neighbour's ledger is, and name one that went back.
+
+        What was heard before the question was drawn before the answer.
+        """
+        number = self._sources[name]
+        heard, kept = self._heard_of(number), self._round
+        # A store in memory forgets: then there is nothing to compare.
+        whole = kept == 0 or number in self._store.messages(self._run, 0)
+        found = (self._store.messages(self._run, t)[number] for t in range(kept))
+        head = messages_hash(found) if whole else ""
+
+        def take(name: str, label: str, data: bytes) -> None:
+            process = self._session.claims.current(name)
+            try:
+                error = self._ledgers.take(name, process, data, heard, (kept, head))
+            except BadMessage as refusal:
+                self._refuse(name, refusal.reason, refusal)
+                return
+            if error is not None:
+                self._tell("ledger-went-back", level="error", neighbour=name, error=error)
+
+        self._session.ask(self._topic, name, _LEDGER, take)
+
+    def take_counts(self) -> tuple[int, int]:
+        """Bytes of messages sent and received since the last call."""
+        with self._news:
+            counts = self._sent, self._received
+            self._sent = self._received = 0
+        return counts
+
+    def _summary(self) -> Ending:
+        """How many rounds were complete, and a hash of what everybody was heard to say in them.
+
+        Neighbours that hear the same node compare: one that told them different things is found.
+        """
+        numbers = {self._session.name: self._number, **self._sources}
+        hashes = {name: hashlib.sha256() for name in numbers}
+        for t in range(self._round):
+            messages = self._store.messages(self._run, t)
+            for name, number in numbers.items():
+                if number not in messages:  # a store in memory forgets: nothing to compare
+                    hashes.pop(name, None)
+                elif name in hashes:
+                    hashes[name].update(messages[number])
+        heard = {name: found.hexdigest() for name, found in hashes.items()}
+        return Ending(rounds=self._round, heard=heard)
+
+    def _take_end(self, name: str, data: bytes) -> None:
+        """Take note that a neighbour ended."""
+        try:
+            theirs = said(Ending, data, name, self._limits)
+        except BadMessage as error:
+            self._refuse(name, error.reason, error)
+            return
+        with self._news:
+            new = name not in self._done
+        if new:
+            self._session.left.add(name)
+            # Without the note this node only serves for longer after a restart.
+            with contextlib.suppress(ExchangeError):
+                self._store.take_note(self._run, _DONE_BY + name, str(theirs.rounds))
+        with self._news:
+            compare = name not in self._done and self._ended is not None
+            self._done[name] = theirs.rounds
+            self._heard_by[name] = theirs
+            self._news.notify_all()
+        if compare:
+            self._compare(name, theirs)
+
+    def _compare(self, name: str, theirs: Ending) -> None:
+        """Tell that this node and a neighbour heard different things of a third."""
+        ours = self._ended
+        if ours is None or theirs.rounds != ours.rounds:
+            return
+        for source in sorted(set(ours.heard) & set(theirs.heard)):
+            if ours.heard[source] != theirs.heard[source]:
+                # Told as what the neighbour says: on its word alone nobody else is accused.
+                sentence = (
+                    f"{name} heard other messages of {source} than this node: {source} sent "
+                    f"different messages, or {name} does not tell the truth."
+                )
+                self._refuse(name, "heard-otherwise", ExchangeError(sentence))
+
+    @property
+    def refused(self) -> dict[tuple[str, str], int]:
+        """How many messages of each neighbour were refused, and why."""
+        with self._news:
+            return dict(self._refused)

@@ -1,0 +1,199 @@
+"""The exchange of a process that computes one party: through a folder, or between Zenoh peers."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+from dpadmm.durable import Closing, write_whole
+from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.federation.transport.mailbox import Mailbox
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.store import MemoryStore, MessageStore
+from dpadmm.federation.transport.wire import decode_message, encode_message
+from dpadmm.plain import Array
+from dpadmm.privacy.mechanisms import Released
+from dpadmm.problem.site import Site
+from dpadmm.run.exchange import Exchange
+
+__all__ = ["FileExchange", "OneParty", "PeerExchange"]
+
+
+class OneParty(Exchange, Closing):
+    """The exchange of a process that computes one party: bytes out, its sources' bytes in.
+
+    Parameters
+    ----------
+    site
+        The one party's site (:meth:`dpadmm.problem.site.Site.of_party`).
+    run
+        32 bytes that all parties agree on; a message of another run is refused.
+    averager
+        A node without rows averages the parties' messages and is the one source; its number is
+        that after the last party's. Without one, every party hears all others and averages itself.
+    timeout
+        Seconds to wait for the others in a round.
+    """
+
+    def __init__(
+        self, site: Site, run: bytes, *, averager: bool = False, timeout: float = 60.0
+    ) -> None:
+        if len(site.index) != 1:
+            raise ParameterError(f"site must have one party; got {len(site.index)}.")
+        if len(run) != 32:
+            raise ParameterError(f"run must be 32 bytes; got {len(run)}.")
+        self.party = int(site.index[0])
+        #: Whom this party hears: its neighbours, or everybody else where a server averages.
+        self.sources = [site.parties] if averager else site.heard_parties
+        self.timeout = timeout
+        self._run = run
+        self._shape = site.shape[1:]
+        self._averages = site.topology.server and not averager
+
+    @abstractmethod
+    def send(self, t: int, data: bytes) -> None:
+        """Make a message available to whoever may hear this party, for good."""
+
+    @abstractmethod
+    def receive(self, party: int, t: int) -> bytes:
+        """Wait for the message of one source."""
+
+    def keep(self, t: int, messages: dict[int, bytes]) -> None:
+        """Take note of a complete round, this party's message included, before it is used."""
+        return
+
+    def offer(self, message: Released, t: int) -> bytes:
+        """Send this party's message, whatever the others do; return its bytes."""
+        data = encode_message(self._run, self.party, t, message.values[0])
+        self.send(t, data)
+        return data
+
+    def __call__(self, message: Released, t: int) -> Array:
+        """Send this party's message and collect the sources' messages."""
+        data = self.offer(message, t)
+        received = {party: self.receive(party, t) for party in self.sources}
+        heard = [
+            decode_message(received[party], run=self._run, party=party, t=t, shape=self._shape)
+            for party in self.sources
+        ]
+        self.keep(t, {self.party: data, **received})
+        if self._averages:
+            # In the order of the parties, as one process would add them up.
+            heard.insert(self.party, message.values[0])
+            return np.mean(heard, axis=0, keepdims=True)
+        return np.stack(heard)
+
+    def close(self) -> None:
+        """Leave, once the others have what they need."""
+        return
+
+
+_PAUSE: Final = 0.002
+
+
+@final
+class FileExchange(OneParty):
+    """One file per party and round; it appears whole or not at all, and stays.
+
+    Parameters
+    ----------
+    folder
+        Where the files go; made if missing.
+    site, run, timeout
+        As in :class:`~dpadmm.federation.transport.party_exchange.OneParty`.
+    """
+
+    def __init__(self, folder: Path, site: Site, run: bytes, *, timeout: float = 60.0) -> None:
+        super().__init__(site, run, timeout=timeout)
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def _path(self, party: int, t: int) -> Path:
+        return self._folder / f"round-{t:06d}-party-{party:05d}.message"
+
+    def send(self, t: int, data: bytes) -> None:
+        """Write the file in one step; one that is there already must hold the same bytes."""
+        path = self._path(self.party, t)
+        if path.exists():
+            if path.read_bytes() != data:
+                raise ExchangeError(
+                    f"{path} must hold the message of this round; it holds another one. Two "
+                    "processes may be running this party."
+                )
+            return
+        write_whole(path, data, "message")
+
+    def receive(self, party: int, t: int) -> bytes:
+        """Wait for the other party's file."""
+        path = self._path(party, t)
+        deadline = time.monotonic() + self.timeout
+        while not path.exists():
+            if time.monotonic() > deadline:
+                raise ExchangeError(
+                    f"party {party} must send round {t} within {self.timeout:g} s; nothing came. "
+                    "Start it, or wait longer."
+                )
+            time.sleep(_PAUSE)
+        return path.read_bytes()
+
+
+@final
+class PeerExchange(OneParty):
+    """The exchange of one party over its connections.
+
+    Parameters
+    ----------
+    session
+        The connections of this party's node.
+    site, run
+        As in :class:`~dpadmm.federation.transport.party_exchange.OneParty`.
+    names
+        Of all parties, in their order.
+    averager
+        Name of the node without rows that averages, if there is one.
+    store
+        Where complete rounds are kept: a run goes on where its store ends.
+    **options
+        ``patience``, ``on_refused``, ``on_waiting``, ``on_pause`` and ``on_event`` of the mailbox.
+    """
+
+    def __init__(
+        self,
+        session: PeerSession,
+        site: Site,
+        run: bytes,
+        names: Sequence[str],
+        *,
+        averager: str | None = None,
+        store: MessageStore | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(site, run, averager=averager is not None)
+        everybody = [*names, averager]
+        sources = {str(everybody[party]): party for party in self.sources}
+        #: Names of the sources, in their order.
+        self.source_names = tuple(sources)
+        self.mailbox = Mailbox(
+            session, run, self.party, sources, self._shape, store or MemoryStore(), **options
+        )
+
+    def send(self, t: int, data: bytes) -> None:
+        """Publish the message, and keep it for those who missed it."""
+        self.mailbox.send(t, data)
+
+    def receive(self, party: int, t: int) -> bytes:
+        """Wait for the message of one source."""
+        return self.mailbox.receive(party, t)
+
+    def keep(self, t: int, messages: dict[int, bytes]) -> None:
+        """Keep a complete round before it is used."""
+        self.mailbox.keep(t, messages)
+
+    def close(self) -> None:
+        """Leave when the sources have all they need, or after a while."""
+        self.mailbox.finish(10.0)

@@ -1,0 +1,395 @@
+"""A node on the network: a Zenoh peer that talks to its neighbours and to nobody else.
+
+Every connection is mutual TLS. What a node may write hangs on the common name of its certificate:
+below ``dpadmm/<topic>/<name>/`` only ``<name>`` may write, and only its neighbours may read. Each
+node enforces that at its own door, on what comes in and on what goes out, so that it relies on
+nobody else's good will. Multicast scouting and gossip are off: a node talks to the addresses it was
+given. Nodes do not pass on what others say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from dpadmm.durable import Closing
+from dpadmm.errors import ParameterError
+from dpadmm.federation.transport.addresses import is_ipv6, split_address
+from dpadmm.federation.transport.claims import Claims
+from dpadmm.federation.transport.relay import Relay
+
+__all__ = ["OnEvent", "PeerSession", "Security", "check_loopback", "no_event"]
+
+#: Told what happens on the network: a name and public facts.
+OnEvent = Callable[..., None]
+
+_ALIVE: Final = "alive"
+_LOOPBACK: Final = ("127.0.0.1", "[::1]")
+# What a neighbour does with its own keys, and what it does with ours.
+_WRITES: Final = ["put", "reply", "declare_queryable", "liveliness_token"]
+_READS: Final = [
+    "declare_subscriber",
+    "query",
+    "declare_liveliness_subscriber",
+    "liveliness_query",
+]
+# Zenoh's own words about connections that it refuses: no certificate, a wrong or an expired one.
+# What it says about hosts that are not compared (see _dialled) comes with every attempt.
+_LOG: Final = (
+    "error,zenoh_link_tls=warn,zenoh_link_tls::utils=error,"
+    "zenoh::net::routing::interceptor::access_control=info"
+)
+# No message of a neighbour may take more memory than this, unless the run's are larger.
+_SMALLEST_LIMIT: Final = 1 << 20
+_MOST_STRANGERS: Final = 1000
+
+
+def no_event(name: str, **facts: Any) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True)
+class Security:
+    """The files of mutual TLS.
+
+    Parameters
+    ----------
+    authority
+        Certificates of who signs for all nodes.
+    certificate, key
+        This node's; the common name is its name.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+def check_loopback(addresses: Sequence[str]) -> None:
+    """Refuse to go without TLS anywhere but on this machine."""
+    for address in addresses:
+        if address.rpartition(":")[0] not in _LOOPBACK:
+            raise ParameterError(
+                f"addresses must be on 127.0.0.1 or [::1] without TLS; got {address!r}. Use "
+                "certificates: dpadmm cert makes them for a trial."
+            )
+
+
+class PeerSession(Closing):
+    """One node's connections to its neighbours.
+
+    Parameters
+    ----------
+    name
+        The node, as its certificate names it.
+    listen
+        Where it is reached, ``host:port``.
+    neighbours
+        Where each of its neighbours is reached, by name.
+    security
+        The files of mutual TLS; None goes without, which only addresses on this machine may.
+    largest
+        Bytes of the longest message; connections that bring longer ones are not served.
+    lease
+        Seconds of silence after which a neighbour counts as gone; and after which another process
+        may have its name.
+    instance
+        Tells this node from another of its name, the same after a restart; drawn unless given.
+    known, on_claim
+        Instances that neighbours had before, and who is told of new ones
+        (:mod:`~dpadmm.federation.transport.claims`).
+    on_event
+        Told of neighbours that come and go, and of strangers.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        listen: str,
+        neighbours: Mapping[str, str],
+        security: Security | None,
+        *,
+        largest: int = 0,
+        lease: float = 10.0,
+        instance: str | None = None,
+        known: Mapping[str, str] | None = None,
+        on_claim: Callable[[str, str], None] = lambda name, instance: None,
+        on_event: OnEvent = no_event,
+    ) -> None:
+        if security is None:
+            check_loopback([listen, *neighbours.values()])
+        self.name = name
+        self.neighbours = dict(neighbours)
+        self.instance = instance or secrets.token_hex(16)
+        #: What this process says who it is; no other one says the same, not even a copy of it.
+        self.said = f"{self.instance}.{secrets.token_hex(16)}"
+        #: Which process has which neighbour's name.
+        self.claims = Claims(neighbours, lease, known or {}, on_claim=on_claim, on_event=on_event)
+        #: Neighbours that said that they ended: nobody misses them.
+        self.left: set[str] = set()
+        self._tell = on_event
+        self._lock = threading.Lock()
+        self._strangers: dict[str, int] = {}
+        self._failures = 0
+        self._zenoh = _import_zenoh()
+        self._zenoh.init_log_from_env_or(_LOG)
+        self._relays: list[Relay] = []
+        dialled = {each: self._dialled(place, security) for each, place in neighbours.items()}
+        settings = _settings(name, listen, dialled, security, largest, lease)
+        configuration = self._zenoh.Config()
+        for key, value in settings.items():
+            configuration.insert_json5(key, json.dumps(value))
+        try:
+            self._session = self._zenoh.open(configuration)
+        except self._zenoh.ZError as error:
+            self._close_relays()
+            raise ParameterError(
+                f"listen must be an address of this machine that is free; got {listen}: {error}"
+            ) from None
+        self._parts: list[Any] = []
+        self._publishers: dict[str, Any] = {}
+        if security is not None:
+            self._parts.append(
+                self._session.info.declare_link_events_listener(
+                    self._guarded(self._link), history=True
+                )
+            )
+        for neighbour in self.neighbours:
+            self._parts.append(
+                self._session.liveliness().declare_subscriber(
+                    _key(_ALIVE, neighbour, "*"),
+                    self._guarded(partial(self._liveliness, neighbour)),
+                    history=True,
+                )
+            )
+        token = _key(_ALIVE, name, self.said)
+        self._parts.append(self._session.liveliness().declare_token(token))
+
+    def _dialled(self, address: str, security: Security | None) -> str:
+        """What Zenoh is told to dial: by way of a relay where it could not read the address."""
+        host, port = split_address(address)
+        if security is None or not is_ipv6(host):
+            return address
+        self._relays.append(Relay(host, port))
+        # The host in the certificate would be compared with the relay's; its name still decides.
+        return f"{self._relays[-1].address}#verify_name_on_connect=false"
+
+    def _close_relays(self) -> None:
+        for relay in self._relays:
+            relay.close()
+
+    def present(self, neighbour: str) -> bool:
+        """Whether a neighbour is connected and answers."""
+        return self.claims.present(neighbour)
+
+    def serve(self, topic: str, answer: Callable[[str], bytes | None]) -> None:
+        """Answer neighbours that ask for something below this node's name; None stays silent."""
+
+        def reply(query: Any) -> None:
+            data = answer(str(query.key_expr).rsplit("/", 1)[-1])
+            if data is not None:
+                query.reply(str(query.key_expr), data, attachment=self.said)
+
+        key = _key(topic, self.name, "*")
+        self._parts.append(self._session.declare_queryable(key, self._guarded(reply)))
+
+    def hear(self, topic: str, take: Callable[[str, str, bytes], None]) -> None:
+        """Take what neighbours publish: who, what, the bytes."""
+        for neighbour in self.neighbours:
+
+            def heard(sample: Any, neighbour: str = neighbour) -> None:
+                label = str(sample.key_expr).rsplit("/", 1)[-1]
+                if self.claims.hears(neighbour, _instance(sample)):
+                    take(neighbour, label, sample.payload.to_bytes())
+
+            key = _key(topic, neighbour, "*")
+            self._parts.append(self._session.declare_subscriber(key, self._guarded(heard)))
+
+    def publish(self, topic: str, label: str, data: bytes) -> None:
+        """Tell all neighbours."""
+        key = _key(topic, self.name, label)
+        if key not in self._publishers:
+            self._publishers[key] = self._session.declare_publisher(
+                key,
+                congestion_control=self._zenoh.CongestionControl.BLOCK,
+                reliability=self._zenoh.Reliability.RELIABLE,
+            )
+        self._publishers[key].put(data, attachment=self.said)
+
+    def ask(
+        self,
+        topic: str,
+        neighbour: str,
+        label: str,
+        take: Callable[[str, str, bytes], None],
+        *,
+        timeout: float = 5.0,
+    ) -> None:
+        """Ask a neighbour; every answer that comes is taken, at once or later."""
+
+        def answered(reply: Any) -> None:
+            if reply.ok is not None and self.claims.hears(neighbour, _instance(reply.ok)):
+                take(neighbour, label, reply.ok.payload.to_bytes())
+
+        self._session.get(
+            _key(topic, neighbour, label),
+            self._guarded(answered),
+            timeout=timeout,
+            consolidation=self._zenoh.ConsolidationMode.NONE,
+        )
+
+    def close(self) -> None:
+        """Leave."""
+        for part in [*self._parts, *self._publishers.values()]:
+            with contextlib.suppress(self._zenoh.ZError):
+                part.undeclare()
+        self._parts, self._publishers = [], {}
+        # At once; or, while a frozen neighbour is dialled, after ten seconds and with an error.
+        with contextlib.suppress(self._zenoh.ZError):
+            self._session.close()
+        self._close_relays()
+
+    def _guarded(self, callback: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Let nothing that a neighbour sends end in an exception in a thread of the network.
+
+        What is wrong with it is told by the callback. This is for what was not foreseen, and for
+        files of this node that cannot be read: only an error's own kind of sentence is shown.
+        """
+
+        def called(event: Any) -> None:
+            try:
+                callback(event)
+            except Exception as error:
+                self._failures += 1
+                if self._failures & (self._failures - 1) == 0:
+                    self._tell("no-answer", level="error", error=error, count=self._failures)
+
+        return called
+
+    def _liveliness(self, neighbour: str, sample: Any) -> None:
+        said = str(sample.key_expr).rsplit("/", 1)[-1]
+        if sample.kind == self._zenoh.SampleKind.PUT:
+            self.left.discard(neighbour)
+            self.claims.comes(neighbour, said)
+        else:
+            self.claims.goes(neighbour, said)
+
+    def _link(self, event: Any) -> None:
+        """Name whoever connects with a certificate that is no neighbour's: it is not served."""
+        if event.kind == self._zenoh.SampleKind.PUT:
+            name = str(event.link.auth_identifier)
+            known = name in self._strangers or len(self._strangers) < _MOST_STRANGERS
+            if name in self.neighbours or not known:
+                return
+            # Who comes again and again must not fill the log: the 1st, 2nd, 4th... time has a line.
+            count = self._strangers[name] = self._strangers.get(name, 0) + 1
+            if count & (count - 1) == 0:
+                self._tell("stranger-refused", level="warning", node=name, count=count)
+
+
+def _instance(sample: Any) -> str:
+    """Which process sent it; nothing where it does not say."""
+    said = None if sample.attachment is None else sample.attachment.to_bytes()
+    return "" if said is None else said.decode("ascii", "replace")
+
+
+def _key(topic: str, name: str, label: str) -> str:
+    return f"dpadmm/{topic}/{name}/{label}"
+
+
+def _settings(
+    name: str,
+    listen: str,
+    neighbours: Mapping[str, str],
+    security: Security | None,
+    largest: int,
+    lease: float,
+) -> dict[str, Any]:
+    protocol = "tcp" if security is None else "tls"
+    settings: dict[str, Any] = {
+        "mode": "peer",
+        "listen/endpoints": [f"{protocol}/{listen}"],
+        "connect/endpoints": [f"{protocol}/{address}" for address in neighbours.values()],
+        # Neighbours start when they like: keep trying, and do not wait for them here.
+        "connect/timeout_ms": -1,
+        "connect/exit_on_failure": False,
+        "connect/retry": {
+            "period_init_ms": 100,
+            "period_max_ms": 2000,
+            "period_increase_factor": 2,
+        },
+        "scouting/delay": 1,
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "transport/link/protocols": [protocol],
+        "transport/link/tx/lease": round(1000 * lease),
+        "transport/link/rx/max_message_size": max(_SMALLEST_LIMIT, 2 * largest),
+        "transport/shared_memory/enabled": False,
+    }
+    if security is not None:
+        certificate, key = str(security.certificate), str(security.key)
+        files = {
+            "root_ca_certificate": str(security.authority),
+            "listen_certificate": certificate,
+            "listen_private_key": key,
+            "connect_certificate": certificate,
+            "connect_private_key": key,
+            "enable_mtls": True,
+            "verify_name_on_connect": True,
+            "close_link_on_expiration": True,
+        }
+        settings |= {f"transport/link/tls/{option}": value for option, value in files.items()}
+        settings["access_control"] = _access(name, neighbours)
+    return settings
+
+
+def _access(name: str, neighbours: Mapping[str, str]) -> dict[str, Any]:
+    """Who may do what at this node's door; all else is dropped there."""
+
+    def rule(label: str, flow: str, messages: list[str], owner: str) -> dict[str, Any]:
+        return {
+            "id": label,
+            "permission": "allow",
+            "flows": [flow],
+            "messages": messages,
+            "key_exprs": [f"dpadmm/*/{owner}/*"],
+        }
+
+    rules = [
+        rule("own-read", "ingress", _READS, name),
+        rule("own-written", "egress", _WRITES, name),
+    ]
+    subjects, policies = [], []
+    for neighbour in neighbours:
+        written, read = f"{neighbour}-writes", f"{neighbour}-is-read"
+        rules += [
+            rule(written, "ingress", _WRITES, neighbour),
+            rule(read, "egress", _READS, neighbour),
+        ]
+        subjects.append({"id": neighbour, "cert_common_names": [neighbour]})
+        allowed = ["own-read", "own-written", written, read]
+        policies.append({"rules": allowed, "subjects": [neighbour]})
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    }
+
+
+def _import_zenoh() -> Any:
+    try:
+        import zenoh
+    except ImportError:
+        raise ParameterError(
+            "a federation needs the extra 'federation': pip install 'dpadmm[federation]'."
+        ) from None
+    return zenoh

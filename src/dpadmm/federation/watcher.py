@@ -1,0 +1,393 @@
+"""How a node is watched: a log, a status file, a line on the terminal, metrics.
+
+The log is one JSON object per line: ``time`` (UTC), ``level``, ``event``, ``node``, ``run`` and
+``facts``. What may be a fact is listed in :mod:`dpadmm.federation.facts`; nothing else gets in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from dpadmm.durable import Closing, check_writable, write_whole
+from dpadmm.errors import ParameterError, unknown_name
+from dpadmm.federation.facts import code_word, public_facts
+from dpadmm.federation.status import STATUS_VERSION, process_space
+from dpadmm.sentences import DataError
+
+if TYPE_CHECKING:
+    from dpadmm.federation.metrics import Metrics
+
+__all__ = ["LEVELS", "Watcher"]
+
+#: From the least to the most pressing.
+LEVELS: Final = ("info", "warning", "error")
+# The status file is also a sign of life; durable writes of the ledger must not wait for it.
+_HEARTBEAT: Final = 1.0
+_ROUND_LINES: Final = 1.0
+_MOST_SENDERS: Final = 1000
+# What a neighbour can make happen, such as coming and going, has so many lines, then one a second.
+_BURST: Final = 20
+_CROWD_LINES: Final = 1.0
+
+
+@final
+class Watcher(Closing):
+    """Tells what a node does; every method may be called from any thread.
+
+    Parameters
+    ----------
+    node
+        The name of the node.
+    run
+        The name or hash of the run; may be set later by :meth:`join`.
+    log
+        Where the JSON lines go: a file, added to at its end, and made anew when it was moved away
+        (rotated). Without one they go to standard error, unless that is a terminal.
+    status
+        A file for ``dpadmm status``, written anew every second and whole.
+    metrics
+        An address for Prometheus, such as ``127.0.0.1:9464``.
+    metrics_anywhere
+        Allow an address that other machines reach.
+    terminal
+        Show progress on standard error; whether it is a terminal decides unless given.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        run: str = "",
+        *,
+        log: Path | None = None,
+        status: Path | None = None,
+        metrics: str | None = None,
+        metrics_anywhere: bool = False,
+        terminal: bool | None = None,
+    ) -> None:
+        self.node, self.run = node, run
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        self._terminal = sys.stderr.isatty() if terminal is None else terminal
+        self._status = status
+        if status is not None:
+            check_writable(status, "status")
+        self._log = log
+        self._lines = self._open_log(log)
+        self._dropped: dict[tuple[str, str], int] = {}
+        self._crowds: dict[tuple[str, Any], tuple[int, float]] = {}
+        self._complaint = ""
+        self._last_round_line = -_ROUND_LINES
+        self._written = self._ended_well = False
+        now = _now()
+        self._state: dict[str, Any] = {
+            "version": STATUS_VERSION,
+            "node": node,
+            "run": run,
+            "state": "starting",
+            "process": os.getpid(),
+            "process_space": process_space(),
+            "started": now,
+            "changed": now,
+            "round": 0,
+            "rounds": 0,
+            "waiting": {},
+            "unreachable": {},
+            "sent": 0,
+            "received": 0,
+            "epsilon_spent": None,
+            "epsilon_left": None,
+            "dropped": {},
+            "last_event": None,
+            "metrics": None,
+        }
+        self._metrics: Metrics | None = None
+        if metrics is not None:
+            from dpadmm.federation.metrics import Metrics
+
+            self._metrics = Metrics(metrics, node, run, anywhere=metrics_anywhere)
+            self._state["metrics"] = self._metrics.address
+        self._progress = self._start_progress()
+        self._beating = threading.Thread(target=self._beat, name="dpadmm status", daemon=True)
+        if status is not None:
+            self._write_status()
+            self._beating.start()
+
+    @property
+    def metrics_address(self) -> str | None:
+        """Where the metrics are, with the port that was taken."""
+        return None if self._metrics is None else self._metrics.address
+
+    def event(self, name: str, *, level: str = "info", **facts: Any) -> None:
+        """Tell that something happened.
+
+        Parameters
+        ----------
+        name
+            A word for machines, such as ``neighbour-lost``.
+        level
+            One of :data:`LEVELS`.
+        facts
+            What belongs to it, by the fields of :data:`dpadmm.federation.facts.FIELDS`.
+        """
+        code_word(name)
+        if level not in LEVELS:
+            raise unknown_name("level", level, LEVELS)
+        told = public_facts(facts)
+        entry = {"time": _now(), "level": level, "event": name}
+        with self._lock:
+            if self._crowded(name, told.get("neighbour")):
+                return
+            self._state["last_event"] = entry | {"facts": told}
+            self._state["changed"] = entry["time"]
+            line = entry | {"node": self.node, "run": self.run, "facts": told}
+            self._write_line(json.dumps(line, allow_nan=False))
+            if self._progress is not None and level != "info":
+                words = ", ".join(f"{key} {value}" for key, value in told.items())
+                style = "red" if level == "error" else "yellow"
+                self._progress.console.print(Text(f"{name}: {words}", style=style))
+
+    def _crowded(self, name: str, neighbour: Any) -> bool:
+        """Whether a neighbour makes something happen too often for a line each time."""
+        if neighbour is None:
+            return False
+        known = (name, neighbour) in self._crowds or len(self._crowds) < _MOST_SENDERS
+        key = (name, neighbour if known else "others")
+        count, last = self._crowds.get(key, (0, 0.0))
+        now = time.monotonic()
+        if count >= _BURST and now - last < _CROWD_LINES:
+            return True
+        self._crowds[key] = (count + 1, now)
+        return False
+
+    def join(self, run: str) -> None:
+        """Name the run, once it is agreed on."""
+        with self._lock:
+            self.run = self._state["run"] = run
+
+    def round(self, done: int, rounds: int) -> None:
+        """Tell how many rounds are complete, of how many. At most one log line a second."""
+        told = public_facts({"round": done, "rounds": rounds})
+        with self._lock:
+            self._state |= told | {"state": "running", "changed": _now()}
+            if self._metrics is not None:
+                self._metrics.round.set(done)
+                self._metrics.rounds.set(rounds)
+            if self._progress is not None:
+                self._progress.update(self._bar, completed=done, total=rounds)
+            now = time.monotonic()
+            if done == rounds or now - self._last_round_line >= _ROUND_LINES:
+                self._last_round_line = now
+                self.event("round", round=done, rounds=rounds)
+
+    def waiting(self, neighbour: str, seconds: float) -> None:
+        """Tell how long this round has waited for a neighbour so far; 0 when it came."""
+        public_facts({"neighbour": neighbour, "seconds": seconds})
+        with self._lock:
+            now: dict[str, float] = self._state["waiting"]
+            before = now.pop(neighbour, 0.0)
+            if seconds > 0:
+                now[neighbour] = float(seconds)
+            if self._metrics is not None:
+                self._metrics.waiting.labels(neighbour).set(seconds)
+                # A new round's waiting starts below the last one's.
+                more = seconds - before if seconds >= before else seconds
+                self._metrics.waited.labels(neighbour).inc(more)
+            if self._progress is not None:
+                names = ", ".join(f"{name} {time:.0f} s" for name, time in sorted(now.items()))
+                self._progress.update(self._bar, waiting=f"waiting for {names}" if now else "")
+
+    def unreachable(self, neighbour: str, address: str, reason: str, advice: str) -> None:
+        """Tell why a neighbour is not connected, and what to do; once for each cause."""
+        facts = {"neighbour": neighbour, "address": address, "reason": reason, "advice": advice}
+        told = public_facts(facts)
+        with self._lock:
+            now: dict[str, Any] = self._state["unreachable"]
+            if now.get(neighbour, {}).get("reason") == reason:
+                return
+            now[neighbour] = {key: told[key] for key in ("address", "reason", "advice")}
+            now[neighbour]["since"] = _now()
+            if self._metrics is not None:
+                self._metrics.unreachable.labels(neighbour).set(1)
+            self.event("neighbour-unreachable", level="warning", **facts)
+
+    def reachable(self, neighbour: str) -> None:
+        """Tell that a neighbour is connected, or is not waited for any more."""
+        with self._lock:
+            if self._state["unreachable"].pop(neighbour, None) and self._metrics is not None:
+                self._metrics.unreachable.labels(neighbour).set(0)
+
+    def serving(self, timeout: float) -> None:
+        """Tell that the results are written: only late neighbours are still to be served."""
+        with self._lock:
+            self._written = True
+            self._state["state"] = "serving"
+            self.event("serving", timeout=timeout)
+
+    def finished(self) -> None:
+        """Tell that nothing is left to do."""
+        with self._lock:
+            self._ended_well = True
+            self.event("finished")
+
+    def bytes(self, sent: int, received: int) -> None:
+        """Add to the bytes of messages sent and received."""
+        public_facts({"sent": sent, "received": received})
+        with self._lock:
+            self._state["sent"] += int(sent)
+            self._state["received"] += int(received)
+            if self._metrics is not None:
+                self._metrics.sent.inc(sent)
+                self._metrics.received.inc(received)
+
+    def budget(self, spent: float, left: float) -> None:
+        """Tell what the ledger says: the epsilon spent on the data set, and what is left."""
+        told = public_facts({"epsilon_spent": spent, "epsilon_left": left})
+        with self._lock:
+            self._state |= told
+            if self._metrics is not None:
+                self._metrics.epsilon_spent.set(spent)
+                self._metrics.epsilon_left.set(left)
+
+    def dropped(self, neighbour: str, reason: str, **facts: Any) -> None:
+        """Tell that a message was refused.
+
+        Whoever floods a node must not fill its disk: of a sender's messages with one reason the
+        1st, 2nd, 4th, 8th... has a line.
+        """
+        code_word(reason)
+        with self._lock:
+            known = (neighbour, reason) in self._dropped or len(self._dropped) < _MOST_SENDERS
+            key = (neighbour if known else "others", reason)
+            count = self._dropped[key] = self._dropped.get(key, 0) + 1
+            total = self._state["dropped"]
+            total[reason] = total.get(reason, 0) + 1
+            if self._metrics is not None:
+                self._metrics.dropped.labels(reason).inc()
+            if count & (count - 1) == 0:
+                told = {"neighbour": neighbour, "reason": reason, "count": count, **facts}
+                self.event("message-dropped", level="warning", **told)
+
+    def give_up(self) -> None:
+        """Leave a last status behind, whoever holds what: the process ends at once."""
+        self._state["state"] = "stopped"
+        if self._status is not None:
+            content = json.dumps(self._state | {"updated": _now()}, allow_nan=False, indent=1)
+            write_whole(self._status, content.encode("ascii") + b"\n", "status")
+
+    def close(self) -> None:
+        """Say how it ended and stop.
+
+        It finished if it said so, with its results written and all rounds complete; else it was
+        stopped.
+        """
+        with self._lock:
+            if self._closed.is_set():
+                return
+            complete = 0 < self._state["rounds"] <= self._state["round"]
+            well = complete and self._written and self._ended_well
+            self._state["state"] = "finished" if well else "stopped"
+            self._state["waiting"], self._state["unreachable"] = {}, {}
+            self._closed.set()
+        if self._beating.is_alive():
+            self._beating.join()
+        if self._status is not None:
+            self._write_status()
+        if self._metrics is not None:
+            self._metrics.close()
+        if self._progress is not None:
+            self._progress.stop()
+        if self._lines is not None:
+            self._lines.close()
+
+    def _open_log(self, log: Path | None) -> FileIO | None:
+        if log is None:
+            return None
+        check_writable(log, "log")
+        try:
+            return FileIO(log, "a")
+        except OSError as error:
+            raise ParameterError(
+                f"log must be a file that can be written; got {log}: {error.strerror}."
+            ) from None
+
+    def _write_line(self, line: str) -> None:
+        if self._closed.is_set():
+            return
+        try:
+            if self._lines is not None:
+                self._follow_rotation()
+                # Unbuffered, so that a line is there as soon as it is told, and in one piece.
+                self._lines.write(f"{line}\n".encode("ascii"))
+            elif not self._terminal:
+                sys.stderr.write(f"{line}\n")
+        except OSError as error:
+            self._complain(f"the log cannot be written: {error.strerror}")
+
+    def _follow_rotation(self) -> None:
+        """Open the log anew if the open one was moved away or removed."""
+        assert self._log is not None
+        assert self._lines is not None
+        try:
+            there = os.stat(self._log)
+        except OSError:
+            there = None
+        if there is None or not os.path.samestat(there, os.fstat(self._lines.fileno())):
+            try:
+                opened = FileIO(self._log, "a")
+            except OSError as error:
+                # The old one stays in use.
+                self._complain(f"the log cannot be made anew: {error.strerror}")
+                return
+            self._lines.close()
+            self._lines = opened
+
+    def _start_progress(self) -> Progress | None:
+        if not self._terminal:
+            return None
+        progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rounds"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[waiting]}", markup=False),
+            console=Console(stderr=True),
+        )
+        self._bar = progress.add_task(self.node, total=None, waiting="")
+        progress.start()
+        return progress
+
+    def _beat(self) -> None:
+        while not self._closed.wait(_HEARTBEAT):
+            self._write_status()
+
+    def _write_status(self) -> None:
+        assert self._status is not None
+        with self._lock:
+            content = json.dumps(self._state | {"updated": _now()}, allow_nan=False, indent=1)
+        try:
+            write_whole(self._status, content.encode("ascii") + b"\n", "status")
+        except DataError as error:
+            self._complain(str(error))
+
+    def _complain(self, sentence: str) -> None:
+        """Once for each trouble: a node goes on without being watched."""
+        if sentence != self._complaint:
+            self._complaint = sentence
+            Console(stderr=True, soft_wrap=True).print(Text(f"Warning: {sentence}"))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

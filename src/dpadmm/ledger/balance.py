@@ -1,0 +1,261 @@
+"""What the entries of a ledger add up to.
+
+:class:`Account` reads them in order and refuses the first that does not follow from those before;
+the file, its verification and an export are all read by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dpadmm.errors import BudgetError, LedgerError
+from dpadmm.ledger.entries import LEDGER_VERSION, ChargedData, Entry
+from dpadmm.ledger.filters import Policy, PrivacyFilter, affordable
+from dpadmm.privacy.events import Event, event_from_dict
+from dpadmm.privacy.figures import AtLeast, AtMost, Given
+from dpadmm.privacy.statement import ADVERSARY, adjacency_words
+
+__all__ = ["Account", "RunRecord", "StoredMessage", "recompute"]
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """Where the bytes of a committed message are, and what they must be."""
+
+    number: int
+    shape: tuple[int, ...]
+    sha256: str
+
+
+@dataclass
+class RunRecord:
+    """What a ledger knows of one run."""
+
+    fingerprint: str
+    opened: str
+    events: dict[int, Event] = field(default_factory=dict)
+    reservations: dict[int, int] = field(default_factory=dict)
+    commits: dict[int, StoredMessage] = field(default_factory=dict)
+    spent: Fraction = Fraction(0)
+
+
+class Account:
+    """What the entries of one ledger add up to.
+
+    Attributes
+    ----------
+    dataset, policy, filter
+        From the first entry.
+    spent
+        The exact sum of the costs of all reservations of all runs, in the filter's unit.
+    runs
+        By run id, in the order in which they were opened.
+    head
+        The last entry.
+    """
+
+    dataset: ChargedData
+    policy: Policy
+    filter: PrivacyFilter
+
+    def __init__(self) -> None:
+        self.head: Entry | None = None
+        self.spent = Fraction(0)
+        self.runs: dict[str, RunRecord] = {}
+
+    @property
+    def left(self) -> Fraction:
+        """What is left, in the filter's unit."""
+        return max(Fraction(self.filter.limit) - self.spent, Fraction(0))
+
+    @property
+    def spent_epsilon(self) -> float:
+        """What was spent on all runs together, as an epsilon at the policy's delta."""
+        return self.filter.epsilon(float(self.spent))
+
+    @property
+    def fitting_epsilon(self) -> float:
+        """The largest epsilon (at the policy's delta) of a run of Gaussian releases that fits."""
+        return self.filter.fitting_epsilon(float(self.left))
+
+    def rounds_left(self, event: Event) -> int | None:
+        """How many more rounds like this are left; None if they are free."""
+        return affordable(self.left, self.filter.cost(event))
+
+    def require(self, events: Iterable[Event]) -> None:
+        """Refuse events that do not fit together into what is left; nothing is charged."""
+        total, fitting, asked = Fraction(0), 0, 0
+        for event in events:
+            total += Fraction(self.filter.cost(event))
+            asked += 1
+            if total <= self.left:
+                fitting = asked
+        if total <= self.left:
+            return
+        policy, left = self.policy, float(self.left)
+        wanted = "this round" if asked == 1 else f"these {asked} rounds"
+        buys = (
+            "no round like it"
+            if asked == 1
+            else "none of them"
+            if fitting == 0
+            else f"the first {fitting} of them"
+        )
+        raise BudgetError(
+            f"{wanted} must fit into the budget left of epsilon = {Given(policy.epsilon)} at "
+            f"delta = {Given(policy.delta)}: {AtLeast(left)} of {AtLeast(self.filter.limit)} "
+            f"({self.filter.unit}) is left and {AtMost(float(total))} was asked for, so it buys "
+            f"{buys}. A run of Gaussian releases with epsilon up to "
+            f"{AtLeast(self.fitting_epsilon)} fits; nothing was charged."
+        )
+
+    def apply(self, entry: Entry) -> None:
+        """Take up the next entry, or say what is wrong with it."""
+        expected = 0 if self.head is None else self.head.number + 1
+        if entry.number != expected:
+            raise LedgerError(f"row {expected} is missing: row {entry.number} was found instead.")
+        if not entry.follows(self.head):
+            raise LedgerError(f"row {entry.number} was changed: its hash does not match.")
+        try:
+            content = json.loads(entry.content)
+            if entry.number == 0:
+                self._begin(entry, content)
+            else:
+                self._continue(entry, content)
+        except (ValueError, BudgetError) as error:
+            raise LedgerError(f"row {entry.number} cannot be read: {error}") from None
+        except (TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+            kind = type(error).__name__
+            raise LedgerError(
+                f"row {entry.number} cannot be read: {kind}: {str(error)[:200]}."
+            ) from None
+        self.head = entry
+
+    def _begin(self, entry: Entry, content: dict[str, Any]) -> None:
+        if entry.kind != "ledger":
+            raise LedgerError(f"row 0 must open the ledger; it is a {entry.kind!r}.")
+        if content["version"] != LEDGER_VERSION:
+            raise LedgerError(
+                f"the ledger's version must be {LEDGER_VERSION}; it is {content['version']!r}."
+            )
+        self.dataset = ChargedData(**content["dataset"])
+        self.policy = Policy(**content["policy"])
+        self.filter = self.policy.make_filter()
+
+    def _continue(self, entry: Entry, content: dict[str, Any]) -> None:
+        number, run, round_ = entry.number, entry.run, entry.round
+        if not isinstance(run, str):
+            raise LedgerError(f"row {number} must name its run.")
+        if entry.kind == "run":
+            if run in self.runs:
+                raise LedgerError(f"row {number} opens the run {run!r} a second time.")
+            self.runs[run] = RunRecord(content["fingerprint"], entry.time)
+            return
+        record = self.runs.get(run)
+        if record is None:
+            raise LedgerError(f"row {number} belongs to the run {run!r}, which was never opened.")
+        if not isinstance(round_, int) or round_ < 0:
+            raise LedgerError(f"row {number} must name its round.")
+        if entry.kind == "reservation":
+            if round_ in record.events:
+                raise LedgerError(f"row {number} charges round {round_} of {run!r} a second time.")
+            event = event_from_dict(content["event"])
+            cost = Fraction(self.filter.cost(event))
+            if self.spent + cost > Fraction(self.filter.limit):
+                raise LedgerError(f"row {number} exceeds the budget of the policy.")
+            record.events[round_] = event
+            record.reservations[round_] = number
+            record.spent += cost
+            self.spent += cost
+        elif entry.kind == "commit":
+            if record.reservations.get(round_) != content["reservation"]:
+                raise LedgerError(f"row {number} commits round {round_} without its reservation.")
+            if round_ in record.commits:
+                raise LedgerError(f"row {number} commits round {round_} of {run!r} a second time.")
+            record.commits[round_] = StoredMessage(
+                number, tuple(content["shape"]), content["sha256"]
+            )
+        else:
+            raise LedgerError(f"row {number} is of the unknown kind {entry.kind!r}.")
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The budget as pairs of a heading and its words."""
+        policy, dataset = self.policy, self.dataset
+        return [
+            ("Data set", f"{dataset.name} of {dataset.owner}, {dataset.rows} rows"),
+            (
+                "Guarantee",
+                f"({Given(policy.epsilon)}, {Given(policy.delta)})-differential privacy, total "
+                "over all runs ever charged here, also where a run was chosen after seeing earlier "
+                "ones",
+            ),
+            ("Adjacency", adjacency_words(policy.rows_per_person)),
+            ("Adversary", ADVERSARY),
+            ("Filter", f"{self.filter.name}: {self.filter.theorem}"),
+            ("Spent", f"epsilon = {AtMost(self.spent_epsilon)} at delta = {Given(policy.delta)}"),
+            (
+                "Left",
+                f"Gaussian releases with epsilon up to {AtLeast(self.fitting_epsilon)} together",
+            ),
+            (
+                "Not covered",
+                "what the statements of its runs do not cover; runs that were not charged here; a "
+                "person with rows in another data set; a ledger put back to an older copy (compare "
+                "its head with one noted elsewhere)",
+            ),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for machines."""
+        assert self.head is not None
+        spent, limit = float(self.spent), self.filter.limit
+        return {
+            "dataset": asdict(self.dataset),
+            "policy": self.policy.to_dict(),
+            "filter": {"name": self.filter.name, "theorem": self.filter.theorem},
+            "unit": self.filter.unit,
+            "limit": limit,
+            "spent": spent,
+            "left": float(self.left),
+            "spent_epsilon": self.spent_epsilon,
+            "fitting_epsilon": self.fitting_epsilon,
+            "runs": [
+                {
+                    "run": name,
+                    "opened": record.opened,
+                    "fingerprint": record.fingerprint,
+                    "reserved": len(record.events),
+                    "committed": len(record.commits),
+                    "spent": float(record.spent),
+                    "more_like_last": self._more_like_last(record),
+                }
+                for name, record in self.runs.items()
+            ],
+            "head": f"{self.head.number}:{self.head.hash}",
+            "statement": dict(self.lines()),
+        }
+
+    def _more_like_last(self, record: RunRecord) -> int | None:
+        """How many more rounds like the run's last are left; None if free or none yet."""
+        if not record.events:
+            return None
+        return self.rounds_left(record.events[max(record.events)])
+
+
+def recompute(export: Iterable[str]) -> Account:
+    """Work out an exported ledger from its JSON lines alone, every hash and cost anew."""
+    account = Account()
+    for line in export:
+        if line.strip():
+            try:
+                data = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise LedgerError(f"an export must be lines of JSON; {error}.") from None
+            account.apply(Entry.from_dict(data))
+    if account.head is None:
+        raise LedgerError("an export must have at least one line; it has none.")
+    return account

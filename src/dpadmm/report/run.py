@@ -1,0 +1,366 @@
+"""The report of one run, from its record."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpadmm.privacy.figures import AtLeast, AtMost, Given
+from dpadmm.report import texts
+from dpadmm.report.answers import answers, banners, guesses, riskiest, tiles
+from dpadmm.report.document import Block, Cell, Code, Facts, Report, Section, Table, Words
+from dpadmm.report.markup import shown_name
+from dpadmm.report.plots import Bar, BarPlot, GraphPlot, LinePlot, Series
+from dpadmm.report.records import LedgerCheck, RecordedRun
+from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
+
+__all__ = ["configuration_text", "course", "run_report", "thinned"]
+
+
+def configuration_text(config: Mapping[str, Any]) -> str:
+    """The text of a ``run.toml``: tables by their heads, everything inside on one line each."""
+    lines: list[str] = []
+    for head, content in config.items():
+        if content in ({}, [], None):
+            continue
+        if isinstance(content, Mapping):
+            lines += [f"[{_key(head)}]", *_entries(content), ""]
+        elif isinstance(content, list) and all(isinstance(item, Mapping) for item in content):
+            for item in content:
+                lines += [f"[[{_key(head)}]]", *_entries(item), ""]
+        else:
+            lines.insert(0, f"{_key(head)} = {_value(content)}")
+    return "\n".join(lines).strip() + "\n"
+
+
+def _entries(table: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{_key(key)} = {_value(value)}" for key, value in table.items() if value not in ({}, None)
+    ]
+
+
+def _key(key: str) -> str:
+    bare = key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key)
+    return key if bare else _value(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    if isinstance(value, bool | str):
+        # JSON's escapes are TOML's, but for the one control character JSON leaves alone.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+# What keeps a page small and a drawing readable; the record has everything.
+_MOST_ROWS = 500
+
+
+_MOST_POINTS = 300
+
+
+_MOST_COURSES = 6
+
+
+_MOST_BARS = 12
+
+
+def run_report(run: RecordedRun, *, more: Sequence[Section] = ()) -> Report:
+    """The report of a run; ``more`` sections come first."""
+    by = texts.RUN_BY_COMMAND if run.command else texts.RUN_BY_HASH
+    shown = by.format(run=run.run_sha256[:12], algorithm=run.algorithm, command=run.command)
+    subtitle = texts.RUN_SUBTITLE.format(run=shown, ended=_moment(run.ended), version=run.dpadmm)
+    what = texts.RUN_OF.format(algorithm=run.algorithm)
+    if run.learnt is not None:
+        what = texts.PREDICTING.format(label=shown_name(run.learnt.label, 40))
+    sections = [*more, parties_section(run), *attacker_section(run), graph_section(run)]
+    sections += [convergence_section(run), *weights_section(run), configuration_section(run)]
+    return Report(
+        title=texts.RUN_TITLE.format(what=what),
+        subtitle=subtitle,
+        banners=banners(run),
+        tiles=tiles(run),
+        answers=answers(run),
+        picture=guesses(run),
+        sections=tuple(sections),
+    )
+
+
+def _moment(ended: str) -> str:
+    """Date and minute of a time as records have it."""
+    return ended.replace("T", " ")[:16] + " UTC" if ended.endswith("+00:00") else ended
+
+
+def parties_section(run: RecordedRun) -> Section:
+    """What each party spent, what is left, who is the weakest, whether the ledgers hold."""
+    weakest = texts.ALL_EQUAL
+    if run.weakest:
+        weakest = texts.WEAKEST.format(
+            name=", ".join(shown_name(name) for name in run.weakest[:3]),
+            epsilon=f"{AtMost(run.privacy.epsilon):4}",
+        )
+    blocks: list[Block] = [Words(texts.PARTIES_WORDS.format(weakest=weakest)), _party_table(run)]
+    blocks += [plot for plot in (_rounds_plot(run), _spent_plot(run)) if plot]
+    blocks.append(_ledger_table(run) if run.ledger_checks else Words(texts.NO_LEDGERS))
+    return Section(texts.PARTIES, tuple(blocks))
+
+
+def _party_table(run: RecordedRun) -> Table:
+    degrees = _degrees(run)
+    notes, shown = [], list(run.parties)
+    if len(shown) > _MOST_ROWS:
+        notes.append(texts.MORE_PARTIES.format(shown=_MOST_ROWS, all=len(shown)))
+        shown.sort(key=lambda party: -run.privacy.parties[party.name].epsilon)
+    theorems = {guarantee.theorem for guarantee in run.privacy.parties.values()}
+    several = len(theorems) > 1
+    if not several:
+        notes.append(texts.THEOREM_OF_ALL.format(theorem=theorems.pop()))
+    rows = []
+    for party in shown[:_MOST_ROWS]:
+        guarantee = run.privacy.parties[party.name]
+        rows.append(
+            (
+                party.name,
+                party.rows,
+                degrees.get(party.name),
+                AtMost(guarantee.epsilon),
+                _given(run.budget(party.name)),
+                AtMost(guarantee.delta),
+                AtMost(100 * guarantee.odds.right),
+                *((guarantee.theorem,) if several else ()),
+            )
+        )
+    columns = (
+        texts.PARTY,
+        texts.ROWS,
+        texts.DEGREE,
+        texts.EPSILON,
+        texts.BUDGET,
+        texts.DELTA,
+        texts.GUESSES,
+        *((texts.THEOREM,) if several else ()),
+    )
+    return Table(texts.PARTIES_TABLE, columns, tuple(rows), " ".join(notes))
+
+
+def _given(budget: float | None) -> Given | None:
+    return None if budget is None else Given(budget)
+
+
+def _degrees(run: RecordedRun) -> dict[str, int]:
+    if run.topology is None:
+        return {}
+    if run.topology.server:
+        return dict.fromkeys(run.names, 1)
+    ends = Counter(end for edge in run.topology.edges for end in edge)
+    return {name: ends[place] for place, name in enumerate(party.name for party in run.everybody)}
+
+
+def thinned(count: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """The places of so many points that are drawn: all, or evenly chosen ones with the last."""
+    step = -(-count // _MOST_POINTS)
+    return np.unique(np.append(np.arange(0, count, step), count - 1))
+
+
+def course(name: str, values: Sequence[float]) -> Series:
+    """A line over the rounds."""
+    places = thinned(len(values)).tolist()
+    return Series(name, tuple(p + 1 for p in places), tuple(values[p] for p in places))
+
+
+def _thinned_note(count: int) -> str:
+    step = -(-count // _MOST_POINTS)
+    return texts.ROUNDS_THINNED.format(step=step) if step > 1 else ""
+
+
+def _rounds_plot(run: RecordedRun) -> LinePlot | None:
+    """Parties often share a course, which is then drawn once."""
+    if not run.private or not run.epsilon_after_rounds:
+        return None
+    shared: dict[tuple[float, ...], list[str]] = {}
+    for name, spent in run.epsilon_after_rounds.items():
+        if spent:
+            shared.setdefault(spent, []).append(name)
+    highest = sorted(shared, key=lambda spent: -spent[-1])[:_MOST_COURSES]
+    note = _thinned_note(run.rounds)
+    if len(shared) > _MOST_COURSES:
+        note += texts.ROUNDS_MORE.format(all=len(shared), shown=_MOST_COURSES)
+    lines = []
+    for spent in highest:
+        first, *others = shared[spent]
+        name = texts.ROUNDS_SAME.format(name=shown_name(first, 20), count=len(others))
+        lines.append(course(name if others else first, [AtMost(value) for value in spent]))
+    budgets = {run.budget(name) for name in run.names}
+    limits = [(texts.BUDGET, Given(budget)) for budget in budgets if budget is not None]
+    return LinePlot(
+        texts.ROUNDS_PLOT,
+        texts.ROUND,
+        texts.EPSILON,
+        tuple(lines),
+        caption=texts.ROUNDS_CAPTION.format(note=note),
+        from_zero=True,
+        limits=tuple(limits) if len(limits) == 1 else (),
+    )
+
+
+def _spent_plot(run: RecordedRun) -> BarPlot | None:
+    spent = [(name, run.privacy.parties[name].epsilon, run.budget(name)) for name in run.names]
+    if not run.private or all(budget is None for _, _, budget in spent):
+        return None
+    spent.sort(key=lambda entry: -entry[1])
+    bars = tuple(Bar(name, AtMost(epsilon), _given(of)) for name, epsilon, of in spent[:_MOST_BARS])
+    return BarPlot(
+        texts.SPENT_PLOT,
+        texts.PARTY,
+        texts.EPSILON,
+        bars,
+        caption=texts.SPENT_CAPTION,
+        of_label=texts.BUDGET,
+        marked=frozenset(run.weakest),
+    )
+
+
+def attacker_section(run: RecordedRun) -> list[Section]:
+    """How many people a test finds, at most, for its false alarms."""
+    if not run.private:
+        return []
+    odds = riskiest(run)
+    alarms = np.array([0, 0.1, 0.5, 1, 2, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100]) / 100
+    percent = tuple((100 * alarms).tolist())
+    found = tuple(AtMost(value) for value in (100 * odds.detections(alarms)).tolist())
+    plot = LinePlot(
+        texts.TESTS_TITLE,
+        texts.TESTS_X,
+        texts.TESTS_Y,
+        (Series(texts.TESTS_LINE, percent, found), Series(texts.TESTS_CHANCE, percent, percent)),
+        caption=texts.TESTS_CAPTION.format(theorem=odds.theorem[:1].upper() + odds.theorem[1:]),
+    )
+    return [Section(texts.ATTACKER, (Words(texts.ATTACKER_WORDS), plot), narrow=True)]
+
+
+def _ledger_table(run: RecordedRun) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for name, check in run.ledger_checks.items():
+        account, words = check.account, _check_words(check)
+        if account is None:
+            rows.append((name, *(None,) * 6, words))
+            continue
+        left = texts.PERCENT.format(share=f"{AtLeast(100 * account.left / account.limit):3}")
+        policy = account.policy
+        spent = (
+            AtMost(account.spent_epsilon),
+            Given(policy["epsilon"]),
+            Given(policy["delta"]),
+            left,
+        )
+        rows.append((name, str(account.dataset["name"]), len(account.runs), *spent, words))
+    rows = rows[:_MOST_ROWS]
+    return Table(texts.LEDGERS_TABLE, texts.LEDGER_COLUMNS, tuple(rows), texts.LEDGER_NOTE)
+
+
+def _check_words(check: LedgerCheck) -> str:
+    when = texts.LEDGER_NOW if check.when == "now" else texts.LEDGER_AT_END
+    if check.error is None:
+        return texts.LEDGER_GOOD.format(when=when)
+    return texts.LEDGER_BAD.format(when=when, reason=check.error)
+
+
+def graph_section(run: RecordedRun) -> Section:
+    """The parties drawn with their links."""
+    topology = run.topology
+    if topology is None:
+        return Section(texts.GRAPH, (Words(texts.NOT_RECORDED),))
+    links = len(run.everybody) if topology.server else len(topology.edges)
+    if len(run.everybody) > MOST_PARTIES or links > MOST_LINKS:
+        words = texts.GRAPH_TOO_LARGE.format(parties=len(run.everybody), links=links)
+        return Section(texts.GRAPH, (Words(words),))
+    plot = GraphPlot(
+        texts.GRAPH_TITLE,
+        tuple(party.name for party in run.everybody),
+        tuple(party.rows for party in run.everybody),
+        topology.edges,
+        topology.server,
+        texts.GRAPH_CAPTION.format(weakest=texts.GRAPH_WEAKEST if run.weakest else ""),
+        frozenset(run.weakest),
+    )
+    return Section(texts.GRAPH, (plot,), narrow=True)
+
+
+def convergence_section(run: RecordedRun) -> Section:
+    """How the parties came to agree, from messages alone."""
+    lines = (
+        (texts.DISAGREEMENT, texts.DISAGREEMENT_Y, run.history.disagreement),
+        (texts.CHANGE, texts.CHANGE_Y, run.history.change),
+    )
+    plots = [
+        LinePlot(
+            title,
+            texts.ROUND,
+            label,
+            (course(label, values),),
+            caption=_thinned_note(len(values)).strip(),
+            log_y=True,
+        )
+        for title, label, values in lines
+        if values
+    ]
+    return Section(texts.CONVERGENCE, (Words(texts.CONVERGENCE_WORDS), *plots))
+
+
+def weights_section(run: RecordedRun) -> list[Section]:
+    """The classifier that was released; nothing if it was not recorded."""
+    if run.learnt is None or not run.learnt.weights:
+        return []
+    plots = []
+    for towards in dict.fromkeys(weight.towards for weight in run.learnt.weights):
+        bars = [
+            Bar(weight.feature, weight.weight)
+            for weight in run.learnt.weights
+            if weight.towards == towards
+        ]
+        bars.sort(key=lambda bar: -abs(bar.value))
+        shown = tuple(bars[:_MOST_BARS])
+        plots.append(
+            BarPlot(
+                texts.WEIGHTS_TITLE.format(towards=shown_name(towards, 40)),
+                texts.FEATURE,
+                texts.WEIGHTS_VALUE,
+                shown,
+                texts.WEIGHTS_CAPTION.format(shown=len(shown), all=run.features),
+            )
+        )
+    blocks: tuple[Block, ...] = (Words(texts.WEIGHTS_WORDS), *plots[:_MOST_COURSES])
+    return [Section(texts.WEIGHTS, blocks, narrow=len(blocks) == 2)]
+
+
+def configuration_section(run: RecordedRun) -> Section:
+    """What it was told, where it came from, and the command that repeats it."""
+    facts = [(head, str(getattr(run, field))) for head, field in texts.FACTS_OF_RUN]
+    facts = [(head, value) for head, value in facts if value]
+    # Records of older versions have the time of private runs, too, which depends on rows.
+    if run.seconds is not None and not run.private:
+        facts.append((texts.SECONDS, f"{run.seconds:g}"))
+    for name, check in run.ledger_checks.items():
+        if check.account is not None:
+            head = texts.LEDGER_HEAD.format(name=shown_name(name, 40))
+            facts.append((head, check.account.head))
+    again = texts.REPRODUCE_SAME if run.privacy.simulated else texts.REPRODUCE_OTHER
+    where = "" if run.command else f"{texts.REPRODUCE_WHERE} "
+    title = texts.CONFIGURATION_WORD if run.command else texts.CONFIGURATION_CODE
+    return Section(
+        texts.CONFIGURATION,
+        (
+            Code(texts.REPRODUCE, run.command or texts.TRAIN_COMMAND.format(version=run.dpadmm)),
+            Words(f"{where}{again}"),
+            Code(title, configuration_text(run.config)),
+            Facts(tuple(facts)),
+        ),
+        narrow=True,
+    )

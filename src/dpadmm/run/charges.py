@@ -1,0 +1,192 @@
+"""Runs that are charged to the ledgers of their parties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpadmm.errors import LedgerError, ParameterError
+from dpadmm.ledger.base import Ledger
+from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.run.engine import fingerprint
+from dpadmm.run.plan import Plan, announced
+from dpadmm.run.train import _check_continued
+
+__all__ = [
+    "charged",
+    "check_owner",
+    "check_runs",
+    "ledger_checks",
+    "ledger_statements",
+    "open_runs",
+]
+
+
+def open_runs(
+    planned: Plan,
+    ledgers: Sequence[SQLiteLedger],
+    run_id: str,
+    noise: NoiseSource,
+    *,
+    rounds: range | None = None,
+) -> list[LedgerRun]:
+    """Open a run in the ledger of every party computed here, for :func:`train`.
+
+    A run that does not fit as a whole is refused at once, with nothing charged anywhere. After a
+    crash the same call continues the run: its rounds are not charged, nor drawn, again.
+
+    Parameters
+    ----------
+    planned
+        The run.
+    ledgers
+        One per party, in their order; each must be about that party's rows.
+    run_id
+        The name under which the run can be continued.
+    noise
+        Where its noise will come from: draws that can be repeated protect nobody.
+    rounds
+        Which rounds of the plan will be charged; all unless given.
+    """
+    mark, people = check_runs(planned, ledgers, run_id, noise, rounds=rounds)
+    opened: list[LedgerRun] = []
+    try:
+        for ledger in ledgers:
+            opened.append(ledger.open_run(run_id, mark, rows_per_person=people))
+    except BaseException:
+        for each in opened:
+            each.close()
+        raise
+    return opened
+
+
+def check_runs(
+    planned: Plan,
+    ledgers: Sequence[SQLiteLedger],
+    run_id: str,
+    noise: NoiseSource,
+    *,
+    rounds: range | None = None,
+) -> tuple[str, int]:
+    """Refuse what :func:`open_runs` would, and write nothing.
+
+    Returns
+    -------
+    str, int
+        The fingerprint of the run and the rows per person it was calibrated to.
+    """
+    site = planned.site
+    if noise.simulated:
+        raise ParameterError(
+            f"noise must not be simulated in a run that is charged to a ledger; got "
+            f"{noise.description!r}. Leave random_state out."
+        )
+    _check_continued(planned, "charged to a ledger")
+    if site.runs != 1:
+        raise ParameterError(f"runs must be 1 in a run charged to a ledger; got {site.runs}.")
+    if len(ledgers) != len(site.index):
+        raise ParameterError(
+            f"ledgers must be one per party ({len(site.index)}); got {len(ledgers)}."
+        )
+    for name, rows, ledger in zip(site.names, site.rows.tolist(), ledgers, strict=True):
+        if ledger.dataset.rows != rows:
+            raise ParameterError(
+                f"the ledger of party {name} must be about its {rows} rows; {ledger.path} is about "
+                f"{ledger.dataset.rows}."
+            )
+    for events, ledger in zip(announced(planned), ledgers, strict=True):
+        ledger.check_run(events, run_id, rounds=rounds)
+    mark = fingerprint(planned.algorithm, site, planned.rounds)
+    people = 1 if planned.budget is None else planned.budget.rows_per_person
+    for ledger in ledgers:
+        ledger.check_parameters(run_id, mark, rows_per_person=people)
+    return mark, people
+
+
+@contextmanager
+def charged(
+    planned: Plan,
+    ledgers: Mapping[str, str | Path] | None,
+    run_id: str,
+    noise: NoiseSource,
+    *,
+    schema_sha256: str | None = None,
+) -> Iterator[Sequence[Ledger] | None]:
+    """Open every party's ledger for a run; None without ledgers.
+
+    Whatever does not fit is refused here, before a row is read and with nothing charged: a ledger
+    that belongs to somebody else or to other data, a run over budget, noise that can be repeated.
+
+    Parameters
+    ----------
+    planned, noise
+        The run.
+    ledgers
+        The file of each party, by its name. A ledger's owner must be that party.
+    run_id
+        The name under which the run can be continued; the same name never spends twice.
+    schema_sha256
+        How the rows were encoded, if by a schema; a ledger that names another one is refused.
+    """
+    if not ledgers:
+        yield None
+        return
+    names = planned.site.names
+    given = {str(name): Path(path) for name, path in ledgers.items()}
+    if set(given) != set(names):
+        raise ParameterError(
+            f"ledgers must be given for every party ({', '.join(names)}); got "
+            f"{', '.join(sorted(given))}."
+        )
+    with ExitStack() as stack:
+        opened = [stack.enter_context(SQLiteLedger(given[name])) for name in names]
+        for name, ledger in zip(names, opened, strict=True):
+            check_owner(name, ledger, schema_sha256)
+        runs = open_runs(planned, opened, run_id, noise)
+        for each in runs:
+            stack.enter_context(each)
+        yield runs
+
+
+def check_owner(name: str, ledger: SQLiteLedger, schema_sha256: str | None) -> None:
+    """Refuse a ledger that belongs to somebody else or is about rows of another schema."""
+    about = ledger.dataset
+    if about.owner != name:
+        raise LedgerError(
+            f"the ledger of party {name} must have it as owner; {ledger.path} has {about.owner!r}."
+        )
+    if None not in (about.schema_hash, schema_sha256) and about.schema_hash != schema_sha256:
+        raise LedgerError(
+            f"the ledger of party {name} must be about rows of this schema ({schema_sha256}); "
+            f"{ledger.path} is about {about.schema_hash}."
+        )
+
+
+def ledger_checks(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[str, Any]]:
+    """Work every ledger out again: its account, or what is wrong with it."""
+    checks: dict[str, dict[str, Any]] = {}
+    for name, path in (ledgers or {}).items():
+        try:
+            with SQLiteLedger(Path(path), read_only=True) as ledger:
+                account = ledger.verify().to_dict()
+                # When runs were opened, with the time a record ends, would tell how long they took.
+                account["runs"] = [
+                    {key: value for key, value in run.items() if key != "opened"}
+                    for run in account["runs"]
+                ]
+                checks[str(name)] = {"account": account, "error": None}
+        except LedgerError as error:
+            checks[str(name)] = {"account": None, "error": str(error)}
+    return checks
+
+
+def ledger_statements(ledgers: Mapping[str, str | Path] | None) -> dict[str, str]:
+    """What every ledger says now, in words: policy, rule, spent and left."""
+    words = {}
+    for name, path in (ledgers or {}).items():
+        with SQLiteLedger(Path(path), read_only=True) as ledger:
+            words[str(name)] = ledger.statement()
+    return words

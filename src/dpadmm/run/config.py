@@ -1,0 +1,441 @@
+"""The typed configuration of a run, from a ``run.toml``.
+
+A configuration says what is trained (``[run]``), on whose rows (``[data]`` and ``[[party]]``) and
+where the results go (``[result]``). Paths are relative to the file. What is wrong with it is said
+in one sentence, before a row is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
+
+from dpadmm.algorithms.inputs import Course, as_course
+from dpadmm.durable import FileRefusal, read_text
+from dpadmm.errors import ParameterError, unknown_name
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.sentences import Name, Part, as_tuple, fail
+from dpadmm.version import NUMBERS_FORMAT
+
+__all__ = [
+    "DataSection",
+    "PartySection",
+    "ResultSection",
+    "RunConfig",
+    "RunSection",
+    "load_config",
+    "load_toml",
+    "plain_data",
+    "run_hash",
+    "training_parameters",
+    "validated",
+]
+
+RUN_HASH_PREFIX: Final = "dpadmm-run/1"
+Edge: TypeAlias = tuple[int, int] | tuple[str, str]
+
+
+def _number_or_table(value: Any) -> Any:
+    """A number for all parties, or a table of party names; a union would give two complaints."""
+    numbers = value.values() if isinstance(value, dict) else [value]
+    if not numbers or not all(_is_number(number) for number in numbers):
+        raise fail(
+            "must be a number, or a table with a number for every party; "
+            f"got {_shown(value)}: correct it"
+        )
+    return {str(k): float(n) for k, n in value.items()} if isinstance(value, dict) else float(value)
+
+
+def _is_number(value: Any) -> bool:
+    # A whole number in a TOML file may be too large for a float.
+    small = not isinstance(value, int) or abs(value) < 2**1000
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and small
+
+
+def _course_or_auto(value: Any) -> Any:
+    if value == "auto":
+        return value
+    if _is_number(value):
+        return float(value)
+    try:
+        return as_course("penalty", value if isinstance(value, list | dict) else None)
+    except ParameterError:
+        raise fail(
+            'must be a number, "auto", a list with a positive number for each round, or a table '
+            f"with either for every party; got {_shown(value)}: correct it"
+        ) from None
+
+
+def _name_or_edges(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    good = isinstance(value, list) and all(
+        isinstance(edge, list)
+        and len(edge) == 2
+        and type(edge[0]) is type(edge[1])
+        and type(edge[0]) in (int, str)
+        for edge in value
+    )
+    if not good:
+        raise fail(
+            "must be a name, or a list of pairs of parties (two names or two numbers); "
+            f"got {_shown(value)}: correct it"
+        )
+    return tuple(tuple(edge) for edge in value)
+
+
+def _resolved(value: Any, info: ValidationInfo) -> Any:
+    """A path relative to the configuration file."""
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise fail(f"must be the path of a file; got {_shown(value)}: correct it")
+    folder = info.context["folder"] if info.context else Path()
+    # Two ways to write one path must not pass for two files.
+    return Path(os.path.normpath(folder / value))
+
+
+def _resolved_or_not(value: Any, info: ValidationInfo) -> Any:
+    return value if isinstance(value, bool) else _resolved(value, info)
+
+
+BudgetSetting = Annotated[float | dict[str, float], BeforeValidator(_number_or_table)]
+PenaltySetting = Annotated[str | Course, BeforeValidator(_course_or_auto)]
+Edges = Annotated[str | tuple[Edge, ...], BeforeValidator(_name_or_edges)]
+File = Annotated[Path, BeforeValidator(_resolved)]
+Page = Annotated[Path | bool, BeforeValidator(_resolved_or_not)]
+
+
+class RunSection(Part):
+    """``[run]``: what is trained; the parameters of :class:`~dpadmm.estimators.ADMMClassifier`.
+
+    Parameters
+    ----------
+    algorithm, epsilon, delta, calibration, rounds, penalty, regularization, party_weight, loss, \
+rows_per_person, output, algorithm_options
+        As the estimator has them; tables have the names of parties.
+    topology
+        A name, or a list of pairs of parties by name or by number.
+    tolerance
+        Largest gradient norm of a local solve; decided from public facts unless given.
+    simulation_key
+        An integer makes the noise reproducible: a simulation, which protects nobody.
+    run_id
+        The name of the run in the ledgers, under which it can be continued; the hash of the run
+        unless given. The same name never spends twice, a new one spends anew.
+    """
+
+    algorithm: str = "pr-admm"
+    epsilon: BudgetSetting = 1.0
+    delta: BudgetSetting = 1e-5
+    calibration: str = "proven"
+    topology: Edges = "auto"
+    rounds: Annotated[int, Field(le=1_000_000)] = 50
+    penalty: PenaltySetting = "auto"
+    regularization: float = 1e-4
+    party_weight: str = "rows"
+    loss: str = "logistic"
+    rows_per_person: int = 1
+    output: Literal["auto", "last", "tail", "mean"] = "auto"
+    tolerance: float | None = None
+    algorithm_options: dict[str, Any] = Field(default_factory=dict)
+    simulation_key: Annotated[int, Field(ge=0)] | None = None
+    run_id: Name | None = None
+
+
+class DataSection(Part):
+    """``[data]``: how rows are read.
+
+    Parameters
+    ----------
+    schema_file
+        ``schema``: the public description of the columns.
+    file
+        One file with the rows of all parties; without it there are ``[[party]]`` tables.
+    party_column
+        The column of that file that says whose row it is; the schema's unless given.
+    delimiter
+        Between the cells of a CSV file (a comma; a tab for ``.tsv``).
+    """
+
+    schema_file: File = Field(alias="schema")
+    file: File | None = None
+    party_column: Name | None = None
+    delimiter: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> DataSection:
+        if self.party_column is not None and self.file is None:
+            raise fail("party_column needs file, the one file with all rows; got no file")
+        return self
+
+
+class PartySection(Part):
+    """``[[party]]``: a party with a file of its own.
+
+    Parameters
+    ----------
+    name
+        Its public name.
+    file
+        Its rows.
+    rows
+        Its public number of rows; a file with another number is refused.
+    """
+
+    name: Name
+    file: File
+    rows: Annotated[int, Field(ge=1)] | None = None
+
+
+class ResultSection(Part):
+    """``[result]``: where results go.
+
+    Parameters
+    ----------
+    model
+        The model file.
+    record
+        The run record (JSON); none unless given.
+    report
+        The page to read (HTML): its place, or false for none. Beside the model unless given.
+    checkpoint
+        Where a long run saves itself, to be continued after a crash. As private as the rows.
+    checkpoint_every
+        How many rounds lie between two saves.
+    """
+
+    model: File
+    record: File | None = None
+    report: Page = True
+    checkpoint: File | None = None
+    checkpoint_every: Annotated[int, Field(ge=1)] = 10
+
+    @property
+    def report_file(self) -> Path | None:
+        """Where the report goes, if anywhere."""
+        if isinstance(self.report, Path):
+            return self.report
+        return self.model.with_suffix(".html") if self.report else None
+
+
+class RunConfig(Part):
+    """Everything that a run is told; frozen.
+
+    Parameters
+    ----------
+    run, data, result
+        The tables of the file.
+    party
+        The ``[[party]]`` tables, if every party has a file of its own.
+    ledgers
+        ``[ledgers]``: the budget ledger of every party, by its name. Without it nothing counts
+        what other runs have spent on the same rows.
+    """
+
+    run: RunSection = RunSection()
+    data: DataSection
+    party: Annotated[tuple[PartySection, ...], BeforeValidator(as_tuple)] = ()
+    result: ResultSection
+    ledgers: dict[str, File] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> RunConfig:
+        if self.data.file is None and not self.party:
+            raise fail(
+                "parties must be given; got none: add [[party]] tables with name = ... and "
+                "file = ..., or one file with a party column under [data]"
+            )
+        if self.data.file is not None and self.party:
+            raise fail(
+                "rows must come from [[party]] tables or from file under [data]; got both: keep one"
+            )
+        _refuse_twice([party.name for party in self.party], "a party must be named once")
+        inputs = [str(party.file) for party in self.party]
+        _refuse_twice(inputs, "every party must have a file of its own")
+        inputs += [str(file) for file in (self.data.schema_file, self.data.file) if file]
+        for name in self.ledgers if self.party else ():
+            if name not in [party.name for party in self.party]:
+                raise fail(f"[ledgers] must name parties of this run; got {name!r}: correct it")
+        inputs += [str(file) for file in self.ledgers.values()]
+        result = self.result
+        outputs = [result.model, result.record, result.report_file, result.checkpoint]
+        _refuse_twice(
+            [*inputs, *(str(file) for file in outputs if file)],
+            "results must not overwrite each other or the data",
+        )
+        return self
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any], folder: Path = Path()) -> RunConfig:
+        """Build a configuration from plain data; what is wrong is said in one sentence."""
+        return validated(cls, content, folder, "configuration")
+
+    def parameters(self, names: Sequence[str]) -> TrainingParameters:
+        """What :func:`dpadmm.run.plan.plan` takes, for parties of these names."""
+        return training_parameters(self.run, names)
+
+    def plain(self) -> dict[str, Any]:
+        """The configuration as data for machines, with the names of files but no folders."""
+        content: dict[str, Any] = plain_data(self.model_dump(by_alias=True, exclude_none=True))
+        return content
+
+
+AnyPart = TypeVar("AnyPart", bound=Part)
+
+
+def validated(model: type[AnyPart], content: dict[str, Any], folder: Path, what: str) -> AnyPart:
+    """Build a part of a configuration; what is wrong is said in one sentence.
+
+    Parameters
+    ----------
+    model, content
+        What to build, from which plain data.
+    folder
+        Paths are relative to it.
+    what
+        How a refusal calls it.
+    """
+    try:
+        return model.model_validate(content, context={"folder": folder})
+    except ValidationError as error:
+        raise ParameterError(f"{what}: " + _sentence(error, content, model)) from None
+
+
+def training_parameters(run: RunSection, names: Sequence[str]) -> TrainingParameters:
+    """What :func:`dpadmm.run.plan.plan` takes, for parties of these names."""
+    known = {field.name for field in dataclasses.fields(TrainingParameters)}
+    values = {name: getattr(run, name) for name in known - {"topology"}}
+    return TrainingParameters(topology=_numbered(run.topology, names), **values)
+
+
+def _refuse_twice(values: Sequence[str], rule: str) -> None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise fail(f"{rule}; {value!r} is there twice: change one")
+        seen.add(value)
+
+
+def _numbered(topology: str | tuple[Edge, ...], names: Sequence[str]) -> Any:
+    """Edges by number, whichever way the file has them."""
+    if isinstance(topology, str):
+        return topology
+    numbers = {name: number for number, name in enumerate(names)}
+    edges = []
+    for edge in topology:
+        for end in edge:
+            if isinstance(end, str) and end not in numbers:
+                raise unknown_name("topology's parties", end, names)
+        edges.append(tuple(numbers[end] if isinstance(end, str) else end for end in edge))
+    return edges
+
+
+def plain_data(value: Any) -> Any:
+    """Data for machines: names of files without their folders, lists for tuples."""
+    if isinstance(value, Path):
+        return value.name
+    if isinstance(value, Mapping):
+        return {key: plain_data(item) for key, item in value.items()}
+    return [plain_data(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _sentence(error: ValidationError, content: dict[str, Any], model: type[Part]) -> str:
+    """Turn the first of pydantic's findings into one sentence that names the key."""
+    finding = error.errors(include_url=False)[0]
+    place = _place(finding["loc"], content, model)
+    kind, message = finding["type"], finding["msg"]
+    if kind == "schema":
+        return f"{place} {message}" if place else message
+    if kind == "extra_forbidden":
+        return f"{place} is not a known key; remove it or correct its spelling"
+    if kind == "missing":
+        return f"{place} must be given; got nothing: add it"
+    if kind in ("model_type", "tuple_type"):
+        listed = kind == "tuple_type" and len(finding["loc"]) == 1
+        table = f"[[{finding['loc'][0]}]] tables" if listed else "a table"
+        return f"{place} must be {table}; got {_shown(finding['input'])}: correct it"
+    message = message[0].lower() + message[1:]
+    message = message.removeprefix("input ").replace("should be", "must be", 1)
+    return f"{place} {message}; got {_shown(finding['input'])}: correct it"
+
+
+def _place(location: tuple[int | str, ...], content: dict[str, Any], model: type[Part]) -> str:
+    """Where a finding is: "epsilon under [run]", parties by their name."""
+    items = list(location)
+    if not items:
+        return ""
+    if len(items) > 1 and isinstance(items[1], int):
+        kind = str(items[0])
+        entry = content[kind][items[1]]
+        name = entry.get("name") if isinstance(entry, dict) else None
+        shown = _shown(name) if name else f"number {items[1] + 1}"
+        inside = ", ".join(str(item) for item in items[2:])
+        return f"{inside} of {kind} {shown}" if inside else f"{kind} {shown}"
+    if len(items) == 1:
+        return f"[{items[0]}]" if items[0] in _tables(model) else str(items[0])
+    return f"{'.'.join(str(item) for item in items[1:])} under [{items[0]}]"
+
+
+def _tables(model: type[Part]) -> set[str]:
+    """The keys of a file that are tables."""
+    plain = (str, Path, int, float)
+    return {name for name, field in model.model_fields.items() if field.annotation not in plain}
+
+
+def load_config(path: str | Path) -> RunConfig:
+    """Read a ``run.toml``; paths in it are relative to its folder.
+
+    Raises
+    ------
+    ParameterError
+        If the file cannot be read or is no valid configuration.
+    """
+    return RunConfig.from_dict(load_toml(path, "configuration"), Path(path).parent)
+
+
+def load_toml(path: str | Path, what: str) -> dict[str, Any]:
+    """Read a TOML file; ``what`` is how a refusal calls it."""
+    path = Path(path)
+    try:
+        return tomllib.loads(read_text(path))
+    except FileRefusal as error:
+        raise ParameterError(f"{what} must be a readable UTF-8 file; got {path}: {error}") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ParameterError(f"{what} must be valid TOML; got {path}: {error}") from None
+
+
+def run_hash(config: RunConfig, schema_sha256: str, rows: Mapping[str, int]) -> str:
+    """The sha256 of everything public that decides a run.
+
+    Parameters
+    ----------
+    config
+        Its ``[run]`` table counts; names of files do not.
+    schema_sha256
+        How rows are encoded.
+    rows
+        Public number of rows of each party, in the order of the parties.
+    """
+    content = {
+        "format": RUN_HASH_PREFIX,
+        "numbers": NUMBERS_FORMAT,
+        "run": plain_data(config.run.model_dump()),
+        "schema_sha256": schema_sha256,
+        "parties": [[name, count] for name, count in rows.items()],
+    }
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -1,0 +1,379 @@
+"""The round loop: one function, the same in a simulation and at a hospital."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.algorithms.base import Algorithm
+from dpadmm.durable import written_whole
+from dpadmm.errors import ExchangeError, ParameterError, positive_integer
+from dpadmm.ledger.base import Ledger
+from dpadmm.plain import Array
+from dpadmm.privacy.events import Event, PostProcessing, event_from_dict
+from dpadmm.privacy.mechanisms import Released, release_again
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.problem.site import Site
+from dpadmm.run.exchange import MESSAGE_BOUND, Exchange, RunEnded
+from dpadmm.solvers.workspace import Workspace
+
+__all__ = ["MESSAGE_BOUND", "Checkpoint", "Outcome", "RoundHistory", "fingerprint", "run"]
+
+_CHECKPOINT_VERSION: Final = 2
+# What reading a damaged checkpoint raises.
+_DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+# What a checkpoint holds besides the algorithm's state and the workspace.
+_KEPT: Final = ("last", "tail", "total", "heard", "disagreement", "change")
+
+
+@dataclass(frozen=True)
+class RoundHistory:
+    """How a run went, from messages alone; arrays are ``(rounds, runs)``.
+
+    Attributes
+    ----------
+    disagreement
+        Largest distance of a message of this site from the mean of what it heard.
+    change
+        How far the mean of what was heard moved since the round before.
+    """
+
+    disagreement: Array
+    change: Array
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind; ``last``, ``tail`` and ``mean`` are functions of messages.
+
+    Attributes
+    ----------
+    last
+        The last message of each party, ``(nodes, runs, outputs, features)``.
+    tail
+        The mean of each party's messages over the last third of the rounds.
+    mean
+        The mean of each party's messages over all rounds.
+    events
+        What each party was charged, round by round.
+    """
+
+    last: Array
+    tail: Array
+    mean: Array
+    history: RoundHistory
+    events: tuple[tuple[Event, ...], ...]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often a long run saves itself.
+
+    The file holds what the local solver keeps between rounds, which depends on the private rows:
+    it is as private as they are. It belongs next to them and is never sent.
+    """
+
+    path: Path
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        positive_integer("every", self.every)
+
+
+def run(
+    algorithm: Algorithm,
+    site: Site,
+    workspace: Workspace,
+    *,
+    rounds: int,
+    exchange: Exchange,
+    ledgers: Sequence[Ledger],
+    noise: NoiseSource,
+    checkpoint: Checkpoint | None = None,
+    on_round: Callable[[int, Array], None] | None = None,
+    replayed: Sequence[Array] = (),
+) -> Outcome:
+    """Train: announce, reserve, compute, commit, exchange, absorb, ``rounds`` times.
+
+    Parameters
+    ----------
+    algorithm, site, workspace
+        What to run, the public facts and the private rows of the parties computed here.
+    rounds
+        Number of messages.
+    exchange
+        How messages travel; it may end the run early (:class:`~dpadmm.run.exchange.RunEnded`).
+    ledgers
+        One per party computed here. A round is reserved there before a row is read; one that ends
+        the run early (:class:`~dpadmm.run.exchange.RunEnded`) has reserved nothing.
+    noise
+        Where randomness comes from.
+    checkpoint
+        Save the run there every so often, and continue from there if it exists.
+    on_round
+        Called with the number of rounds done and the messages of the last one.
+    replayed
+        Messages of the first rounds that were released before, in a run that this one goes on
+        from: they are exchanged and absorbed, neither computed nor charged again.
+    """
+    identity = "" if checkpoint is None else _identity(algorithm, site, rounds, workspace, noise)
+    progress = _Progress.start(identity, algorithm, site, rounds, workspace, checkpoint, ledgers)
+    for t in range(progress.done, rounds):
+        try:
+            if t < len(replayed):
+                message = release_again(replayed[t], (PostProcessing(),) * len(ledgers))
+            else:
+                message = _release(algorithm, progress.state, workspace, site, ledgers, noise, t)
+            inbox = check_inbox(exchange(message, t), site)
+        except RunEnded:
+            break
+        progress.state = algorithm.absorb(progress.state, message.values, inbox, site, t)
+        progress.record(t, message.values, inbox)
+        if checkpoint is not None and progress.done % checkpoint.every == 0:
+            progress.save(checkpoint, workspace, ledgers)
+        if on_round is not None:
+            on_round(progress.done, message.values)
+    return progress.outcome(ledgers)
+
+
+def _release(
+    algorithm: Algorithm,
+    state: Any,
+    workspace: Workspace,
+    site: Site,
+    ledgers: Sequence[Ledger],
+    noise: NoiseSource,
+    t: int,
+) -> Released:
+    """The messages of a round: reserved, computed and committed, or as they were committed."""
+    events = algorithm.announce(state, site, t)
+    for ledger, event in zip(ledgers, events, strict=True):
+        ledger.reserve(t, event)
+    message = _stored(ledgers, events, t)
+    if message is not None:
+        return message
+    message = algorithm.local_step(state, workspace, site, noise, t)
+    return _commit(algorithm, message, ledgers, events, t)
+
+
+def check_inbox(inbox: Array, site: Site) -> Array:
+    """Refuse messages of a wrong shape, not finite or too large, before they meet any row.
+
+    A local solve can be promised to succeed on every data set only for bounded messages; the
+    check looks at messages alone, so that its outcome is public.
+    """
+    shape = (site.adjacency.shape[1], *site.shape[1:])
+    if inbox.shape != shape:
+        raise ExchangeError(f"messages must have the shape {shape}; got {inbox.shape}.")
+    largest = float(np.abs(inbox).max(initial=0.0))
+    if not largest <= MESSAGE_BOUND:
+        raise ExchangeError(
+            f"messages must be finite and at most {MESSAGE_BOUND:g} in every entry; got {largest}. "
+            "A neighbour is faulty; no further round is charged."
+        )
+    return inbox
+
+
+def _stored(ledgers: Sequence[Ledger], events: tuple[Event, ...], t: int) -> Released | None:
+    """The messages of a round that every party here committed before a crash."""
+    kept = [ledger.committed(t) for ledger in ledgers]
+    found = [values for values in kept if values is not None]
+    return release_again(np.stack(found), events) if len(found) == len(kept) else None
+
+
+def _commit(
+    algorithm: Algorithm,
+    message: Released,
+    ledgers: Sequence[Ledger],
+    events: tuple[Event, ...],
+    t: int,
+) -> Released:
+    """Store what is about to be sent; a party that had committed the round keeps its message."""
+    if type(message) is not Released:
+        raise TypeError(
+            f"{algorithm.name} must send a Released, made by a mechanism; got "
+            f"{type(message).__name__}, and nothing was sent."
+        )
+    if message.events != events:
+        raise RuntimeError(
+            f"{algorithm.name} announced {events[0]} for round {t} but released "
+            f"{message.events[0]}; nothing was sent."
+        )
+    values, again = message.values.copy(), False
+    for place, ledger in enumerate(ledgers):
+        stored = ledger.committed(t)
+        if stored is None:
+            ledger.commit(t, values[place])
+        else:
+            values[place], again = stored, True
+    return release_again(values, events) if again else message
+
+
+@dataclass
+class _Progress:
+    """What the loop carries from round to round."""
+
+    fingerprint: str
+    rounds: int
+    done: int
+    state: Any
+    last: Array
+    tail: Array
+    total: Array
+    heard: Array
+    disagreement: Array
+    change: Array
+
+    @classmethod
+    def start(
+        cls,
+        identity: str,
+        algorithm: Algorithm,
+        site: Site,
+        rounds: int,
+        workspace: Workspace,
+        checkpoint: Checkpoint | None,
+        ledgers: Sequence[Ledger],
+    ) -> _Progress:
+        """Begin, or continue from a checkpoint of the same run."""
+        fresh = cls(
+            fingerprint=identity,
+            rounds=rounds,
+            done=0,
+            state=algorithm.init(site),
+            last=np.zeros(site.shape),
+            tail=np.zeros(site.shape),
+            total=np.zeros(site.shape),
+            heard=np.zeros(site.shape[1:]),
+            disagreement=np.zeros((rounds, site.runs)),
+            change=np.zeros((rounds, site.runs)),
+        )
+        if checkpoint is not None and checkpoint.path.exists():
+            fresh.load(checkpoint, workspace, ledgers)
+        return fresh
+
+    @property
+    def tail_start(self) -> int:
+        """The first round of the last third."""
+        return self.rounds - max(1, self.rounds // 3)
+
+    def record(self, t: int, message: Array, inbox: Array) -> None:
+        """Take note of a round; functions of messages only."""
+        mean = inbox.mean(axis=0)
+        self.disagreement[t] = _norm(message - mean).max(axis=(0, 2))
+        self.change[t] = _norm(mean - self.heard).max(axis=1)
+        self.last, self.heard, self.done = message, mean, t + 1
+        self.total = self.total + message
+        if t >= self.tail_start:
+            self.tail = self.tail + message
+
+    def outcome(self, ledgers: Sequence[Ledger]) -> Outcome:
+        """Close the run."""
+        # A run that ended before its last third has no tail but its last messages.
+        in_tail = self.done - self.tail_start
+        return Outcome(
+            last=self.last,
+            tail=self.tail / in_tail if in_tail > 0 else self.last,
+            mean=self.total / max(1, self.done),
+            history=RoundHistory(self.disagreement[: self.done], self.change[: self.done]),
+            events=tuple(ledger.events for ledger in ledgers),
+        )
+
+    def save(self, checkpoint: Checkpoint, workspace: Workspace, ledgers: Sequence[Ledger]) -> None:
+        """Write a checkpoint in place of the last one, in one step."""
+        events = [[event.to_dict() for event in ledger.events] for ledger in ledgers]
+        header = {
+            "version": _CHECKPOINT_VERSION,
+            "fingerprint": self.fingerprint,
+            "done": self.done,
+            "events": events,
+        }
+        arrays: dict[str, Any] = {"header": np.array(json.dumps(header))}
+        arrays |= {f"state.{name}": value for name, value in self.state._asdict().items()}
+        for name in _KEPT:
+            arrays[name] = getattr(self, name)
+        arrays |= {f"workspace.{name}": value for name, value in workspace.snapshot().items()}
+        with written_whole(checkpoint.path, "checkpoint", private=True) as file:
+            np.savez(file, **arrays)
+
+    def load(self, checkpoint: Checkpoint, workspace: Workspace, ledgers: Sequence[Ledger]) -> None:
+        """Continue a saved run, if it is the same one."""
+        damaged = ParameterError(
+            f"checkpoint {checkpoint.path} must be a whole file as it was saved; it is damaged. "
+            "Remove it to begin again."
+        )
+        try:
+            arrays = _read(checkpoint.path)
+            header = json.loads(str(arrays.pop("header")))
+            whose = (header["version"], header["fingerprint"])
+        except _DAMAGE:
+            raise damaged from None
+        if whose != (_CHECKPOINT_VERSION, self.fingerprint):
+            raise ParameterError(
+                f"checkpoint {checkpoint.path} must belong to this run; it is another's (other "
+                "parties, rows, parameters, seed or version). Remove it or name another file."
+            )
+        try:
+            done = int(header["done"])
+            spent = [[event_from_dict(event) for event in events] for events in header["events"]]
+            state = {name: arrays.pop(f"state.{name}") for name in self.state._fields}
+            kept = {name: arrays.pop(name) for name in _KEPT}
+        except _DAMAGE:
+            raise damaged from None
+        expected = [*self.state, *(getattr(self, name) for name in _KEPT)]
+        found = [*state.values(), *kept.values()]
+        if any(old.shape != new.shape for old, new in zip(expected, found, strict=True)):
+            raise damaged
+        self.done = done
+        self.state = type(self.state)(**state)
+        for name, value in kept.items():
+            setattr(self, name, value)
+        workspace.restore({name.removeprefix("workspace."): arrays[name] for name in arrays})
+        for ledger, events, last in zip(ledgers, spent, self.last, strict=True):
+            ledger.resume(events, last)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """All arrays of a file written by :func:`numpy.savez`."""
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        return {
+            name.removesuffix(".npy"): np.lib.format.read_array(
+                archive.open(name), allow_pickle=False
+            )
+            for name in archive.namelist()
+        }
+
+
+def _norm(vectors: Array) -> NDArray[np.float64]:
+    return np.sqrt(np.einsum("...f,...f->...", vectors, vectors))
+
+
+def _identity(
+    algorithm: Algorithm, site: Site, rounds: int, workspace: Workspace, noise: NoiseSource
+) -> str:
+    """A hash of everything that decides what a run computes; of the rows too, hence private."""
+    public = fingerprint(algorithm, site, rounds)
+    digest = hashlib.sha256(f"{public} {noise.identity}".encode())
+    digest.update(workspace.fingerprint())
+    return digest.hexdigest()
+
+
+def fingerprint(algorithm: Algorithm, site: Site, rounds: int) -> str:
+    """A hash of everything public that decides what a run computes."""
+    digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape}".encode())
+    for part in (algorithm, site):
+        for item in fields(part):  # type: ignore[arg-type]
+            value = getattr(part, item.name)
+            digest.update(item.name.encode())
+            digest.update(
+                value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+            )
+    return digest.hexdigest()

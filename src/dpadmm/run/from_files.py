@@ -1,0 +1,299 @@
+"""A run from a configuration: files in, a model file and a record out.
+
+Everything that can be refused is refused before a row is read: the configuration, the schema, the
+parameters, the columns of every file, the places for the results. What a run gives away is the
+model and figures that are functions of messages and public facts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party
+from dpadmm.data.schema import Schema, load_schema
+from dpadmm.data.tables import check_columns
+from dpadmm.durable import check_writable, written_whole
+from dpadmm.errors import ParameterError
+from dpadmm.ledger.base import Ledger
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
+from dpadmm.problem.rows import label_signs
+from dpadmm.run.charges import charged
+from dpadmm.run.classifier import Classifier
+from dpadmm.run.config import RunConfig, run_hash
+from dpadmm.run.engine import Checkpoint
+from dpadmm.run.model import model_bytes
+from dpadmm.run.parameters import PrivacyWarning
+from dpadmm.run.plan import Plan, plan
+from dpadmm.run.result import Run
+from dpadmm.run.train import lay_out, train
+from dpadmm.sentences import DataError
+
+__all__ = [
+    "Run",
+    "Watch",
+    "estimator_parameters",
+    "file_schema",
+    "prepare",
+    "read_parties",
+    "train_run",
+    "work_folder",
+    "write_results",
+]
+
+# So many that no sensible budget is refused for too few, and not so many that a solve would have to
+# be more exact than rounding allows.
+_VERY_MANY_ROWS: Final = 2**20
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Whom to tell how a run gets on; told public facts only."""
+
+    on_stage: Callable[[str], None] = lambda stage: None
+    on_round: Callable[[int, int], None] = lambda done, rounds: None
+
+
+def prepare(config: RunConfig) -> Schema:
+    """Check all that can be checked before a row is read; return the schema for the files."""
+    schema = file_schema(load_schema(config.data.schema_file), config)
+    result = config.result
+    places = [("model", result.model), ("record", result.record)]
+    places += [("report", result.report_file), ("checkpoint", result.checkpoint)]
+    for what, place in places:
+        if place is not None:
+            check_writable(place, what)
+    files = [party.file for party in config.party]
+    for file in [config.data.file] if config.data.file else files:
+        check_columns(file, schema, delimiter=config.data.delimiter)
+    names = tuple(party.name for party in config.party)
+    if not names and isinstance(config.run.topology, str):
+        # Whose rows a common file holds is not known yet; any parties show a wrong parameter.
+        told, options = config.run, config.run.algorithm_options
+        given = [told.epsilon, told.delta, told.penalty]
+        given += [options[name] for name in options if name != "start"]
+        tables = [table for table in given if type(table) is dict]
+        names = tuple(tables[0]) if tables else ("first", "second", "third", "fourth")
+    rows = {party.name: party.rows for party in config.party}
+    # Noise that does not shrink with the rows would be too large for the solves of very many.
+    fixed = "noise_rate" in config.run.algorithm_options
+    if names and not (fixed and None in map(rows.get, names)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            _plan(config, schema, {name: rows.get(name) or _VERY_MANY_ROWS for name in names})
+    return schema
+
+
+def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
+    """Train as a configuration says; :func:`write_results` then writes what it says.
+
+    Raises
+    ------
+    ParameterError, DataError
+        One sentence: what is wrong with the configuration, a file or the disk.
+    """
+    watch = watch or Watch()
+    start = time.monotonic()
+    watch.on_stage("checking")
+    schema = prepare(config)
+    noise = _noise(config)
+    with ExitStack() as stack:
+        folder = stack.enter_context(work_folder(config.result.model))
+        counted, ledgers = _open_ledgers(config, schema, noise, stack)
+        watch.on_stage("encoding")
+        parties = read_parties(config, schema, folder, counted)
+        rows = {name: len(party.labels) for name, party in parties.items()}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", PrivacyWarning)
+            planned = _plan(config, schema, rows)
+        outputs = planned.site.outputs
+        shard = lay_out(
+            planned,
+            [(party.rows, label_signs(party.labels, outputs)) for party in parties.values()],
+            noise=noise,
+        )
+        del parties
+        watch.on_stage("training")
+        outcome = train(
+            planned,
+            shard,
+            noise=noise,
+            ledgers=ledgers,
+            checkpoint=_checkpoint(config),
+            on_round=lambda done, messages: watch.on_round(done, planned.rounds),
+        )
+    return Run(
+        config=config,
+        schema=schema,
+        fitted=Classifier.of_run(planned, outcome, noise, output=config.run.output),
+        parameters=estimator_parameters(config, planned.site.names),
+        parties=planned.site.names,
+        rows=rows,
+        topology=planned.site.topology,
+        sha256=run_hash(config, schema.sha256, rows),
+        warnings=tuple(str(warning.message) for warning in caught),
+        seconds=None if planned.algorithm.private else time.monotonic() - start,
+    )
+
+
+def write_results(run: Run) -> dict[str, Any]:
+    """Write the model and the record, whole or not at all, and drop the checkpoint.
+
+    The record is returned, whether or not it is written.
+    """
+    result = run.config.result
+    data = model_bytes(run.model())
+    record = run.record(hashlib.sha256(data).hexdigest())
+    with written_whole(result.model, "model") as file:
+        file.write(data)
+        file.flush()
+        if result.checkpoint is not None:
+            # Before any result has its name: a run that released its model must not go on from
+            # here once more, with other noise.
+            result.checkpoint.unlink(missing_ok=True)
+        if result.record is not None:
+            with written_whole(result.record, "record") as beside:
+                beside.write(json.dumps(record, indent=2, allow_nan=False).encode())
+    return record
+
+
+def file_schema(schema: Schema, config: RunConfig) -> Schema:
+    """The schema as it applies to the files at hand: only a common file has a party column."""
+    wanted = None
+    if config.data.file is not None:
+        wanted = config.data.party_column or schema.party
+        if wanted is None:
+            raise DataError(
+                "party_column must name the column of the file that says whose row it is; neither "
+                "the configuration nor the schema does: add party_column under [data]"
+            )
+    ignore = [name for name in schema.ignore if name != wanted]
+    if schema.party not in (None, wanted):
+        ignore.append(str(schema.party))
+    return Schema.from_dict(schema.model_dump() | {"party": wanted, "ignore": tuple(ignore)})
+
+
+def _plan(config: RunConfig, schema: Schema, rows: dict[str, int]) -> Plan:
+    names = tuple(rows)
+    classes = len(schema.classes)
+    return plan(
+        config.parameters(names),
+        list(rows.values()),
+        features=len(schema.feature_names),
+        outputs=1 if classes == 2 else classes,
+        names=names,
+    )
+
+
+def _open_ledgers(
+    config: RunConfig, schema: Schema, noise: NoiseSource, stack: ExitStack
+) -> tuple[dict[str, int], Sequence[Ledger] | None]:
+    """Charge the run to its ledgers, before a row is read: they know how many rows there are."""
+    if not config.ledgers:
+        return {}, None
+    names = [party.name for party in config.party] or sorted(config.ledgers)
+    rows = {}
+    for name in names:
+        if name not in config.ledgers:
+            raise ParameterError(f"[ledgers] must name every party's ledger; {name!r} has none.")
+        with SQLiteLedger(config.ledgers[name], read_only=True) as ledger:
+            rows[name] = ledger.dataset.rows
+    run_id = config.run.run_id or run_hash(config, schema.sha256, rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        planned = _plan(config, schema, rows)
+    opened = charged(planned, config.ledgers, run_id, noise, schema_sha256=schema.sha256)
+    return rows, stack.enter_context(opened)
+
+
+def _noise(config: RunConfig) -> NoiseSource:
+    key = config.run.simulation_key
+    return secure_noise() if key is None else SimulatedNoise(key)
+
+
+def _checkpoint(config: RunConfig) -> Checkpoint | None:
+    result = config.result
+    if result.checkpoint is None:
+        return None
+    return Checkpoint(result.checkpoint, every=result.checkpoint_every)
+
+
+def estimator_parameters(config: RunConfig, names: Sequence[str]) -> dict[str, Any]:
+    """What the run was asked for, as the estimator names it."""
+    parameters = config.run.model_dump(exclude={"tolerance", "simulation_key", "run_id"})
+    parameters["topology"] = config.parameters(tuple(names)).topology
+    # Encoded rows have norm 1 at most and a constant of their own, if any.
+    encoded = {"n_parties": len(names), "fit_intercept": False, "data_norm": 1.0}
+    return parameters | encoded | {"random_state": config.run.simulation_key}
+
+
+def read_parties(
+    config: RunConfig, schema: Schema, folder: Path, counted: dict[str, int]
+) -> dict[str, PartyRows]:
+    """The rows of every party; how many there are is public, and ``counted`` in its ledger."""
+    delimiter = config.data.delimiter
+    if config.data.file is not None:
+        parties = encode_by_party(config.data.file, schema, folder, delimiter=delimiter)
+    else:
+        parties = {
+            party.name: encode_party(party.file, schema, folder, delimiter=delimiter)
+            for party in config.party
+        }
+    if not parties:
+        raise DataError(f"{config.data.file} must have at least one row; got none")
+    if counted and set(counted) != set(parties):
+        raise DataError(
+            f"[ledgers] must name the parties of the file, {', '.join(sorted(parties))}; got "
+            f"{', '.join(counted)}"
+        )
+    parties = {name: parties[name] for name in counted or parties}
+    declared = {party.name: party.rows for party in config.party} | counted
+    for name, party in parties.items():
+        found, said = len(party.labels), declared.get(name)
+        if not found:
+            raise DataError(f"party {name!r} must have at least one row; its file has none")
+        if said is not None and said != found:
+            raise DataError(
+                f"party {name!r} must have the rows that it or its ledger declares, {said}; its "
+                f"file has {found}: correct one"
+            )
+    return parties
+
+
+@contextmanager
+def work_folder(model: Path) -> Iterator[Path]:
+    """A folder beside the model for encoded rows; one that a killed run left is emptied."""
+    folder = model.with_name(f".{model.name}.rows")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise DataError(
+            f"model must be in a folder that can be written; got {model}: {error.strerror}"
+        ) from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DataError(
+                f"model must be written by one run at a time; another is at work on {model}"
+            ) from None
+        try:
+            for left in folder.iterdir():
+                left.unlink()
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(handle)

@@ -1,0 +1,388 @@
+"""The model file: a classifier, what its columns mean, and what its privacy rests on.
+
+One file (see :mod:`dpadmm.run.sealed` for the bytes). ``model.json`` in it has:
+
+``format``, ``created``, ``dpadmm``
+    Version of the layout, time, version of the package.
+``parameters``
+    What :class:`~dpadmm.estimators.ADMMClassifier` was asked for.
+``privacy``
+    The statement, with each party's epsilon after each round.
+``schema``, ``schema_sha256``
+    How a row is encoded; null for a model fitted on arrays.
+``provenance``
+    For a run from a configuration: its hash, the parties and their public row counts.
+``classes``, ``parties``, ``feature_names``, ``arrays``
+    In words, and the shapes of the arrays.
+
+The arrays are ``coef``, ``intercept``, ``node_coef``, ``node_intercept``, ``classes``, ``parties``
+and the two of the history.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.data.schema import Schema
+from dpadmm.durable import FileRefusal, read_regular, write_whole
+from dpadmm.plain import Array
+from dpadmm.privacy.accountant import Guarantee
+from dpadmm.privacy.statement import PrivacyStatement
+from dpadmm.problem.topologies import Topology
+from dpadmm.run.classifier import Classifier
+from dpadmm.run.sealed import MODEL_VERSION, ModelError, pack, unpack
+from dpadmm.version import __version__
+
+if TYPE_CHECKING:
+    from dpadmm.estimators import ADMMClassifier
+
+__all__ = ["Model", "ModelError", "load_model", "model_bytes", "save_model"]
+
+HISTORY: Final = ("disagreement", "change")
+FITTED: Final = ("coef", "intercept", "node_coef", "node_intercept")
+#: Bytes of the longest model file that is read.
+LARGEST: Final = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained classifier and where it comes from.
+
+    Attributes
+    ----------
+    estimator_parameters
+        What the estimator was asked for; a ``RandomState`` is saved as None.
+    arrays
+        ``coef``, ``intercept``, ``node_coef`` and ``node_intercept``.
+    classes, parties
+        Names as the estimator has them.
+    history
+        Disagreement and change per round.
+    penalty
+        The penalty used.
+    privacy
+        The statement.
+    feature_names
+        Names of the columns the estimator was fitted with, if it was given any.
+    schema
+        How a row of a file is encoded; None for a model fitted on arrays.
+    provenance
+        Public facts about the run.
+    created, version
+        When, and by which version of the package.
+    """
+
+    estimator_parameters: dict[str, Any]
+    arrays: dict[str, Array] = field(repr=False)
+    classes: NDArray[Any]
+    parties: NDArray[Any]
+    history: dict[str, Array] = field(repr=False)
+    penalty: float
+    privacy: PrivacyStatement = field(repr=False)
+    feature_names: tuple[str, ...] | None = None
+    schema: Schema | None = field(default=None, repr=False)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    created: str = ""
+    version: str = __version__
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: ADMMClassifier,
+        *,
+        schema: Schema | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> Model:
+        """Take what there is to keep of a fitted estimator."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(estimator)
+        names = getattr(estimator, "feature_names_in_", None)
+        return cls(
+            estimator_parameters=estimator.get_params(),
+            arrays={name: getattr(estimator, f"{name}_") for name in FITTED},
+            classes=estimator.classes_,
+            parties=estimator.parties_,
+            history={name: estimator.history_[name] for name in HISTORY},
+            penalty=estimator.penalty_,
+            privacy=estimator.privacy_,
+            feature_names=None if names is None else tuple(names),
+            schema=schema,
+            provenance=dict(provenance or {}),
+            created=_now(),
+        )
+
+    @classmethod
+    def from_run(
+        cls,
+        fitted: Classifier,
+        parameters: Mapping[str, Any],
+        *,
+        classes: Sequence[str],
+        parties: Sequence[str],
+        schema: Schema | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> Model:
+        """Take what a run on encoded rows left behind.
+
+        Parameters
+        ----------
+        fitted
+            What it left.
+        parameters
+            What the estimator would be asked for.
+        classes, parties
+            Names, in the order of their codes and of the messages.
+        schema, provenance
+            How rows were encoded, and public facts about the run.
+        """
+        return cls(
+            estimator_parameters=dict(sorted(parameters.items())),
+            arrays={name: getattr(fitted, name) for name in FITTED},
+            classes=np.array(classes),
+            parties=np.array(parties),
+            history=fitted.history,
+            penalty=fitted.penalty,
+            privacy=fitted.privacy,
+            schema=schema,
+            provenance=dict(provenance or {}),
+            created=_now(),
+        )
+
+    def to_estimator(self) -> ADMMClassifier:
+        """Make a fitted estimator: it predicts what the saved one did, bit for bit.
+
+        For a model with a schema the estimator takes encoded rows.
+        """
+        from dpadmm.estimators import ADMMClassifier
+
+        estimator = ADMMClassifier(**self.estimator_parameters)
+        for name in FITTED:
+            setattr(estimator, f"{name}_", self.arrays[name].copy())
+        estimator.classes_ = self.classes
+        estimator.parties_ = self.parties
+        estimator.history_ = dict(self.history)
+        estimator.penalty_ = self.penalty
+        estimator.privacy_ = self.privacy
+        estimator.n_features_in_ = self.arrays["coef"].shape[1]
+        if self.feature_names is not None:
+            estimator.feature_names_in_ = np.array(self.feature_names, dtype=object)
+        return estimator
+
+
+def save_model(
+    path: str | Path,
+    model: Model | ADMMClassifier,
+    *,
+    schema: Schema | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a model file: complete and durable, or not at all.
+
+    Parameters
+    ----------
+    path
+        The file; one that is there is replaced.
+    model
+        A :class:`Model`, or a fitted estimator.
+    schema, provenance
+        With an estimator: how its rows were encoded, and public facts about the run.
+    """
+    if not isinstance(model, Model):
+        model = Model.from_estimator(model, schema=schema, provenance=provenance)
+    write_whole(Path(path), model_bytes(model), "model")
+
+
+def model_bytes(model: Model) -> bytes:
+    """Return the bytes of a model file."""
+    names = {"classes": _texts(model.classes), "parties": _texts(model.parties)}
+    arrays = {
+        **model.arrays,
+        **names,
+        **{f"history.{name}": values for name, values in model.history.items()},
+    }
+    document = {
+        "format": MODEL_VERSION,
+        "created": model.created,
+        "dpadmm": model.version,
+        "parameters": {
+            name: _tagged(value, name) for name, value in model.estimator_parameters.items()
+        },
+        "penalty": model.penalty,
+        "privacy": _finite(model.privacy.to_dict() | {"rounds": model.privacy.rounds}),
+        "schema": None if model.schema is None else model.schema.model_dump(mode="json"),
+        "schema_sha256": None if model.schema is None else model.schema.sha256,
+        "provenance": _finite(model.provenance),
+        "classes": [str(name) for name in model.classes],
+        "parties": [str(name) for name in model.parties],
+        "objects": [name for name in names if getattr(model, name).dtype == object],
+        "feature_names": model.feature_names,
+        "arrays": {name: array.shape for name, array in arrays.items()},
+    }
+    return pack(document, arrays)
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model file.
+
+    Raises
+    ------
+    ModelError
+        If it cannot be read, is of another version, or has a changed byte.
+    """
+    try:
+        data = read_regular(path, largest=LARGEST)
+    except FileRefusal as error:
+        raise ModelError(f"model must be a readable file; got {path}: {error}") from None
+    from dpadmm.estimators import ADMMClassifier
+
+    document, arrays = unpack(data, str(path))
+    try:
+        for name in document["objects"]:
+            arrays[name] = arrays[name].astype(object)
+        schema, names = document["schema"], document["feature_names"]
+        parameters = {name: _untagged(value) for name, value in document["parameters"].items()}
+        _check_arrays(arrays)
+        return Model(
+            estimator_parameters=ADMMClassifier(**parameters).get_params(),
+            arrays={name: arrays[name] for name in FITTED},
+            classes=arrays["classes"],
+            parties=arrays["parties"],
+            history={name: arrays[f"history.{name}"] for name in HISTORY},
+            penalty=float(document["penalty"]),
+            privacy=_statement(document["privacy"]),
+            feature_names=None if names is None else tuple(names),
+            schema=None if schema is None else Schema.from_dict(schema),
+            provenance=document["provenance"],
+            created=str(document["created"]),
+            version=str(document["dpadmm"]),
+        )
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+        # The bytes are as they were written: something else wrote them.
+        raise ModelError(
+            f"model must be written by dpadmm {__version__} or one that agrees with it; {path} "
+            "lacks something: use the dpadmm that wrote it"
+        ) from None
+
+
+def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse arrays that do not belong together, or that would predict nonsense."""
+    coef, intercept, classes = arrays["coef"], arrays["intercept"], arrays["classes"]
+    outputs = 1 if len(classes) == 2 else len(classes)
+    nodes = (len(arrays["parties"]), *coef.shape)
+    shapes = {
+        "coef": (outputs, coef.shape[-1]),
+        "intercept": (outputs,),
+        "node_coef": nodes,
+        "node_intercept": nodes[:-1],
+    }
+    for name, shape in shapes.items():
+        array = arrays[name]
+        if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise ValueError(name)
+    if classes.ndim != 1 or len(classes) < 2 or intercept.ndim != 1:
+        raise ValueError("classes")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _texts(values: NDArray[Any]) -> NDArray[Any]:
+    """Names as an array of plain numbers or text."""
+    if values.dtype.kind in "biufU":
+        return values
+    if not all(isinstance(value, str) for value in values):
+        raise ModelError(
+            "classes and parties must be numbers or text to be saved; got "
+            f"{sorted({type(value).__name__ for value in values})}"
+        )
+    texts = values.astype(str)
+    if not (texts.astype(object) == values).all():
+        raise ModelError("classes and parties must not end in a zero character to be saved")
+    return texts
+
+
+def _finite(value: Any) -> Any:
+    """Data for JSON, with infinite numbers as the word a statement uses."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return _finite(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return "infinite" if isinstance(value, float) and math.isinf(value) else value
+
+
+def _number(value: float | str) -> float:
+    return math.inf if value == "infinite" else float(value)
+
+
+def _statement(content: dict[str, Any]) -> PrivacyStatement:
+    parties = {}
+    for name, entry in content["parties"].items():
+        order = entry["order"]
+        parties[name] = Guarantee(
+            **{
+                **entry,
+                "epsilon": _number(entry["epsilon"]),
+                "order": None if order is None else _number(order),
+                "events": tuple(entry["events"]),
+            }
+        )
+    known = {item.name for item in dataclasses.fields(PrivacyStatement)}
+    fields = {name: value for name, value in content.items() if name in known}
+    fields["epsilon"] = _number(fields["epsilon"])
+    fields["parties"] = parties
+    fields["details"] = tuple(content.get("details", {}).items())
+    fields["not_covered"] = tuple(content["not_covered"])
+    fields["caveats"] = tuple(content.get("caveats", ()))
+    fields["rounds"] = {
+        name: np.array([_number(value) for value in values])
+        for name, values in content["rounds"].items()
+    }
+    return PrivacyStatement(**fields)
+
+
+def _tagged(value: Any, name: str) -> Any:
+    """A parameter as JSON, with a tag where JSON has no such thing."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, Topology):
+        return {"topology": [value.name, value.parties, [list(edge) for edge in value.edges]]}
+    if isinstance(value, Mapping):
+        return {"mapping": [[_tagged(k, name), _tagged(v, name)] for k, v in value.items()]}
+    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_tagged(item, name) for item in value]}
+    raise ModelError(f"{name} must be plain data to be saved; got {type(value).__name__}")
+
+
+def _untagged(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((tag, content),) = value.items()
+    if tag == "float":
+        return float(content)
+    if tag == "topology":
+        name, parties, edges = content
+        return Topology(name, parties, tuple((i, j) for i, j in edges))
+    if tag == "mapping":
+        return {_untagged(key): _untagged(item) for key, item in content}
+    items = [_untagged(item) for item in content]
+    return tuple(items) if tag == "tuple" else items

@@ -1,0 +1,127 @@
+"""Predictions for the rows of a file, streamed: as many rows out as in, in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from dpadmm.data.encode import EncodedBatch, is_sparse
+from dpadmm.data.schema import Schema
+from dpadmm.data.tables import PARQUET_SUFFIXES, check_columns, encoded_batches
+from dpadmm.durable import check_writable, written_whole
+from dpadmm.estimators import ADMMClassifier
+from dpadmm.problem.losses import get_loss
+from dpadmm.run.model import Model
+from dpadmm.run.sealed import ModelError
+from dpadmm.sentences import DataError
+
+__all__ = ["OUTPUT_SUFFIXES", "predict_file", "prediction_columns"]
+
+OUTPUT_SUFFIXES: Final = (".csv", *PARQUET_SUFFIXES)
+_PIECE_BYTES: Final = 2**24
+
+
+def prediction_columns(model: Model) -> list[str]:
+    """Names of the columns written: the label, then scores, then probabilities.
+
+    With two classes there is one ``score`` (above zero: the second class) and, for the logistic
+    loss, its ``probability``; otherwise one of each per class. Probabilities are not calibrated
+    for noise.
+    """
+    kinds = ["score"]
+    if get_loss(model.estimator_parameters["loss"]).probabilistic:
+        kinds.append("probability")
+    if len(model.classes) == 2:
+        return ["label", *kinds]
+    return ["label", *(f"{kind} of {name}" for kind in kinds for name in model.classes)]
+
+
+def predict_file(
+    model: Model,
+    source: Path,
+    output: Path | BinaryIO,
+    *,
+    delimiter: str | None = None,
+) -> int:
+    """Predict the rows of a CSV or Parquet file; return how many there are.
+
+    Parameters
+    ----------
+    model
+        One with a schema.
+    source
+        The file. It needs no label column; a row with odd content is encoded as the schema says.
+    output
+        A ``.csv`` or ``.parquet`` file to make, complete or not at all; or a stream for CSV.
+    delimiter
+        Between the cells of a CSV file that is read.
+    """
+    if model.schema is None:
+        raise ModelError(
+            "model must have a schema to read files by; this one was fitted on arrays: use "
+            "load_model(...).to_estimator().predict(...)"
+        )
+    schema = _without_party(model.schema)
+    check_columns(source, schema, delimiter=delimiter, require_label=False)
+    types = [pa.string(), *[pa.float64()] * (len(prediction_columns(model)) - 1)]
+    layout = pa.schema(list(zip(prediction_columns(model), types, strict=True)))
+    estimator, count = model.to_estimator(), 0
+    with _writer(output, layout) as writer:
+        for encoded in encoded_batches(source, schema, delimiter=delimiter, require_label=False):
+            for rows in _pieces(encoded, schema):
+                writer.write_table(_predicted(estimator, rows, layout))
+            count += encoded.counts.rows
+    return count
+
+
+def _without_party(schema: Schema) -> Schema:
+    """Whose rows they are does not matter here: the column may be there or not."""
+    ignore = schema.ignore if schema.party is None else (*schema.ignore, schema.party)
+    return Schema.from_dict(schema.model_dump() | {"party": None, "ignore": ignore})
+
+
+def _pieces(batch: EncodedBatch, schema: Schema) -> Iterator[Any]:
+    """The rows of a batch as arrays of bounded size."""
+    rows, features = batch.counts.rows, len(schema.feature_names)
+    if is_sparse(schema, 2**40):
+        if rows:
+            yield batch.to_sparse(features)
+        return
+    step = max(1, _PIECE_BYTES // (8 * features))
+    for start in range(0, rows, step):
+        dense = np.zeros((min(step, rows - start), features))
+        batch.write_into(dense, start)
+        yield dense
+
+
+def _predicted(estimator: ADMMClassifier, rows: Any, layout: pa.Schema) -> pa.Table:
+    scores = np.atleast_2d(estimator.decision_function(rows).T)
+    columns = [pa.array(estimator.predict(rows), pa.string()), *map(pa.array, scores)]
+    if len(layout) > len(columns):
+        chances = estimator.predict_proba(rows)
+        columns += map(pa.array, chances.T if len(scores) > 1 else chances[:, 1:].T)
+    return pa.Table.from_arrays(columns, schema=layout)
+
+
+@contextmanager
+def _writer(output: Path | BinaryIO, layout: pa.Schema) -> Iterator[Any]:
+    if not isinstance(output, Path):
+        with pyarrow.csv.CSVWriter(output, layout) as writer:
+            yield writer
+        return
+    if output.suffix.lower() not in OUTPUT_SUFFIXES:
+        raise DataError(
+            f"output must end in {', '.join(OUTPUT_SUFFIXES)}; got {output.name!r}: rename it"
+        )
+    check_writable(output, "output")
+    parquet = output.suffix.lower() in PARQUET_SUFFIXES
+    make = pyarrow.parquet.ParquetWriter if parquet else pyarrow.csv.CSVWriter
+    with written_whole(output, "output") as file, make(file, layout) as writer:
+        yield writer

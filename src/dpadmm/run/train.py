@@ -1,0 +1,201 @@
+"""A plan run on rows: all parties in this process, or one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dpadmm.algorithms import reviewed
+from dpadmm.errors import ParameterError
+from dpadmm.ledger.base import Ledger, MemoryLedger
+from dpadmm.plain import Array
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.figures import Given
+from dpadmm.privacy.mechanisms import randomize_labels
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.statement import PrivacyStatement, make_statement
+from dpadmm.problem.rows import Rows, Shard
+from dpadmm.run.engine import Checkpoint, Outcome, run
+from dpadmm.run.exchange import Exchange, InProcess
+from dpadmm.run.plan import Plan
+from dpadmm.solvers.workspace import Workspace
+
+__all__ = ["lay_out", "state_privacy", "train", "train_party"]
+
+
+def lay_out(
+    planned: Plan,
+    parties: Sequence[tuple[Rows, Array]],
+    *,
+    noise: NoiseSource,
+    label_epsilon: Sequence[Array] | None = None,
+) -> Shard:
+    """Lay out ``(rows, labels)`` of the parties of a plan's site for :func:`train`.
+
+    Where the algorithm asks for randomised labels they are randomised here, row by row and once;
+    a plan whose labels come randomised leaves them as they are.
+
+    Parameters
+    ----------
+    planned, parties
+        The run; rows, and labels ``(rows, outputs)`` in {-1, +1}.
+    noise
+        Where the randomness comes from.
+    label_epsilon
+        One number for every row of each party, where users have chosen their own; within the
+        public bounds of the plan.
+    """
+    added, site = planned.algorithm.label_noise, planned.site
+    if added is None:
+        if label_epsilon is not None:
+            raise ParameterError(
+                f"label_epsilon must be left out for the algorithm {planned.algorithm.name!r}: "
+                "it does not randomise labels."
+            )
+        return Shard.from_parties(parties)
+    chosen = [np.full(len(labels), added.epsilon) for _, labels in parties]
+    if label_epsilon is not None:
+        chosen = [np.asarray(values, dtype=np.float64) for values in label_epsilon]
+        everything = np.concatenate(chosen)
+        if not ((added.epsilon <= everything) & (everything <= added.largest_epsilon)).all():
+            raise ParameterError(
+                "label_epsilon of every row must be between the options label_epsilon and "
+                f"largest_label_epsilon, {Given(added.epsilon)} and "
+                f"{Given(added.largest_epsilon)}; got {Given(everything.min())} to "
+                f"{Given(everything.max())}."
+            )
+    if not added.already_added:
+        parties = [
+            (rows, randomize_labels(labels, epsilon[:, None], stream)[0])
+            for (rows, labels), epsilon, stream in zip(
+                parties,
+                chosen,
+                (noise.generator(0, int(party), 0, "labels") for party in site.index),
+                strict=True,
+            )
+        ]
+    if label_epsilon is None:
+        return Shard.from_parties(parties)
+    # The corrected slope at 0 is l'(0) / tanh(epsilon / 2); the loss has that of the smallest.
+    start = float(site.loss.slope(np.zeros(1))[0])
+    ratios = [np.tanh(added.epsilon / 2) / np.tanh(epsilon / 2) for epsilon in chosen]
+    return Shard.from_parties(parties, [start * (ratio - 1.0) for ratio in ratios])
+
+
+def train(
+    planned: Plan,
+    shard: Shard,
+    *,
+    noise: NoiseSource,
+    ledgers: Sequence[Ledger] | None = None,
+    checkpoint: Checkpoint | None = None,
+    on_round: Callable[[int, Array], None] | None = None,
+) -> Outcome:
+    """Run a plan with all parties in this process."""
+    if checkpoint is not None and not noise.simulated:
+        _check_continued(planned, "with a checkpoint")
+    if planned.site.runs > 1 and not noise.simulated:
+        raise ParameterError(
+            f"runs must be 1 with noise that is not simulated: every run would release messages of "
+            f"its own, and they are charged once; got {planned.site.runs}."
+        )
+    return run(
+        planned.algorithm,
+        planned.site,
+        Workspace(shard, planned.site),
+        rounds=planned.rounds,
+        exchange=InProcess(server=planned.site.topology.server),
+        ledgers=ledgers or [MemoryLedger() for _ in planned.site.index],
+        noise=noise,
+        checkpoint=checkpoint,
+        on_round=on_round,
+    )
+
+
+def _check_continued(planned: Plan, what: str) -> None:
+    """Refuse a run that may be continued, with labels that would be randomised again."""
+    added = planned.algorithm.label_noise
+    if added is not None and not added.already_added:
+        raise ParameterError(
+            f"labels_already_randomized must be true in a run {what}: continued after a crash, it "
+            "would randomise labels again. Use dpadmm randomize-labels first."
+        )
+
+
+def train_party(
+    planned: Plan,
+    party: int,
+    shard: Shard,
+    *,
+    exchange: Exchange,
+    noise: NoiseSource,
+    ledger: Ledger | None = None,
+    on_round: Callable[[int, Array], None] | None = None,
+    rounds: int | None = None,
+    replayed: Sequence[Array] = (),
+) -> Outcome:
+    """Run one party of a plan in this process; the others are behind the exchange.
+
+    The plan is the same everywhere; the party's share of it is configured from the same public
+    facts, so that every process computes what one process would. ``rounds`` may be fewer than the
+    plan's; ``replayed`` as in :func:`dpadmm.run.engine.run`.
+    """
+    own = planned.of_party(party)
+    return run(
+        own.algorithm,
+        own.site,
+        Workspace(shard, own.site),
+        rounds=own.rounds if rounds is None else rounds,
+        exchange=exchange,
+        ledgers=[ledger or MemoryLedger()],
+        noise=noise,
+        on_round=on_round,
+        replayed=replayed,
+    )
+
+
+def state_privacy(
+    planned: Plan,
+    events: Sequence[Sequence[Event]],
+    noise: NoiseSource,
+    *,
+    also_not_covered: Sequence[str] = (),
+    caveats: Sequence[str] = (),
+    by_round: bool = True,
+) -> PrivacyStatement:
+    """State what a run guarantees: the only maker of statements, for plans and for runs.
+
+    Parameters
+    ----------
+    planned
+        The run.
+    events
+        What each party was charged (:attr:`~dpadmm.run.engine.Outcome.events`), or will be
+        (:func:`announced`).
+    noise
+        Where noise comes from, or would.
+    also_not_covered, caveats
+        What is known of these rows and of how this run went.
+    by_round
+        Whether to account every round.
+    """
+    budget, names = planned.budget, planned.site.names
+    deltas = np.zeros(len(names)) if budget is None else budget.delta
+    name = planned.algorithm.name
+    return make_statement(
+        name,
+        names,
+        events,
+        deltas,
+        rows_per_person=1 if budget is None else budget.rows_per_person,
+        noise=noise.description,
+        simulated=noise.simulated,
+        calibration=planned.calibration,
+        reviewed=reviewed(name),
+        claim=planned.algorithm.claim(planned.site),
+        also_not_covered=(*noise.not_covered, *also_not_covered),
+        details=planned.algorithm.statement_details(planned.site, deltas),
+        caveats=caveats,
+        by_round=by_round,
+    )

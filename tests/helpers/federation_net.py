@@ -1,0 +1,430 @@
+"""What tests of the federation share: ports, and certificates that nobody should accept."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import zenoh
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+
+from dpadmm.data.schema import Schema
+from dpadmm.federation.agreed_run import AgreedRun
+from dpadmm.federation.agreement import AGREEMENT_TOPIC
+from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.consent import Consents
+from dpadmm.federation.transport.session import PeerSession, Security
+from dpadmm.federation.transport.store import MessageFile
+from dpadmm.federation.transport.wire import encode_message
+from dpadmm.federation.transport.words import Agreeing, Heard
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.run.config import validated
+from tests.helpers.wards import SCHEMA, write_ward
+
+RESULTS = ("model", "record", "statement")
+
+
+def free_ports(count):
+    """Ports that nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [item.getsockname()[1] for item in sockets]
+    for item in sockets:
+        item.close()
+    return ports
+
+
+def sign_again(folder, name, target, *, begin, end):
+    """The certificate and key of a node with other dates, signed by the same authority."""
+    certificate = x509.load_pem_x509_certificate((folder / f"{name}.pem").read_bytes())
+    key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(certificate.subject)
+        .issuer_name(certificate.issuer)
+        .public_key(certificate.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + timedelta(days=begin))
+        .not_valid_after(now + timedelta(days=end))
+    )
+    for extension in certificate.extensions:
+        builder = builder.add_extension(extension.value, critical=extension.critical)
+    signed = builder.sign(key, hashes.SHA256())
+    (target / f"{name}.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    (target / "ca.pem").write_bytes((folder / "ca.pem").read_bytes())
+    handle = os.open(target / f"{name}.key", os.O_CREAT | os.O_WRONLY, 0o600)
+    os.write(handle, (folder / f"{name}.key").read_bytes())
+    os.close(handle)
+
+
+def bare_client(port, folder, certificate):
+    """A Zenoh client with the certificate of a node, or none, that keeps none of our rules."""
+    settings = {
+        "mode": "client",
+        "connect/endpoints": [f"tls/127.0.0.1:{port}"],
+        "connect/timeout_ms": 500,
+        "scouting/multicast/enabled": False,
+        "transport/link/tls/root_ca_certificate": str(folder / "ca.pem"),
+    }
+    if certificate is not None:
+        settings |= {
+            "transport/link/tls/enable_mtls": True,
+            "transport/link/tls/connect_certificate": str(folder / f"{certificate}.pem"),
+            "transport/link/tls/connect_private_key": str(folder / f"{certificate}.key"),
+        }
+    configuration = zenoh.Config()
+    for key, value in settings.items():
+        configuration.insert_json5(key, json.dumps(value))
+    return zenoh.open(configuration)
+
+
+def write_wards(folder, rows):
+    """A file of random rows for every party."""
+    for number, (name, count) in enumerate(rows.items()):
+        write_ward(folder / f"{name}.csv", random.Random(number), count)
+
+
+def toml(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value)
+
+
+class ForkServer:
+    """A process that starts nodes; see ``fork_server.py``."""
+
+    def __init__(self):
+        source = Path(__file__).parents[2] / "src"
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).parents[1] / "federation" / "fork_server.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(source), "OPENBLAS_NUM_THREADS": "1"},
+        )
+        self._running = set()
+
+    def _order(self, **order):
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def start(self, words, output, folder="/"):
+        words = [str(word) for word in words]
+        number = self._order(start=words, output=str(output), folder=str(folder))
+        self._running.add(number)
+        return number
+
+    def warm(self):
+        self._order(warm=True)
+
+    def wait(self, number):
+        self._running.discard(number)
+        return self._order(wait=number)
+
+    def kill(self, number):
+        os.kill(number, signal.SIGKILL)
+        return self.wait(number)
+
+    def close(self):
+        for number in list(self._running):
+            self.kill(number)
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+
+class Federation:
+    """Files of a federation on this machine, and its nodes as processes."""
+
+    def __init__(
+        self,
+        folder,
+        server,
+        names,
+        *,
+        tls=True,
+        averager=None,
+        run=None,
+        rows=None,
+        schema=SCHEMA,
+        write_rows=None,
+    ):
+        self.folder, self._server, self.names, self.tls = folder, server, tuple(names), tls
+        self.averager = averager
+        self.nodes = (*names, averager) if averager else tuple(names)
+        self.rows = dict(zip(names, rows or [40 + 10 * n for n in range(len(names))], strict=True))
+        self.ports = dict(zip(self.nodes, free_ports(len(self.nodes)), strict=True))
+        self.run = {
+            "run_id": "trial",
+            "algorithm": "pr-admm",
+            "topology": "ring",
+            "rounds": 10,
+            "epsilon": 1.0,
+            "delta": 1e-3,
+            "penalty": 0.05,
+            "regularization": 0.01,
+            **(run or {}),
+        }
+        self.processes = {}
+        folder.mkdir(exist_ok=True)
+        (folder / "schema.toml").write_text(schema)
+        self.schema = Schema.from_toml(schema)
+        (write_rows or write_wards)(folder, self.rows)
+        if tls:
+            make_authority(folder / "certificates")
+            for name in self.nodes:
+                make_certificate(folder / "certificates", name)
+
+    def agreed_text(self, **changes):
+        run = {**self.run, **changes}
+        lines = [f'schema_sha256 = "{self.schema.sha256}"']
+        if self.averager:
+            lines.append(f'server = "{self.averager}"')
+        options = run.pop("algorithm_options", {})
+        lines += ["[run]", *(f"{key} = {toml(value)}" for key, value in run.items())]
+        if options:
+            lines += ["[run.algorithm_options]"]
+            lines += [f"{key} = {toml(value)}" for key, value in options.items()]
+        for name, count in self.rows.items():
+            lines += ["[[party]]", f'name = "{name}"', f"rows = {count}"]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def agreed(self):
+        return validated(AgreedRun, tomllib.loads(self.agreed_text()), self.folder, "agreed")
+
+    def neighbours(self, name):
+        agreed = self.agreed
+        return agreed.neighbours(name, agreed.plan(self.schema))
+
+    def make_ledger(self, name, epsilon=None):
+        path = self.folder / f"{name}.ledger"
+        kind = "gaussian" if self.run["algorithm"] == "pr-admm" else "renyi"
+        # At one order of Renyi divergence a run costs more than it states.
+        total = epsilon or self.run["epsilon"] * (1 if kind == "gaussian" else 4)
+        policy = Policy(total, self.run["delta"], filter=kind)
+        SQLiteLedger.create(path, ChargedData("rows", name, self.rows[name]), policy).close()
+        return path
+
+    def write(self, name, *, policy=None, simulation=None, addresses=None, agreed=None, extra=""):
+        """Write the node's files; ``addresses`` replaces where neighbours are reached."""
+        folder = self.folder
+        agreed_file = folder / f"{name}.agreed.toml"
+        agreed_file.write_text(agreed or self.agreed_text())
+        lines = [
+            f'run = "{agreed_file.name}"',
+            "[node]",
+            f'name = "{name}"',
+            f'listen = "127.0.0.1:{self.ports[name]}"',
+            'schema = "schema.toml"',
+        ]
+        if name == self.averager:
+            lines.append('role = "server"')
+        else:
+            lines.append(f'data = "{name}.csv"')
+            if simulation is None:
+                lines.append(f'ledger = "{name}.ledger"')
+        if self.tls:
+            lines += [
+                "[certificates]",
+                'authority = "certificates/ca.pem"',
+                f'certificate = "certificates/{name}.pem"',
+                f'key = "certificates/{name}.key"',
+            ]
+        limits = {
+            "serve_for": 10,
+            "start_within": 60,
+            "epsilon": self.run["epsilon"],
+            "delta": self.run["delta"],
+            **(policy or {}),
+        }
+        lines += ["[policy]", *(f"{key} = {toml(value)}" for key, value in limits.items())]
+        if name != self.averager:
+            lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in RESULTS)]
+        lines += ["[watch]", f'log = "{name}.log"', "lease = 2", "report_every = 1"]
+        if simulation is not None:
+            lines += ["[simulation]", f"key = {simulation}"]
+        for neighbour in self.neighbours(name):
+            address = (addresses or {}).get(neighbour, f"127.0.0.1:{self.ports[neighbour]}")
+            lines += ["[[neighbour]]", f'name = "{neighbour}"', f'address = "{address}"']
+        path = folder / f"{name}.toml"
+        path.write_text("\n".join([*lines, extra]) + "\n")
+        return path
+
+    def start(self, name, *more):
+        words = ["node", "--config", self.folder / f"{name}.toml", *more]
+        if not self.tls:
+            words.append("--insecure-loopback")
+        self.processes[name] = self._server.start(words, self.folder / f"{name}.out")
+
+    def wait(self, name):
+        return self._server.wait(self.processes.pop(name))
+
+    def kill(self, name):
+        return self._server.kill(self.processes.pop(name))
+
+    def finish(self, *names):
+        """Nodes, all unless named, end well."""
+        for name in names or self.nodes:
+            assert self.wait(name) == 0, self.output(name)
+            assert self.log(name, "finished")
+
+    def close(self):
+        for name in list(self.processes):
+            self.kill(name)
+
+    def output(self, name):
+        return (self.folder / f"{name}.out").read_text()
+
+    def log(self, name, event=None):
+        path = self.folder / f"{name}.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        entries = [json.loads(line) for line in lines]
+        return [entry for entry in entries if event in (None, entry["event"])]
+
+    def wait_for(self, name, event, seconds=120.0):
+        deadline = time.monotonic() + seconds
+        while not self.log(name, event):
+            assert time.monotonic() < deadline, (name, event, self.log(name), self.output(name))
+            time.sleep(0.02)
+        return self.log(name, event)[-1]["facts"]
+
+    def messages(self, name):
+        """Every message that the node keeps: round by round, by party."""
+        with MessageFile(self.folder / f"{name}.messages") as store:
+            run = self.agreed.digest(self.schema)
+            return [store.messages(run, t) for t in range(store.rounds(run))]
+
+
+class BadNeighbour:
+    """A node with its own certificate that agrees and then sends what it likes."""
+
+    def __init__(self, federation, name="west", certificate=None, dpadmm="0.1.0"):
+        self.federation, self.name, self.dpadmm = federation, name, dpadmm
+        folder = federation.folder / "certificates"
+        who = certificate or name
+        security = Security(folder / "ca.pem", folder / f"{who}.pem", folder / f"{who}.key")
+        self.session = PeerSession(
+            name,
+            f"127.0.0.1:{federation.ports[name]}",
+            {
+                other: f"127.0.0.1:{federation.ports[other]}"
+                for other in federation.neighbours(name)
+            },
+            security,
+        )
+        agreed = federation.agreed
+        self.run, self.number = agreed.digest(federation.schema), federation.names.index(name)
+        self.shape = agreed.plan(federation.schema).site.shape[1:]
+        self.consent = Consents(name, self.run, security).own()
+        self.facts = agreed.facts(federation.schema)
+        self.consents = {name: self.consent}
+        self.session.serve(AGREEMENT_TOPIC, lambda label: self.agreeing())
+        self.session.serve(self.run.hex(), self._answer)
+        self.finished = False
+
+    def agreeing(self):
+        words = Agreeing(dpadmm=self.dpadmm, facts=self.facts, consents=self.consents, names={})
+        return words.to_bytes()
+
+    def _answer(self, label):
+        if label == "done":
+            end = {"rounds": self.federation.run["rounds"], "heard": {}}
+            return json.dumps(end).encode() if self.finished else None
+        if label == "heard":
+            starts, stopped = self.session.claims.starts()
+            heard = dict.fromkeys(self.federation.names, 0)
+            return Heard(heard=heard, starts=starts, stopped=stopped).to_bytes()
+        return self.message(int(label)) if label.isdecimal() else None
+
+    def message(self, t, value=0.0):
+        return encode_message(self.run, self.number, t, np.full(self.shape, value))
+
+    def publish(self, data, label="message"):
+        self.session.publish(self.run.hex(), label, data)
+
+
+class Proxy:
+    """A line between two nodes that can be cut, frozen and healed."""
+
+    def __init__(self, target):
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._pairs = set()
+        self._open = threading.Event()
+        self._open.set()
+        self._cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._cut:
+                near.close()
+                continue
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target), timeout=5)
+                far.settimeout(None)
+            except OSError:
+                near.close()
+                continue
+            pair = (near, far)
+            with self._lock:
+                self._pairs.add(pair)
+            for source, sink in (pair, pair[::-1]):
+                threading.Thread(target=self._pump, args=(source, sink, pair), daemon=True).start()
+
+    def _pump(self, source, sink, pair):
+        try:
+            while data := source.recv(1 << 16):
+                self._open.wait()
+                sink.sendall(data)
+        except OSError:
+            pass
+        self._drop(pair)
+
+    def _drop(self, pair):
+        with self._lock:
+            self._pairs.discard(pair)
+        for end in pair:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def cut(self):
+        """Drop every connection and refuse new ones."""
+        self._cut = True
+        for pair in list(self._pairs):
+            self._drop(pair)
+
+    def freeze(self):
+        """Keep connections open but let nothing through."""
+        self._open.clear()
+
+    def heal(self):
+        self._cut = False
+        self._open.set()
+
+    def close(self):
+        self.cut()
+        self._open.set()
+        self._listener.close()

@@ -1,0 +1,496 @@
+"""Broken implementations that must not survive: each one is refuted by an audit or by a test.
+
+A mutant is an edit of the source; the edited package is run in a process of its own. Whoever moves
+the code that a mutant edits moves the mutant too: one that no longer applies is a failure.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "mutants.md"
+REFUTED = 3
+FAILED = 1
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault.
+
+    Attributes
+    ----------
+    name, breaks
+        What it is called, and what it does, in words.
+    file, old, new
+        The text in ``src/dpadmm/<file>``, which must be there once, and what takes its place.
+    killer
+        Arguments of ``dpadmm audit``, or a test as pytest names it.
+    """
+
+    name: str
+    breaks: str
+    file: str
+    old: str
+    new: str
+    killer: tuple[str, ...] | str
+
+    @property
+    def by_audit(self):
+        return not isinstance(self.killer, str)
+
+    def source(self):
+        """The edited text."""
+        text = (ROOT / "src" / "dpadmm" / self.file).read_text(encoding="utf-8")
+        assert text.count(self.old) == 1, f"{self.name}: {self.old!r} must be in {self.file} once"
+        edited = text.replace(self.old, self.new)
+        compile(edited, self.file, "exec")
+        return edited
+
+
+def audit(*arguments):
+    return tuple(" ".join(arguments).split())
+
+
+# The release of a message with Gaussian noise on it, as its mechanism draws it.
+OUTPUT = 'noise.add_gaussian(values, sigma[:, None, None, None], parties, t, "output")'
+LONG = audit("--algorithm pr-admm --rounds 50 --samples 500")
+SHORT = "--samples 500 --rounds 4"
+
+MUTANTS = [
+    # How much noise there is --------------------------------------------------------------------
+    Mutant(
+        "late-round",
+        "half the noise in round 11 of 50",
+        "privacy/mechanisms.py",
+        OUTPUT,
+        OUTPUT.replace("sigma[", "(sigma / (2 if t == 11 else 1))["),
+        LONG,
+    ),
+    Mutant(
+        "party-one",
+        "half the noise at party 1",
+        "privacy/mechanisms.py",
+        OUTPUT,
+        OUTPUT.replace("sigma[", "(sigma * np.where(parties == 1, 0.5, 1.0))["),
+        LONG,
+    ),
+    Mutant(
+        "half-the-coordinates",
+        "no noise on the first half of the coordinates",
+        "privacy/mechanisms.py",
+        OUTPUT,
+        f"{OUTPUT}\n    noisy[..., : values.shape[-1] // 2] = values[..., : values.shape[-1] // 2]",
+        LONG,
+    ),
+    Mutant(
+        "one-output",
+        "no noise on the last of several outputs",
+        "privacy/mechanisms.py",
+        OUTPUT,
+        f"{OUTPUT}\n    noisy[:, :, 1:] = values[:, :, 1:]",
+        audit("--algorithm pr-admm --outputs 3", SHORT),
+    ),
+    Mutant(
+        "uniform",
+        "uniform noise of the right variance",
+        "privacy/mechanisms.py",
+        OUTPUT,
+        f"{OUTPUT}\n    noisy = values + sigma[:, None, None, None] * math.sqrt(12) * "
+        "(expit((noisy - values) / sigma[:, None, None, None] * 1.702) - 0.5)",
+        audit("--algorithm pr-admm", SHORT),
+    ),
+    Mutant(
+        "late-round-gradient",
+        "half the gradient noise in round 11 of 50",
+        "privacy/mechanisms.py",
+        "scale = perturbation.scale[:, None, None, None]",
+        "scale = (perturbation.scale / (2 if t == 11 else 1))[:, None, None, None]",
+        audit("--algorithm dvp --rounds 50 --samples 500"),
+    ),
+    Mutant(
+        "minima-without-noise",
+        "the noise of approximate minima perturbation dropped",
+        "privacy/mechanisms.py",
+        'noisy = noise.add_gaussian(values, output_sigma, parties, t, "output")',
+        "noisy = values",
+        audit("--algorithm r-admm --option noise=exp-norm", SHORT),
+    ),
+    Mutant(
+        "gamma-shape",
+        "the radius of exp-norm noise drawn with shape d - 1",
+        "privacy/noise.py",
+        "radius = stream.gamma(shape[-1], size",
+        "radius = stream.gamma(shape[-1] - 1, size",
+        audit("--algorithm dvp --option noise=exp-norm", SHORT),
+    ),
+    Mutant(
+        "full-gradient",
+        "half the noise on the full gradient of ps-admm",
+        "privacy/mechanisms.py",
+        "full, difference = perturbation.gradient_sigma, perturbation.difference_sigma",
+        "full, difference = perturbation.gradient_sigma / 2, perturbation.difference_sigma",
+        audit("--algorithm ps-admm --option inner_steps=1 --option form=one-release", SHORT),
+    ),
+    Mutant(
+        "batch-differences",
+        "half the noise on the batch differences of ps-admm",
+        "privacy/mechanisms.py",
+        "difference * math.sqrt(outputs)",
+        "difference / 2 * math.sqrt(outputs)",
+        audit("--algorithm ps-admm --option inner_steps=2 --option form=one-release", SHORT),
+    ),
+    Mutant(
+        "outputs-batch-differences",
+        "sqrt(outputs) forgotten in the noise on batch differences",
+        "privacy/mechanisms.py",
+        "difference * math.sqrt(outputs)",
+        "difference",
+        audit("--algorithm ps-admm --outputs 3 --option inner_steps=2", SHORT)
+        + audit("--option form=one-release"),
+    ),
+    # Whose noise it is --------------------------------------------------------------------------
+    Mutant(
+        "same-in-every-round",
+        "noise reused over rounds",
+        "privacy/mechanisms.py",
+        OUTPUT,
+        OUTPUT.replace(", t, ", ", 0, "),
+        LONG,
+    ),
+    Mutant(
+        "same-in-every-round-deployed",
+        "noise of OpenDP's sampler kept and reused over rounds",
+        "privacy/noise.py",
+        "                values[place].tolist()\n            )\n        return noisy",
+        "                values[place].tolist()\n            )\n"
+        '        kept = self.__dict__.setdefault("kept", {})\n'
+        "        return values + kept.setdefault((values.shape, purpose), noisy - values)",
+        LONG,
+    ),
+    Mutant(
+        "one-key-simulated",
+        "one key for all draws of a simulation",
+        "privacy/noise.py",
+        "words = [self._key, run, party, t, *purpose.encode()]",
+        "words = [self._key]",
+        LONG,
+    ),
+    Mutant(
+        "one-key-deployed",
+        "one key for all draws of a deployment",
+        "privacy/noise.py",
+        'key = int.from_bytes(os.urandom(32), "little")',
+        "key = 7",
+        audit("--algorithm dvp --option noise=exp-norm", SHORT),
+    ),
+    Mutant(
+        "same-at-every-party",
+        "all parties draw from one stream",
+        "privacy/noise.py",
+        "words = [self._key, run, party, t, *purpose.encode()]",
+        "words = [self._key, run, t, *purpose.encode()]",
+        audit("--algorithm pr-admm", SHORT),
+    ),
+    Mutant(
+        "same-for-every-purpose",
+        "gradient noise and output noise drawn from one stream",
+        "privacy/noise.py",
+        "words = [self._key, run, party, t, *purpose.encode()]",
+        "words = [self._key, run, party, t]",
+        audit("--algorithm dvp --option noise=gaussian", SHORT),
+    ),
+    Mutant(
+        "seeded-deployment",
+        "a deployment draws simulated noise",
+        "privacy/noise.py",
+        'return DiscreteNoise() if find_spec("opendp") else SecureNoise()',
+        "return SimulatedNoise(7)",
+        audit("--algorithm pr-admm", SHORT),
+    ),
+    # How far a row moves what is released -------------------------------------------------------
+    Mutant(
+        "outputs-pr-admm",
+        "sqrt(outputs) forgotten in the sensitivity of pr-admm",
+        "algorithms/pr_admm.py",
+        "sensitivity = (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach",
+        "sensitivity = (1 + SAMPLER_ALLOWANCE) * reach",
+        audit("--algorithm pr-admm --outputs 3", SHORT),
+    ),
+    Mutant(
+        "outputs-public-norm",
+        "sqrt(outputs) forgotten where noise follows the public norm",
+        "privacy/mechanisms.py",
+        "sigma = reach * (np.sqrt(values.shape[2]) / mu)[:, None, None]",
+        "sigma = reach * (1 / mu)[:, None, None]",
+        audit("--algorithm pr-admm --outputs 3 --option public_norm=true", SHORT),
+    ),
+    Mutant(
+        "outputs-r-admm",
+        "sqrt(outputs) forgotten in the sensitivity of r-admm",
+        "algorithms/recycled_noise.py",
+        "sensitivity = (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach",
+        "sensitivity = (1 + SAMPLER_ALLOWANCE) * reach",
+        audit("--algorithm r-admm --outputs 3 --option noise=output", SHORT),
+    ),
+    Mutant(
+        "outputs-ps-admm",
+        "sqrt(outputs) forgotten in the sensitivity of ps-admm",
+        "algorithms/ps_admm.py",
+        "together = (1 + _ROUNDING) * math.sqrt(site.outputs)",
+        "together = 1 + _ROUNDING",
+        audit("--algorithm ps-admm --outputs 3 --option inner_steps=1", SHORT),
+    ),
+    Mutant(
+        "outputs-counted-once",
+        "several perturbed minimisers charged as one",
+        "privacy/mechanisms.py",
+        "Composed((exact, inexact) * self.outputs)",
+        "Composed((exact, inexact))",
+        audit("--algorithm dvp --outputs 3", SHORT),
+    ),
+    Mutant(
+        "tolerance",
+        "the solver's 2 tol / m left out of the sensitivity",
+        "privacy/sensitivity.py",
+        "(gradient + 2 * _real(tolerance)) / _real(convexity)",
+        "gradient / _real(convexity)",
+        audit("--algorithm pr-admm", SHORT),
+    ),
+    Mutant(
+        "convexity",
+        "the sensitivity counts with twice the strong convexity",
+        "algorithms/pr_admm.py",
+        "            graph_convexity(site, settings.penalty),\n",
+        "            2 * graph_convexity(site, settings.penalty),\n",
+        audit("--algorithm pr-admm", SHORT),
+    ),
+    Mutant(
+        "weights",
+        "the sensitivity leaves out the party's weight",
+        "algorithms/pr_admm.py",
+        "            weight=site.weight,\n",
+        "            weight=1.0,\n",
+        audit("--algorithm pr-admm --rows 20", SHORT),
+    ),
+    Mutant(
+        "corrected-slope",
+        "pdml counts with the slope of the loss before its correction",
+        "problem/losses.py",
+        "slope_bound=abs(start + tilt) + loss.slope_range / 2,",
+        "slope_bound=loss.slope_bound,",
+        audit("--algorithm pdml", SHORT),
+    ),
+    Mutant(
+        "public-norm",
+        "half of the factor that the public norm allows",
+        "privacy/sensitivity.py",
+        "np.append(bounds, 2.0)[index]",
+        "np.append(bounds, 2.0)[index] / 2",
+        audit("--algorithm pr-admm --option public_norm=true", SHORT),
+    ),
+    Mutant(
+        "unclipped-rows",
+        "rows are laid out without being clipped",
+        "problem/rows.py",
+        "parties = [(clip_rows(rows), np.where",
+        "parties = [(rows, np.where",
+        "tests/problem/test_rows.py::test_rows_that_break_the_assumption_are_mended_one_by_one",
+    ),
+    Mutant(
+        "clipped-before-the-intercept",
+        "rows are clipped before the constant is appended",
+        "problem/rows.py",
+        "        dense[:, -1] = data_norm / unit\n"
+        '    norms = np.sqrt(np.einsum("ij,ij->i", dense, dense))\n'
+        "    dense /= np.maximum(norms, 1.0)[:, None]\n",
+        "        dense[:, -1] = 0.0\n"
+        '    norms = np.sqrt(np.einsum("ij,ij->i", dense, dense))\n'
+        "    dense /= np.maximum(norms, 1.0)[:, None]\n"
+        "    if fit_intercept:\n"
+        "        dense[:, -1] = data_norm / unit\n",
+        "tests/problem/test_rows.py::test_the_intercept_counts_towards_the_norm",
+    ),
+    # What it costs ------------------------------------------------------------------------------
+    Mutant(
+        "delta-of-another",
+        "noise calibrated to the delta of another party",
+        "algorithms/pr_admm.py",
+        "budget.ideal_delta,",
+        "budget.ideal_delta[::-1],",
+        audit("--algorithm pr-admm", SHORT),
+    ),
+    Mutant(
+        "rows-of-a-person",
+        "rows per person left out of a calibration",
+        "privacy/calibration.py",
+        "sigma: Array = _MARGIN * rows_per_person * sensitivity_ * math.sqrt(inverse) / mu",
+        "sigma: Array = _MARGIN * sensitivity_ * math.sqrt(inverse) / mu",
+        audit("--algorithm pr-admm --rows-per-person 2", SHORT),
+    ),
+    Mutant(
+        "rounds",
+        "every round gets the whole budget",
+        "privacy/calibration.py",
+        "sigma: Array = _MARGIN * rows_per_person * sensitivity_ * math.sqrt(inverse) / mu",
+        "sigma: Array = _MARGIN * rows_per_person * sensitivity_ / mu",
+        audit("--algorithm pr-admm", SHORT),
+    ),
+    Mutant(
+        "rounded-to-nearest",
+        "a calibrated noise rounded to six digits, up or down",
+        "privacy/calibration.py",
+        "_MARGIN * rows_per_person * sensitivity_ * math.sqrt(inverse) / mu",
+        "np.vectorize(lambda x: float(f'{x:.6g}'))("
+        "rows_per_person * sensitivity_ * math.sqrt(inverse) / mu)",
+        "tests/privacy/test_calibration.py::test_gaussian_calibration_meets_the_budget",
+    ),
+    Mutant(
+        "mu-rounded-up",
+        "mu of a budget rounded up",
+        "privacy/gaussian.py",
+        "result: Array = feasible.reshape(shape)[()]",
+        "result: Array = (feasible * (1 + 1e-9)).reshape(shape)[()]",
+        "tests/privacy/test_curves.py::test_mu_is_rounded_down",
+    ),
+    Mutant(
+        "kappa-charged",
+        "kappa left out of what Gaussian objective perturbation is charged",
+        "privacy/mechanisms.py",
+        "else GaussianObjectivePerturbation(mu, kappa)",
+        "else GaussianObjectivePerturbation(mu, 0.0)",
+        audit("--algorithm dvp --option noise=gaussian", SHORT),
+    ),
+    Mutant(
+        "kappa-in-the-theorem",
+        "the Jacobian's term dropped from Theorem OP",
+        "privacy/curves.py",
+        "return orders * (mu * mu) / 2 + objective_jacobian_rdp(orders, event.kappa, rows)",
+        "return orders * (mu * mu) / 2",
+        "tests/privacy/test_curves.py::test_theorem_op_bounds_the_true_divergence_in_one_dimension",
+    ),
+    Mutant(
+        "kappa-in-the-calibration",
+        "the Jacobian's term dropped from the noise of Gaussian objective perturbation",
+        "privacy/calibration.py",
+        "spare - np.log1p(-1 / a) - weight * jacobian",
+        "spare - np.log1p(-1 / a) - 0 * jacobian",
+        audit("--algorithm dvp --rows 8 --option noise=gaussian", SHORT),
+    ),
+    Mutant(
+        "kappa-of-pure",
+        "ln(1 + kappa) left out of what a pure release is charged",
+        "privacy/mechanisms.py",
+        "PureRelease(mu + math.log1p(kappa))",
+        "PureRelease(mu)",
+        "tests/privacy/test_mechanisms.py::test_objective_perturbation_is_charged_by_its_theorem",
+    ),
+    Mutant(
+        "label-flips",
+        "labels flipped too rarely",
+        "privacy/mechanisms.py",
+        "expit(-strength)",
+        "expit(-1.2 * strength)",
+        audit("--mechanism randomized-response"),
+    ),
+    Mutant(
+        "with-replacement",
+        "batches drawn with replacement",
+        "privacy/noise.py",
+        "stream.choice(rows, batch, replace=False, shuffle=False)",
+        "stream.choice(rows, batch, replace=True, shuffle=False)",
+        audit("--algorithm ps-admm --option inner_steps=4 --option batch_size=4", SHORT),
+    ),
+    Mutant(
+        "sampling-rate",
+        "batches charged as if drawn from twice the rows",
+        "privacy/mechanisms.py",
+        "                    int(self.rows[place]),\n",
+        "                    2 * int(self.rows[place]),\n",
+        audit("--algorithm ps-admm --option inner_steps=4 --option batch_size=4", SHORT),
+    ),
+    # When it is paid ----------------------------------------------------------------------------
+    Mutant(
+        "charge-after-release",
+        "a round is reserved after its rows were read",
+        "run/engine.py",
+        "    for ledger, event in zip(ledgers, events, strict=True):\n"
+        "        ledger.reserve(t, event)\n"
+        "    message = _stored(ledgers, events, t)\n"
+        "    if message is not None:\n"
+        "        return message\n"
+        "    message = algorithm.local_step(state, workspace, site, noise, t)\n",
+        "    message = algorithm.local_step(state, workspace, site, noise, t)\n"
+        "    for ledger, event in zip(ledgers, events, strict=True):\n"
+        "        ledger.reserve(t, event)\n",
+        "tests/run/test_engine.py::test_every_round_is_reserved_computed_committed_and_then_sent",
+    ),
+    Mutant(
+        "no-reservation",
+        "rounds are not reserved in the ledger",
+        "run/engine.py",
+        "        ledger.reserve(t, event)\n",
+        "        pass\n",
+        "tests/run/test_engine.py::test_a_ledger_that_refuses_stops_the_round_before_rows_are_read",
+    ),
+    Mutant(
+        "second-draw",
+        "a party that had sent a round draws it anew because another one had not",
+        "run/engine.py",
+        "        if stored is None:\n            ledger.commit(t, values[place])\n",
+        "        if True:\n            ledger.commit(t, values[place])\n",
+        "tests/run/test_engine_ledger.py::test_a_party_that_committed_keeps_its_message",
+    ),
+    Mutant(
+        "cheaper-announcement",
+        "what is released may differ from what was announced",
+        "run/engine.py",
+        "if message.events != events:",
+        "if False:",
+        "tests/run/test_engine.py::test_a_release_that_was_announced_as_cheaper_is_not_sent",
+    ),
+    Mutant(
+        "missed-tolerance",
+        "a solve that missed its tolerance is released",
+        "privacy/mechanisms.py",
+        "if not (residual <= tolerance[:, None, None]).all():",
+        "if False:",
+        "tests/privacy/test_mechanisms.py::test_a_residual_beyond_the_charge_releases_nothing",
+    ),
+]
+
+
+def outcome(mutant, folder):
+    """Run the killer against the mutant; the exit code and what it printed."""
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "src" / "dpadmm" / mutant.file).write_text(mutant.source(), encoding="utf-8")
+    return run_killer(mutant, folder / "src")
+
+
+def run_killer(mutant, source):
+    """Run the killer of a mutant against the package in a folder."""
+    if mutant.by_audit:
+        main = "from dpadmm.cli import main; main()"
+        command = [sys.executable, "-c", main, "audit", *mutant.killer, "--json"]
+    else:
+        # The configuration names the folder of the package as it is: the edited one must win.
+        quiet = ("-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-o", f"pythonpath={source}")
+        command = [sys.executable, "-m", "pytest", *quiet, mutant.killer]
+    environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def table():
+    """The page's table: every mutant and who kills it."""
+    lines = ["| mutant | what it breaks | killed by |", "| --- | --- | --- |"]
+    for mutant in MUTANTS:
+        words = " ".join(mutant.killer) if mutant.by_audit else mutant.killer
+        killer = f"`dpadmm audit {words}`" if mutant.by_audit else f"`{words}`"
+        lines.append(f"| {mutant.name} | {mutant.breaks} | {killer} |")
+    return "\n".join(lines) + "\n"

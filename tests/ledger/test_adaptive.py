@@ -1,0 +1,114 @@
+"""Budgets of runs whose rest is chosen along the way."""
+
+import numpy as np
+import pytest
+
+from dpadmm.ledger.adaptive import overspent
+from dpadmm.ledger.filters import Policy
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.calibration import gaussian_sigma, objective_sigma, pure_level
+from dpadmm.privacy.events import (
+    Composed,
+    GaussianObjectivePerturbation,
+    GaussianRelease,
+    InexactSolve,
+    PostProcessing,
+    PureRelease,
+    SubsampledGaussian,
+)
+
+DELTA = 1e-5
+BUDGET = {"epsilon": 1.0, "delta": DELTA}
+
+
+def objective(rounds=20, kappa=0.01, epsilon=1.0):
+    """Gaussian objective perturbation that makes use of the whole budget."""
+    sigma = objective_sigma(epsilon, DELTA, 1.0, kappa, np.ones(rounds))
+    return [GaussianObjectivePerturbation(1 / float(sigma), kappa)] * rounds
+
+
+def gaussian(rounds=20, epsilon=1.0):
+    return [GaussianRelease(1.0, float(gaussian_sigma(epsilon, DELTA, 1.0, np.ones(rounds))))] * (
+        rounds
+    )
+
+
+def pure(rounds=20):
+    inexact = InexactSolve(1e-6, 1.0, 1e-3)
+    level = float(pure_level(1.0, DELTA, rounds, extra=[(inexact, rounds)]))
+    return [Composed((PureRelease(level), inexact))] * rounds
+
+
+def sampled(rounds=20):
+    return [SubsampledGaussian(10, 100, 1.0, 2.0)] * rounds
+
+
+KINDS = [objective, gaussian, pure, sampled]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_planned_run_and_every_part_of_it_fits(kind):
+    planned = kind()
+    for count in (0, 1, 19, 20):
+        assert overspent(planned, planned[:count], **BUDGET) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_release_more_does_not(kind):
+    planned = kind()
+    assert overspent(planned, [*planned, planned[0]], **BUDGET) is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_free_costs_nothing(kind):
+    planned = kind()
+    both = [event for release in planned for event in (release, PostProcessing())]
+    assert overspent(both, [*both, PostProcessing()], **BUDGET) is None
+    # In another rhythm: the same releases with other pauses.
+    assert overspent(both, [PostProcessing(), *planned], **BUDGET) is None
+
+
+def test_the_best_order_of_the_course_that_was_taken_is_no_filter():
+    """At its own best order this course fits; at the order that was fixed it does not."""
+    planned, delta = objective(), DELTA
+    order = epsilon_spent(planned, delta).order
+    taken = [*planned[:2], *objective(kappa=0.03, epsilon=0.999)[2:]]
+    found = epsilon_spent(taken, delta)
+    assert found.epsilon <= 1.0
+    assert found.order < order - 1
+    assert overspent(planned, taken, **BUDGET).startswith("that would spend ")
+    # The rule is the ledger's, at that order.
+    rule = Policy(1.0, delta, filter="renyi", order=order).make_filter()
+    assert sum(rule.cost(event) for event in taken) > rule.limit
+    assert sum(rule.cost(event) for event in planned) <= rule.limit
+
+
+def test_an_order_without_a_theorem_for_a_release_refuses_it():
+    assert "finite Renyi divergence" in overspent(
+        objective(), [GaussianObjectivePerturbation(1e-3, 0.5)], **BUDGET
+    )
+
+
+def test_gaussian_releases_may_be_larger_as_long_as_the_sum_is_not():
+    planned = gaussian()
+    fewer = gaussian(rounds=5)
+    assert overspent(planned, fewer, **BUDGET) is None
+    assert overspent(planned, [*planned[:1], *fewer], **BUDGET).startswith("that would spend 1.0")
+
+
+def test_without_a_filter_no_release_may_cost_more_than_the_planned_one():
+    planned = pure()
+    dearer = pure(rounds=19)
+    assert epsilon_spent([planned[0], dearer[0]], DELTA).epsilon < 1
+    assert "release 2 would cost more" in overspent(planned, [planned[0], dearer[0]], **BUDGET)
+    batch = [SubsampledGaussian(10, 90, 1.0, 2.0)]
+    assert "release 1 would cost more" in overspent(sampled(), batch, **BUDGET)
+    # Another kind of release has no place in the plan.
+    assert overspent(planned, gaussian()[:1], **BUDGET) is not None
+    assert overspent(gaussian(), planned[:1], **BUDGET) is not None
+
+
+def test_rows_of_a_person_count():
+    planned = gaussian()
+    assert overspent(planned, planned[:4], **BUDGET, rows_per_person=2) is None
+    assert overspent(planned, planned[:6], **BUDGET, rows_per_person=2) is not None

@@ -1,0 +1,172 @@
+"""Privacy filters: what they allow, to the last digit, and what they refuse."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpadmm.errors import BudgetError, ParameterError
+from dpadmm.ledger.filters import Policy, affordable, best_order
+from dpadmm.privacy.accountant import delta_spent, epsilon_spent
+from dpadmm.privacy.composition import renyi_to_epsilon
+from dpadmm.privacy.curves import rdp
+from dpadmm.privacy.events import (
+    NON_PRIVATE,
+    Composed,
+    GaussianObjectivePerturbation,
+    GaussianRelease,
+    InexactSolve,
+    LabelRandomizedResponse,
+    PostProcessing,
+    PureRelease,
+    Repeated,
+    SubsampledGaussian,
+)
+from dpadmm.privacy.gaussian import gaussian_delta, gaussian_mu
+
+budgets = st.tuples(st.floats(0.01, 20), st.floats(-12, -1).map(lambda power: 10.0**power))
+
+
+@given(budgets, st.integers(1, 300), st.integers(1, 5))
+def test_a_run_calibrated_to_the_whole_budget_fits_and_spends_all(budget, rounds, rows):
+    filter_ = Policy(*budget, rows_per_person=rows).make_filter()
+    mu = float(gaussian_mu(*budget)) / rows
+    event = GaussianRelease(0.7, 0.7 * math.sqrt(rounds) / mu)
+    total = rounds * Fraction(filter_.cost(event))
+    assert total <= Fraction(filter_.limit)
+    assert float(total) == pytest.approx(filter_.limit, rel=1e-12)
+    assert filter_.epsilon(float(total)) == pytest.approx(budget[0], rel=1e-9)
+
+
+@given(budgets)
+def test_the_limit_is_the_budget_to_nine_digits(budget):
+    epsilon, delta = budget
+    limit = Policy(*budget).make_filter().limit
+    assert gaussian_delta(epsilon, math.sqrt(limit)) <= delta * (1 + 1e-9)
+    assert gaussian_delta(epsilon, math.sqrt(limit * (1 + 1e-9))) > delta
+    renyi = Policy(*budget, filter="renyi").make_filter()
+    assert renyi_to_epsilon([renyi.order], [renyi.limit], delta)[0] <= epsilon
+    assert renyi_to_epsilon([renyi.order], [renyi.limit * (1 + 1e-9)], delta)[0] > epsilon * (
+        1 - 1e-12
+    )
+
+
+@given(budgets, st.sampled_from(["gaussian", "renyi"]), st.floats(0.0, 1.0))
+def test_the_epsilon_that_is_said_to_fit_fits(budget, name, share):
+    filter_ = Policy(*budget, filter=name).make_filter()
+    left = filter_.limit * (1 - share)
+    fitting = filter_.fitting_epsilon(left)
+    assert 0 <= fitting <= budget[0]
+    if fitting > 1e-6:
+        event = GaussianRelease(float(gaussian_mu(fitting, budget[1])), 1.0)
+        assert filter_.cost(event) <= left * (1 + 1e-14)
+
+
+def test_gaussian_costs_add_up_over_parts_and_people():
+    filter_ = Policy(1.0, 1e-5, rows_per_person=3).make_filter()
+    assert filter_.cost(GaussianRelease(0.1, 2.0)) == pytest.approx(0.15**2)
+    assert filter_.cost(PostProcessing()) == 0
+    both = Composed((GaussianRelease(0.1, 2.0), InexactSolve(0.01, 1.0, 2.0)))
+    assert filter_.cost(both) == pytest.approx(0.15**2 + 0.01**2)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_a_repeated_event_costs_its_count(name):
+    filter_ = Policy(1.0, 1e-5, filter=name).make_filter()
+    one = filter_.cost(GaussianRelease(0.1, 2.0))
+    nested = Composed((Repeated(Repeated(GaussianRelease(0.1, 2.0), 3), 4), PostProcessing()))
+    assert filter_.cost(nested) == pytest.approx(12 * one)
+    with pytest.raises(BudgetError, match="no policy allows it"):
+        filter_.cost(Repeated(NON_PRIVATE, 2))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_no_policy_allows_what_is_not_private(name):
+    filter_ = Policy(1.0, 1e-5, filter=name).make_filter()
+    with pytest.raises(BudgetError, match="no policy allows it"):
+        filter_.cost(NON_PRIVATE)
+    with pytest.raises(BudgetError, match="no policy allows it"):
+        filter_.cost(Composed((GaussianRelease(0.1, 1.0), NON_PRIVATE)))
+    with pytest.raises(BudgetError, match="protects labels"):
+        filter_.cost(LabelRandomizedResponse(1.0))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PureRelease(0.1),
+        GaussianObjectivePerturbation(0.05, 0.001),
+        SubsampledGaussian(2, 100, 0.1, 1.0),
+        Composed((GaussianRelease(0.01, 1.0), PureRelease(0.01))),
+    ],
+)
+def test_other_events_need_the_renyi_filter(event):
+    with pytest.raises(BudgetError, match="renyi filter"):
+        Policy(1.0, 1e-5).make_filter().cost(event)
+    renyi = Policy(1.0, 1e-5, filter="renyi").make_filter()
+    assert 0 < renyi.cost(event) < math.inf
+    if not isinstance(event, Composed):
+        assert renyi.cost(event) == float(rdp(event, renyi.order)[0])
+
+
+def test_an_order_beyond_a_theorem_is_refused():
+    renyi = Policy(1.0, 1e-5, filter="renyi").make_filter()
+    with pytest.raises(BudgetError, match="smaller kappa"):
+        renyi.cost(GaussianObjectivePerturbation(0.05, 1 / (renyi.order - 1.5)))
+
+
+def test_a_spent_budget_is_a_guarantee_of_the_accountant():
+    """What a filter lets through satisfies (epsilon, delta) by composition as well."""
+    filter_ = Policy(1.0, 1e-5, filter="renyi").make_filter()
+    events = [PureRelease(0.03), GaussianObjectivePerturbation(0.02, 0.001)] * 500
+    spent, kept = 0.0, []
+    for event in events:
+        if spent + filter_.cost(event) <= filter_.limit:
+            spent += filter_.cost(event)
+            kept.append(event)
+    assert len(kept) < len(events)
+    assert epsilon_spent(kept, 1e-5).epsilon <= 1.0
+    assert delta_spent(kept, 1.0).delta <= 1e-5
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_the_best_order_is_best_for_gaussians(epsilon, delta):
+    chosen = Policy(epsilon, delta, filter="renyi")
+    assert chosen.order == best_order(epsilon, delta)
+    worth = chosen.make_filter().limit / chosen.order
+    for order in 1 + (chosen.order - 1) * np.geomspace(0.5, 2, 21):
+        try:
+            other = Policy(epsilon, delta, filter="renyi", order=float(order))
+        except ParameterError:
+            continue
+        assert other.make_filter().limit / order <= worth * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"epsilon": math.inf}, "epsilon must be"),
+        ({"delta": 0.0}, "delta must be"),
+        ({"delta": 1.0}, "delta must be"),
+        ({"rows_per_person": 0}, "rows_per_person must be"),
+        ({"filter": "gausian"}, "gaussian"),
+        ({"order": 4.0}, "order must be left out"),
+        ({"filter": "renyi", "order": 1.0}, "order must be above 1"),
+        ({"filter": "renyi", "order": 1.5}, "leave something to spend"),
+    ],
+)
+def test_policies_are_checked(values, words):
+    with pytest.raises(ParameterError, match=words):
+        Policy(**({"epsilon": 1.0, "delta": 1e-5} | values))
+
+
+def test_affordable_counts_exactly():
+    assert affordable(Fraction(1), 0.25) == 4
+    assert affordable(Fraction(1) - Fraction(1, 10**30), 0.25) == 3
+    assert affordable(Fraction(1), 0.0) is None
+    assert affordable(Fraction(-1), 0.1) == 0

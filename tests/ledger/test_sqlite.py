@@ -1,0 +1,587 @@
+"""The ledger of a data set: one charge and one message per round, whatever happens."""
+
+import json
+import math
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpadmm.errors import BudgetError, LedgerError, ParameterError
+from dpadmm.ledger.balance import recompute
+from dpadmm.ledger.base import MemoryLedger
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.events import NON_PRIVATE, GaussianRelease, PureRelease
+
+SOURCE = Path(__file__).parents[2] / "src"
+DATASET = ChargedData("adult", "hospital", 1000, "abc")
+POLICY = Policy(1.0, 1e-5)
+EVENT = GaussianRelease(1.0, 20.0)
+MESSAGE = np.arange(6.0).reshape(1, 2, 3) / 7
+
+
+@pytest.fixture
+def path(tmp_path):
+    SQLiteLedger.create(tmp_path / "adult.ledger", DATASET, POLICY).close()
+    return tmp_path / "adult.ledger"
+
+
+@pytest.fixture
+def charged(path):
+    """A ledger with two rounds, the second of which never got as far as a message."""
+    with SQLiteLedger(path) as ledger, ledger.open_run("first", "mark") as run:
+        run.reserve(0, EVENT)
+        run.commit(0, MESSAGE)
+        run.reserve(1, EVENT)
+    return path
+
+
+def edit(path, *statements, keep_triggers=False):
+    """Change a ledger behind its back."""
+    connection = sqlite3.connect(path)
+    if not keep_triggers:
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+        for (name,) in names.fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+# What is kept ------------------------------------------------------------------------------------
+
+
+def test_everything_is_there_after_closing(charged):
+    with SQLiteLedger(charged, DATASET) as ledger:
+        assert (ledger.dataset, ledger.policy) == (DATASET, POLICY)
+        assert ledger.account.spent == 2 * Fraction((1 / 20) ** 2)
+        with ledger.open_run("first", "mark") as run:
+            assert run.events == (EVENT, EVENT)
+            np.testing.assert_array_equal(run.committed(0), MESSAGE)
+            assert run.committed(1) is None
+            assert run.committed(2) is None
+        ledger.verify()
+
+
+def test_bytes_are_little_endian_doubles(charged):
+    connection = sqlite3.connect(charged)
+    query = "SELECT message FROM entries WHERE kind = 'commit'"
+    assert connection.execute(query).fetchall() == [(MESSAGE.astype("<f8").tobytes(),)]
+    connection.close()
+
+
+def test_writing_is_durable(path):
+    with SQLiteLedger(path) as ledger:
+        ask = ledger._file._connection.execute
+        assert ask("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert ask("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert ask("PRAGMA fullfsync").fetchone() == (1,)
+    assert os.stat(path).st_mode & 0o077 == 0
+
+
+def test_a_reserved_round_runs_again_under_its_reservation(charged):
+    with SQLiteLedger(charged) as ledger, ledger.open_run("first", "mark") as run:
+        before = ledger.account.spent, ledger.head
+        run.reserve(0, EVENT)
+        run.reserve(1, EVENT)
+        assert (ledger.account.spent, ledger.head) == before
+        with pytest.raises(LedgerError, match="as it was reserved"):
+            run.reserve(1, GaussianRelease(1.0, 21.0))
+        run.commit(1, -MESSAGE)
+        run.commit(1, -MESSAGE)
+        with pytest.raises(LedgerError, match="has a message already"):
+            run.commit(1, MESSAGE)
+        np.testing.assert_array_equal(run.committed(1), -MESSAGE)
+        assert ledger.account.spent == before[0]
+        with pytest.raises(LedgerError, match="round 2 must be reserved"):
+            run.commit(2, MESSAGE)
+
+
+def test_an_interrupted_call_is_found_again(charged, monkeypatch):
+    """The entry is durable but the caller never heard of it: as after Ctrl-C at the wrong time."""
+    with SQLiteLedger(charged) as ledger, ledger.open_run("first", "mark") as run:
+        original = ledger._account.apply
+
+        def interrupted(entry):
+            raise KeyboardInterrupt
+
+        for call in (lambda: run.reserve(2, EVENT), lambda: run.commit(2, MESSAGE)):
+            monkeypatch.setattr(ledger._account, "apply", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                call()
+            monkeypatch.setattr(ledger._account, "apply", original)
+            call()
+        assert ledger.account.spent == 3 * Fraction((1 / 20) ** 2)
+        ledger.verify()
+
+
+# Who may use it ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (
+            ChargedData("adult2", "hospital", 1000, "abc"),
+            "name of the data set must be the ledger's",
+        ),
+        (ChargedData("adult", "clinic", 1000, "abc"), "owner must be the ledger's, 'hospital'"),
+        (ChargedData("adult", "hospital", 999, "abc"), "number of rows must be the ledger's, 1000"),
+        (ChargedData("adult", "hospital", 1000, "abd"), "schema_hash must be the ledger's"),
+    ],
+)
+def test_another_data_set_is_refused(path, other, words):
+    with pytest.raises(LedgerError, match=words):
+        SQLiteLedger(path, other)
+    SQLiteLedger(path, ChargedData("adult", "hospital", 1000)).close()
+
+
+def test_runs_keep_their_parameters_and_their_process(charged):
+    with SQLiteLedger(charged) as ledger, SQLiteLedger(charged) as other:
+        with pytest.raises(LedgerError, match="parameters it began with"):
+            ledger.open_run("first", "another mark")
+        with pytest.raises(LedgerError, match="rows_per_person must be the ledger's, 1"):
+            ledger.open_run("second", "mark", rows_per_person=2)
+        with pytest.raises(ParameterError, match="run_id must be"):
+            ledger.open_run("", "mark")
+        run = ledger.open_run("first", "mark")
+        with pytest.raises(LedgerError, match="one process at a time"):
+            other.open_run("first", "mark")
+        with other.open_run("second", "mark") as beside:
+            beside.reserve(0, EVENT)
+        run.reserve(2, EVENT)
+        assert ledger.account.spent == 4 * Fraction((1 / 20) ** 2)
+        run.close()
+        with pytest.raises(LedgerError, match="open_run"):
+            run.reserve(3, EVENT)
+        other.open_run("first", "mark").close()
+    assert [file.name for file in charged.parent.iterdir()] == [charged.name]
+
+
+def test_a_ledger_is_never_replaced(charged):
+    with pytest.raises(LedgerError, match="must be a new file"):
+        SQLiteLedger.create(charged, DATASET, POLICY)
+    SQLiteLedger(charged).close()
+
+
+def test_inputs_of_a_dataset_are_checked():
+    with pytest.raises(ParameterError, match="owner must be"):
+        ChargedData("adult", " ", 10)
+    with pytest.raises(ParameterError, match="rows must be"):
+        ChargedData("adult", "hospital", 0)
+
+
+# The budget --------------------------------------------------------------------------------------
+
+
+def test_over_budget_is_refused_with_what_is_left(charged):
+    with SQLiteLedger(charged) as ledger, ledger.open_run("second", "mark") as run:
+        limit, before = ledger.account.filter.limit, ledger.head
+        with pytest.raises(BudgetError, match=r"0.0668514 of 0.0718514 \(mu\^2\) is left"):
+            run.reserve(0, GaussianRelease(1.0, 2.0))
+        with pytest.raises(BudgetError, match=r"so it buys the first 6 of them"):
+            ledger.check_run([GaussianRelease(1.0, 10.0)] * 20)
+        with pytest.raises(BudgetError, match="no policy allows it"):
+            run.reserve(0, NON_PRIVATE)
+        with pytest.raises(BudgetError, match="renyi filter"):
+            run.reserve(0, PureRelease(0.01))
+        ledger.check_run([GaussianRelease(1.0, 10.0)] * 6)
+        assert ledger.head == before
+        assert ledger.account.rounds_left(EVENT) == math.floor((limit - 2 / 400) * 400)
+
+
+def test_a_run_counts_its_own_reserved_rounds_once(path):
+    with SQLiteLedger(path) as ledger:
+        events = [GaussianRelease(1.0, 12.0)] * 10
+        ledger.check_run(events, "whole")
+        with ledger.open_run("whole", "mark") as run:
+            for t, event in enumerate(events):
+                run.reserve(t, event)
+        ledger.check_run(events, "whole")
+        with pytest.raises(BudgetError):
+            ledger.check_run(events, "another")
+        with pytest.raises(BudgetError):
+            ledger.check_run(events)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_the_boundary_is_exact(tmp_path, name):
+    policy = Policy(1.0, 1e-5, filter=name)
+    with SQLiteLedger.create(tmp_path / "x.ledger", DATASET, policy) as ledger:
+        filter_ = ledger.account.filter
+        scale = 2 / filter_.order if name == "renyi" else 1.0
+        third = math.sqrt(filter_.limit * scale / 3)
+        with ledger.open_run("run", "mark") as run:
+            run.reserve(0, GaussianRelease(third, 1.0))
+            run.reserve(1, GaussianRelease(third, 1.0))
+            left = math.sqrt(float(ledger.account.left) * scale)
+            with pytest.raises(BudgetError):
+                run.reserve(2, GaussianRelease(left * math.sqrt(1 + 1e-9), 1.0))
+            run.reserve(2, GaussianRelease(left * math.sqrt(1 - 1e-9), 1.0))
+        assert ledger.account.spent_epsilon == pytest.approx(1.0, abs=1e-6)
+        assert ledger.account.spent_epsilon <= 1.0
+        ledger.verify()
+
+
+def test_a_renyi_ledger_takes_all_kinds(tmp_path):
+    policy = Policy(1.0, 1e-5, filter="renyi")
+    with SQLiteLedger.create(tmp_path / "x.ledger", DATASET, policy) as ledger:
+        assert ledger.account.spent_epsilon == 0
+        with ledger.open_run("run", "mark") as run:
+            run.reserve(0, EVENT)
+            run.reserve(1, PureRelease(0.01))
+        assert 0 < ledger.account.spent_epsilon < 1
+        assert "Renyi filter at a fixed order" in ledger.statement()
+        assert ledger.policy.order == policy.order
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["reserve", "commit", "crash", "other"]),
+        st.integers(0, 4),
+        st.sampled_from([5.0, 8.0, 20.0]),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(operations)
+def test_any_interleaving_charges_each_round_once(steps):
+    """A model with a dictionary of reservations: the file agrees with it, and never exceeds."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "x.ledger"
+        ledger = SQLiteLedger.create(path, DATASET, POLICY)
+        # Durability costs most of the time and is not what is tested here.
+        ledger._file._connection.execute("PRAGMA synchronous = OFF")
+        limit = Fraction(ledger.account.filter.limit)
+        run, other = ledger.open_run("a", "mark"), ledger.open_run("b", "mark")
+        reserved, sent = {}, {}
+        for number, (action, t, sigma) in enumerate(steps):
+            target, name = (other, "b") if action == "other" else (run, "a")
+            if action == "crash":
+                run.close()
+                other.close()
+                ledger.close()
+                ledger = SQLiteLedger(path)
+                ledger._file._connection.execute("PRAGMA synchronous = OFF")
+                run, other = ledger.open_run("a", "mark"), ledger.open_run("b", "mark")
+            elif action == "commit":
+                message = np.full((1, 2), float(number))
+                if (name, t) not in reserved or sent.get((name, t), number) != number:
+                    with pytest.raises(LedgerError):
+                        target.commit(t, message)
+                else:
+                    target.commit(t, message)
+                    sent[name, t] = number
+            else:
+                event = GaussianRelease(1.0, sigma)
+                cost = Fraction((1.0 / sigma) ** 2)
+                if (name, t) in reserved:
+                    fits = reserved[name, t] == cost
+                else:
+                    fits = sum(reserved.values()) + cost <= limit
+                if fits:
+                    target.reserve(t, event)
+                    reserved[name, t] = cost
+                else:
+                    with pytest.raises(LedgerError):
+                        target.reserve(t, event)
+            assert ledger.account.spent == sum(reserved.values()) <= limit
+        for (_, t), number in sent.items():
+            assert run.committed(t)[0, 0] == number
+        assert ledger.verify().spent == sum(reserved.values())
+        ledger.close()
+
+
+def test_an_export_is_enough_to_recompute(charged):
+    with SQLiteLedger(charged) as ledger:
+        lines = [json.dumps(row) for row in ledger.export()]
+        account = recompute(lines)
+        assert account.to_dict() == ledger.account.to_dict()
+        assert not any("message" in json.loads(line) for line in lines)
+        with_bytes = [row for row in ledger.export(messages=True) if row["kind"] == "commit"]
+        assert bytes.fromhex(with_bytes[0]["message"]) == MESSAGE.tobytes()
+    with pytest.raises(LedgerError, match="row 2 was changed"):
+        recompute(line.replace('"sigma": 20.0', '"sigma": 90.0') for line in lines)
+    with pytest.raises(LedgerError, match="row 2 is missing"):
+        recompute(lines[:2] + lines[3:])
+    with pytest.raises(LedgerError, match="must be lines of JSON"):
+        recompute(["{"])
+    with pytest.raises(LedgerError, match="at least one line"):
+        recompute([])
+
+
+def test_a_memory_ledger_takes_up_a_checkpoint():
+    ledger = MemoryLedger()
+    ledger.resume([EVENT, EVENT], MESSAGE)
+    assert ledger.events == (EVENT, EVENT)
+
+
+# Faults ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statements", "words"),
+    [
+        (
+            ["UPDATE entries SET content = replace(content, '20.0', '90.0') WHERE number = 2"],
+            "row 2 was changed",
+        ),
+        (["UPDATE entries SET time = 'yesterday' WHERE number = 3"], "row 3 was changed"),
+        (["DELETE FROM entries WHERE number = 2"], "row 2 is missing"),
+        (["DELETE FROM entries WHERE number = 4"], "its last row must be row 4; row 3 is"),
+        (["DELETE FROM head"], "lost its head"),
+        (["DELETE FROM entries"], "its last row must be row 4; none is"),
+    ],
+)
+def test_tampering_is_found_on_opening(charged, statements, words):
+    edit(charged, *statements)
+    with pytest.raises(LedgerError, match=words):
+        SQLiteLedger(charged)
+
+
+def test_a_changed_message_is_never_sent(charged):
+    edit(charged, "UPDATE entries SET message = zeroblob(48) WHERE number = 3")
+    with (
+        SQLiteLedger(charged) as ledger,
+        ledger.open_run("first", "mark") as run,
+        pytest.raises(LedgerError, match="row 3 was changed: its message"),
+    ):
+        run.committed(0)
+
+
+def test_verify_looks_further_than_opening(charged):
+    edit(charged)
+    with SQLiteLedger(charged) as ledger, pytest.raises(LedgerError, match="lacks the trigger"):
+        ledger.verify()
+
+
+def test_a_noted_head_shows_an_older_copy(charged, tmp_path):
+    shutil.copy(charged, tmp_path / "backup")
+    with SQLiteLedger(charged) as ledger, ledger.open_run("first", "mark") as run:
+        noted = ledger.head
+        run.reserve(2, EVENT)
+        ledger.verify(noted)
+        noted = ledger.head
+    shutil.copy(tmp_path / "backup", charged)
+    with SQLiteLedger(charged) as ledger:
+        ledger.verify()  # nothing inside an older copy can show that it is one
+        with pytest.raises(LedgerError, match="put back to an older copy"):
+            ledger.verify(noted)
+
+
+def test_a_flipped_byte_in_the_file_is_found(charged):
+    data = bytearray(charged.read_bytes())
+    place = data.index(b'"sigma":20.0') + 8
+    data[place] = ord("9")
+    charged.write_bytes(data)
+    with pytest.raises(LedgerError, match=r"row [24] was changed"):
+        SQLiteLedger(charged)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: b"", "is empty"),
+        (lambda data: data[:5000], "damaged or cut short|row|last row"),
+        (lambda data: b"hello" + data[5:], "it is not a ledger"),
+        (lambda data: data[:100] + b"\xff" * 3000 + data[3100:], "damaged or cut short"),
+    ],
+)
+def test_damaged_files_are_refused(charged, change, words):
+    charged.write_bytes(change(charged.read_bytes()))
+    with pytest.raises(LedgerError, match=words):
+        SQLiteLedger(charged).verify()
+
+
+def test_other_files_are_refused(tmp_path, charged):
+    with pytest.raises(LedgerError, match="must exist; create it"):
+        SQLiteLedger(tmp_path / "nothing")
+    with pytest.raises(LedgerError, match="must be a file"):
+        SQLiteLedger(tmp_path)
+    with pytest.raises(LedgerError, match="cannot be created"):
+        SQLiteLedger.create(tmp_path / "no" / "where", DATASET, POLICY)
+    edit(tmp_path / "other", "CREATE TABLE t (x)")
+    with pytest.raises(LedgerError, match="another SQLite database"):
+        SQLiteLedger(tmp_path / "other")
+    edit(charged, "PRAGMA user_version = 2", keep_triggers=True)
+    with pytest.raises(LedgerError, match="must have the format 1; it has 2"):
+        SQLiteLedger(charged)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entries SET round = 7 WHERE number = 2",
+        "DELETE FROM entries WHERE number = 4",
+        "INSERT OR REPLACE INTO entries VALUES (2, 'run', '', 'x', NULL, '{}', '', NULL)",
+        "INSERT INTO entries VALUES (9, 'run', '', 'x', NULL, '{}', '', NULL)",
+        "UPDATE head SET number = 3",
+        "DELETE FROM head",
+    ],
+)
+def test_entries_are_appended_only(charged, statement):
+    with pytest.raises(sqlite3.IntegrityError, match=r"appended only|only advances"):
+        edit(charged, statement, keep_triggers=True)
+    with SQLiteLedger(charged) as ledger:
+        ledger.verify()
+
+
+def test_a_locked_ledger_is_refused_in_time(charged):
+    holder = sqlite3.connect(charged, isolation_level=None)
+    with SQLiteLedger(charged, timeout=0.1) as ledger, ledger.open_run("first", "mark") as run:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match=r"free within 0.1 s; another process holds it"):
+            run.reserve(2, EVENT)
+        holder.execute("ROLLBACK")
+        run.reserve(2, EVENT)
+        holder.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerError, match="another process holds it"):
+            SQLiteLedger(charged, timeout=0.1)
+        holder.execute("ROLLBACK")
+    holder.close()
+
+
+def test_a_ledger_moved_away_takes_no_entries(charged, tmp_path):
+    with SQLiteLedger(charged) as ledger, ledger.open_run("first", "mark") as run:
+        charged.rename(tmp_path / "elsewhere")
+        with pytest.raises(LedgerError, match="moved or replaced"):
+            run.reserve(2, EVENT)
+        shutil.copy(tmp_path / "elsewhere", charged)
+        with pytest.raises(LedgerError, match="moved or replaced"):
+            run.commit(1, MESSAGE)
+
+
+# Other processes ---------------------------------------------------------------------------------
+
+PREAMBLE = """
+import os, resource, sys
+import numpy as np
+from dpadmm.errors import BudgetError, LedgerError
+from dpadmm.privacy.events import GaussianRelease
+from dpadmm.ledger.sqlite import SQLiteLedger
+path, event = sys.argv[1], GaussianRelease(1.0, 20.0)
+def refusal(call, *arguments):
+    try:
+        call(*arguments)
+    except LedgerError as error:
+        return str(error)
+    raise AssertionError("not refused")
+"""
+
+
+def in_another_process(script, path):
+    done = subprocess.run(
+        [sys.executable, "-c", PREAMBLE + script, str(path)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_full_disk_loses_nothing(charged):
+    script = """
+with SQLiteLedger(path) as ledger, ledger.open_run("first", "mark") as run:
+    run.reserve(2, event)
+    spent, head = ledger.account.spent, ledger.head
+    size = os.path.getsize(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    message = np.ones((1, 100_000))
+    print(refusal(run.commit, 2, message))
+    assert run.committed(2) is None
+    assert (ledger.account.spent, ledger.head) == (spent, head)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    print(refusal(run.reserve, 3, event))
+    print(refusal(SQLiteLedger.create, path + ".new", ledger.dataset, ledger.policy))
+    assert not os.path.exists(path + ".new")
+    assert (ledger.account.spent, ledger.head) == (spent, head)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    run.commit(2, message)
+    run.reserve(3, event)
+    ledger.verify()
+"""
+    refusals = in_another_process(script, charged).splitlines()
+    assert len(refusals) == 3
+    assert all("disk is full" in line and "Nothing was released" in line for line in refusals)
+    with SQLiteLedger(charged) as ledger:
+        assert len(ledger.verify().runs["first"].events) == 4
+
+
+def test_read_only_ledgers_are_refused_and_can_be_read(charged):
+    script = """
+os.chmod(os.path.dirname(path), 0o755)
+os.chmod(path, 0o644)
+if os.geteuid() == 0:
+    # Root may write anywhere; nobody else may reach into pytest's directories.
+    os.chroot(os.path.dirname(path))
+    path = "/" + os.path.basename(path)
+    os.setuid(65534)
+else:
+    os.chmod(path, 0o444)
+    os.chmod(os.path.dirname(path), 0o555)
+with SQLiteLedger(path, read_only=True) as ledger:
+    print(ledger.account.spent > 0)
+    print(refusal(ledger.open_run, "first", "mark"))
+    print(refusal(ledger.charge, "first", 2, event))
+    print(refusal(SQLiteLedger.create, path + ".new", ledger.dataset, ledger.policy))
+"""
+    lines = in_another_process(script, charged).splitlines()
+    charged.parent.chmod(0o755)
+    assert lines[0] == "True"
+    assert "cannot be made: Permission denied" in lines[1]
+    assert "read-only" in lines[2]
+    assert "cannot be created: Permission denied" in lines[3]
+
+
+def test_processes_share_one_budget_and_no_run(path):
+    script = """
+children = []
+for number in range(4):
+    child = os.fork()
+    if child == 0:
+        with SQLiteLedger(path) as ledger, ledger.open_run(f"run {number}", "mark") as run:
+            for t in range(100):
+                try:
+                    run.reserve(t, event)
+                except BudgetError:
+                    os._exit(t)
+        os._exit(255)
+    children.append(child)
+print(sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+ledger = SQLiteLedger(path)
+name = next(name for name, record in ledger.account.runs.items() if record.events)
+run = ledger.open_run(name, "mark")
+child = os.fork()
+if child == 0:
+    assert "opened it" in refusal(ledger.open_run, "another", "mark")
+    assert "in this process" in refusal(run.reserve, 100, event)
+    run.close()  # must not give the parent's lock away
+    fresh = SQLiteLedger(path)
+    assert "one process at a time" in refusal(fresh.open_run, name, "mark")
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert run.committed(0) is None
+run.commit(0, np.ones((1, 2)))
+"""
+    granted = int(in_another_process(script, path))
+    with SQLiteLedger(path) as ledger:
+        account = ledger.verify()
+        assert granted == sum(len(run.events) for run in account.runs.values()) == 28
+        assert account.rounds_left(EVENT) == 0

@@ -1,0 +1,302 @@
+"""PDML's experiments: small versions of them, and verdicts on made-up results, both ways."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.helpers.small_experiments import check_epsilons
+
+from dpadmm.experiments.experiment import ours
+from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.problems import NamedProblem
+from dpadmm.experiments.runner import Store, compute
+from dpadmm_papers.pdml import EXPERIMENTS
+from dpadmm_papers.pdml.comparison import cell_by_cell, judge
+from dpadmm_papers.pdml.figure_3 import Figure3
+from dpadmm_papers.pdml.figure_4 import Figure4
+from dpadmm_papers.pdml.printed import COLUMNS, PRINTED, SETS
+from dpadmm_papers.pdml.rows import StandardizedProblem
+from dpadmm_papers.pdml.scheme import SHARED, Variant, convergence_round, final_risk
+from dpadmm_papers.pdml.table_1 import Table1
+
+SMALL = {
+    "data": ours("twonorm", "drawn"),
+    "servers": ours(3, "few"),
+    "rows per server": ours(40, "few"),
+    "rows held back": ours(50, "few"),
+    "rounds": ours(6, "few"),
+    "draws": ours(2, "few"),
+}
+WHOLE = NamedProblem("twonorm", 3, 60, 200, drawn_rows=400)
+
+
+@pytest.fixture(autouse=True)
+def no_files(monkeypatch, tmp_path):
+    """Draw what can be drawn, wherever the tests run."""
+    monkeypatch.setenv("DPADMM_DATA", str(tmp_path))
+
+
+def verdicts(findings):
+    return {(each.conclusion, each.calibration): each.verdict for each in findings}
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda each: each.name)
+def test_every_setting_says_who_chose_it_and_where_or_why(experiment):
+    for name, setting in experiment.settings.items():
+        assert setting.source in ("paper", "ours"), name
+        assert setting.why, name
+
+
+@pytest.mark.parametrize("kind", [Figure3, Figure4])
+def test_a_small_version_finds_for_every_conclusion(kind, monkeypatch, tmp_path):
+    monkeypatch.setattr(kind, "settings", kind.settings | SMALL)
+    experiment = kind()
+    results = compute(experiment.cells(), Store(tmp_path / "cells"))
+    evaluation = experiment.evaluate(results)
+    check_epsilons(evaluation, results)
+    found = {(each.conclusion, each.calibration) for each in evaluation.findings}
+    assert len(found) == len(evaluation.findings)
+    for conclusion in experiment.conclusions:
+        assert {(conclusion.name, "published"), (conclusion.name, "proven")} <= found
+    assert len(evaluation.panels) == (4 if kind is Figure3 else 3)
+    guarantees = evaluation.tables["What is guaranteed"]
+    rows = {row[0]: row for row in guarantees.rows}
+    proven = next(row for name, row in rows.items() if "calibrated" in name or "proven" in name)
+    published = next(row for name, row in rows.items() if row[1].startswith("labels: "))
+    assert proven[2] == pytest.approx(1.0, rel=1e-3)
+    assert published[2] != pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_small_table_is_compared_cell_by_cell(monkeypatch, tmp_path):
+    few = {
+        "data sets": ours(("waveform",), "drawn"),
+        "rounds": ours(3, "few"),
+        "draws": ours(2, "few"),
+        "row epsilon, grid": ours((1.0,), "few"),
+        "other preparations": ours(Table1.settings["other preparations"].value[:1], "few"),
+        "other preparations, draws": ours(1, "few"),
+    }
+    monkeypatch.setattr(Table1, "settings", Table1.settings | few)
+    experiment = Table1()
+    results = compute(experiment.cells(), Store(tmp_path / "cells"))
+    evaluation = experiment.evaluate(results)
+    check_epsilons(evaluation, results)
+    table = evaluation.tables["Cell by cell"]
+    assert [row[:3] for row in table.rows] == [
+        (name, heading, printed)
+        for name in ("waveform",)
+        for heading, printed in zip(COLUMNS, PRINTED[name], strict=True)
+    ]
+    assert {row[4] for row in table.rows} <= {"agrees", "differs"}
+    assert len(evaluation.findings) == 4
+    assert [len(panel.curves) for panel in evaluation.panels] == [3]
+
+
+def test_rows_held_back_are_read_off_the_printed_accuracies():
+    def fits(name, held):
+        def whole(accuracy):
+            near = int(accuracy * held / 100)
+            return any(round(100 * right / held, 2) == accuracy for right in (near, near + 1))
+
+        return all(whole(accuracy) for accuracy in PRINTED[name])
+
+    for name, each in SETS.items():
+        equal = (held for held in range(1, each.rows) if (each.rows - held) % 10 == 0)
+        assert next(held for held in equal if fits(name, held)) == each.test_rows
+
+
+def test_standardised_rows():
+    problem = StandardizedProblem(WHOLE, 9.0).load()
+    rows = np.concatenate([*(rows for rows, _ in problem.members), problem.test_rows])
+    # No row of twonorm is longer than nine deviations.
+    assert rows[:, :-1].mean(axis=0) == pytest.approx(0, abs=1e-12)
+    assert 9 * rows[:, :-1].std(axis=0) == pytest.approx(1)
+    assert 9 * rows[:, -1] == pytest.approx(1)
+    assert problem.counts == [60] * 3
+    short = StandardizedProblem(WHOLE, 4.0).load()
+    norms = np.linalg.norm(short.test_rows, axis=1)
+    assert norms.max() == pytest.approx(1)
+    assert (norms < 0.999).any()
+    again = StandardizedProblem(WHOLE, 9.0).dealt_again(1).load()
+    assert not np.array_equal(again.test_rows, problem.test_rows)
+
+
+def test_a_numbering_of_levels_is_applied_before_standardising(monkeypatch):
+    levels = np.array([[-1.0, 0.5], [1.0, -1.0], [-0.5, 1.0], [0.5, -0.5]])
+    told = NamedProblem("twonorm", 1, 3, 1, drawn_rows=4)
+    given = told.load()
+    given = replace(given, members=((levels[:3], np.ones((3, 1))),), test_rows=levels[3:])
+    monkeypatch.setattr(NamedProblem, "load", lambda self: given)
+    problem = StandardizedProblem(told, 2.0, numbering=(3, 0, 1, 2)).load()
+    ranks = np.array([[3, 1], [2, 3], [0, 2], [1, 0]], dtype=float)
+    expected = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0) / 2
+    found = np.concatenate([problem.members[0][0], problem.test_rows])[:, :-1]
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "variant", [Variant("reference"), Variant("phase 1"), Variant("published", 0.4, 1.0)]
+)
+def test_the_scale_of_rows_does_not_change_what_is_trained(variant):
+    settings = SHARED | {"rounds": ours(8, "few")}
+    losses, squares = [], []
+    for bound in (9.0, 18.0):
+        cell = TrainingJob(
+            StandardizedProblem(WHOLE, bound),
+            variant.parameters(settings, bound),
+            runs=1,
+            seed=3,
+            finals=("average loss", "average squared norm"),
+        )
+        result = cell.compute()
+        losses.append(result.final("average loss"))
+        squares.append(result.final("average squared norm") / bound**2)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert squares[0] == pytest.approx(squares[1], rel=1e-3)
+
+
+def test_repeats_are_cells_of_their_own_one_after_the_other():
+    parameters = Variant("published", 0.4, 1.0).parameters(SHARED | {"rounds": ours(3, "few")})
+    cell = TrainingJob(WHOLE, parameters, runs=2, seed=5, courses=("average loss",), repeats=3)
+    whole = cell.compute()
+    for repeat in range(3):
+        one = replace(cell, problem=WHOLE.dealt_again(repeat), seed=5 + repeat, repeats=1).compute()
+        places = slice(2 * repeat, 2 * repeat + 2)
+        assert np.array_equal(whole.course("average loss")[:, places], one.course("average loss"))
+        assert np.array_equal(whole.final("test accuracy")[places], one.final("test accuracy"))
+    assert whole.facts["privacy"] == one.facts["privacy"]
+
+
+def test_the_risk_is_the_paper_s_objective():
+    variant = Variant("published", regularization=2.0)
+    result = Result(
+        {
+            "last/average loss": np.array([0.5, 0.25]),
+            "last/average squared norm": np.array([4.0, 1.0]),
+        },
+        {},
+    )
+    # Ten servers: ten times the mean loss, and (a / 2n) of each one's squared norm.
+    assert final_risk(result, variant, 10) == pytest.approx([5 + 4, 2.5 + 1])
+
+
+def test_convergence_round():
+    course = np.array([[9.0, 1.0], [1.005, 1.0], [2.0, 1.0], [1.001, 1.0], [1.0, 1.0]])
+    assert convergence_round(course, 0.01).tolist() == [4, 1]
+
+
+def made_up(variant, risk, settled, distance, rounds=20, draws=6):
+    """A result whose risk reaches ``risk`` in the round ``settled``, with a little spread."""
+    spread = 1 + 1e-5 * np.arange(draws)
+    course = np.where(np.arange(1, rounds + 1)[:, None] < settled, 2 * risk, risk) * spread
+    zero = np.zeros((rounds, draws))
+    values = {
+        "average loss": course / 10,
+        "average squared norm": zero + 1.0 if variant.kind == "reference" else zero,
+        "largest distance": zero + distance * spread,
+        "distance of norms": zero + distance * spread,
+        "epsilon": np.linspace(1, 2, rounds),
+    }
+    for which in ("last", "tail"):
+        values |= {
+            f"{which}/average loss": course[-1] / 10,
+            f"{which}/average squared norm": zero[-1],
+            f"{which}/training accuracy": np.full(draws, 0.76),
+        }
+    claim = "labels: epsilon" if variant.kind == "published" else None
+    privacy = {"epsilon": 2.0, "delta": 1e-5, "claim": claim, "details": {}}
+    return Result(values, {"privacy": privacy})
+
+
+def judged(experiment, make):
+    """Verdicts on results made up for every variant of an experiment."""
+    seen = {}
+    for label in experiment.cells():
+        kind, *words = label.split(", ")
+        numbers = {word.rpartition(" ")[0]: float(word.rpartition(" ")[2]) for word in words}
+        seen[label] = make(Variant(kind), numbers)
+    return verdicts(experiment.evaluate(seen).findings)
+
+
+def test_figure_3_judges_both_ways(monkeypatch):
+    monkeypatch.setattr(Figure3, "settings", Figure3.settings | {"rounds": ours(20, "few")})
+
+    def good(variant, numbers):
+        risk = {"reference": 6.0, "phase 1": 7.1}.get(variant.kind, 7.5)
+        settled = 3 if variant.kind in ("reference", "phase 1") else 10
+        return made_up(variant, risk, settled, 1e-4)
+
+    def bad(variant, numbers):
+        settled = 3 if variant.kind in ("reference", "phase 1") else 19
+        return made_up(variant, 6.0, settled, 1.0)
+
+    assert set(judged(Figure3(), good).values()) == {"stands"}
+    found = judged(Figure3(), bad)
+    for calibration in ("published", "proven"):
+        assert found["consensus", calibration] == "does not stand"
+        assert found["convergence", calibration] == "does not stand"
+        assert found["not the reference", calibration] == "does not stand"
+        assert found["longer", calibration] == "stands"
+
+    def quick(variant, numbers):
+        return made_up(variant, 6.0, 3, 1.0)
+
+    assert judged(Figure3(), quick)["longer", "published"] == "does not stand"
+
+
+def test_figure_4_judges_both_ways(monkeypatch):
+    monkeypatch.setattr(Figure4, "settings", Figure4.settings | {"rounds": ours(20, "few")})
+
+    def good(variant, numbers):
+        if variant.kind == "reference":
+            return made_up(variant, 6.0, 5, 0.0)
+        risk = 6.0 + 0.1 * (1 - numbers["epsilon"])
+        if variant.kind != "phase 1":
+            risk += 0.05 + (numbers["R"] - 1) * 0.01
+        return made_up(variant, risk, 2 + int(10 * numbers.get("rho", 0)), 0.0)
+
+    def bad(variant, numbers):
+        if variant.kind == "reference":
+            return made_up(variant, 6.0, 5, 0.0)
+        risk = 7.0 + numbers["epsilon"]
+        if variant.kind != "phase 1":
+            risk -= 0.5 + 0.01 * numbers["R"] + numbers["rho"]
+        return made_up(variant, risk, 10, 0.0)
+
+    assert set(judged(Figure4(), good).values()) == {"stands"}
+    found = judged(Figure4(), bad)
+    assert set(found.values()) == {"does not stand"}
+
+
+def accuracies(change):
+    """The paper's own table with a little spread, changed cell by cell."""
+    spread = np.linspace(-0.2, 0.2, 10)
+    return {
+        name: {
+            heading: change(name, heading, printed) + spread
+            for heading, printed in zip(COLUMNS, row, strict=True)
+        }
+        for name, row in PRINTED.items()
+    }
+
+
+def test_the_paper_s_own_table_agrees_and_stands():
+    own = accuracies(lambda name, heading, printed: printed)
+    rows = cell_by_cell(own, own, 1.0).rows
+    assert {row[4] for row in rows if row[0] != "image"} == {"agrees"}
+    assert {row[4] for row in rows if row[0] == "image"} == {"cannot be told"}
+    # A gap like the paper's own has an interval around it, so one is judged that is smaller.
+    nearer = accuracies(lambda name, heading, printed: printed + 0.5 * ("R 9" in heading))
+    found = verdicts(judge("published", nearer))
+    assert set(found.values()) == {"stands"}
+
+
+def test_another_table_differs_and_does_not_stand():
+    def turned(name, heading, printed):
+        return {"without privacy": 95.0, "epsilon 0.4, R 9": 70.0}.get(heading, 80.0)
+
+    other = accuracies(turned)
+    rows = cell_by_cell(other, other, 1.0).rows
+    assert {row[4] for row in rows if row[0] in ("german", "splice")} == {"differs"}
+    assert set(verdicts(judge("published", other)).values()) == {"does not stand"}
+    assert set(verdicts(judge("proven", other)).values()) == {"does not stand"}

@@ -1,0 +1,188 @@
+"""Training that is charged to ledgers, from the estimator and from a configuration."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dpadmm import ADMMClassifier
+from dpadmm.data.schema import load_schema
+from dpadmm.errors import BudgetError, LedgerError, ParameterError
+from dpadmm.ledger.balance import recompute
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.run.config import load_config
+from dpadmm.run.from_files import train_run, write_results
+
+ROWS = {"x": 30, "y": 40}
+
+
+def make_ledgers(folder, rows=ROWS, *, epsilon=1.0, **about):
+    paths = {}
+    for name, count in rows.items():
+        paths[name] = folder / f"{name}.ledger"
+        dataset = ChargedData("rows", about.get("owner", name), count, about.get("schema_hash"))
+        SQLiteLedger.create(paths[name], dataset, Policy(epsilon, 1e-3)).close()
+    return paths
+
+
+def data():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(70, 3))
+    return rows, rows[:, 0] > 0, np.repeat(list(ROWS), list(ROWS.values()))
+
+
+def fit(paths, run_id="first", epsilon=0.6, random_state=None, **changes):
+    model = ADMMClassifier(
+        rounds=4, epsilon=epsilon, delta=1e-3, random_state=random_state, **changes
+    )
+    return model.fit(*data(), ledgers=paths, run_id=run_id, classes=[False, True])
+
+
+def spent(path):
+    with SQLiteLedger(path, read_only=True) as ledger:
+        return ledger.account.spent_epsilon
+
+
+def test_the_estimator_charges_every_party_once(tmp_path):
+    paths = make_ledgers(tmp_path)
+    first = fit(paths)
+    assert spent(paths["x"]) == pytest.approx(first.privacy_.parties["x"].epsilon, rel=1e-6)
+    # The same run again sends the same bytes and spends nothing.
+    again = fit(paths)
+    assert np.array_equal(first.node_coef_, again.node_coef_)
+    assert spent(paths["x"]) == pytest.approx(first.privacy_.parties["x"].epsilon, rel=1e-6)
+
+
+def test_all_runs_on_the_same_rows_count_together(tmp_path):
+    paths = make_ledgers(tmp_path)
+    fit(paths)
+    before = spent(paths["y"])
+    with pytest.raises(BudgetError, match="left"):
+        fit(paths, run_id="second", epsilon=0.9)
+    assert spent(paths["y"]) == before
+    fit(paths, run_id="third", epsilon=0.5)
+    assert before < spent(paths["y"]) <= 1.0
+
+
+def test_spent_is_the_same_everywhere(tmp_path):
+    paths = make_ledgers(tmp_path)
+    model = fit(paths, epsilon=1.0)
+    with SQLiteLedger(paths["x"], read_only=True) as ledger:
+        exported = recompute(json.dumps(row) for row in ledger.export())
+        figures = [
+            ledger.account.spent_epsilon,
+            exported.spent_epsilon,
+            model.privacy_.parties["x"].epsilon,
+        ]
+    assert figures == pytest.approx([figures[0]] * 3, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "hint"),
+    [
+        ({"random_state": 3}, "simulated"),
+        ({"algorithm": "admm"}, "without noise"),
+        ({"rows_per_person": 2}, "rows_per_person"),
+        ({"run_id": ""}, "run"),
+    ],
+)
+def test_runs_that_cannot_be_charged_are_refused(changes, hint, tmp_path):
+    paths = make_ledgers(tmp_path)
+    with pytest.raises((ParameterError, LedgerError), match=hint):
+        fit(paths, **changes)
+    assert spent(paths["x"]) == 0
+
+
+def test_a_published_calibration_counts_with_its_proven_value(tmp_path):
+    paths = make_ledgers(tmp_path)
+    model = fit(paths, epsilon=5.0, calibration="published")
+    proven = model.privacy_.parties["x"].epsilon
+    # The paper's sensitivity leaves out the number of rows: far more noise than needed.
+    assert proven < 1.0 < 5.0
+    assert "epsilon = 5" in model.privacy_.claim
+    assert spent(paths["x"]) == pytest.approx(proven, rel=1e-6)
+
+
+def test_a_published_calibration_that_is_proven_too_weak_is_refused(tmp_path):
+    paths = {}
+    for name, count in ROWS.items():
+        paths[name] = tmp_path / f"{name}.ledger"
+        policy = Policy(1.0, 1e-3, filter="renyi")
+        SQLiteLedger.create(paths[name], ChargedData("rows", name, count), policy).close()
+    options = {"epsilon_per_round": 0.25}
+    with pytest.raises(BudgetError, match="left"):
+        # As printed a round costs more than its alpha: the sum is 1, what is proven 1.16.
+        fit(
+            paths,
+            epsilon=1.0,
+            algorithm="dvp",
+            calibration="published",
+            penalty=0.05,
+            algorithm_options=options,
+        )
+    assert spent(paths["x"]) == 0
+
+
+def test_a_ledger_of_somebody_else_is_refused(tmp_path):
+    with pytest.raises(LedgerError, match="owner"):
+        fit(make_ledgers(tmp_path, owner="z"))
+
+
+def test_a_ledger_about_other_rows_is_refused(tmp_path):
+    with pytest.raises(ParameterError, match="30 rows"):
+        fit(make_ledgers(tmp_path, {"x": 31, "y": 40}))
+
+
+def test_every_party_must_have_a_ledger(tmp_path):
+    with pytest.raises(ParameterError, match="every party"):
+        fit({"x": make_ledgers(tmp_path)["x"]})
+
+
+@pytest.mark.parametrize("missing", ["parties", "classes"])
+def test_what_must_be_public_is_asked_for(missing, tmp_path):
+    rows, labels, owners = data()
+    given = {"parties": owners, "classes": [False, True]} | {missing: None}
+    with pytest.raises(ParameterError, match=f"{missing} must be given"):
+        ADMMClassifier().fit(rows, labels, ledgers=make_ledgers(tmp_path), run_id="a", **given)
+
+
+HOSPITALS = {"north": 60, "south": 40, "west": 20}
+
+
+def private_config(folder, **about):
+    """Make the hospitals' run private and charge it."""
+    make_ledgers(folder, HOSPITALS, **about)
+    text = (folder / "run.toml").read_text()
+    text = text.replace('algorithm = "admm"', 'algorithm = "pr-admm"\nepsilon = 0.8\ndelta = 1e-3')
+    lines = [f'{name} = "{name}.ledger"' for name in HOSPITALS]
+    (folder / "run.toml").write_text("\n".join([text, "[ledgers]", *lines]))
+    return load_config(folder / "run.toml")
+
+
+def test_a_configured_run_is_charged_and_says_what_is_left(hospitals):
+    config = private_config(hospitals, schema_hash=load_schema(hospitals / "schema.toml").sha256)
+    run = train_run(config)
+    write_results(run)
+    for name in HOSPITALS:
+        path = hospitals / f"{name}.ledger"
+        assert spent(path) == pytest.approx(run.estimator.privacy_.parties[name].epsilon, rel=1e-6)
+        assert "left" in run.summary()["ledgers"][name].lower()
+    assert json.loads((hospitals / "record.json").read_text())["ledgers"]
+    again = train_run(config)
+    assert np.array_equal(again.estimator.coef_, run.estimator.coef_)
+
+
+def test_an_over_budget_run_reads_no_row(hospitals):
+    config = private_config(hospitals, epsilon=0.5)
+    # Were a row read, the broken file would be told of instead.
+    (hospitals / "north.csv").write_text("age,ward,y\n")
+    with pytest.raises(BudgetError, match="left"):
+        train_run(config)
+    assert spent(hospitals / "north.ledger") == 0
+
+
+def test_a_ledger_of_another_schema_is_refused(hospitals):
+    with pytest.raises(LedgerError, match="schema"):
+        train_run(private_config(hospitals, schema_hash="0" * 64))

@@ -1,0 +1,174 @@
+"""The round loop with a durable ledger: stored bytes win, and the ledger wins over a checkpoint."""
+
+import numpy as np
+import pytest
+
+from dpadmm.errors import BudgetError, LedgerError, ParameterError
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
+from dpadmm.problem.rows import Shard
+from dpadmm.run.charges import open_runs
+from dpadmm.run.engine import Checkpoint
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import announced, plan
+from dpadmm.run.train import train
+
+# Large penalties keep these runs cheap; how far they get does not matter here.
+pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
+
+PARTIES, ROWS, FEATURES, ROUNDS = 3, 30, 2, 4
+
+
+def make_plan(epsilon=1.0, rounds=ROUNDS, **changes):
+    parameters = TrainingParameters(
+        "pr-admm", rounds=rounds, epsilon=epsilon, delta=1e-3, penalty=1.0, **changes
+    )
+    return plan(parameters, [ROWS] * PARTIES, features=FEATURES)
+
+
+def make_shard():
+    random = np.random.default_rng(1)
+    labels = np.where(random.random((PARTIES, ROWS, 1)) < 0.5, 1.0, -1.0)
+    return Shard.from_parties(
+        list(zip(random.normal(size=(PARTIES, ROWS, FEATURES)), labels, strict=True))
+    )
+
+
+@pytest.fixture
+def paths(tmp_path):
+    paths = [tmp_path / f"{party}.ledger" for party in range(PARTIES)]
+    for party, path in enumerate(paths):
+        dataset = ChargedData("rows", f"party {party}", ROWS)
+        SQLiteLedger.create(path, dataset, Policy(1.0, 1e-3)).close()
+    return paths
+
+
+def train_once(paths, run_id="run", planned=None, stop_after=None, checkpoint=None):
+    """Train, or stop after so many rounds; the messages of every round and the spending."""
+    planned, seen = planned or make_plan(), []
+
+    def on_round(done, message):
+        seen.append(message)
+        if done == stop_after:
+            raise KeyboardInterrupt
+
+    ledgers = [SQLiteLedger(path) for path in paths]
+    runs = open_runs(planned, ledgers, run_id, SecureNoise())
+    try:
+        train(
+            planned,
+            make_shard(),
+            noise=SecureNoise(),
+            ledgers=runs,
+            checkpoint=checkpoint,
+            on_round=on_round,
+        )
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for run, ledger in zip(runs, ledgers, strict=True):
+            run.close()
+            ledger.close()
+    return np.array(seen), [ledger.account.spent for ledger in ledgers]
+
+
+def test_a_finished_run_is_sent_again_and_not_charged_again(paths):
+    first, spent = train_once(paths)
+    again, spent_again = train_once(paths)
+    np.testing.assert_array_equal(first, again)
+    assert spent == spent_again
+    with pytest.raises(BudgetError, match="these 4 rounds must fit"):
+        train_once(paths, "another run")
+
+
+def test_an_interrupted_run_replays_and_goes_on(paths):
+    first, _ = train_once(paths, stop_after=2)
+    again, spent = train_once(paths)
+    assert len(again) == ROUNDS
+    np.testing.assert_array_equal(first, again[:2])
+    for path, charged in zip(paths, spent, strict=True):
+        with SQLiteLedger(path) as ledger:
+            assert ledger.verify().spent == charged
+            assert 1 - 1e-6 < ledger.account.spent_epsilon <= 1.0
+
+
+def test_a_party_that_committed_keeps_its_message(paths):
+    planned, stored = make_plan(), np.full((1, 1, FEATURES), 0.25)
+    with SQLiteLedger(paths[1]) as ledger:
+        others = [SQLiteLedger(paths[0]), ledger, SQLiteLedger(paths[2])]
+        runs = open_runs(planned, others, "run", SecureNoise())
+        runs[1].reserve(0, announced(planned)[1][0])
+        runs[1].commit(0, stored)
+        for run, other in zip(runs, others, strict=True):
+            run.close()
+            other.close()
+    messages, _ = train_once(paths)
+    np.testing.assert_array_equal(messages[0][1], stored)
+    assert not (messages[0][[0, 2]] == stored).any()
+    np.testing.assert_array_equal(train_once(paths)[0], messages)
+
+
+def test_a_checkpoint_and_the_ledger_agree(paths, tmp_path):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", every=2)
+    first, _ = train_once(paths, stop_after=3, checkpoint=checkpoint)
+    rest, _ = train_once(paths, checkpoint=checkpoint)  # continues after round 2
+    assert len(rest) == ROUNDS - 2
+    np.testing.assert_array_equal(rest[0], first[2])
+
+
+def test_a_checkpoint_ahead_of_the_ledger_is_refused(paths, tmp_path):
+    older = paths[0].read_bytes()
+    checkpoint = Checkpoint(tmp_path / "checkpoint", every=2)
+    train_once(paths, stop_after=3, checkpoint=checkpoint)
+    newer = paths[0].read_bytes()
+    paths[0].write_bytes(older)
+    with pytest.raises(LedgerError, match="put back to an older copy"):
+        train_once(paths, checkpoint=checkpoint)
+    paths[0].write_bytes(newer)
+    assert len(train_once(paths, checkpoint=checkpoint)[0]) == ROUNDS - 2
+
+
+def test_a_run_is_checked_before_anything_is_charged(paths):
+    ledgers = [SQLiteLedger(path) for path in paths]
+    heads = [ledger.head for ledger in ledgers]
+    for planned, noise, words in (
+        (make_plan(epsilon=1.1), SecureNoise(), "these 4 rounds must fit"),
+        (make_plan(rows_per_person=2), SecureNoise(), "rows_per_person must be the ledger's"),
+        (make_plan(), SimulatedNoise(1), "noise must not be simulated"),
+    ):
+        with pytest.raises((LedgerError, ParameterError), match=words):
+            open_runs(planned, ledgers, "run", noise)
+    with pytest.raises(ParameterError, match="one per party"):
+        open_runs(make_plan(), ledgers[:2], "run", SecureNoise())
+    with pytest.raises(LedgerError, match="one process at a time"):
+        open_runs(make_plan(), [ledgers[0]] * 3, "run", SecureNoise())
+    parameters = TrainingParameters("pr-admm", rounds=2, delta=1e-3)
+    wrong = plan(parameters, [ROWS + 1] * PARTIES, features=FEATURES)
+    with pytest.raises(ParameterError, match="must be about its 31 rows"):
+        open_runs(wrong, ledgers, "run", SecureNoise())
+    admm = plan(TrainingParameters("admm", rounds=2), [ROWS] * PARTIES, features=FEATURES)
+    with pytest.raises(BudgetError, match="no policy allows it"):
+        open_runs(admm, ledgers, "run", SecureNoise())
+    repeated = plan(parameters, [ROWS] * PARTIES, features=FEATURES, runs=2)
+    with pytest.raises(ParameterError, match="runs must be 1"):
+        open_runs(repeated, ledgers, "run", SecureNoise())
+    assert [ledger.refresh().spent for ledger in ledgers] == [0, 0, 0]
+    assert heads[1:] == [ledger.head for ledger in ledgers[1:]]
+    for ledger in ledgers:
+        ledger.close()
+
+
+def test_a_continued_run_keeps_its_parameters(paths):
+    train_once(paths, stop_after=1)
+    with pytest.raises(LedgerError, match="parameters it began with"):
+        train_once(paths, planned=make_plan(regularization=0.5))
+
+
+def test_several_runs_of_real_noise_are_refused():
+    planned = plan(
+        TrainingParameters("pr-admm", rounds=2, delta=1e-3), [ROWS] * PARTIES, features=2, runs=2
+    )
+    with pytest.raises(ParameterError, match="runs must be 1"):
+        train(planned, make_shard(), noise=SecureNoise())
