@@ -7,11 +7,11 @@ WORKERS ?= 2
 
 .PHONY: demo test stress lint format docs bench reproduce clean
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml papers/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpadmm needs Python >= 3.11; set PYTHON=/path/to/it")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --editable papers --group dev
 	touch $(STAMP)
 
 demo: $(STAMP)

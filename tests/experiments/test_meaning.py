@@ -158,7 +158,9 @@ def test_the_page_and_the_index_of_an_experiment_say_it(rerun):
 
 
 def test_reproduce_prints_it(monkeypatch, tmp_path):
-    monkeypatch.setattr("dpadmm_papers.EXPERIMENTS", {"small": SmallExperiment()})
+    monkeypatch.setattr(
+        "dpadmm.experiments.experiment.known_experiments", lambda: {"small": SmallExperiment()}
+    )
     arguments = ["reproduce", "small", "--jobs", "1", "--output", str(tmp_path)]
     printed = CliRunner().invoke(app, arguments)
     assert printed.exit_code == 0, printed.output

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.experiment import Finding
+from dpadmm.experiments.experiment import Finding, get_experiment
 from dpadmm.experiments.pages import reproduce
 from dpadmm.experiments.runner import Store
-from dpadmm_papers import EXPERIMENTS, get_experiment
+from dpadmm_papers import EXPERIMENTS
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,33 @@ def test_an_unknown_experiment_lists_them():
     result = CliRunner().invoke(app, ["reproduce", "figure-0"])
     assert result.exit_code == 2
     assert "experiment must be one of" in result.stderr
+
+
+class Entry:
+    """An entry point as an installed package has it."""
+
+    value = "elsewhere:EXPERIMENTS"
+
+    def __init__(self, experiments):
+        self.load = lambda: experiments
+
+
+def test_outside_experiments_come_in_the_same_door(monkeypatch):
+    found = [Entry(EXPERIMENTS), Entry({"small": SmallExperiment()})]
+    monkeypatch.setattr("dpadmm.experiments.experiment.entry_points", lambda group: found)
+    assert isinstance(get_experiment("small"), SmallExperiment)
+    found.append(Entry({"small": SmallExperiment()}))
+    with pytest.raises(
+        ParameterError, match="must have one source; 'elsewhere"
+    ):
+        get_experiment("small")
+
+
+def test_without_any_the_command_says_how_to_get_them(monkeypatch):
+    monkeypatch.setattr("dpadmm.experiments.experiment.entry_points", lambda group: [])
+    result = CliRunner().invoke(app, ["reproduce"])
+    assert result.exit_code == 2
+    assert "Install dpadmm-papers" in result.stderr
 
 
 def test_without_a_name_the_command_lists_them():

@@ -34,13 +34,14 @@ def reproduce_command(
     each of the paper's conclusions whether it stands, by a criterion that was fixed beforehand.
     Finished work is kept in `cells/` there: the same command, run again, goes on where it stopped.
     """
-    from dpadmm_papers import EXPERIMENTS, get_experiment
+    from dpadmm.experiments.experiment import get_experiment, known_experiments
 
     with refusals("reproduce", as_json):
-        chosen = list(EXPERIMENTS) if everything else (names or [])
+        known = known_experiments()
+        chosen = list(known) if everything else (names or [])
         experiments = [get_experiment(name) for name in chosen]
         if not experiments:
-            _list(list(EXPERIMENTS.values()), as_json)
+            _list(list(known.values()), as_json)
             return
         summaries = _rerun(experiments, output, jobs, quiet=as_json)
     if as_json:
@@ -111,10 +112,11 @@ def _write_index(output: Path) -> None:
     import json
 
     from dpadmm.durable import write_whole
+    from dpadmm.experiments.experiment import known_experiments
     from dpadmm.experiments.pages import index_page
     from dpadmm_papers import EXPERIMENTS
 
-    places = [output / name / "manifest.json" for name in EXPERIMENTS]
+    places = [output / name / "manifest.json" for name in known_experiments()]
     found = [json.loads(place.read_text()) for place in places if place.exists()]
     manifests = [manifest for manifest in found if "meaning" in manifest]
     for manifest in found:

@@ -6,9 +6,10 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Literal
 
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.experiments.figures import Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.tables import Table
@@ -19,6 +20,8 @@ __all__ = [
     "Experiment",
     "Finding",
     "Setting",
+    "get_experiment",
+    "known_experiments",
     "ours",
     "paper",
     "seed_of",
@@ -26,6 +29,8 @@ __all__ = [
 
 ChosenBy = Literal["paper", "ours"]
 VerdictWord = Literal["stands", "does not stand", "cannot be told"]
+#: Where packages name their experiments: a mapping of names to experiments each.
+EXPERIMENT_GROUP: Final = "dpadmm.experiments"
 VERDICTS: Final = ("stands", "does not stand", "cannot be told")
 
 
@@ -139,3 +144,36 @@ class Experiment(ABC):
 def seed_of(text: str) -> int:
     """A seed for a cell from its label, so that cells draw their noise independently."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])
+
+
+def known_experiments() -> dict[str, Experiment]:
+    """Every experiment that an installed package brings, by name.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or if two packages bring one of the same name.
+    """
+    known: dict[str, Experiment] = {}
+    for entry in entry_points(group=EXPERIMENT_GROUP):
+        for name, experiment in entry.load().items():
+            if name in known:
+                raise ParameterError(
+                    f"an experiment must have one source; {entry.value!r} brings {name!r} once "
+                    "more. Uninstall one of the packages."
+                )
+            known[name] = experiment
+    if not known:
+        raise ParameterError(
+            "experiments must be installed to be rerun; got none. Install dpadmm-papers (in a "
+            "clone of the repository: pip install -e papers)."
+        )
+    return known
+
+
+def get_experiment(name: str) -> Experiment:
+    """An experiment by name, or a refusal that lists them."""
+    known = known_experiments()
+    if name not in known:
+        raise unknown_name("experiment", name, known)
+    return known[name]
