@@ -96,9 +96,7 @@ def test_outside_experiments_come_in_the_same_door(monkeypatch):
     monkeypatch.setattr("dpadmm.experiments.experiment.entry_points", lambda group: found)
     assert isinstance(get_experiment("small"), SmallExperiment)
     found.append(Entry({"small": SmallExperiment()}))
-    with pytest.raises(
-        ParameterError, match="must have one source; 'elsewhere"
-    ):
+    with pytest.raises(ParameterError, match="must have one source; 'elsewhere"):
         get_experiment("small")
 
 
