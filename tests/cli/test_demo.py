@@ -35,7 +35,6 @@ def test_the_demo_shows_what_training_together_and_privacy_bring(tmp_path):
     for word in ("party 0 alone", "pooled", "no noise", "epsilon = 1", "Adversary", "Next"):
         assert word in printed
     assert "SIMULATION" in printed
-    assert (tmp_path / "dpadmm-demo.png").stat().st_size > 10_000
     # It ends by naming the page to open.
     assert printed.rstrip().endswith("dpadmm-demo.html")
     assert "SIMULATION" in (tmp_path / "dpadmm-demo.html").read_text(encoding="utf-8")

@@ -1,36 +1,47 @@
-"""Drawing: a legend that serves several panels must be right for all of them."""
+"""Figures: what a curve's colour and dashes say holds in every panel."""
 
-import re
+import xml.etree.ElementTree as ElementTree
 
-from dpadmm.experiments.figures import Curve, Panel, draw
+from dpadmm.experiments.figures import Curve, Panel, write_figure
 
-NAMES = [f"algorithm {letter}" for letter in "abcdefgh"]
-
-
-def panel(title, names):
-    curves = tuple(Curve(name, (1, 2), (0.1, 0.2), calibration="proven") for name in names)
-    return Panel(title, "x", "y", curves)
+NAMES = [f"algorithm {letter}" for letter in "abcd"]
 
 
-def colours_of(svg):
-    """The colours of the curves' lines, panel by panel; grid and axes are not coloured."""
-    panels = re.split(r'<g id="axes_\d+">', svg)[1:]
-    lines = re.compile(
-        r'<g id="line2d_\d+">\s*<path [^>]*stroke: (#[0-9a-f]{6}); stroke-width: 1.5'
-    )
-    return [lines.findall(part.split('<g id="legend_')[0]) for part in panels]
+def panel(title, names, x=(1, 2)):
+    kinds = ("proven", "published")
+    curves = [Curve(name, x, (0.1, 0.2), calibration=kind) for name in names for kind in kinds]
+    return Panel(title, "x", "y", tuple(curves))
 
 
-def test_one_legend_below_has_one_colour_for_a_name_in_all_panels(tmp_path):
-    draw([panel("all", NAMES), panel("some", NAMES[:2:-1])], tmp_path / "figure", "heading")
-    svg = (tmp_path / "figure.svg").read_text()
-    assert svg.count('<g id="legend_') == 1
-    every, some = colours_of(svg)
-    assert len(set(every)) == len(NAMES)
-    assert some[: len(NAMES) - 3] == every[:2:-1]
+def lines(svg):
+    return [
+        each.get("class").split()
+        for each in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}polyline")
+    ]
 
 
-def test_panels_that_differ_have_legends_of_their_own(tmp_path):
-    draw([panel("one", NAMES[:2]), panel("two", NAMES[2:4])], tmp_path / "figure", "heading")
-    svg = (tmp_path / "figure.svg").read_text()
-    assert svg.count('<g id="legend_') == 2
+def test_the_calibrations_of_one_thing_share_a_colour_and_differ_in_dashes(tmp_path):
+    write_figure([panel("one", NAMES), panel("two", NAMES)], tmp_path / "f.svg", "heading")
+    found = lines((tmp_path / "f.svg").read_text())
+    expected = [["series", f"s{k}", dash] for k in range(4) for dash in ("solid", "dashed")]
+    assert found == expected * 2
+
+
+def test_words_along_x_are_its_ticks(tmp_path):
+    write_figure([panel("one", NAMES[:1], ("banana", "splice"))], tmp_path / "f.svg", "heading")
+    text = (tmp_path / "f.svg").read_text()
+    assert ">banana</text>" in text
+    assert ">splice</text>" in text
+
+
+def test_a_figure_is_one_picture_whatever_its_panels(tmp_path):
+    place = tmp_path / "f.svg"
+    for count in (1, 2, 3, 4, 7):
+        write_figure([panel(str(k), NAMES[:2]) for k in range(count)], place, "h " * 99)
+        root = ElementTree.fromstring(place.read_text())
+        width, height = (float(side) for side in root.get("viewBox").split()[2:])
+        inner = [each for each in root.iter("{http://www.w3.org/2000/svg}svg") if each is not root]
+        assert len(inner) == count
+        for each in inner:
+            assert float(each.get("x")) + float(each.get("width")) <= width
+            assert float(each.get("y")) + float(each.get("height")) <= height

@@ -25,7 +25,6 @@ def test_files(done):
     names = {path.name for path in done.folder.iterdir()}
     assert names == {
         "figure.svg",
-        "figure.png",
         "figure.csv",
         "table-1.csv",
         "manifest.json",

@@ -24,7 +24,7 @@ from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.pages import experiment_meaning
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.tables import Table
+from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
 
 SMALL = NamedProblem("waveform", 3, 60, 100, drawn_rows=400)

@@ -16,10 +16,11 @@ from pypdf import PdfReader
 from typer.testing import CliRunner
 
 from dpadmm.cli import app
+from dpadmm.report.document import read_report
 from dpadmm.report.html import render
-from dpadmm.report.others import folder_report, runs_report
 from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import run_report
+from dpadmm.report.runs import runs_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
@@ -62,13 +63,13 @@ def pages(records, compared, rerun, tmp_path_factory):
     hostile = hostile.replace('"age"', json.dumps(HOSTILE[0])).replace("readmitted", "<b>" * 40)
     found["hostile"] = render(run_report(RecordedRun.from_dict(json.loads(hostile))))
     found["several"] = render(runs_report(list(runs.items())))
-    found["comparison"] = render(folder_report(compared))
-    found["experiment"] = render(folder_report(rerun))
+    found["comparison"] = render(read_report(compared / "report.json"))
+    found["experiment"] = render(read_report(rerun / "report.json"))
     for kind, content in found.items():
         (folder / f"{kind}.html").write_text(content, encoding="utf-8")
     done = CliRunner().invoke(
         app,
-        ["demo", "--rounds", "6", "--plot", f"{folder}/d.png", "--report", f"{folder}/demo.html"],
+        ["demo", "--rounds", "6", "--report", f"{folder}/demo.html"],
         env={"DPADMM_DATA": ""},
     )
     assert done.exit_code == 0, done.output

@@ -17,11 +17,12 @@ from dpadmm.experiments.runner import Store
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED
 from dpadmm.report.answers import riskiest
-from dpadmm.report.document import cell_text
+from dpadmm.report.document import read_report
 from dpadmm.report.html import render
-from dpadmm.report.others import folder_report, runs_report
 from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import run_report
+from dpadmm.report.runs import runs_report
+from dpadmm.report.tables import cell_text
 
 
 def words(page):
@@ -241,7 +242,7 @@ def test_runs_side_by_side(records):
 
 
 def test_a_comparison(compared):
-    made = render(folder_report(compared))
+    made = render(read_report(compared / "report.json"))
     text = words(made)
     assert banners(made)[:2] == [("danger", "SIMULATION."), ("caution", "PUBLISHED CALIBRATION.")]
     manifest = json.loads((compared / "manifest.json").read_text())
@@ -287,37 +288,30 @@ def test_an_experiment_from_its_folder(tmp_path):
     assert manifest["findings"][0]["number"] in words(page)
 
 
+def test_what_is_saved_is_the_same_report(compared, rerun):
+    for folder in (compared, rerun):
+        saved = read_report(folder / "report.json")
+        assert render(saved) == (folder / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "text",
     [
-        ({"kind": "other"}, "must be a manifest of dpadmm; at kind"),
-        ({"settings": 3}, "at settings"),
-        ({"panels": [{"title": "a"}]}, r"at panels\.0"),
-        # A page that would not say what its epsilons mean is not made.
-        ({"meaning": None}, "at meaning"),
+        "{",
+        "[]",
+        '{"version": 2, "report": {}}',
+        '{"version": 1, "report": {"kind": "Words", "text": "a"}}',
+        '{"version": 1, "report": {"kind": "Report", "title": "a"}}',
+        '{"version": 1, "report": {"kind": "Report", "title": "a", "subtitle": 3}}',
+        '{"version": 1, "report": {"kind": "Report", "title": "a", "subtitle": "", "more": 1}}',
+        '{"version": 1, "report": {"kind": "open", "file": "a"}}',
+        '{"version": 1, "report": ' + "[" * 100_000,
     ],
 )
-def test_a_bad_folder_is_refused(tmp_path, change, said):
-    manifest = {
-        "kind": "experiment",
-        "dpadmm": "0",
-        "command": "",
-        "citation": "",
-        "part": "",
-        "title": "",
-        "settings": {},
-        "conclusions": [],
-        "findings": [],
-        "meaning": {"facts": [["Adjacency", "one row"]], "tables": {}},
-    }
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    assert folder_report(tmp_path)
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest | change))
-    with pytest.raises(ParameterError, match=said):
-        folder_report(tmp_path)
-    (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(ParameterError, match="must be readable JSON"):
-        folder_report(tmp_path)
+def test_what_is_no_report_is_refused(tmp_path, text):
+    (tmp_path / "report.json").write_text(text)
+    with pytest.raises(ParameterError, match="must be a report that dpadmm saved"):
+        read_report(tmp_path / "report.json")
 
 
 def test_a_node_that_lost_others_says_so(record):

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpadmm.privacy.figures import AtMost
-from dpadmm.report.document import Table, cell_text
 from dpadmm.report.markup import Html, element, plain, shown_name
 from dpadmm.report.plots import Bar, BarPlot, GraphPlot, GuessPlot, LinePlot, Series
 from dpadmm.report.run import configuration_text
 from dpadmm.report.svg import FIGURE_STYLE, draw, scale_over, standalone
+from dpadmm.report.tables import Table, cell_text
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -81,7 +81,7 @@ def test_markup_is_made_by_elements_only():
 @given(st.lists(st.tuples(names, st.floats(allow_nan=False), st.integers())))
 def test_a_table_reads_back_from_its_csv(rows):
     table = Table("t", ("=head", "value", "count"), tuple(rows))
-    head, *body = csv.reader(io.StringIO(table.csv(), newline=""))
+    head, *body = csv.reader(io.StringIO(table.spreadsheet(), newline=""))
     assert head[0] == "'=head"
     for (name, value, count), (read_name, read_value, read_count) in zip(rows, body, strict=True):
         assert read_name.removeprefix("'") == name.removeprefix("'")

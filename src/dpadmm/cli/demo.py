@@ -57,9 +57,6 @@ class DemoData(NamedTuple):
 def demo(
     rounds: Annotated[int, typer.Option(min=2, help="Messages of each party.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Makes the simulation reproducible.")] = 0,
-    plot: Annotated[
-        Path, typer.Option(help="Where the convergence plot goes (PNG, SVG or PDF).")
-    ] = Path("dpadmm-demo.png"),
     report: Annotated[Path, typer.Option(help="Where the report goes (HTML).")] = Path(
         "dpadmm-demo.html"
     ),
@@ -95,7 +92,6 @@ def demo(
         rows = accuracies(data)
         outcome, histories = together(data, rounds, seed, progress)
     rows += outcome["rows"]
-    drawn = _draw(plot, histories)
     command = f"dpadmm demo --rounds {rounds} --seed {seed}"
     shown = outcome["shown"]
     page = demo_report(shown, data.label, data.features, rows, histories, command)
@@ -110,7 +106,6 @@ def demo(
                 ],
                 "privacy": shown.statement.to_dict(),
                 "history": histories,
-                "plot": str(plot) if drawn else None,
                 "report": str(report),
             },
         )
@@ -122,10 +117,6 @@ def demo(
     for heading, words in shown.statement.lines():
         console.print(f"  [bold]{heading}:[/bold] {words}", highlight=False)
     console.print()
-    if drawn:
-        console.print(f"Convergence plot: [bold]{plot}[/bold]", highlight=False)
-    else:
-        console.print("No plot: matplotlib is not installed (pip install 'dpadmm\\[plot]').")
     console.print(
         "\nNext:\n"
         "  dpadmm account --epsilon 1 --rows 8000,4000   what a run would cost\n"
@@ -277,28 +268,3 @@ def _advance(
 ) -> None:
     progress.update(task, completed=done)
     accuracy.append(_mean_score(data, message))
-
-
-def _draw(path: Path, histories: dict[str, _Course]) -> bool:
-    """Plot accuracy on held-out rows, and how far the parties' messages are apart."""
-    try:
-        import matplotlib
-    except ImportError:
-        return False
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for label, course in histories.items():
-        turns = range(1, len(course["accuracy"]) + 1)
-        left.plot(turns, [100 * value for value in course["accuracy"]], label=label)
-        right.semilogy(turns, course["disagreement"], label=label)
-    left.set_title("Accuracy of the mean of the last messages (%)")
-    right.set_title("Largest distance of a message from the mean")
-    for axes in (left, right):
-        axes.set_xlabel("round")
-        axes.grid(alpha=0.3)
-    left.legend()
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
-    return True

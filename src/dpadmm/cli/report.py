@@ -75,19 +75,21 @@ def _record(path: Path) -> Path:
 
 def _report(paths: list[Path], ledgers: list[str]) -> Report:
     from dpadmm.errors import ParameterError
-    from dpadmm.report.others import MANIFEST, folder_report, runs_report
+    from dpadmm.report.document import read_report
+    from dpadmm.report.html import SAVED
     from dpadmm.report.records import read_record
     from dpadmm.report.run import run_report
+    from dpadmm.report.runs import runs_report
 
     if ledgers and len(paths) > 1:
         raise ParameterError(f"--ledger must come with one run; got {len(paths)} runs.")
-    folders = [path for path in paths if (path / MANIFEST).is_file()]
+    folders = [path for path in paths if (path / SAVED).is_file()]
     if folders:
         if len(paths) > 1 or ledgers:
             raise ParameterError(
-                f"a folder with a {MANIFEST} must be reported by itself; got {folders[0]} and more."
+                f"a folder with a {SAVED} must be reported by itself; got {folders[0]} and more."
             )
-        return folder_report(folders[0])
+        return read_report(folders[0] / SAVED)
     found = [read_record(_record(path)) for path in paths]
     if len(found) == 1:
         return run_report(_with_ledgers(found[0], ledgers))

@@ -29,7 +29,7 @@ def reproduce_command(
 ) -> None:
     """Rerun the figures and tables of the papers, as published and as proven, side by side.
 
-    Without a name it lists the experiments. Each leaves `figure.svg`, `figure.png`, `figure.csv`,
+    Without a name it lists the experiments. Each leaves `figure.svg`, `figure.csv`,
     `manifest.json`, `page.md` and `report.html` in its folder under the output folder, and says of
     each of the paper's conclusions whether it stands, by a criterion that was fixed beforehand.
     Finished work is kept in `cells/` there: the same command, run again, goes on where it stopped.
@@ -114,7 +114,6 @@ def _write_index(output: Path) -> None:
     from dpadmm.durable import write_whole
     from dpadmm.experiments.experiment import known_experiments
     from dpadmm.experiments.pages import index_page
-    from dpadmm_papers import EXPERIMENTS
 
     places = [output / name / "manifest.json" for name in known_experiments()]
     found = [json.loads(place.read_text()) for place in places if place.exists()]

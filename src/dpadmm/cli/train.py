@@ -80,7 +80,7 @@ def _write(report: Report, place: Path) -> None:
 
 def _write_refusal(config: RunConfig, reason: str, *, started: bool) -> None:
     """A page beside that of the run: one that an earlier run left is about its model and stays."""
-    from dpadmm.report.others import refusal_report
+    from dpadmm.report.runs import refusal_report
 
     place = config.result.report_file
     if place is not None:

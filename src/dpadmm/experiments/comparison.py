@@ -30,7 +30,7 @@ from dpadmm.experiments.baselines import (
     private_cell,
 )
 from dpadmm.experiments.experiment import seed_of
-from dpadmm.experiments.figures import Curve, Panel, draw, figure_table
+from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import (
     GUARANTEES,
@@ -43,11 +43,13 @@ from dpadmm.experiments.meaning import (
 )
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
 from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
-from dpadmm.report.html import render
-from dpadmm.report.others import folder_report
+from dpadmm.report import texts
+from dpadmm.report.document import Banner, Code, Report, Section
+from dpadmm.report.html import write_report
+from dpadmm.report.markup import shown_name
+from dpadmm.report.tables import Cell, Table
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.version import __version__
 
@@ -411,11 +413,11 @@ def write_comparison(
     write_whole(folder / "comparison.csv", table.csv().encode(), "table")
     words = comparison_words(manifest, meaning)
     write_whole(folder / "comparison.md", words.encode(), "table")
-    draw(panels, folder / "figure", "Simulation: privacy and utility")
+    write_figure(panels, folder / "figure.svg", "Simulation: privacy and utility")
     write_whole(folder / "figure.csv", figure_table(panels).csv().encode(), "data")
     text = json.dumps(manifest, indent=1, allow_nan=False, default=dict)
     write_whole(folder / "manifest.json", text.encode(), "manifest")
-    write_whole(folder / "report.html", render(folder_report(folder)).encode(), "report")
+    write_report(folder, _report(manifest, meaning, panels))
     return manifest
 
 
@@ -543,3 +545,81 @@ def _manifest(
             for label, cell in comparison.cells().items()
         },
     }
+
+
+_MOST_NAMES: Final = 12
+
+
+def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel]) -> Report:
+    """Privacy-utility curves, and the table of everything that was compared."""
+    banners = [Banner("danger", texts.SIMULATION, manifest["notice"])]
+    if any(line["calibration"] == "published" for line in manifest["lines"]):
+        banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
+    if manifest["stand_ins"]:
+        banners.append(Banner("caution", texts.STAND_IN, f"{'; '.join(manifest['stand_ins'])}."))
+    dataset = shown_name(str(manifest["data"].get("dataset", texts.OWN_FILES)))
+    source = str(manifest["data"].get("source", ""))
+    who = list(dict.fromkeys(shown_name(line["who"], 40) for line in manifest["lines"]))
+    intervals = manifest["intervals"][:1].upper() + manifest["intervals"][1:]
+    return Report(
+        title=texts.COMPARISON_TITLE.format(data=dataset),
+        subtitle=texts.COMPARISON_SUBTITLE.format(version=manifest["dpadmm"]),
+        banners=tuple(banners),
+        answers=(
+            (texts.COMPARED, f"{', '.join(who)}."),
+            (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
+            *_best(manifest),
+            (texts.INTERVALS, f"{intervals}."),
+            *meaning.sentences(),
+        ),
+        sections=(
+            Section(texts.COMPARISON_CURVES, tuple(panel.plot() for panel in panels)),
+            Section(texts.COMPARISON_TABLE, (_report_table(manifest),)),
+            Section(texts.MEANING, meaning.titled_tables()),
+            Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest["command"]),)),
+        ),
+    )
+
+
+def _best(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was reached at each budget, by the first measure."""
+    measured = manifest["comparison"]["measured"]
+    found: dict[float | str, list[str]] = {}
+    for line in manifest["lines"]:
+        figure = line["figures"].get(measured[0]) if measured else None
+        if figure is not None and figure["mean"] is not None:
+            name = shown_name(line["who"], 40)
+            if line["calibration"] == "published":
+                name = texts.COMPARISON_PUBLISHED.format(name=name)
+            where = f" ({line['topology']})" if line["topology"] else ""
+            found.setdefault(line["epsilon"], []).append(f"{name}{where} {figure['mean']:.4g}")
+    return [
+        (
+            f"{measured[0].capitalize()}, "
+            + (
+                texts.NO_NOISE
+                if epsilon == "infinite"
+                else texts.AT_EPSILON.format(epsilon=epsilon)
+            ),
+            ", ".join(words[:_MOST_NAMES]),
+        )
+        for epsilon, words in found.items()
+    ]
+
+
+def _report_table(manifest: dict[str, Any]) -> Table:
+    measured = manifest["comparison"]["measured"]
+    sides = [f"{name}{side}" for name in measured for side in texts.INTERVAL_SIDES]
+    rows = []
+    for line in manifest["lines"]:
+        epsilon, proven = line["epsilon"], line["provable_epsilon"]
+        cells: list[Cell] = [line["who"], line["topology"], line["calibration"]]
+        cells += [texts.NONE if epsilon == "infinite" else Given(epsilon)]
+        cells += [proven if isinstance(proven, str) else f"{AtMost(proven):4}"]
+        cells += [f"{line['mark']} {line['theorem'] or ''}".strip()]
+        for name in measured:
+            figure = line["figures"].get(name)
+            cells += [figure and figure[side] for side in ("mean", "low", "high")]
+        rows.append((*cells, line["refused"]))
+    columns = (*texts.COMPARISON_COLUMNS, *sides, texts.REFUSED_COLUMN)
+    return Table.of(columns, rows, texts.COMPARISON_TABLE)

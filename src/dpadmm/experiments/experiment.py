@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Literal
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.experiments.figures import Panel
 from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.tables import Table
+from dpadmm.report.tables import Table
 
 __all__ = [
     "Conclusion",

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpadmm.errors import ParameterError
+from dpadmm.durable import write_whole
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.tables import Table
+from dpadmm.report.plots import LinePlot, Series
+from dpadmm.report.svg import figure
+from dpadmm.report.tables import Table
 
-__all__ = ["Curve", "Panel", "draw", "figure_table"]
-
-# A legend with more entries than this hides curves.
-_MOST_INSIDE: Final = 6
+__all__ = ["Curve", "Panel", "figure_table", "write_figure"]
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,39 @@ class Panel:
     note: str = ""
 
     def plain(self) -> dict[str, Any]:
-        """For a manifest and the report."""
+        """For a manifest."""
         return asdict(self)
+
+    def plot(self) -> LinePlot:
+        """For a drawing: the two calibrations of one thing share a colour, published is dashed."""
+        words = self.words()
+        labels = list(dict.fromkeys(curve.label for curve in self.curves))
+        return LinePlot(
+            self.title,
+            self.x_label,
+            self.y_label,
+            tuple(
+                Series(
+                    f"{curve.label} ({curve.calibration})" if curve.calibration else curve.label,
+                    tuple(float(words.index(str(x)) if words else x) for x in curve.x),
+                    curve.y,
+                    curve.low,
+                    curve.high,
+                    colour=labels.index(curve.label),
+                    dashed=curve.calibration == "published",
+                )
+                for curve in self.curves
+            ),
+            caption=self.note,
+            log_x=self.x_scale == "log" and not words,
+            log_y=self.y_scale == "log",
+            ticks=words,
+        )
+
+    def words(self) -> tuple[str, ...]:
+        """The words along x, in the order of their first place; none where x is numbers."""
+        values = dict.fromkeys(value for curve in self.curves for value in curve.x)
+        return tuple(map(str, values)) if any(isinstance(x, str) for x in values) else ()
 
 
 def figure_table(panels: Sequence[Panel]) -> Table:
@@ -90,80 +120,7 @@ def figure_table(panels: Sequence[Panel]) -> Table:
     return Table.of(("panel", "curve", "calibration", "x", "y", "low", "high"), rows)
 
 
-def draw(panels: Sequence[Panel], path: Path, heading: str) -> list[Path]:
-    """Draw a figure as ``path.svg`` and ``path.png``."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise ParameterError("figures need the extra 'plot': pip install 'dpadmm[plot]'.") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    # The same figure has the same bytes: no date, no random names inside.
-    with pyplot.rc_context({"svg.hashsalt": "dpadmm", "font.size": 8}):
-        columns = 2 if len(panels) == 4 else min(3, len(panels))
-        lines = -(-len(panels) // columns)
-        figure, grid = pyplot.subplots(
-            lines,
-            columns,
-            figsize=(4.2 * columns, 3.3 * lines),
-            squeeze=False,
-            layout="constrained",
-        )
-        together = _share_a_legend(panels)
-        colours: dict[str, Any] = {}
-        for axes, panel in zip(grid.flat, panels, strict=False):
-            _draw_panel(axes, panel, colours if together else {})
-            if not together:
-                axes.legend(fontsize=6)
-        if together:
-            widest = max(grid.flat[: len(panels)], key=lambda axes: len(axes.lines))
-            lines, labels = widest.get_legend_handles_labels()
-            figure.legend(lines, labels, fontsize=7, ncols=4, loc="outside lower center")
-        for axes in grid.flat[len(panels) :]:
-            axes.axis("off")
-        figure.suptitle(heading)
-        files = [path.with_suffix(".svg"), path.with_suffix(".png")]
-        figure.savefig(files[0], metadata={"Date": None})
-        figure.set_layout_engine("none")  # laid out once, for both files
-        figure.savefig(files[1], dpi=130)
-        pyplot.close(figure)
-    return files
-
-
-def _share_a_legend(panels: Sequence[Panel]) -> bool:
-    """Whether panels show the same many curves, or some of them: then one legend is enough."""
-    shown = [{(curve.label, curve.calibration) for curve in panel.curves} for panel in panels]
-    widest = max(shown, key=len)
-    return len(panels) > 1 and len(widest) > _MOST_INSIDE and all(each <= widest for each in shown)
-
-
-def _draw_panel(axes: Any, panel: Panel, colours: dict[str, Any]) -> None:
-    """Draw the curves of a panel in ``colours`` by label; a label without one gets the next."""
-    words = any(isinstance(value, str) for curve in panel.curves for value in curve.x)
-    for curve in panel.curves:
-        style = "--" if curve.calibration == "published" else "-"
-        marker = "o" if len(curve.x) <= 12 else None
-        places = range(len(curve.x)) if words else curve.x
-        # The two calibrations of one thing share a colour.
-        (line,) = axes.plot(
-            places,
-            curve.y,
-            style,
-            marker=marker,
-            markersize=3,
-            label=f"{curve.label} ({curve.calibration})" if curve.calibration else curve.label,
-            color=colours.setdefault(curve.label, f"C{len(colours) % 10}"),
-        )
-        if curve.low:
-            axes.fill_between(places, curve.low, curve.high, alpha=0.15, color=line.get_color())
-    if words:
-        longest = max(panel.curves, key=lambda curve: len(curve.x))
-        axes.set_xticks(range(len(longest.x)), longest.x, rotation=30)
-    else:
-        axes.set_xscale(panel.x_scale)
-    axes.set_yscale(panel.y_scale)
-    axes.set_title(panel.title)
-    axes.set_xlabel(panel.x_label)
-    axes.set_ylabel(panel.y_label)
-    axes.grid(alpha=0.3)
+def write_figure(panels: Sequence[Panel], path: Path, heading: str) -> None:
+    """Draw all panels into one SVG file."""
+    drawn = figure([panel.plot() for panel in panels], heading)
+    write_whole(path, drawn.encode(), "figure")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from dpadmm.experiments.tables import Table
 from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.figures import AtMost
+from dpadmm.report.tables import Table
 
 __all__ = [
     "GUARANTEES",
@@ -107,6 +107,14 @@ class Meaning:
             f"\n{title}:\n\n{table.markdown()}" for title, table in self.tables.items()
         )
         return facts + tables
+
+    def sentences(self) -> tuple[tuple[str, str], ...]:
+        """What all runs share, for a report."""
+        return tuple((name, f"{words[:1].upper()}{words[1:]}.") for name, words in self.facts)
+
+    def titled_tables(self) -> tuple[Table, ...]:
+        """What the epsilons rest on and what papers claim, for a report."""
+        return tuple(replace(table, title=title) for title, table in self.tables.items())
 
     def plain(self) -> dict[str, Any]:
         """For a manifest."""

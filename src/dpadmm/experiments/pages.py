@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,12 +15,14 @@ import scipy
 
 from dpadmm.durable import write_whole
 from dpadmm.experiments.experiment import Evaluation, Experiment
-from dpadmm.experiments.figures import draw, figure_table
+from dpadmm.experiments.figures import figure_table, write_figure
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import HEADING, THEOREMS, Meaning, Shown, meaning_of
 from dpadmm.experiments.runner import OnDone, Store, compute
-from dpadmm.report.html import render
-from dpadmm.report.others import folder_report
+from dpadmm.report import texts
+from dpadmm.report.document import Banner, Code, Facts, Report, Section, Words
+from dpadmm.report.html import write_report
+from dpadmm.report.tables import Table
 from dpadmm.version import __version__
 
 __all__ = [
@@ -199,8 +200,8 @@ def reproduce(
     experiment
         What to rerun.
     folder
-        Where its files go: ``figure.svg``, ``figure.png``, ``figure.csv``, ``tables/*.csv``,
-        ``manifest.json``, ``page.md`` and ``report.html``.
+        Where its files go: ``figure.svg``, ``figure.csv``, ``tables/*.csv``,
+        ``manifest.json``, ``page.md``, ``report.html`` and ``report.json``.
     store
         Where finished cells are kept.
     jobs, on_done
@@ -216,7 +217,7 @@ def reproduce(
     if evaluation.panels:
         heading = f"{experiment.part}: {experiment.title}"
         stand_ins = manifest["stand_ins"]
-        draw(evaluation.panels, folder / "figure", heading + _stand_in_words(stand_ins))
+        write_figure(evaluation.panels, folder / "figure.svg", heading + _stand_in_words(stand_ins))
         write_whole(folder / "figure.csv", figure_table(evaluation.panels).csv().encode(), "data")
     for number, table in enumerate(evaluation.tables.values(), start=1):
         write_whole(folder / f"table-{number}.csv", table.csv().encode(), "table")
@@ -224,13 +225,12 @@ def reproduce(
     write_whole(folder / "manifest.json", text.encode(), "manifest")
     text = page(experiment, evaluation, meaning, manifest)
     write_whole(folder / "page.md", text.encode(), "page")
-    write_whole(folder / "report.html", render(folder_report(folder)).encode(), "report")
+    write_report(folder, _report(experiment, evaluation, meaning, manifest))
     return Reproduction(experiment, evaluation, manifest, folder)
 
 
 def _stand_in_words(stand_ins: list[str]) -> str:
-    words = textwrap.fill(f"stand-in data: {'; '.join(stand_ins)}", 160)
-    return f"\n{words}" if stand_ins else ""
+    return f" (stand-in data: {'; '.join(stand_ins)})" if stand_ins else ""
 
 
 def experiment_meaning(results: Mapping[str, Result]) -> Meaning:
@@ -303,3 +303,81 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     return dict(value)
+
+
+def _report(
+    experiment: Experiment, evaluation: Evaluation, meaning: Meaning, manifest: dict[str, Any]
+) -> Report:
+    banners = [Banner("danger", texts.SIMULATION, texts.COMPARISON_SIMULATED)]
+    if manifest["stand_ins"]:
+        banners.append(Banner("caution", texts.STAND_IN, "; ".join(manifest["stand_ins"])))
+    if any(finding.calibration == "published" for finding in evaluation.findings):
+        banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
+    remarks = tuple(Words(text) for text in evaluation.remarks)
+    sections = (
+        Section(texts.VERDICTS, (_verdict_table(experiment, evaluation), *remarks)),
+        Section(texts.MEANING, (Facts(meaning.sentences()), *meaning.titled_tables())),
+        Section(texts.FIGURES, tuple(panel.plot() for panel in evaluation.panels)),
+        Section(
+            texts.TABLES,
+            tuple(replace(table, title=title) for title, table in evaluation.tables.items()),
+        ),
+        Section(texts.SETTINGS, (_setting_table(experiment),)),
+        Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest["command"]),)),
+    )
+    return Report(
+        title=f"{experiment.part}: {experiment.title}",
+        subtitle=texts.EXPERIMENT_SUBTITLE.format(version=__version__),
+        banners=tuple(banners),
+        answers=((texts.PAPER, experiment.citation), *_verdict_counts(evaluation)),
+        sections=tuple(section for section in sections if section.blocks),
+    )
+
+
+def _verdict_table(experiment: Experiment, evaluation: Evaluation) -> Table:
+    criteria = {each.name: each for each in experiment.conclusions}
+    return Table.of(
+        (texts.CONCLUSION, texts.CALIBRATION, texts.VERDICT, texts.NUMBER, texts.CRITERION),
+        [
+            (
+                criteria[each.conclusion].claim,
+                each.calibration or texts.NO_NOISE,
+                each.verdict,
+                each.number,
+                criteria[each.conclusion].criterion,
+            )
+            for each in evaluation.findings
+        ],
+        texts.VERDICTS,
+    )
+
+
+def _setting_table(experiment: Experiment) -> Table:
+    return Table.of(
+        (texts.SETTING, texts.VALUE, texts.SOURCE, texts.WHY),
+        [
+            (name, _listed(each.value), each.source, each.why)
+            for name, each in experiment.settings.items()
+        ],
+        texts.SETTINGS,
+    )
+
+
+def _listed(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(_listed(item) for item in value)
+    return str(value)
+
+
+def _verdict_counts(evaluation: Evaluation) -> list[tuple[str, str]]:
+    """How many conclusions stand, by calibration."""
+    found: dict[str, list[str]] = {}
+    for each in evaluation.findings:
+        found.setdefault(each.calibration or texts.NO_NOISE, []).append(each.verdict)
+    return [
+        (
+            calibration,
+            ", ".join(f"{verdicts.count(one)} {one}" for one in dict.fromkeys(verdicts)),
+        )
+        for calibration, verdicts in found.items()
+    ]

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.odds import Odds
 from dpadmm.report import texts
-from dpadmm.report.document import Banner, Tile, delta_text
+from dpadmm.report.document import Banner, Tile
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import GuessPlot
 from dpadmm.report.records import RecordedRun
+from dpadmm.report.tables import delta_text
 
 __all__ = ["answers", "banners", "guesses", "learnt", "over_budget", "riskiest", "tiles"]
 

@@ -2,68 +2,42 @@
 
 A report has answers on top and sections below; a section is a sequence of blocks. Anything that
 can say what it found in words, tables and plots can have a report (:mod:`~dpadmm.report.run`,
-:mod:`~dpadmm.report.others`).
+:mod:`~dpadmm.report.runs`).
 """
 
 from __future__ import annotations
 
-import csv
-import io
+import dataclasses
+import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_type_hints
 
+from pydantic import TypeAdapter, ValidationError
+
+from dpadmm.durable import FileRefusal, read_json
+from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
-
-if TYPE_CHECKING:
-    from dpadmm.report.plots import Plot
+from dpadmm.report.plots import Bar, BarPlot, GraphPlot, GuessPlot, LinePlot, Plot, Series
+from dpadmm.report.tables import Table
 
 __all__ = [
     "Banner",
     "Block",
-    "Cell",
     "Code",
     "Facts",
     "Report",
     "Section",
-    "Table",
     "Tile",
     "Tone",
     "Words",
-    "cell_text",
-    "delta_text",
+    "read_report",
+    "report_json",
 ]
 
 Tone: TypeAlias = Literal["danger", "caution", "info"]
-
-
-Cell: TypeAlias = str | int | float | None
-
-
-def cell_text(cell: Cell) -> str:
-    """How a cell is shown."""
-    if cell is None:
-        return ""
-    if isinstance(cell, str):
-        return cell
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    if isinstance(cell, Given):
-        return _short_exponent(str(cell))
-    if isinstance(cell, AtMost | AtLeast):
-        return _short_exponent(f"{cell:4}")
-    if math.isinf(cell):
-        return "infinite" if cell > 0 else "-infinite"
-    return _short_exponent(f"{cell:.4g}")
-
-
-def delta_text(delta: float) -> str:
-    """A delta without the zeros that a computer puts into an exponent."""
-    return _short_exponent(str(AtMost(delta)))
-
-
-def _short_exponent(text: str) -> str:
-    return text.replace("e-0", "e-").replace("e+0", "e+")
 
 
 @dataclass(frozen=True)
@@ -78,35 +52,6 @@ class Facts:
     """Pairs of a heading and its words."""
 
     pairs: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows under column heads; the first cell of a row is its head.
-
-    Numbers are shown with a few digits; :meth:`csv` has all of them.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""
-
-    def csv(self) -> str:
-        """All rows with full precision; texts that a spreadsheet would compute are quoted."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\r\n")
-        writer.writerow([_inert(column) for column in self.columns])
-        writer.writerows([_inert(cell) for cell in row] for row in self.rows)
-        return file.getvalue()
-
-
-def _inert(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, str):
-        return f"'{cell}" if cell[:1] in "=+-@\t\r\n" and cell else cell
-    return str(cell) if isinstance(cell, int) else repr(float(cell))
 
 
 @dataclass(frozen=True)
@@ -134,7 +79,7 @@ class Tile:
     label: str
 
 
-Block: TypeAlias = "Words | Facts | Table | Code | Banner | Plot"
+Block: TypeAlias = Words | Facts | Table | Code | Banner | Plot
 
 
 @dataclass(frozen=True)
@@ -173,3 +118,77 @@ class Report:
     answers: tuple[tuple[str, str], ...] = ()
     picture: Plot | None = None
     sections: tuple[Section, ...] = ()
+
+
+_VERSION: Final = 1
+_NUMBERS: Final = {kind.__name__: kind for kind in (float, AtMost, AtLeast, Given)}
+_PARTS: Final = {
+    part.__name__: part
+    for part in (
+        *(Words, Facts, Table, Code, Banner, Tile, Section, Report),
+        *(Series, LinePlot, Bar, BarPlot, GraphPlot, GuessPlot),
+    )
+}
+
+
+def report_json(report: Report) -> str:
+    """A report as JSON, from which :func:`read_report` makes the same page again."""
+    return json.dumps({"version": _VERSION, "report": _plain(report)}, indent=1, allow_nan=False)
+
+
+def read_report(path: Path) -> Report:
+    """Read what :func:`report_json` made.
+
+    Raises
+    ------
+    ParameterError
+        If it is something else.
+    """
+    try:
+        content = read_json(path)
+        if content["version"] != _VERSION:
+            raise ValueError
+        report = _part(content["report"])
+    except FileRefusal as error:
+        raise ParameterError(f"report must be readable JSON; got {path}: {error}.") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ValidationError):
+        report = None
+    if not isinstance(report, Report):
+        raise ParameterError(f"{path} must be a report that dpadmm saved; it is not, or damaged.")
+    return report
+
+
+def _plain(value: Any) -> Any:
+    """Plain data; what JSON has no word for is a table with the name of its kind."""
+    if dataclasses.is_dataclass(value):
+        names = [item.name for item in dataclasses.fields(value)]
+        return {"kind": type(value).__name__} | {n: _plain(getattr(value, n)) for n in names}
+    if isinstance(value, (tuple, list, frozenset)):
+        return [_plain(item) for item in (sorted(value) if isinstance(value, frozenset) else value)]
+    if isinstance(value, float) and (type(value) is not float or not math.isfinite(value)):
+        return {"kind": type(value).__name__, "value": repr(float(value))}
+    return value
+
+
+def _part(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_part(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    inner = {name: _part(item) for name, item in value.items() if name != "kind"}
+    if value["kind"] in _NUMBERS:
+        return _NUMBERS[value["kind"]](inner["value"])
+    part = _PARTS[value["kind"]]
+    for name, wanted in _fields(part).items():
+        if isinstance(inner.get(name), tuple) and isinstance(getattr(part, name, None), frozenset):
+            inner[name] = frozenset(inner[name])
+        if name in inner:
+            # Looked at, not taken over: a bound must stay one.
+            wanted.validate_python(inner[name], strict=True)
+    return part(**inner)
+
+
+@cache
+def _fields(part: type) -> dict[str, TypeAdapter[Any]]:
+    """What each field of a part may hold."""
+    return {name: TypeAdapter(hint) for name, hint in get_type_hints(part).items()}

@@ -13,26 +13,21 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from itertools import count, groupby
+from pathlib import Path
 from typing import Final
 
+from dpadmm.durable import write_whole
 from dpadmm.report import texts
-from dpadmm.report.document import (
-    Banner,
-    Block,
-    Cell,
-    Code,
-    Facts,
-    Report,
-    Section,
-    Table,
-    Words,
-    cell_text,
-)
+from dpadmm.report.document import Banner, Block, Code, Facts, Report, Section, Words, report_json
 from dpadmm.report.markup import Html, cut, element
 from dpadmm.report.plots import Plot
 from dpadmm.report.svg import FIGURE_STYLE, draw, standalone
+from dpadmm.report.tables import Cell, Table, cell_text
 
-__all__ = ["render"]
+__all__ = ["SAVED", "render", "write_report"]
+
+#: What a report is saved as beside its page, to make the page again.
+SAVED: Final = "report.json"
 
 _STYLE: Final = FIGURE_STYLE + files("dpadmm.report").joinpath("page.css").read_text("utf-8")
 # Longer tables scroll by themselves.
@@ -87,6 +82,12 @@ def render(report: Report) -> str:
         element("footer", element("p", texts.FOOTER)),
     )
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def write_report(folder: Path, report: Report) -> None:
+    """Write a report's page into a folder, and what it says beside it."""
+    write_whole(folder / SAVED, report_json(report).encode(), "report")
+    write_whole(folder / "report.html", render(report).encode(), "report")
 
 
 def _top(report: Report, numbers: Iterator[int]) -> Html:
@@ -194,7 +195,7 @@ def _downloads(named: tuple[str, Table], drawing: str | None = None) -> Html:
     links = []
     if drawing is not None:
         links.append(_link(texts.SAVE_SVG, title, f"{name}.svg", "image/svg+xml", drawing))
-    links.append(_link(texts.SAVE_CSV, title, f"{name}.csv", "text/csv", table.csv()))
+    links.append(_link(texts.SAVE_CSV, title, f"{name}.csv", "text/csv", table.spreadsheet()))
     return element("div", *links, class_="more")
 
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from dpadmm.privacy.figures import AtMost
 from dpadmm.report import texts
-from dpadmm.report.document import Cell, Table, cell_text
 from dpadmm.report.markup import shown_name
+from dpadmm.report.tables import Cell, Table, cell_text
 
 __all__ = ["Bar", "BarPlot", "GraphPlot", "GuessPlot", "LinePlot", "Plot", "Series"]
 
@@ -23,7 +23,8 @@ class Series:
     """A line; ``low`` and ``high``, if given, are a band around it.
 
     Values that are not finite, and on a logarithmic scale those that are not positive, are left out
-    of the drawing; the table has them.
+    of the drawing; the table has them. Lines differ in colour and dashes by their place in the
+    plot; ``colour`` and ``dashed`` say it where both mean something.
     """
 
     name: str
@@ -31,11 +32,13 @@ class Series:
     y: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    colour: int | None = None
+    dashed: bool | None = None
 
 
 @dataclass(frozen=True)
 class LinePlot:
-    """Lines over one axis; ``limits`` are named levels such as a budget."""
+    """Lines over one axis; ``limits`` are named levels such as a budget, ``ticks`` words for x."""
 
     title: str
     x_label: str
@@ -46,6 +49,7 @@ class LinePlot:
     log_y: bool = False
     from_zero: bool = False
     limits: tuple[tuple[str, float], ...] = ()
+    ticks: tuple[str, ...] = ()
 
     def data(self) -> Table:
         """One row per point of the axis where the series share it, else one per point."""

@@ -12,11 +12,12 @@ import numpy as np
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.report import texts
 from dpadmm.report.answers import answers, banners, guesses, riskiest, tiles
-from dpadmm.report.document import Block, Cell, Code, Facts, Report, Section, Table, Words
+from dpadmm.report.document import Block, Code, Facts, Report, Section, Words
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import Bar, BarPlot, GraphPlot, LinePlot, Series
 from dpadmm.report.records import LedgerCheck, RecordedRun
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
+from dpadmm.report.tables import Cell, Table
 
 __all__ = ["configuration_text", "course", "run_report", "thinned"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -10,9 +11,9 @@ from typing import Final
 
 from dpadmm.problem.topologies import SERVER, Topology
 from dpadmm.report import texts
-from dpadmm.report.document import cell_text
 from dpadmm.report.markup import Html, cut, element
 from dpadmm.report.plots import Bar, BarPlot, GraphPlot, GuessPlot, LinePlot, Plot, Series
+from dpadmm.report.tables import cell_text
 
 __all__ = [
     "FIGURE_STYLE",
@@ -22,6 +23,7 @@ __all__ = [
     "draw",
     "draw_graph",
     "draw_guesses",
+    "figure",
     "scale_over",
     "standalone",
 ]
@@ -285,8 +287,27 @@ _MOST_MARKS: Final = 16
 _LONGEST_LABEL: Final = 34
 
 
+_LONGEST_TICK: Final = 10
+
+
+# Of a figure with several plots: the width between them, and the height of a line of its heading.
+_GAP: Final = 24.0
+
+
+_HEADING_LINE: Final = 20.0
+
+
+_HEADING_CHARACTERS: Final = 60
+
+
 def draw(plot: Plot, name: str) -> Html:
     """The drawing; ``name`` is unique on its page and becomes part of its ids."""
+    labelled = f"{name}-title {name}-description"
+    return _framed(*_placed(plot, name), class_="drawing", aria_labelledby=labelled)
+
+
+def _placed(plot: Plot, name: str) -> tuple[list[Html], float, float]:
+    """What a plot's drawing holds, its width and its height."""
     match plot:
         case LinePlot():
             content, height, width = *_lines(plot), _WIDTH
@@ -296,18 +317,47 @@ def draw(plot: Plot, name: str) -> Html:
             content, height, width = *draw_graph(plot), _WIDTH
         case GuessPlot():
             content, height, width = draw_guesses(plot)
-    return element(
-        "svg",
+    described = [
         element("title", plot.title, id=f"{name}-title"),
         element("desc", plot.description(), id=f"{name}-description"),
-        element("rect", class_="ground", width=f"{width:g}", height=f"{height:g}"),
-        *content,
-        xmlns="http://www.w3.org/2000/svg",
-        class_="drawing",
-        viewBox=f"0 0 {width:g} {height:g}",
-        role="img",
-        aria_labelledby=f"{name}-title {name}-description",
-    )
+        _ground(width, height),
+    ]
+    return [*described, *content], width, height
+
+
+def _ground(width: float, height: float) -> Html:
+    return element("rect", class_="ground", width=f"{width:g}", height=f"{height:g}")
+
+
+def _framed(content: Sequence[Html], width: float, height: float, **attributes: str) -> Html:
+    """An ``svg`` element; one inside another has its place and size."""
+    inside = "x" in attributes
+    size = {"width": f"{width:g}", "height": f"{height:g}"} if inside else {}
+    space = None if inside else "http://www.w3.org/2000/svg"
+    box = f"0 0 {width:g} {height:g}"
+    return element("svg", *content, xmlns=space, viewBox=box, role="img", **size, **attributes)
+
+
+def figure(plots: Sequence[Plot], heading: str) -> str:
+    """Several plots under one heading, up to three beside each other: a file of its own."""
+    columns = 2 if len(plots) == 4 else min(3, len(plots))
+    width = columns * (_WIDTH + _GAP) + _GAP
+    drawn: list[Html] = []
+    top = _GAP
+    for line in textwrap.wrap(heading, _HEADING_CHARACTERS * columns):
+        drawn.append(_label(width / 2, top, line, "label axis", "middle"))
+        top += _HEADING_LINE
+    for start in range(0, len(plots), columns):
+        lowest = top
+        for place, plot in enumerate(plots[start : start + columns]):
+            left = _GAP + place * (_WIDTH + _GAP)
+            drawn.append(_label(left, top + 12, cut(plot.title, 64), "label axis"))
+            content, size, height = _placed(plot, f"plot-{start + place + 1}")
+            where = {"x": f"{left:g}", "y": f"{top + _GAP:g}"}
+            drawn.append(_framed(content, size, height, **where))
+            lowest = max(lowest, top + _GAP + height)
+        top = lowest + _GAP
+    return standalone(_framed([_ground(width, top), *drawn], width, top, class_="drawing"))
 
 
 def standalone(drawing: Html) -> str:
@@ -333,8 +383,8 @@ def _legend(lines: Sequence[Series]) -> tuple[list[Html], float]:
         needed = 34 + _CHARACTER * len(name) + 14
         if x > _LEFT and x + needed > _WIDTH - _RIGHT:
             x, y = _LEFT, y + 18
-        drawn.append(_line(x, y - 4, x + 26, y - 4, f"series {_style(place)}"))
-        drawn.append(_mark(x + 13, y - 4, place))
+        drawn.append(_line(x, y - 4, x + 26, y - 4, f"series {_line_style(line, place)}"))
+        drawn.append(_mark(x + 13, y - 4, _colour(line, place)))
         drawn.append(_label(x + 32, y, name))
         x += needed
     return drawn, y + 10
@@ -343,6 +393,15 @@ def _legend(lines: Sequence[Series]) -> tuple[list[Html], float]:
 def _style(place: int) -> str:
     """Colour and dashes by the place of a line; beyond the sixth they come again, thinner."""
     return f"s{place % _STYLES}" + (" again" if place >= _STYLES else "")
+
+
+def _colour(line: Series, place: int) -> int:
+    return place if line.colour is None else line.colour
+
+
+def _line_style(line: Series, place: int) -> str:
+    style = _style(_colour(line, place))
+    return style if line.dashed is None else f"{style} {'dashed' if line.dashed else 'solid'}"
 
 
 def _mark(x: float, y: float, place: int, hint: str | None = None) -> Html:
@@ -388,10 +447,11 @@ def _axes(plot: LinePlot, across: Scale, up: Scale, top: float, bottom: float) -
         y = up.at(value)
         drawn.append(_line(_LEFT, y, _WIDTH - _RIGHT, y, "grid"))
         drawn.append(_label(_LEFT - 6, y + 4, cell_text(float(value)), "tick", "end"))
-    for value in across.ticks(6):
+    named = [(float(place), cut(word, _LONGEST_TICK)) for place, word in enumerate(plot.ticks)]
+    for value, word in named or [(value, cell_text(float(value))) for value in across.ticks(6)]:
         x = across.at(value)
         drawn.append(_line(x, bottom, x, bottom + 4, "rule"))
-        drawn.append(_label(x, bottom + 17, cell_text(float(value)), "tick", "middle"))
+        drawn.append(_label(x, bottom + 17, word, "tick", "middle"))
     drawn.append(_line(_LEFT, bottom, _WIDTH - _RIGHT, bottom, "rule"))
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     drawn.append(_label(middle, bottom + 35, plot.x_label, "label axis", "middle"))
@@ -408,16 +468,17 @@ def _curve(plot: LinePlot, line: Series, place: int, across: Scale, up: Scale) -
         around = [(x, high) for x, _, high in edges] + [(x, low) for x, low, _ in edges[::-1]]
         if around:
             corners = " ".join(f"{across.at(x):g},{up.at(y):g}" for x, y in around)
-            yield element("polygon", points=corners, class_=f"band {_style(place)}")
+            band = f"band {_style(_colour(line, place))}"
+            yield element("polygon", points=corners, class_=band)
     points = [
         (x, y) for x, y in zip(line.x, line.y, strict=True) if across.shows(x) and up.shows(y)
     ]
     path = " ".join(f"{across.at(x):g},{up.at(y):g}" for x, y in points)
-    yield element("polyline", points=path, class_=f"series {_style(place)}")
+    yield element("polyline", points=path, class_=f"series {_line_style(line, place)}")
     if len(points) <= _MOST_MARKS:
         for x, y in points:
             hint = f"{line.name}: {plot.x_label} {cell_text(x)}, {plot.y_label} {cell_text(y)}"
-            yield _mark(across.at(x), up.at(y), place, hint)
+            yield _mark(across.at(x), up.at(y), _colour(line, place), hint)
 
 
 def _bars(plot: BarPlot) -> tuple[list[Html], float]:

@@ -9,8 +9,8 @@ from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setti
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import difference, mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
+from dpadmm.report.tables import Table
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label
 
 __all__ = ["Figure2"]

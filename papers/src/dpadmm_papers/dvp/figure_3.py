@@ -17,7 +17,7 @@ from dpadmm.experiments.experiment import (
 )
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.tables import Table
+from dpadmm.report.tables import Table
 from dpadmm_papers.dvp.figure_3_panels import (
     Samples,
     design_panels,

@@ -14,9 +14,9 @@ from dpadmm.experiments.experiment import Experiment, Setting, ours, paper, seed
 from dpadmm.experiments.job import Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, difference
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
 
 __all__ = ["CALIBRATIONS", "CITATION", "CONTROL", "SETTINGS", "Section5", "falls", "label"]

@@ -10,9 +10,9 @@ import numpy as np
 from dpadmm.experiments.experiment import Finding
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.statistics import Interval, mean_interval, prediction_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
+from dpadmm.report.tables import Table
 from dpadmm_papers.pdml.printed import COLUMNS, PRINTED, SETS
 from dpadmm_papers.pdml.scheme import paired
 

@@ -18,9 +18,9 @@ from dpadmm.experiments.experiment import (
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.report.tables import Table
 from dpadmm_papers.pdml.adult import ADULT, adult_cell, adult_variant
 from dpadmm_papers.pdml.conclusions import FIGURE_3
 from dpadmm_papers.pdml.scheme import (

@@ -19,8 +19,8 @@ from dpadmm.experiments.experiment import (
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.privacy.figures import Given
+from dpadmm.report.tables import Table
 from dpadmm_papers.pdml.comparison import (
     Accuracies,
     by_preparation,

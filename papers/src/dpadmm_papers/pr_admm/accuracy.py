@@ -8,9 +8,9 @@ from typing import ClassVar, Final
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.report.tables import Table
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
     ITERATION,

@@ -10,8 +10,8 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
+from dpadmm.report.tables import Table
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
     ITERATION,

@@ -23,9 +23,9 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.tables import Table
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.topologies import build_topology
+from dpadmm.report.tables import Table
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
     ITERATION,

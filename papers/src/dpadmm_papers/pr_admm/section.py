@@ -12,8 +12,8 @@ from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
+from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
 
 __all__ = [

@@ -11,7 +11,7 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.tables import Table
+from dpadmm.report.tables import Table
 from dpadmm_papers.pr_admm.section import CALIBRATIONS, ITERATION, MEASURES, PERIODIC, Section5
 from dpadmm_papers.pr_admm.verdicts import is_best
 

@@ -10,9 +10,9 @@ import numpy as np
 from dpadmm.experiments.job import Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
+from dpadmm.report.tables import Table
 from dpadmm_papers.ps_admm.setting import KINDS, PS, Kind
 
 if TYPE_CHECKING:

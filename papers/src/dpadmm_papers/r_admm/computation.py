@@ -20,8 +20,8 @@ from dpadmm.experiments.experiment import (
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.report.tables import Table
 from dpadmm.run.train import lay_out
 from dpadmm.solvers.workspace import Workspace
 from dpadmm_papers.r_admm.common import CITATION, COMMON, setup_of

@@ -9,7 +9,7 @@ import numpy as np
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Result
 from dpadmm.experiments.statistics import Interval, mean_interval
-from dpadmm.experiments.tables import Table
+from dpadmm.report.tables import Table
 from dpadmm_papers.r_admm.convergence import REACHED, Courses
 
 __all__ = ["course_panel", "course_table", "distance_table", "gap_panel", "percent"]

@@ -20,9 +20,9 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import build_topology
+from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.r_admm.common import CITATION, COMMON, error_of
 

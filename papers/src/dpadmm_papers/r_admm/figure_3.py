@@ -17,7 +17,7 @@ from dpadmm.experiments.experiment import (
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
-from dpadmm.experiments.tables import Table
+from dpadmm.report.tables import Table
 from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
     CITATION,

@@ -21,9 +21,9 @@ from dpadmm.experiments.experiment import (
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, contrast, difference, mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.report.tables import Table
 from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
     CITATION,

@@ -9,8 +9,8 @@ import numpy as np
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, mean_interval
-from dpadmm.experiments.tables import Table
 from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.report.tables import Table
 from dpadmm_papers.r_admm.common import error_of, loss_of, ranged, spent, total_words
 
 __all__ = [
