@@ -14,7 +14,7 @@ from dpadmm.audit.claims import EpsilonClaim, GaussianClaim
 from dpadmm.audit.verdict import Attack, AuditSetting, Verdict
 from dpadmm.cli import node as node_command
 from dpadmm.cli.status import status_table
-from dpadmm.experiments.comparison import epsilon_words
+from dpadmm.experiments.comparison_pages import epsilon_words
 from dpadmm.experiments.meaning import Shown, bound_of, meaning_of
 from dpadmm.federation.status import NodeStatus
 from dpadmm.privacy.accountant import Guarantee

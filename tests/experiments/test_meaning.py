@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from dpadmm.algorithms import REGISTRY
 from dpadmm.cli import app
 from dpadmm.experiments.baselines import ALONE, CENTRAL_ADVERSARY, POOLED, PRIVATE_BASELINES
-from dpadmm.experiments.comparison import Comparison, parse_entry, write_comparison
+from dpadmm.experiments.comparison import Comparison, parse_entry
+from dpadmm.experiments.comparison_pages import write_comparison
 from dpadmm.experiments.meaning import RELEASES, Shown, meaning_of
 from dpadmm.experiments.pages import index_page, reproduce
 from dpadmm.experiments.runner import Store

@@ -6,7 +6,8 @@ import random
 import pytest
 from tests.helpers.small_experiments import SMALL, SmallExperiment
 
-from dpadmm.experiments.comparison import Comparison, parse_entry, write_comparison
+from dpadmm.experiments.comparison import Comparison, parse_entry
+from dpadmm.experiments.comparison_pages import write_comparison
 from dpadmm.experiments.pages import reproduce
 from dpadmm.experiments.runner import Store
 from dpadmm.report.html import render

@@ -67,7 +67,7 @@ def compare(
     Finished work is kept in `cells/` under the output folder: the same command, run again after a
     crash, goes on where it stopped and gives the same table.
     """
-    from dpadmm.experiments.comparison import write_comparison
+    from dpadmm.experiments.comparison_pages import write_comparison
     from dpadmm.experiments.runner import Store, compute
     from dpadmm.experiments.runner import backend as use_backend
 
@@ -162,7 +162,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> None:
-    from dpadmm.experiments.comparison import epsilon_words, figure_words
+    from dpadmm.experiments.comparison_pages import epsilon_words, figure_words
 
     show_table(
         f"{manifest['data']['dataset']}: {manifest['data']['source']}",

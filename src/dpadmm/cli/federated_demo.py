@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.live import Live
 
-from dpadmm.cli.demo import (
+from dpadmm.cli.demo_runs import (
     DELTA,
     DEMO_REGULARIZATION,
     DemoData,

@@ -21,8 +21,8 @@ from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtMost
 
 if TYPE_CHECKING:
-    from dpadmm.federation.node import PreparedNode
-    from dpadmm.run.result import Run as TrainedRun
+    from dpadmm.federation.node import NodeSetup
+    from dpadmm.run.result import Run
 
 __all__ = ["node_command"]
 
@@ -105,7 +105,7 @@ def node_command(
             _show(run)
 
 
-def _check(prepared: PreparedNode, *, reach: bool, as_json: bool) -> bool:
+def _check(prepared: NodeSetup, *, reach: bool, as_json: bool) -> bool:
     """Look at what a start needs and show it; whether all is well."""
     from dpadmm.federation.check import check_node
 
@@ -133,7 +133,7 @@ def _check(prepared: PreparedNode, *, reach: bool, as_json: bool) -> bool:
     return not wrong
 
 
-def _summary(run: TrainedRun | None, name: str) -> dict[str, object]:
+def _summary(run: Run | None, name: str) -> dict[str, object]:
     if run is None:
         return {"node_command": name, "role": "server"}
     result = run.config.result
@@ -147,7 +147,7 @@ def _summary(run: TrainedRun | None, name: str) -> dict[str, object]:
     }
 
 
-def _show(run: TrainedRun) -> None:
+def _show(run: Run) -> None:
     """Public facts and functions of messages only."""
     summary = run.summary()
     for words in summary["ledgers"].values():

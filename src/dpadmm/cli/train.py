@@ -17,7 +17,7 @@ from dpadmm.privacy.figures import AtMost
 if TYPE_CHECKING:
     from dpadmm.report.document import Report
     from dpadmm.run.config import RunConfig
-    from dpadmm.run.result import Run as TrainedRun
+    from dpadmm.run.result import Run
 
 __all__ = ["train_command"]
 
@@ -104,7 +104,7 @@ def _progress(*, quiet: bool) -> Progress:
     )
 
 
-def _show(run: TrainedRun) -> None:
+def _show(run: Run) -> None:
     """Public facts and functions of messages only."""
     summary = run.summary()
     for name, words in summary["ledgers"].items():

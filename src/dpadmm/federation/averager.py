@@ -6,8 +6,8 @@ import numpy as np
 
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreement import Disagreement
-from dpadmm.federation.open_node import OpenNode
 from dpadmm.federation.recovery import Departure, Segment, SomebodyLeft
+from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.wire import decode_message, encode_message
@@ -15,7 +15,7 @@ from dpadmm.federation.transport.wire import decode_message, encode_message
 __all__ = ["average"]
 
 
-def average(node: OpenNode) -> tuple[Mailbox, Departure | None]:
+def average(node: NodeRuntime) -> tuple[Mailbox, Departure | None]:
     """Average round by round; go on without a lost party if the owner chose to."""
     prepared = node.prepared
     session = node.connect()
@@ -28,7 +28,7 @@ def average(node: OpenNode) -> tuple[Mailbox, Departure | None]:
 
 
 def _average_segment(
-    node: OpenNode, session: PeerSession, segment: Segment
+    node: NodeRuntime, session: PeerSession, segment: Segment
 ) -> tuple[Mailbox, Departure | None, Segment | None]:
     agreed, run, shape = segment.agreed, segment.run, segment.planned.site.shape[1:]
     departure = node.departure(session, segment)

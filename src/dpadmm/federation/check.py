@@ -16,9 +16,9 @@ from typing import Any, Final
 from dpadmm.durable import check_writable
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.federation.identity import describe
-from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Segment
+from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.figures import AtMost, Given
@@ -52,7 +52,7 @@ class Check:
         return asdict(self)
 
 
-def check_node(prepared: PreparedNode, *, reach: bool = False) -> Iterator[Check]:
+def check_node(prepared: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
     """Look at everything that a start of a prepared node needs, one after the other."""
     config = prepared.config
     if config.certificates is not None and prepared.security is not None:
@@ -78,13 +78,13 @@ def _try(what: str, look: Callable[[], str]) -> Check:
         return Check(what, False, str(error))
 
 
-def _certificate(prepared: PreparedNode) -> str:
+def _certificate(prepared: NodeSetup) -> str:
     assert prepared.security is not None
     facts = describe(prepared.security.certificate)
     return f"{facts.name}, for {', '.join(facts.hosts)}; {facts.days_left} days left."
 
 
-def _ledger(prepared: PreparedNode) -> str:
+def _ledger(prepared: NodeSetup) -> str:
     """Owner, schema, rows, every hash, and whether what the run will be charged fits."""
     path, agreed = prepared.config.node.ledger, prepared.agreed
     assert path is not None
@@ -127,7 +127,7 @@ def _port(what: str, address: str) -> str:
     return f"{address} is free."
 
 
-def _metrics(prepared: PreparedNode) -> str:
+def _metrics(prepared: NodeSetup) -> str:
     from dpadmm.federation.metrics import Metrics
 
     watch = prepared.config.watch

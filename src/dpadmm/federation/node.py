@@ -11,30 +11,30 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from dpadmm.federation.averager import average
-from dpadmm.federation.open_node import OpenNode
 from dpadmm.federation.party import train_node
-from dpadmm.federation.prepared import PreparedNode, prepare_node
 from dpadmm.federation.recovery import Departure, SomebodyLeft
+from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.setup import NodeSetup, prepare_node
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.watcher import Watcher
-from dpadmm.run.result import Run as TrainedRun
+from dpadmm.run.result import Run
 
-__all__ = ["PreparedNode", "prepare_node", "run_node"]
+__all__ = ["NodeSetup", "prepare_node", "run_node"]
 
 
-def run_node(prepared: PreparedNode, watcher: Watcher) -> TrainedRun | None:
+def run_node(prepared: NodeSetup, watcher: Watcher) -> Run | None:
     """Run a node to its end: the results are written, and late neighbours were served.
 
     Returns
     -------
-    TrainedRun or None
+    Run or None
         What was trained; nothing at a server.
     """
     config = prepared.config
     watcher.join(str(prepared.agreed.run.run_id))
-    trained: TrainedRun | None = None
+    trained: Run | None = None
     with ExitStack() as stack:
-        node = OpenNode.open(prepared, watcher, stack)
+        node = NodeRuntime.open(prepared, watcher, stack)
         if config.node.role == "server":
             mailbox, departure = average(node)
         else:

@@ -12,11 +12,11 @@ from dpadmm.data.party_rows import encode_party
 from dpadmm.durable import write_whole
 from dpadmm.errors import BudgetError, ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
-from dpadmm.federation.listening import CarefulLedger, Listening
+from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
-from dpadmm.federation.open_node import OpenNode
-from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.recovery import Departure, Segment
+from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.party_exchange import PeerExchange
 from dpadmm.federation.transport.session import PeerSession
@@ -36,7 +36,7 @@ from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
 from dpadmm.run.from_files import estimator_parameters, file_schema, work_folder, write_results
 from dpadmm.run.plan import Plan
-from dpadmm.run.result import Run as TrainedRun
+from dpadmm.run.result import Run
 from dpadmm.run.train import lay_out, train_party
 from dpadmm.sentences import DataError
 
@@ -45,7 +45,7 @@ __all__ = ["train_node"]
 _BUDGET_EVERY: Final = 1.0
 
 
-def train_node(node: OpenNode) -> tuple[Mailbox, Departure | None, TrainedRun]:
+def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     """Train this party's share and write its results; neighbours are still to be served."""
     begin = time.monotonic()
     prepared = node.prepared
@@ -94,7 +94,7 @@ class _Part:
     outcome: Outcome
 
     def __init__(
-        self, node: OpenNode, session: PeerSession, segment: Segment, ledger: LedgerRun | None
+        self, node: NodeRuntime, session: PeerSession, segment: Segment, ledger: LedgerRun | None
     ) -> None:
         self.node, self.segment = node, segment
         self._ledger = CarefulLedger(ledger or MemoryLedger(), len(segment.replayed))
@@ -111,7 +111,7 @@ class _Part:
             store=node.store,
             **node.mailbox_options(self.departure, segment),
         )
-        self.listening = Listening(
+        self.listening = HearingExchange(
             self.exchange,
             session,
             self.own,
@@ -199,7 +199,7 @@ class _Part:
             self.node.watcher.budget(account.spent_epsilon, account.fitting_epsilon)
 
 
-def _shard(prepared: PreparedNode, told: RunConfig, own: Plan, noise: NoiseSource) -> Shard:
+def _shard(prepared: NodeSetup, told: RunConfig, own: Plan, noise: NoiseSource) -> Shard:
     """Read and lay out this party's rows; how many there are is public."""
     schema = file_schema(prepared.schema, told)
     party = told.party[0]
@@ -216,8 +216,8 @@ def _shard(prepared: PreparedNode, told: RunConfig, own: Plan, noise: NoiseSourc
 
 
 def _trained(
-    node: OpenNode, told: RunConfig, part: _Part, last: _Part, seconds: float | None
-) -> TrainedRun:
+    node: NodeRuntime, told: RunConfig, part: _Part, last: _Part, seconds: float | None
+) -> Run:
     """Make the model of this node: the mean of the messages that it may hear, its own included."""
     prepared, segment, listening = node.prepared, part.segment, part.listening
     agreed = prepared.agreed
@@ -230,7 +230,7 @@ def _trained(
         events=charged,
     )
     caveats = _about_losses(part, last)
-    return TrainedRun(
+    return Run(
         config=told,
         schema=prepared.schema,
         fitted=Classifier.of_run(
@@ -268,7 +268,7 @@ def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _write(prepared: PreparedNode, trained: TrainedRun, part: _Part) -> None:
+def _write(prepared: NodeSetup, trained: Run, part: _Part) -> None:
     """Write the statement, then the model and the record, then the page to read."""
     result = prepared.config.result
     assert result is not None

@@ -10,9 +10,9 @@ from typing import Any, Final
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
 from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
 from dpadmm.federation.consent import Consents
-from dpadmm.federation.prepared import PreparedNode
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, Segment
+from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Patience
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageFile, MessageStore
@@ -23,7 +23,7 @@ from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.run.charges import check_owner, open_runs
 
-__all__ = ["OpenNode"]
+__all__ = ["NodeRuntime"]
 
 _AGREED: Final = "agreed"
 _INSTANCE: Final = "instance"
@@ -32,7 +32,7 @@ _EVERY_RUN: Final = bytes(32)
 
 
 @dataclass(frozen=True)
-class OpenNode:
+class NodeRuntime:
     """What a party and a server have in common.
 
     Attributes
@@ -45,7 +45,7 @@ class OpenNode:
         Closes all of it.
     """
 
-    prepared: PreparedNode
+    prepared: NodeSetup
     watcher: Watcher
     store: MessageStore
     noise: NoiseSource
@@ -53,7 +53,7 @@ class OpenNode:
     stack: ExitStack = field(repr=False)
 
     @classmethod
-    def open(cls, prepared: PreparedNode, watcher: Watcher, stack: ExitStack) -> OpenNode:
+    def open(cls, prepared: NodeSetup, watcher: Watcher, stack: ExitStack) -> NodeRuntime:
         """Open the ledger and what was heard before."""
         config = prepared.config
         noise: NoiseSource = secure_noise()

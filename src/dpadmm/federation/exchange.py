@@ -26,7 +26,7 @@ from dpadmm.privacy.mechanisms import Released
 from dpadmm.run.exchange import Exchange, RunEnded
 from dpadmm.run.plan import Plan
 
-__all__ = ["CarefulLedger", "Listening"]
+__all__ = ["CarefulLedger", "HearingExchange"]
 
 _MEAN: Final = "mean of all parties"
 # How long a node that must not draw still answers, so that its neighbours learn why.
@@ -86,7 +86,7 @@ class CarefulLedger(Ledger):
 
 
 @final
-class Listening(Exchange):
+class HearingExchange(Exchange):
     """An exchange that remembers what was heard.
 
     On a graph a node hears its neighbours: its model is the mean of their messages and its own.

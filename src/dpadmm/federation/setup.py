@@ -17,11 +17,11 @@ from dpadmm.run.from_files import file_schema
 from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan
 
-__all__ = ["PreparedNode", "prepare_node"]
+__all__ = ["NodeSetup", "prepare_node"]
 
 
 @dataclass(frozen=True)
-class PreparedNode:
+class NodeSetup:
     """A node whose every file and parameter was checked; no row was read yet.
 
     Attributes
@@ -72,7 +72,7 @@ class PreparedNode:
         )
 
 
-def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> PreparedNode:
+def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> NodeSetup:
     """Check all that can be checked before a row is read or a connection opened."""
     security = config.security(insecure_loopback)
     agreed = load_agreed_run(config.run)
@@ -87,7 +87,7 @@ def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> Prep
         warnings.simplefilter("always", ConvergenceWarning)
         planned = agreed.plan(schema)
     config.check(agreed, planned)
-    prepared = PreparedNode(
+    prepared = NodeSetup(
         config, agreed, schema, planned, security, tuple(str(item.message) for item in caught)
     )
     check_writable(config.messages, "messages")

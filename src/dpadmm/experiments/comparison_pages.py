@@ -1,0 +1,283 @@
+"""What a comparison leaves behind: a table, a figure, a manifest and a report."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from dpadmm.durable import write_whole
+from dpadmm.experiments.comparison import Comparison, Line, comparison_table
+from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
+from dpadmm.experiments.job import Result
+from dpadmm.experiments.meaning import GUARANTEES, HEADING, Meaning, Shown, meaning_of
+from dpadmm.experiments.statistics import LEVEL
+from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
+from dpadmm.report import texts
+from dpadmm.report.document import Banner, Code, Report, Section
+from dpadmm.report.html import write_report
+from dpadmm.report.markup import shown_name
+from dpadmm.report.tables import Cell, Table
+from dpadmm.version import __version__
+
+__all__ = [
+    "COMPARISON_VERSION",
+    "NOTICE",
+    "epsilon_words",
+    "figure_words",
+    "interval_words",
+    "write_comparison",
+]
+
+
+#: Version of the manifest; a field never changes its meaning within a version.
+COMPARISON_VERSION: Final = 1
+
+
+NOTICE: Final = (
+    "A simulation: noise comes from a seed, and figures are functions of the rows. Where rows are "
+    "private, this comparison protects nobody, and no budget covers a choice made by it."
+)
+
+
+def interval_words(comparison: Comparison) -> str:
+    """What the intervals are about."""
+    if comparison.splits > 1:
+        return (
+            f"{LEVEL:.0%} intervals of the mean over {comparison.splits} random splits of the "
+            f"rows, {comparison.runs} runs each"
+        )
+    return (
+        f"{LEVEL:.0%} intervals of the mean over {comparison.runs} draws of the noise; all share "
+        "one split of the rows, whose choice they do not cover"
+    )
+
+
+def write_comparison(
+    comparison: Comparison, results: Mapping[str, Result], folder: Path, command: str
+) -> dict[str, Any]:
+    """Write table, figure, manifest and report; return the manifest."""
+    lines = comparison.lines(results)
+    panels = _panels(comparison, lines)
+    meaning = _meaning(lines)
+    manifest = _manifest(comparison, results, lines, panels, meaning, command)
+    table = comparison_table(lines, comparison.measured)
+    write_whole(folder / "comparison.csv", table.csv().encode(), "table")
+    words = comparison_words(manifest, meaning)
+    write_whole(folder / "comparison.md", words.encode(), "table")
+    write_figure(panels, folder / "figure.svg", "Simulation: privacy and utility")
+    write_whole(folder / "figure.csv", figure_table(panels).csv().encode(), "data")
+    text = json.dumps(manifest, indent=1, allow_nan=False, default=dict)
+    write_whole(folder / "manifest.json", text.encode(), "manifest")
+    write_report(folder, _report(manifest, meaning, panels))
+    return manifest
+
+
+def _meaning(lines: Sequence[Line]) -> Meaning:
+    """What the lines' epsilons mean; how large they are the table says itself."""
+    whole = meaning_of([Shown(line.place.who, line.privacy) for line in lines if line.privacy])
+    kept = {title: table for title, table in whole.tables.items() if title != GUARANTEES}
+    return replace(whole, tables=kept)
+
+
+def comparison_words(manifest: dict[str, Any], meaning: Meaning) -> str:
+    """The table for people, in Markdown."""
+    measured = manifest["comparison"]["measured"]
+    rows = [
+        (
+            line["who"],
+            line["topology"],
+            epsilon_words(line),
+            *(figure_words(line, name) for name in measured),
+        )
+        for line in manifest["lines"]
+    ]
+    table = Table.of(("who", "graph", "epsilon", *measured), rows).markdown()
+    return (
+        f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n\n"
+        f"**{HEADING}**\n\n{meaning.markdown()}"
+    )
+
+
+def epsilon_words(line: dict[str, Any]) -> str:
+    """The budget and the mark of its theorem; with published noise the claim and what is proven."""
+    if line["epsilon"] == "infinite":
+        return "no guarantee"
+    if line["refused"]:
+        return f"{Given(line['epsilon'])} asked for"
+    if line["calibration"] != "published":
+        return f"{Given(line['epsilon'])} {line['mark']}"
+    proven = line["provable_epsilon"]
+    words = proven if isinstance(proven, str) else f"{AtMost(proven):3} {line['mark']}"
+    claimed = line["claimed_epsilon"]
+    return f"claimed {'none' if claimed is None else Given(claimed)}, proven {words}"
+
+
+def figure_words(line: dict[str, Any], name: str) -> str:
+    """A mean and half the width of its interval."""
+    found = line["figures"].get(name)
+    if found is None or found["mean"] is None:
+        return "refused" if line["refused"] else "-"
+    half = None if found["high"] is None else found["high"] - found["mean"]
+    return f"{found['mean']:.4g}" + ("" if half is None else f" ± {half:.2g}")
+
+
+def _panels(comparison: Comparison, lines: Sequence[Line]) -> tuple[Panel, ...]:
+    """Each measure over the budgets; what has no budget is a level line."""
+    epsilons = sorted(comparison.epsilons)
+    published = "published" in comparison.calibrations
+    label = "epsilon, claimed (published) or proven" if published else "proven epsilon"
+    panels = []
+    for name in comparison.measured:
+        groups: dict[tuple[str, str, str], dict[float, Line]] = {}
+        for line in lines:
+            place = line.place
+            if name in line.figures:
+                key = (place.who, place.topology, place.calibration)
+                groups.setdefault(key, {})[place.epsilon] = line
+        curves = []
+        for (who, topology, calibration), found in groups.items():
+            level = found.get(np.inf)
+            points = {epsilon: level or found.get(epsilon) for epsilon in epsilons}
+            kept = {epsilon: line for epsilon, line in points.items() if line is not None}
+            intervals = [line.figures[name] for line in kept.values()]
+            known = all(np.isfinite(interval.low) for interval in intervals)
+            curves.append(
+                Curve(
+                    f"{who}, {topology}" if topology and len(comparison.topologies) > 1 else who,
+                    tuple(kept),
+                    tuple(interval.mean for interval in intervals),
+                    tuple(interval.low for interval in intervals) if known else (),
+                    tuple(interval.high for interval in intervals) if known else (),
+                    calibration if calibration == "published" else "",
+                )
+            )
+        scale: Any = "log" if name == "consensus error" else "linear"
+        panels.append(Panel(name, label, name, tuple(curves), "log", scale))
+    return tuple(panels)
+
+
+def _manifest(
+    comparison: Comparison,
+    results: Mapping[str, Result],
+    lines: Sequence[Line],
+    panels: Sequence[Panel],
+    meaning: Meaning,
+    command: str,
+) -> dict[str, Any]:
+    data = next(iter(results.values())).facts["data"]
+    people = comparison.parameters.rows_per_person
+    return {
+        "version": COMPARISON_VERSION,
+        "kind": "comparison",
+        "command": command,
+        "notice": NOTICE,
+        "intervals": interval_words(comparison),
+        "dpadmm": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "data": data,
+        "stand_ins": [data["stand_in"]] if data.get("stand_in") else [],
+        "privacy": {
+            "delta": comparison.parameters.delta,
+            "adjacency": adjacency_words(people),
+            "adversary": ADVERSARY,
+            "not_covered": list(NOT_COVERED),
+            "simulated": True,
+        },
+        "comparison": asdict(comparison),
+        "lines": [
+            {**line.plain(), "mark": meaning.mark(line.privacy) if line.privacy else ""}
+            for line in lines
+        ],
+        "meaning": meaning.plain(),
+        "panels": [panel.plain() for panel in panels],
+        "cells": {
+            label: {"key": cell.key, "seconds": results[label].facts.get("seconds")}
+            for label, cell in comparison.cells().items()
+        },
+    }
+
+
+_MOST_NAMES: Final = 12
+
+
+def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel]) -> Report:
+    """Privacy-utility curves, and the table of everything that was compared."""
+    banners = [Banner("danger", texts.SIMULATION, manifest["notice"])]
+    if any(line["calibration"] == "published" for line in manifest["lines"]):
+        banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
+    if manifest["stand_ins"]:
+        banners.append(Banner("caution", texts.STAND_IN, f"{'; '.join(manifest['stand_ins'])}."))
+    dataset = shown_name(str(manifest["data"].get("dataset", texts.OWN_FILES)))
+    source = str(manifest["data"].get("source", ""))
+    who = list(dict.fromkeys(shown_name(line["who"], 40) for line in manifest["lines"]))
+    intervals = manifest["intervals"][:1].upper() + manifest["intervals"][1:]
+    return Report(
+        title=texts.COMPARISON_TITLE.format(data=dataset),
+        subtitle=texts.COMPARISON_SUBTITLE.format(version=manifest["dpadmm"]),
+        banners=tuple(banners),
+        answers=(
+            (texts.COMPARED, f"{', '.join(who)}."),
+            (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
+            *_best(manifest),
+            (texts.INTERVALS, f"{intervals}."),
+            *meaning.sentences(),
+        ),
+        sections=(
+            Section(texts.COMPARISON_CURVES, tuple(panel.plot() for panel in panels)),
+            Section(texts.COMPARISON_TABLE, (_report_table(manifest),)),
+            Section(texts.MEANING, meaning.titled_tables()),
+            Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest["command"]),)),
+        ),
+    )
+
+
+def _best(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was reached at each budget, by the first measure."""
+    measured = manifest["comparison"]["measured"]
+    found: dict[float | str, list[str]] = {}
+    for line in manifest["lines"]:
+        figure = line["figures"].get(measured[0]) if measured else None
+        if figure is not None and figure["mean"] is not None:
+            name = shown_name(line["who"], 40)
+            if line["calibration"] == "published":
+                name = texts.COMPARISON_PUBLISHED.format(name=name)
+            where = f" ({line['topology']})" if line["topology"] else ""
+            found.setdefault(line["epsilon"], []).append(f"{name}{where} {figure['mean']:.4g}")
+    return [
+        (
+            f"{measured[0].capitalize()}, "
+            + (
+                texts.NO_NOISE
+                if epsilon == "infinite"
+                else texts.AT_EPSILON.format(epsilon=epsilon)
+            ),
+            ", ".join(words[:_MOST_NAMES]),
+        )
+        for epsilon, words in found.items()
+    ]
+
+
+def _report_table(manifest: dict[str, Any]) -> Table:
+    measured = manifest["comparison"]["measured"]
+    sides = [f"{name}{side}" for name in measured for side in texts.INTERVAL_SIDES]
+    rows = []
+    for line in manifest["lines"]:
+        epsilon, proven = line["epsilon"], line["provable_epsilon"]
+        cells: list[Cell] = [line["who"], line["topology"], line["calibration"]]
+        cells += [texts.NONE if epsilon == "infinite" else Given(epsilon)]
+        cells += [proven if isinstance(proven, str) else f"{AtMost(proven):4}"]
+        cells += [f"{line['mark']} {line['theorem'] or ''}".strip()]
+        for name in measured:
+            figure = line["figures"].get(name)
+            cells += [figure and figure[side] for side in ("mean", "low", "high")]
+        rows.append((*cells, line["refused"]))
+    columns = (*texts.COMPARISON_COLUMNS, *sides, texts.REFUSED_COLUMN)
+    return Table.of(columns, rows, texts.COMPARISON_TABLE)
