@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-__all__ = ["WHITESPACE", "DataError", "canonical_text"]
+__all__ = ["WHITESPACE", "DataError", "Part", "Place", "canonical_text", "finding", "shown_value"]
 
 
 WHITESPACE: Final = " \t\n\v\f\r"
@@ -61,6 +62,8 @@ def refuse_repeats(texts: tuple[str, ...], what: str) -> tuple[str, ...]:
 
 
 class Part(BaseModel):
+    """A part of a file of settings: frozen, and nothing in it is guessed or left over."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
@@ -72,3 +75,42 @@ Texts = Annotated[tuple[Text, ...], BeforeValidator(as_tuple)]
 
 
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]
+
+
+_KINDS: Final = "'numeric' or 'categorical'"
+#: Where a finding is, in words, from pydantic's location of it.
+Place: TypeAlias = Callable[[tuple[int | str, ...]], str]
+
+
+def finding(error: ValidationError, place_of: Place) -> str:
+    """Turn the first of pydantic's findings into one sentence: place, constraint, value."""
+    first = error.errors(include_url=False)[0]
+    place, value, message = place_of(first["loc"]), first["input"], first["msg"]
+    match first["type"]:
+        case "schema":
+            # A validator of ours: a whole sentence, or what the value at this place must be.
+            between = " " if message.startswith("must ") else ": "
+            return f"{place}{between}{message}" if place else message
+        case "extra_forbidden":
+            return f"{place} is not a known key; remove it or correct its spelling"
+        case "missing":
+            return f"{place} must be given; got nothing: add it"
+        case "union_tag_not_found":
+            return (
+                f"{place}: kind must be given; got nothing: add kind = 'numeric' or 'categorical'"
+            )
+        case "union_tag_invalid":
+            return f"{place}: kind must be {_KINDS}; got {value.get('kind')!r}: correct it"
+        case "model_type" | "tuple_type" as kind:
+            listed = kind == "tuple_type" and len(first["loc"]) == 1
+            table = f"[[{first['loc'][0]}]] tables" if listed else "a table"
+            return f"{place} must be {table}; got {shown_value(value)}: correct it"
+    message = f"{message[0].lower()}{message[1:]}".removeprefix("input ")
+    message = message.replace("should be", "must be", 1).replace("should have", "must have", 1)
+    return f"{place} {message}; got {shown_value(value)}: correct it"
+
+
+def shown_value(value: object) -> str:
+    """A value inside a sentence, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,17 +1,15 @@
 """A federation on this machine: the files fit together, and a node that fails stops the others."""
 
-import tomllib
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import ExchangeError
-from dpadmm.federation.local import _toml, run_nodes, write_federation
+from dpadmm.federation.local import run_nodes, write_federation
 from dpadmm.federation.node import prepare_node
 from dpadmm.federation.node_config import load_node_config
 from dpadmm.ledger.filters import Policy
@@ -66,9 +64,3 @@ texts = st.text(max_size=9)
 values = st.booleans() | st.integers(-(2**63), 2**63 - 1) | texts
 values |= st.floats(allow_nan=False)
 tables = st.dictionaries(st.from_regex("[a-z_]{1,9}", fullmatch=True), values, max_size=4)
-
-
-@given(values, tables, st.lists(tables, min_size=1, max_size=3))
-def test_what_is_written_is_toml(value, table, many):
-    content = {"value": value, "table": table, "many": many}
-    assert tomllib.loads(_toml(content)) == content

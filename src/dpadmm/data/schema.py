@@ -6,10 +6,11 @@ import hashlib
 import json
 import math
 import tomllib
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
+import tomli_w
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from dpadmm.durable import FileRefusal, read_text
@@ -23,6 +24,7 @@ from dpadmm.sentences import (
     Texts,
     as_tuple,
     fail,
+    finding,
     refuse_repeats,
 )
 
@@ -293,7 +295,7 @@ class Schema(Part):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            raise DataError("schema: " + _sentence(error, content)) from None
+            raise DataError("schema: " + finding(error, partial(_place, content))) from None
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
@@ -306,57 +308,10 @@ class Schema(Part):
 
     def to_toml(self) -> str:
         """Write the text of a ``schema.toml`` that reads back as this schema."""
-        top = self.model_dump(exclude={"label", "columns"}, exclude_none=True)
-        lines = [f"{key} = {_toml(value)}" for key, value in top.items()]
-        lines += ["", "[label]"]
-        label = self.label.model_dump(exclude_none=True)
-        lines += [f"{key} = {_toml(value)}" for key, value in label.items()]
-        for column in self.columns:
-            lines += ["", "[[columns]]"]
-            entry = column.model_dump(exclude_none=True)
-            lines += [f"{key} = {_toml(value)}" for key, value in entry.items()]
-        return "\n".join(lines) + "\n"
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        # JSON's escapes are TOML's, but for the one control character JSON leaves alone.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return repr(value)
-
-
-def _sentence(error: ValidationError, content: dict[str, Any]) -> str:
-    """Turn the first of pydantic's findings into one sentence that names the place."""
-    finding = error.errors(include_url=False)[0]
-    place = _place(finding["loc"], content)
-    kind, message, value = finding["type"], finding["msg"], finding["input"]
-    key = finding["loc"][-1] if finding["loc"] else ""
-    if kind == "schema":
-        return f"{place}: {message}" if place else message
-    if kind == "extra_forbidden":
-        return f"{place} is not a known key; remove it or correct its spelling"
-    if kind == "missing":
-        return f"{place} must be given; got nothing: add {key} = ..."
-    if kind == "union_tag_not_found":
-        return f"{place}: kind must be given; got nothing: add kind = 'numeric' or 'categorical'"
-    if kind == "union_tag_invalid":
-        return (
-            f"{place}: kind must be 'numeric' or 'categorical'; got "
-            f"{value.get('kind')!r}: correct it"
-        )
-    return f"{place} is wrong: {message[0].lower()}{message[1:]}; got {_shown(value)}: correct it"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _place(location: tuple[int | str, ...], content: dict[str, Any]) -> str:
+def _place(content: dict[str, Any], location: tuple[int | str, ...]) -> str:
     """Where a finding is, with columns by their name instead of their number."""
     parts: list[str] = []
     items = list(location)

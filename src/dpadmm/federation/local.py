@@ -6,7 +6,6 @@ start it, with a certificate, a ledger and a policy of its own.
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import tomli_w
 
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError
@@ -100,7 +101,8 @@ def write_federation(
     parties = [{"name": name, "rows": rows} for name, (_, rows) in data.items()]
     agreed_file = folder / "agreed.toml"
     agreed_file.write_text(
-        _toml({"schema_sha256": schema.sha256, "run": run, "party": parties}), encoding="utf-8"
+        tomli_w.dumps({"schema_sha256": schema.sha256, "run": run, "party": parties}),
+        encoding="utf-8",
     )
     agreed = load_agreed_run(agreed_file)
     planned = agreed.plan(schema)
@@ -144,7 +146,7 @@ def write_federation(
                 for other in agreed.neighbours(name, planned)
             ],
         }
-        config.write_text(_toml(content), encoding="utf-8")
+        config.write_text(tomli_w.dumps(content), encoding="utf-8")
         nodes.append(LocalNode(name, config, **left, status=status))
     return nodes
 
@@ -189,28 +191,3 @@ def run_nodes(
 
 def _errors(node: LocalNode) -> Path:
     return node.config.with_suffix(".errors")
-
-
-def _toml(content: Mapping[str, Any]) -> str:
-    """Tables of plain values."""
-    lines = [f"{key} = {_value(value)}" for key, value in content.items() if not _is_table(value)]
-    for key, value in content.items():
-        if isinstance(value, Mapping):
-            lines += ["", f"[{key}]", *(f"{name} = {_value(item)}" for name, item in value.items())]
-        elif _is_table(value):
-            for table in value:
-                lines += ["", f"[[{key}]]"]
-                lines += [f"{name} = {_value(item)}" for name, item in table.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _is_table(value: Any) -> bool:
-    many = isinstance(value, list) and all(isinstance(item, Mapping) for item in value)
-    return isinstance(value, Mapping) or many
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return repr(value)
-    # JSON's strings are TOML's, but for pairs of surrogates and the delete character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tomli_w
 
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.report import texts
@@ -23,41 +23,17 @@ __all__ = ["configuration_text", "course", "run_report", "thinned"]
 
 
 def configuration_text(config: Mapping[str, Any]) -> str:
-    """The text of a ``run.toml``: tables by their heads, everything inside on one line each."""
-    lines: list[str] = []
-    for head, content in config.items():
-        if content in ({}, [], None):
-            continue
-        if isinstance(content, Mapping):
-            lines += [f"[{_key(head)}]", *_entries(content), ""]
-        elif isinstance(content, list) and all(isinstance(item, Mapping) for item in content):
-            for item in content:
-                lines += [f"[[{_key(head)}]]", *_entries(item), ""]
-        else:
-            lines.insert(0, f"{_key(head)} = {_value(content)}")
-    return "\n".join(lines).strip() + "\n"
+    """The text of a ``run.toml``, without what was left out."""
+    return tomli_w.dumps(
+        {key: _given(value) for key, value in config.items() if value not in ({}, [], None)}
+    )
 
 
-def _entries(table: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{_key(key)} = {_value(value)}" for key, value in table.items() if value not in ({}, None)
-    ]
-
-
-def _key(key: str) -> str:
-    bare = key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key)
-    return key if bare else _value(key)
-
-
-def _value(value: Any) -> str:
+def _given(value: Any) -> Any:
+    """A table or a list of them, without entries that TOML has no word for or that say nothing."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
-    if isinstance(value, bool | str):
-        # JSON's escapes are TOML's, but for the one control character JSON leaves alone.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)
+        return {key: _given(item) for key, item in value.items() if item not in ({}, None)}
+    return [_given(item) for item in value] if isinstance(value, list) else value
 
 
 # What keeps a page small and a drawing readable; the record has everything.

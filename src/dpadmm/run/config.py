@@ -13,6 +13,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
@@ -22,7 +23,7 @@ from dpadmm.algorithms.inputs import Course, as_course
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.run.parameters import TrainingParameters
-from dpadmm.sentences import Name, Part, as_tuple, fail
+from dpadmm.sentences import Name, Part, as_tuple, fail, finding, shown_value
 from dpadmm.version import NUMBERS_FORMAT
 
 __all__ = [
@@ -49,7 +50,7 @@ def _number_or_table(value: Any) -> Any:
     if not numbers or not all(_is_number(number) for number in numbers):
         raise fail(
             "must be a number, or a table with a number for every party; "
-            f"got {_shown(value)}: correct it"
+            f"got {shown_value(value)}: correct it"
         )
     return {str(k): float(n) for k, n in value.items()} if isinstance(value, dict) else float(value)
 
@@ -70,7 +71,7 @@ def _course_or_auto(value: Any) -> Any:
     except ParameterError:
         raise fail(
             'must be a number, "auto", a list with a positive number for each round, or a table '
-            f"with either for every party; got {_shown(value)}: correct it"
+            f"with either for every party; got {shown_value(value)}: correct it"
         ) from None
 
 
@@ -87,7 +88,7 @@ def _name_or_edges(value: Any) -> Any:
     if not good:
         raise fail(
             "must be a name, or a list of pairs of parties (two names or two numbers); "
-            f"got {_shown(value)}: correct it"
+            f"got {shown_value(value)}: correct it"
         )
     return tuple(tuple(edge) for edge in value)
 
@@ -97,7 +98,7 @@ def _resolved(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, Path):
         return value
     if not isinstance(value, str) or not value or "\0" in value:
-        raise fail(f"must be the path of a file; got {_shown(value)}: correct it")
+        raise fail(f"must be the path of a file; got {shown_value(value)}: correct it")
     folder = info.context["folder"] if info.context else Path()
     # Two ways to write one path must not pass for two files.
     return Path(os.path.normpath(folder / value))
@@ -307,7 +308,9 @@ def validated(model: type[AnyPart], content: dict[str, Any], folder: Path, what:
     try:
         return model.model_validate(content, context={"folder": folder})
     except ValidationError as error:
-        raise ParameterError(f"{what}: " + _sentence(error, content, model)) from None
+        raise ParameterError(
+            f"{what}: " + finding(error, partial(_place, content, model))
+        ) from None
 
 
 def training_parameters(run: RunSection, names: Sequence[str]) -> TrainingParameters:
@@ -348,32 +351,7 @@ def plain_data(value: Any) -> Any:
     return [plain_data(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _sentence(error: ValidationError, content: dict[str, Any], model: type[Part]) -> str:
-    """Turn the first of pydantic's findings into one sentence that names the key."""
-    finding = error.errors(include_url=False)[0]
-    place = _place(finding["loc"], content, model)
-    kind, message = finding["type"], finding["msg"]
-    if kind == "schema":
-        return f"{place} {message}" if place else message
-    if kind == "extra_forbidden":
-        return f"{place} is not a known key; remove it or correct its spelling"
-    if kind == "missing":
-        return f"{place} must be given; got nothing: add it"
-    if kind in ("model_type", "tuple_type"):
-        listed = kind == "tuple_type" and len(finding["loc"]) == 1
-        table = f"[[{finding['loc'][0]}]] tables" if listed else "a table"
-        return f"{place} must be {table}; got {_shown(finding['input'])}: correct it"
-    message = message[0].lower() + message[1:]
-    message = message.removeprefix("input ").replace("should be", "must be", 1)
-    return f"{place} {message}; got {_shown(finding['input'])}: correct it"
-
-
-def _place(location: tuple[int | str, ...], content: dict[str, Any], model: type[Part]) -> str:
+def _place(content: dict[str, Any], model: type[Part], location: tuple[int | str, ...]) -> str:
     """Where a finding is: "epsilon under [run]", parties by their name."""
     items = list(location)
     if not items:
@@ -382,7 +360,7 @@ def _place(location: tuple[int | str, ...], content: dict[str, Any], model: type
         kind = str(items[0])
         entry = content[kind][items[1]]
         name = entry.get("name") if isinstance(entry, dict) else None
-        shown = _shown(name) if name else f"number {items[1] + 1}"
+        shown = shown_value(name) if name else f"number {items[1] + 1}"
         inside = ", ".join(str(item) for item in items[2:])
         return f"{inside} of {kind} {shown}" if inside else f"{kind} {shown}"
     if len(items) == 1:
