@@ -1,7 +1,7 @@
 """Kills real nodes at random instants, some for good, and counts what must never happen.
 
-``python tests/helpers/kill_run.py --kills 300`` runs federations on a ring, a complete graph and around a
-server, in turn, until so many processes were killed; what it found is printed as JSON.
+``python -m tests.helpers.kill_run --kills 300`` runs federations on a ring, a complete graph and
+around a server, in turn, until so many processes were killed; what it found is printed as JSON.
 """
 
 import argparse

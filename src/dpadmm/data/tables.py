@@ -3,8 +3,9 @@
 A file is read in blocks, so that it may be larger than memory; with ``into`` the encoded rows
 go to disk as well. What becomes of odd CSV files is told in :mod:`dpadmm.data.csv_reader`.
 
-No cell stops the reading (:mod:`dpadmm.data.values`). What does stop it is about the file, and is told in
-words of our own: :func:`own_words` lets no other message out, since those of readers quote cells.
+No cell stops the reading (:mod:`dpadmm.data.values`). What does stop it is about the file, and is
+told in words of our own: :func:`own_words` lets no other message out, since those of readers quote
+cells.
 """
 
 from __future__ import annotations

@@ -25,15 +25,21 @@ __all__ = ["configuration_text", "course", "run_report", "thinned"]
 def configuration_text(config: Mapping[str, Any]) -> str:
     """The text of a ``run.toml``, without what was left out."""
     return tomli_w.dumps(
-        {key: _given(value) for key, value in config.items() if value not in ({}, [], None)}
+        {
+            key: _without_nothing(value)
+            for key, value in config.items()
+            if value not in ({}, [], None)
+        }
     )
 
 
-def _given(value: Any) -> Any:
+def _without_nothing(value: Any) -> Any:
     """A table or a list of them, without entries that TOML has no word for or that say nothing."""
     if isinstance(value, Mapping):
-        return {key: _given(item) for key, item in value.items() if item not in ({}, None)}
-    return [_given(item) for item in value] if isinstance(value, list) else value
+        return {
+            key: _without_nothing(item) for key, item in value.items() if item not in ({}, None)
+        }
+    return [_without_nothing(item) for item in value] if isinstance(value, list) else value
 
 
 # What keeps a page small and a drawing readable; the record has everything.
