@@ -4,40 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.progress import Progress
 from rich.text import Text
 
-from dpadmm.algorithms import REGISTRY
-from dpadmm.audit import (
-    MECHANISMS,
-    Verdict,
-    audit_algorithm,
-    audit_case,
-    draw_scene,
-    mechanism_case,
-)
 from dpadmm.cli.account import _options as read_options
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost
+
+if TYPE_CHECKING:
+    from dpadmm.audit import Verdict
 
 __all__ = ["REFUTED", "audit"]
 
 #: The exit code of a refuted claim; 0 is one that stands, 2 a question that makes no sense.
 REFUTED: Final = 3
 
-_PRIVATE = ", ".join(name for name, algorithm in REGISTRY.items() if algorithm.private)
-
 
 def audit(
     mechanism: Annotated[
-        str | None, typer.Option(help=f"A mechanism: {', '.join(MECHANISMS)}.")
+        str | None, typer.Option(help="A mechanism, such as gaussian; a wrong name lists all.")
     ] = None,
     algorithm: Annotated[
-        str | None, typer.Option(help=f"Or a whole algorithm: {_PRIVATE}.")
+        str | None, typer.Option(help="Or a whole private algorithm, such as pr-admm.")
     ] = None,
     epsilon: Annotated[float, typer.Option(help="The claimed epsilon, of the whole run.")] = 1.0,
     delta: Annotated[
@@ -78,6 +70,8 @@ def audit(
 
     Exits with 0 if the claim stands, 3 if it is refuted, 2 if the question makes no sense.
     """
+    from dpadmm.audit import audit_algorithm, audit_case, draw_scene, mechanism_case
+
     with refusals("audit", as_json):
         if (mechanism is None) == (algorithm is None):
             raise ParameterError("either --mechanism or --algorithm must be given, and not both.")

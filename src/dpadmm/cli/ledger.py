@@ -8,17 +8,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpadmm.cli.output import JsonOption, console, emit, print_refusal, say, show_table
 from dpadmm.errors import LedgerError
-from dpadmm.ledger.balance import Account
-from dpadmm.ledger.entries import ChargedData
-from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
+
+if TYPE_CHECKING:
+    from dpadmm.ledger.balance import Account
+    from dpadmm.ledger.sqlite import SQLiteLedger
 
 __all__ = ["ledger_app"]
 
@@ -45,6 +45,8 @@ def _refusals(command: str, as_json: bool) -> Iterator[None]:
 
 def _open(path: Path) -> SQLiteLedger:
     """Open a ledger to look at it; after a crash only a writer can clear up."""
+    from dpadmm.ledger.sqlite import SQLiteLedger
+
     return SQLiteLedger(path, timeout=_TIMEOUT, read_only=not os.access(path, os.W_OK))
 
 
@@ -73,6 +75,10 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Create the ledger of a data set, with nothing spent. It never replaces a file."""
+    from dpadmm.ledger.entries import ChargedData
+    from dpadmm.ledger.filters import Policy
+    from dpadmm.ledger.sqlite import SQLiteLedger
+
     with _refusals("init", as_json):
         policy = Policy(epsilon, delta, rows_per_person, filter_, order)
         with SQLiteLedger.create(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpadmm.cli.output import JsonOption, emit, refusals, show_table, warn
-from dpadmm.data.draft import DRAFT_WARNING, MAX_LEVELS, draft_schema
-from dpadmm.data.encode import ColumnCounts, Counts
-from dpadmm.data.schema import Schema, load_schema
-from dpadmm.data.tables import encoded_batches
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.sentences import DataError
+
+if TYPE_CHECKING:
+    from dpadmm.data.encode import Counts
+    from dpadmm.data.schema import Schema
 
 __all__ = ["CHECK_WARNING", "schema_app"]
 
@@ -45,13 +45,15 @@ def draft(
     ] = None,
     constant: Annotated[bool, typer.Option(help="Ask for a constant column.")] = False,
     max_levels: Annotated[
-        int, typer.Option(min=1, help="The most levels of a categorical column.")
-    ] = MAX_LEVELS,
+        int | None, typer.Option(min=1, help="The most levels of a categorical column (50).")
+    ] = None,
     delimiter: DelimiterOption = None,
     force: Annotated[bool, typer.Option(help="Replace a schema that is there.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a first schema from a PUBLIC sample; read it through before sharing it."""
+    from dpadmm.data.draft import DRAFT_WARNING, MAX_LEVELS, draft_schema
+
     warn(f"{DRAFT_WARNING}.")
     with refusals("schema draft", as_json):
         schema = draft_schema(
@@ -59,7 +61,7 @@ def draft(
             label,
             party=party,
             constant=constant,
-            max_levels=max_levels,
+            max_levels=max_levels or MAX_LEVELS,
             delimiter=delimiter,
         )
         _write(schema, output, force)
@@ -87,6 +89,8 @@ def _write(schema: Schema, output: Path, force: bool) -> None:
         raise DataError(
             f"output must be a new file; {output} is there: choose another or add --force"
         )
+    from dpadmm.data.draft import DRAFT_WARNING
+
     check_writable(output, "output")
     comment = f"# Drafted from a sample; {DRAFT_WARNING}.\n"
     write_whole(output, (comment + schema.to_toml()).encode(), "output")
@@ -101,6 +105,10 @@ def check(
 ) -> None:
     """Test a file against a schema. Reports counts only, for your eyes only."""
     with refusals("schema check", as_json):
+        from dpadmm.data.encode import ColumnCounts, Counts
+        from dpadmm.data.schema import load_schema
+        from dpadmm.data.tables import encoded_batches
+
         description = load_schema(schema)
         counts = Counts(columns={column.name: ColumnCounts() for column in description.columns})
         for batch in encoded_batches(file, description, delimiter=delimiter):
