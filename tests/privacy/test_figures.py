@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from dpadmm.privacy.figures import AtLeast, AtMost, Given, pair
 
-SOURCE = Path(__file__).parents[2] / "src" / "dpadmm"
+ROOT = Path(__file__).parents[2]
+SOURCES = (ROOT / "src" / "dpadmm", ROOT / "papers" / "src" / "dpadmm_papers")
 BOUNDS = st.floats(min_value=0, allow_nan=False, allow_infinity=False)
 
 
@@ -89,9 +90,9 @@ FIGURE = re.compile(r"(^|_)(eps|epsilons?|deltas?|mu|spent|left|lower_bound)(_|$
 TEMPLATE = re.compile(r"\{[^{}:]*(epsilon|delta|spent)[^{}:]*:[^{}]+\}")
 TYPES = {"AtMost", "AtLeast", "Given"}
 #: Places on a drawing are no figures of privacy; and the types themselves tell how not to.
-EXEMPT = {"report/drawing.py", "report/pictures.py", "privacy/shown.py"}
+EXEMPT = {"report/svg.py", "privacy/figures.py"}
 #: The keys of an experiment's cells, from which their seeds follow.
-EXEMPT |= {"experiments/papers/pr_admm/section.py"}
+EXEMPT |= {"pr_admm/section.py"}
 
 
 def names(node):
@@ -158,9 +159,10 @@ def test_the_guard_lets_bounds_pass(line):
 
 def test_no_figure_of_privacy_is_rounded_to_the_nearest_number():
     found = [
-        f"{file.relative_to(SOURCE)}:{line}"
-        for file in sorted(SOURCE.rglob("*.py"))
-        if str(file.relative_to(SOURCE)) not in EXEMPT
+        f"{file.relative_to(source)}:{line}"
+        for source in SOURCES
+        for file in sorted(source.rglob("*.py"))
+        if str(file.relative_to(source)) not in EXEMPT
         for line in rounded_to_the_nearest(ast.parse(file.read_text()))
     ]
     assert not found

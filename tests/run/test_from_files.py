@@ -19,7 +19,7 @@ from dpadmm.data.schema import Schema, load_schema
 from dpadmm.errors import ParameterError
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import Watch, train_run, write_results
+from dpadmm.run.from_files import Watch, prepare, train_run, write_results
 from dpadmm.run.model import load_model, save_model
 from dpadmm.run.predict import predict_file
 from dpadmm.run.sealed import ModelError
@@ -314,3 +314,13 @@ def test_a_model_without_a_schema_reads_no_files(hospitals):
     save_model(hospitals / "m", estimator.fit(np.eye(4), [0, 1, 0, 1]))
     with pytest.raises(ModelError, match="must have a schema"):
         predict_file(load_model(hospitals / "m"), hospitals / "west.csv", hospitals / "out.csv")
+
+
+@pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+@pytest.mark.parametrize("algorithm", ["r-admm", "dvp", "pr-admm"])
+def test_a_run_is_not_refused_for_rows_that_are_not_there(hospitals, algorithm):
+    # Before rows are counted, parameters are checked for very many rows, for which a solve must not
+    # have to be more exact than rounding allows.
+    told = f'algorithm = "{algorithm}"\nepsilon = 100.0\ncalibration = "published"\npenalty = 0.5\n'
+    edit(hospitals, 'algorithm = "admm"\n', told)
+    prepare(load_config(hospitals / "run.toml"))
