@@ -1,0 +1,77 @@
+"""Files of an earlier build: what is stored or sent is read, and written again, to the byte.
+
+``tests/golden`` holds a ledger, a message, a model and the record of a run. They change only with
+the version of their format.
+"""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpadmm.federation.transport.wire import decode_message, encode_message
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.run.config import load_config
+from dpadmm.run.from_files import train_run, write_results
+from dpadmm.run.model import load_model, model_bytes
+from tests.helpers.wards import SCHEMA, write_ward
+
+GOLDEN = Path(__file__).with_name("golden")
+MESSAGE = np.arange(6.0).reshape(1, 2, 3) / 7
+RUN = bytes(range(32))
+#: What differs from one machine, day or release to the next.
+PASSING = ("ended", "dpadmm", "python", "numpy", "model_sha256")
+
+
+def test_a_ledger_adds_up_to_the_same(tmp_path):
+    path = Path(shutil.copy(GOLDEN / "hospital.ledger", tmp_path))
+    with SQLiteLedger(path) as ledger:
+        account = json.loads(json.dumps(ledger.verify().to_dict(), default=str))
+        assert account == json.loads((GOLDEN / "account.json").read_text())
+        with ledger.open_run("first", "mark") as run:
+            np.testing.assert_array_equal(run.committed(0), MESSAGE)
+            assert run.committed(1) is None
+        assert ledger.head == account["head"]
+
+
+def test_a_message_has_the_same_bytes():
+    data = (GOLDEN / "message.bin").read_bytes()
+    assert encode_message(RUN, 3, 7, MESSAGE) == data
+    found = decode_message(data, run=RUN, party=3, t=7, shape=MESSAGE.shape)
+    np.testing.assert_array_equal(found, MESSAGE)
+
+
+def test_a_model_is_saved_as_it_was():
+    path = GOLDEN / "wards.model"
+    assert model_bytes(load_model(path)) == path.read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_leaves_the_same_record_and_model(tmp_path):
+    draw = random.Random(0)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    for name, rows in (("north", 60), ("south", 40), ("west", 20)):
+        write_ward(tmp_path / f"{name}.csv", draw, rows)
+    config = Path(shutil.copy(GOLDEN / "run.toml", tmp_path))
+    found = json.loads(json.dumps(write_results(train_run(load_config(config)))))
+    expected = json.loads((GOLDEN / "record.json").read_text())
+    assert set(found) == set(expected)
+    for name in set(expected) - set(PASSING):
+        assert close(found[name], expected[name]), name
+    model, golden = load_model(tmp_path / "m.model"), load_model(GOLDEN / "wards.model")
+    for name, array in golden.arrays.items():
+        np.testing.assert_allclose(model.arrays[name], array, rtol=1e-9, atol=1e-12)
+
+
+def close(found, expected):
+    """Equal, but for the last digits of numbers."""
+    if isinstance(expected, dict):
+        return set(found) == set(expected) and all(close(found[k], expected[k]) for k in expected)
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(close, found, expected))
+    if isinstance(expected, float):
+        return found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    return found == expected
