@@ -58,7 +58,7 @@ def node_command(
     and the privacy statement. Killed at any point and started again, it goes on where it was;
     nothing is spent twice. SIGTERM and SIGINT end it in order, with the exit code 143 or 130.
     """
-    with refusals("node_command", as_json):
+    with refusals("node", as_json):
         from dpadmm.federation.log import TransportLog
         from dpadmm.federation.node import prepare_node, run_node
         from dpadmm.federation.node_config import load_node_config
@@ -97,10 +97,10 @@ def node_command(
                 finally:
                     stopping.over()
         except Stopped as stopped:
-            print_refusal("node_command", str(stopped), as_json=as_json)
+            print_refusal("node", str(stopped), as_json=as_json)
             raise typer.Exit(stopped.exit_code) from None
         if as_json:
-            emit("node_command", _summary(run, prepared.name))
+            emit("node", _summary(run, prepared.name))
         elif run is not None:
             _show(run)
 
@@ -117,7 +117,7 @@ def _check(prepared: NodeSetup, *, reach: bool, as_json: bool) -> bool:
     wrong = [found.check for found in checks if not found.ok]
     if as_json:
         facts: dict[str, object] = {
-            "node_command": prepared.name,
+            "node": prepared.name,
             "nodes": list(prepared.agreed.nodes),
             "run_sha256": prepared.run.hex(),
             "rounds": prepared.planned.rounds,
@@ -125,7 +125,7 @@ def _check(prepared: NodeSetup, *, reach: bool, as_json: bool) -> bool:
             "ready": not wrong,
             "checks": [found.to_dict() for found in checks],
         }
-        emit("node_command", facts)
+        emit("node", facts)
     elif wrong:
         say(f"{prepared.name} is not ready: {', '.join(wrong)}.")
     else:
@@ -135,10 +135,10 @@ def _check(prepared: NodeSetup, *, reach: bool, as_json: bool) -> bool:
 
 def _summary(run: Run | None, name: str) -> dict[str, object]:
     if run is None:
-        return {"node_command": name, "role": "server"}
+        return {"node": name, "role": "server"}
     result = run.config.result
     return {
-        "node_command": name,
+        "node": name,
         "role": "party",
         "model": str(result.model),
         "record": None if result.record is None else str(result.record),

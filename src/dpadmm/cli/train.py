@@ -33,7 +33,7 @@ def train_command(
     from dpadmm.run.config import load_config
     from dpadmm.run.from_files import Watch, train_run, write_results
 
-    with refusals("train_command", as_json):
+    with refusals("train", as_json):
         told = load_config(config)
         with _progress(quiet=as_json) as progress:
             task = progress.add_task("checking", total=told.run.rounds)
@@ -66,7 +66,7 @@ def train_command(
             "record": None if result.record is None else str(result.record),
             "report": None if result.report_file is None else str(result.report_file),
         }
-        emit("train_command", places | run.summary())
+        emit("train", places | run.summary())
     else:
         _show(run)
 

@@ -1,0 +1,69 @@
+"""The architecture page tells the truth: the files are there, and are entered in that order."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpadmm.run.config import load_config
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "dpadmm"
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+MOST_FILES = 12
+
+
+def walk(command):
+    """The files of a walk, in the order of the page."""
+    section = PAGE.split(f"## The way of a message of `dpadmm {command}`")[1].split("\n## ")[0]
+    return re.findall(r"^\d+\. `([\w/]+\.py)`", section, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["train", "node"])
+def test_a_walk_is_short_and_its_files_exist(command):
+    files = walk(command)
+    assert files[0] == f"cli/{command}.py"
+    assert 5 < len(files) <= MOST_FILES
+    assert [file for file in files if not (SOURCE / file).is_file()] == []
+
+
+def test_every_file_that_the_page_names_exists():
+    named = re.findall(r"`((?!tests)(?:[a-z_]+/)+[a-z_0-9]+\.py)`", PAGE)
+    assert [file for file in named if not (SOURCE / file).is_file()] == []
+
+
+def test_every_room_is_in_the_drawing():
+    drawing = PAGE.split("```text")[1].split("```")[0]
+    rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+    assert rooms == set(re.findall(r"^  ([a-z]+)  ", drawing, flags=re.MULTILINE)) - {"errors"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_walk_of_train_is_in_the_order_of_first_entry(hospitals):
+    path = hospitals / "run.toml"
+    algorithm = 'algorithm = "pr-admm"\nepsilon = 9.0\ndelta = 1e-3\nsimulation_key = 1'
+    path.write_text(path.read_text().replace('algorithm = "admm"', algorithm))
+    # What is loaded by now is not entered by being imported.
+    import dpadmm.report.run
+    from dpadmm.cli.train import train_command
+    from dpadmm.run import from_files
+
+    assert from_files
+    assert dpadmm.report.run
+    assert load_config(path)
+    entered = {}
+
+    def note(frame, event, argument):
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(str(SOURCE)):
+            entered.setdefault(str(Path(file).relative_to(SOURCE)))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        train_command(path, as_json=True)
+    finally:
+        sys.setprofile(before)
+    files = walk("train")
+    assert [file for file in entered if file in files] == files
