@@ -462,3 +462,16 @@ def test_a_repeated_event_costs_what_its_count_costs():
         counted = epsilon_spent([Repeated(step, 3)], 1e-5, rows_per_person=people)
         assert flat.epsilon == nested.epsilon == counted.epsilon
         assert flat.events == nested.events
+
+
+def test_a_subclass_is_no_event_that_is_known():
+    class Cheaper(GaussianRelease):
+        """Something else than its parent, whatever it says."""
+
+    class Bundle(Composed):
+        """Perhaps more than its parts."""
+
+    for event in (Cheaper(1.0, 2.0), Bundle((GaussianRelease(1.0, 2.0),))):
+        for history in ([event], [Composed((event,))], [(Repeated(event, 3), 2)]):
+            with pytest.raises(TypeError, match="no theorem is known"):
+                epsilon_spent(history, 1e-5)

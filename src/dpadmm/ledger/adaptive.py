@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Final
 
 from dpadmm.errors import BudgetError
-from dpadmm.ledger.filters import Policy, single_events
+from dpadmm.ledger.filters import Policy
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.curves import gaussian_mu_squared
 from dpadmm.privacy.events import (
@@ -29,6 +29,7 @@ from dpadmm.privacy.events import (
     PostProcessing,
     PureRelease,
     SubsampledGaussian,
+    single_events,
 )
 from dpadmm.privacy.figures import AtMost
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -45,11 +44,10 @@ from dpadmm.errors import (
 from dpadmm.privacy.composition import renyi_to_epsilon
 from dpadmm.privacy.curves import gaussian_mu_squared, rdp
 from dpadmm.privacy.events import (
-    Composed,
     Event,
     LabelRandomizedResponse,
     NonPrivate,
-    Repeated,
+    single_events,
 )
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 
@@ -61,7 +59,6 @@ __all__ = [
     "RenyiFilter",
     "affordable",
     "best_order",
-    "single_events",
 ]
 
 # A run calibrated to exactly this budget may exceed it by the rounding of its own sum. The Gaussian
@@ -294,17 +291,6 @@ def _renyi_limit(order: float, epsilon: float, delta: float) -> float:
     """The divergence at ``order`` that converts to exactly (epsilon, delta), rounded down."""
     terms = (epsilon, -math.log1p(-1 / order), (math.log(delta) + math.log(order)) / (order - 1))
     return math.fsum(terms) - 1e-14 * math.fsum(abs(term) for term in terms)
-
-
-def single_events(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
-    """The events that an event is composed of, and how many of each."""
-    if isinstance(event, Composed):
-        for part in event.events:
-            yield from single_events(part, count)
-    elif isinstance(event, Repeated):
-        yield from single_events(event.event, count * event.count)
-    else:
-        yield event, count
 
 
 def affordable(left: Fraction, cost: float) -> int | None:

@@ -33,17 +33,17 @@ from dpadmm.privacy.composition import (
     Renyi,
     renyi_to_epsilon,
 )
-from dpadmm.privacy.curves import GAUSSIAN_MU, gaussian_mu_squared, objective_jacobian_rdp, rdp
+from dpadmm.privacy.curves import gaussian_mu_squared, objective_jacobian_rdp, rdp
 from dpadmm.privacy.events import (
-    Composed,
+    EVENT_KINDS,
     Event,
     GaussianObjectivePerturbation,
     GaussianRelease,
     LabelRandomizedResponse,
     NonPrivate,
     PureRelease,
-    Repeated,
     SubsampledGaussian,
+    single_events,
 )
 from dpadmm.privacy.gaussian import gaussian_epsilon
 
@@ -66,6 +66,8 @@ _TAIL: Final = 1e-13
 # More different sizes than this are rounded up to a geometric ladder before they are composed.
 _MOST_PURE_SIZES: Final = 2048
 _MOST_SAMPLED_SIZES: Final = 64
+# By class: a subclass may mean something else.
+_KNOWN: Final = frozenset(EVENT_KINDS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,42 +136,37 @@ def _split(events: History, rows: int) -> _Parts:
     sampled: Counter[SubsampledGaussian] = Counter()
     objective: Counter[GaussianObjectivePerturbation] = Counter()
     private = True
-    pending: list[tuple[Event, int]] = []
     classes: set[type[Event]] = set()
     for item in events:
-        find = GAUSSIAN_MU.get(type(item))  # type: ignore[arg-type]
-        if find is not None:  # the common case, and the one with very many rounds
-            mu = find(item, rows)
-            squares.append(mu * mu)
-            classes.add(type(item))  # type: ignore[arg-type]
-        else:
-            pending.append(_counted(item))
-    while pending:
-        event, count = pending.pop()
-        mu_squared = gaussian_mu_squared(event, rows)
-        kind = type(event)
-        classes.add(kind)
-        if mu_squared is not None:
-            squares.append(count * mu_squared)
-        elif kind is Composed:
-            pending.extend((part, count) for part in event.events)  # type: ignore[attr-defined]
-        elif kind is Repeated:
-            pending.append((event.event, count * event.count))  # type: ignore[attr-defined]
-        elif kind is PureRelease:
-            pure[event.epsilon] += count  # type: ignore[attr-defined]
-        elif kind is SubsampledGaussian:
-            sampled[event] += count  # type: ignore[index]
-        elif kind is GaussianObjectivePerturbation:
-            objective[event] += count  # type: ignore[index]
-        elif kind is NonPrivate:
-            private = private and count == 0
-        elif kind is LabelRandomizedResponse:
-            raise ValueError(
-                "label-randomized-response protects labels only and is never added to a guarantee"
-                " for rows: leave it out here and use dpadmm.privacy.labels"
-            )
-        else:
-            raise TypeError(f"no theorem is known for the event {event!r}; it cannot be accounted")
+        if isinstance(item, Event) and (mu_squared := gaussian_mu_squared(item, rows)) is not None:
+            squares.append(mu_squared)  # the common case, and the one with very many rounds
+            classes.add(type(item))
+            continue
+        for event, count in single_events(*_counted(item)):
+            if type(event) not in _KNOWN:
+                raise TypeError(
+                    f"no theorem is known for the event {event!r}; it cannot be accounted"
+                )
+            classes.add(type(event))
+            mu_squared = gaussian_mu_squared(event, rows)
+            match event:
+                case _ if mu_squared is not None:
+                    squares.append(count * mu_squared)
+                case PureRelease():
+                    pure[event.epsilon] += count
+                case SubsampledGaussian():
+                    sampled[event] += count
+                case GaussianObjectivePerturbation():
+                    objective[event] += count
+                case NonPrivate():
+                    private = private and count == 0
+                case LabelRandomizedResponse():
+                    raise ValueError(
+                        "label-randomized-response protects labels only and is never added to a "
+                        "guarantee for rows: leave it out here and use dpadmm.privacy.labels"
+                    )
+                case _:
+                    raise TypeError(f"the event {event!r} cannot be accounted")
     return _Parts(
         _sum(squares),
         Counter({epsilon: count for epsilon, count in pure.items() if count and epsilon}),
@@ -177,7 +174,7 @@ def _split(events: History, rows: int) -> _Parts:
         Counter({event: count for event, count in objective.items() if count}),
         private,
         int(rows),
-        tuple(sorted(kind.kind for kind in classes - {Composed, Repeated})),
+        tuple(sorted(kind.kind for kind in classes)),
     )
 
 

@@ -12,6 +12,7 @@ every message and may control all other parties.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Final
@@ -31,6 +32,7 @@ __all__ = [
     "Repeated",
     "SubsampledGaussian",
     "event_from_dict",
+    "single_events",
 ]
 
 
@@ -305,6 +307,21 @@ EVENT_KINDS: Final[dict[str, type[Event]]] = {
         Repeated,
     )
 }
+
+
+def single_events(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
+    """The events that an event is composed of, and how many of each; nothing else unfolds them.
+
+    By its very class: a subclass may mean something else, and is nobody's to unfold.
+    """
+    match event:
+        case Composed() if type(event) is Composed:
+            for part in event.events:
+                yield from single_events(part, count)
+        case Repeated() if type(event) is Repeated:
+            yield from single_events(event.event, count * event.count)
+        case _:
+            yield event, count
 
 
 def event_from_dict(data: dict[str, Any]) -> Event:

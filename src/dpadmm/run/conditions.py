@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from dpadmm.privacy.events import Composed, Event, GaussianRelease, InexactSolve, PureRelease
+from dpadmm.privacy.events import Event, GaussianRelease, InexactSolve, PureRelease, single_events
 from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.site import Site
 
@@ -150,10 +150,7 @@ def findings(
 
 
 def _parts(history: Sequence[Event]) -> list[Event]:
-    parts: list[Event] = []
-    for event in history:
-        parts += _parts(event.events) if isinstance(event, Composed) else [event]
-    return parts
+    return [part for event in history for part, _ in single_events(event)]
 
 
 def _cost(event: Event) -> float:
