@@ -316,7 +316,7 @@ def test_a_model_without_a_schema_reads_no_files(hospitals):
         predict_file(load_model(hospitals / "m"), hospitals / "west.csv", hospitals / "out.csv")
 
 
-@pytest.mark.filterwarnings("ignore::dpadmm.training.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
 @pytest.mark.parametrize("algorithm", ["r-admm", "dvp", "pr-admm"])
 def test_a_run_is_not_refused_for_rows_that_are_not_there(hospitals, algorithm):
     # Before rows are counted, parameters are checked for very many rows, for which a solve must not
