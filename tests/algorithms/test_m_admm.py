@@ -181,7 +181,9 @@ def test_published_iterates_and_claim_are_those_of_the_equations(own):
     expected = penalty_perturbation(parties, neighbours, eta=eta, theta=theta, alpha=alpha, rho=LAM)
     np.testing.assert_allclose(found, expected, atol=1e-9)
     total = ((1.4 * 0.25 + alpha) / (eta * degrees * sizes)).sum(axis=0)
-    assert f"beta = {AtMost(total.max())} over all 6 iterations" in algorithm.claim(site)
+    assert f"beta = {AtMost(total.max() * (1 - 1e-12))} over all 6 iterations" in algorithm.claim(
+        site
+    )
     # The claim is valid for an exact solver, and not tight: what is proven is less.
     for history, claimed in zip(history_of(algorithm, site, rounds), total, strict=True):
         pure = sum(event.events[0].epsilon for event in history)

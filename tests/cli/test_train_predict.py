@@ -216,7 +216,7 @@ import typer
 from dpadmm.cli import predict, train
 
 app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(train.train)
+app.command("train")(train.train_command)
 app.command()(predict.predict)
 for limit, *words in eval(sys.argv[1]):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))

@@ -1,7 +1,9 @@
 """What every registered algorithm keeps to, ours and an outside package's."""
 
 import dataclasses
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -88,6 +90,7 @@ NOT_ONE = 42
 ENTRY_POINTS = """
 [dpadmm.algorithms]
 outside = outside_package:Outside
+laplace-admm = laplace_package:LaplaceADMM
 admm = outside_package:Outside
 usurper = outside_package:Usurper
 number = outside_package:NOT_ONE
@@ -97,21 +100,31 @@ missing = no_such_package:Nothing
 """
 
 
+def contributed():
+    """The algorithm of the page on contributing."""
+    page = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    return block
+
+
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
     (tmp_path / "outside_package.py").write_text(OUTSIDE)
+    # As CONTRIBUTING.md shows it, with a mechanism of its own.
+    (tmp_path / "laplace_package.py").write_text(contributed())
     info = tmp_path / "outside_package-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-package\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(ENTRY_POINTS)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield
-    sys.modules.pop("outside_package", None)
+    for package in ("outside_package", "laplace_package"):
+        sys.modules.pop(package, None)
 
 
-@pytest.fixture(params=[*algorithm_names(), "outside"])
+@pytest.fixture(params=[*algorithm_names(), "outside", "laplace-admm"])
 def name(request):
-    if request.param == "outside":
+    if request.param in ("outside", "laplace-admm"):
         request.getfixturevalue("outside")
     return request.param
 

@@ -28,6 +28,7 @@ def test_files(done):
         "figure.csv",
         "table-1.csv",
         "manifest.json",
+        "report.json",
         "page.md",
         "report.html",
     }

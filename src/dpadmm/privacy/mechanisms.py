@@ -45,6 +45,7 @@ __all__ = [
     "gaussian_events",
     "randomize_labels",
     "release_adaptive_gaussian",
+    "release_additive",
     "release_again",
     "release_gaussian",
     "release_noisy_gradients",
@@ -159,6 +160,41 @@ def release_gaussian(
     events = gaussian_events(sensitivity, sigma)
     _check_grid(sensitivity, sigma, math.prod(values.shape[2:]))
     noisy = noise.add_gaussian(values, sigma[:, None, None, None], parties, t, "output")
+    return Released(_MAKER, noisy, events)
+
+
+def release_additive(
+    values: Array,
+    residual: Array,
+    *,
+    tolerance: Array,
+    events: tuple[Event, ...],
+    draw: Callable[[np.random.Generator, int, tuple[int, ...]], Array],
+    parties: NDArray[np.intp],
+    noise: NoiseSource,
+    t: int,
+) -> Released:
+    """Send values plus noise of any other kind: the door for mechanisms of other packages.
+
+    What it costs is what the caller's theorem says, and nobody here has reviewed that.
+
+    Parameters
+    ----------
+    values, residual, tolerance
+        As in :func:`release_gaussian`.
+    events
+        What each party is charged.
+    draw
+        From a stream, a party's place and a shape ``(outputs, features)`` to that party's noise.
+    parties, noise, t
+        Numbers of the parties, the source of noise, the round.
+    """
+    _check_solved(values, residual, tolerance)
+    noisy = values.copy()
+    for place, party in enumerate(parties):
+        for run in range(values.shape[1]):
+            stream = noise.generator(run, int(party), t, "output")
+            noisy[place, run] += draw(stream, place, values.shape[2:])
     return Released(_MAKER, noisy, events)
 
 
