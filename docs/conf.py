@@ -9,7 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 # Document the tree this file belongs to, whatever is installed.
-sys.path.insert(0, str(HERE.parent / "src"))
+sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent / "papers" / "src")]
 # Pages of modules that no longer exist would break the build.
 shutil.rmtree(HERE / "reference" / "generated", ignore_errors=True)
 
@@ -52,7 +52,7 @@ autosummary_ignore_module_all = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 # Shown by their names rather than spelt out.
-autodoc_type_aliases = {name: name for name in ("Array", "ArrayLike", "FloatArray", "Rows")}
+autodoc_type_aliases = {name: name for name in ("Array", "ArrayLike", "Rows")}
 autodoc_default_options = {"show-inheritance": True}
 # Methods and attributes are listed by autodoc itself.
 numpydoc_show_class_members = False

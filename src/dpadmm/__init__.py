@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from dpadmm.version import __version__
 
 if TYPE_CHECKING:
     from dpadmm.estimators import ADMMClassifier
+    from dpadmm.run.config import load_config
+    from dpadmm.run.from_files import train_run
+    from dpadmm.run.model import load_model
 
-__all__ = ["ADMMClassifier", "__version__"]
+__all__ = ["ADMMClassifier", "__version__", "load_config", "load_model", "train_run"]
+
+# Loaded when they are asked for: nodes and commands start without scikit-learn.
+_HOMES: Final = {
+    "ADMMClassifier": "dpadmm.estimators",
+    "load_config": "dpadmm.run.config",
+    "load_model": "dpadmm.run.model",
+    "train_run": "dpadmm.run.from_files",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Load the estimator when it is asked for: nodes and commands start without scikit-learn."""
-    if name == "ADMMClassifier":
-        from dpadmm.estimators import ADMMClassifier
-
-        return ADMMClassifier
-    raise AttributeError(f"module 'dpadmm' has no attribute {name!r}")
+    """Open the door to a public name."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dpadmm' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

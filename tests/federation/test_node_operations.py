@@ -438,7 +438,7 @@ def test_a_node_that_waits_for_others_is_stopped_at_once(federation):
 
 HANGING = """
 import sys, time
-from dpadmm.federation import stopping
+from dpadmm.federation import signals as stopping
 stopping._LONGEST_CLOSING = float(sys.argv[1])
 try:
     signals = stopping.Stopping(lambda: print("gave up", flush=True))

@@ -13,8 +13,10 @@ from dpadmm.federation.transport.rollback import (
 )
 from dpadmm.federation.transport.store import MemoryStore
 from dpadmm.federation.transport.wire import BadMessage
+from dpadmm.federation.transport.words import Limits
 
 RUN, SAID = bytes(32), "one.first"
+LIMITS = Limits(frozenset({"north", "west"}), 10)
 MESSAGES = [b"a", b"b", b"c"]
 
 
@@ -26,7 +28,7 @@ def words(heard=0, start=SAID, stopped=(), **changes):
 
 @pytest.fixture
 def own():
-    own = OwnRounds("west", SAID)
+    own = OwnRounds("west", SAID, LIMITS)
     own.begin(MESSAGES, 10)
     return own
 
@@ -90,9 +92,9 @@ def test_a_ledger_only_goes_on(own):
     own.add(3, b"d")  # sent again
     assert own.announcement() == announced(4, [*MESSAGES, b"d"])
     store = MemoryStore()
-    ledgers = NeighbourLedgers(RUN, store)
+    ledgers = NeighbourLedgers(RUN, store, LIMITS)
     assert ledgers.take("west", "p", announced(2), 2, (2, messages_hash(b"ab"[:0]))) is not None
-    ledgers = NeighbourLedgers(RUN, store)
+    ledgers = NeighbourLedgers(RUN, store, LIMITS)
     kept = (1, messages_hash(MESSAGES[:1]))
     assert ledgers.take("west", "p", announced(2), 2, kept) is None
     assert ledgers.is_known("west", "p")
@@ -102,11 +104,11 @@ def test_a_ledger_only_goes_on(own):
     assert "must go on from its 3 rounds of this run; it has 2" in str(error)
     assert ledgers.went_back("west")
     assert ledgers.take("west", "q", announced(2), 3, kept) is None  # said once
-    ledgers = NeighbourLedgers(RUN, store)
+    ledgers = NeighbourLedgers(RUN, store, LIMITS)
     assert ledgers.take("west", "q", announced(1), 0, (0, "")) is not None
     # As many, but others.
     assert "others" in str(
-        NeighbourLedgers(RUN, store).take("west", "q", announced(2, [b"a", b"x"]), 2, kept)
+        NeighbourLedgers(RUN, store, LIMITS).take("west", "q", announced(2, [b"a", b"x"]), 2, kept)
     )
     # It is heard again with the newest.
     assert ledgers.take("west", "r", announced(3), 3, kept) is None
@@ -130,7 +132,7 @@ HEAD = "0" * 64
     ],
 )
 def test_words_about_a_ledger_that_make_no_sense_are_refused(content):
-    ledgers = NeighbourLedgers(RUN, MemoryStore())
+    ledgers = NeighbourLedgers(RUN, MemoryStore(), LIMITS)
     with pytest.raises(BadMessage):
         ledgers.take("west", "p", json.dumps(content).encode(), 0, (0, ""))
     assert not ledgers.went_back("west")

@@ -182,5 +182,5 @@ def test_the_hash_outlives_an_upgrade_and_not_a_change_of_numbers(monkeypatch):
         if name.startswith("dpadmm") and hasattr(module, "__version__"):
             monkeypatch.setattr(module, "__version__", "9.9.9")
     assert hashed() == pinned
-    monkeypatch.setattr("dpadmm.version.NUMBERS_FORMAT", 2)
+    monkeypatch.setattr("dpadmm.run.config.NUMBERS_FORMAT", 2)
     assert hashed() != pinned

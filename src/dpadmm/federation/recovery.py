@@ -219,7 +219,7 @@ class Departure:
             # Who is sure of another's loss is not believed: there is one decision, or none.
             if content.lost == self._lost:
                 for node, value in content.sent.items():
-                    if node != self._session.name:
+                    if node not in (self._session.name, self._lost):
                         self._sent.setdefault(node, value)
 
 
