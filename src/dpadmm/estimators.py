@@ -23,6 +23,7 @@ from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows
+from dpadmm.run import parameters as defaults
 from dpadmm.run.charges import charged
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.parameters import TrainingParameters
@@ -112,21 +113,24 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        algorithm: str = "pr-admm",
-        epsilon: float | Mapping[Any, float] = 1.0,
-        delta: float | Mapping[Any, float] = 1e-5,
-        calibration: str = "proven",
+        algorithm: str = defaults.ALGORITHM,
+        epsilon: float | Mapping[Any, float] = defaults.EPSILON,
+        delta: float | Mapping[Any, float] = defaults.DELTA,
+        calibration: str = defaults.CALIBRATION,
         n_parties: int = 5,
-        topology: str | Iterable[tuple[int, int]] = "auto",
-        rounds: int = 50,
-        penalty: float | str | Sequence[float] | Mapping[Any, float | Sequence[float]] = "auto",
-        regularization: float = 1e-4,
-        party_weight: str = "rows",
-        loss: str = "logistic",
+        topology: str | Iterable[tuple[int, int]] = defaults.TOPOLOGY,
+        rounds: int = defaults.ROUNDS,
+        penalty: float
+        | str
+        | Sequence[float]
+        | Mapping[Any, float | Sequence[float]] = defaults.PENALTY,
+        regularization: float = defaults.REGULARIZATION,
+        party_weight: str = defaults.PARTY_WEIGHT,
+        loss: str = defaults.LOSS,
         fit_intercept: bool = True,
         data_norm: float = 1.0,
-        rows_per_person: int = 1,
-        output: str = "auto",
+        rows_per_person: int = defaults.ROWS_PER_PERSON,
+        output: str = defaults.OUTPUT,
         algorithm_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:

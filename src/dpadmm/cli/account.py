@@ -17,6 +17,7 @@ from rich.text import Text
 from dpadmm.cli.output import JsonOption, console, emit, show_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
+from dpadmm.run import parameters as defaults
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,9 +39,11 @@ def account(
         typer.Argument(help="A configuration; it then decides the run, and the options do not."),
     ] = None,
     epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Its delta.")] = 1e-5,
-    algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = "pr-admm",
-    rounds: Annotated[int, typer.Option(help="Messages, or releases of one kind.")] = 50,
+    delta: Annotated[float, typer.Option(help="Its delta.")] = defaults.DELTA,
+    algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = defaults.ALGORITHM,
+    rounds: Annotated[
+        int, typer.Option(help="Messages, or releases of one kind.")
+    ] = defaults.ROUNDS,
     rows: Annotated[
         str, typer.Option(help="Rows of each party, separated by commas.")
     ] = "8000,8000,8000,8000,8000",
@@ -50,7 +53,9 @@ def account(
         str,
         typer.Option(help="A number or auto; or JSON: a list over rounds, a table of parties."),
     ] = "auto",
-    regularization: Annotated[float, typer.Option(help="Weight of the squared norm.")] = 1e-4,
+    regularization: Annotated[
+        float, typer.Option(help="Weight of the squared norm.")
+    ] = defaults.REGULARIZATION,
     party_weight: Annotated[str, typer.Option(help="rows or equal.")] = "rows",
     rows_per_person: Annotated[int, typer.Option(help="Rows replaced at once.")] = 1,
     option: Annotated[

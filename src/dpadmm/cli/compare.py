@@ -10,6 +10,7 @@ import typer
 
 from dpadmm.cli.output import JsonOption, console, emit, refusals, show_meaning, show_table
 from dpadmm.cli.progress import cell_progress
+from dpadmm.run import parameters as defaults
 
 if TYPE_CHECKING:
     from dpadmm.experiments.comparison import Comparison
@@ -29,9 +30,11 @@ def compare(
         ),
     ] = None,
     epsilon: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "0.1,1,10",
-    delta: Annotated[float, typer.Option(help="Of every budget.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="Of every budget.")] = defaults.DELTA,
     topology: Annotated[str, typer.Option(help="Graphs, separated by commas.")] = "ring",
-    calibration: Annotated[str, typer.Option(help="proven, published, or both.")] = "proven",
+    calibration: Annotated[
+        str, typer.Option(help="proven, published, or both.")
+    ] = defaults.CALIBRATION,
     rounds: Annotated[int | None, typer.Option(min=1, help="Messages (50).")] = None,
     parties: Annotated[int, typer.Option(min=2, help="Of a named data set.")] = 5,
     rows_per_party: Annotated[

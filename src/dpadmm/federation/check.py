@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,7 +63,7 @@ def check_node(prepared: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
     for what in ("log", "status"):
         place = getattr(config.watch, what)
         if place is not None:
-            yield _try(what, lambda what=what, place=place: _place(what, place))  # type: ignore[misc]
+            yield _try(what, partial(_place, what, place))
     yield _try("port", lambda: _port("listen", config.node.listen))
     if config.watch.metrics is not None:
         yield _try("metrics", lambda: _metrics(prepared))

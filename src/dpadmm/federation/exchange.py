@@ -23,6 +23,7 @@ from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
+from dpadmm.run.engine import tail_start
 from dpadmm.run.exchange import Exchange, RunEnded
 from dpadmm.run.plan import Plan
 
@@ -117,7 +118,7 @@ class HearingExchange(Exchange):
     ) -> None:
         self._exchange = exchange
         self._session = session
-        self._tail_start = rounds - max(1, rounds // 3)
+        self._tail_start = tail_start(rounds)
         self._server = own.site.topology.server
         self._ledger = ledger
         ledger.before_draw = self.before_draw

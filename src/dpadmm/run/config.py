@@ -22,6 +22,7 @@ from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, mo
 from dpadmm.algorithms.inputs import Course, as_course
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
+from dpadmm.run import parameters as defaults
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.sentences import Name, Part, as_tuple, fail, finding, shown_value
 from dpadmm.version import NUMBERS_FORMAT
@@ -134,18 +135,18 @@ rows_per_person, output, algorithm_options
         unless given. The same name never spends twice, a new one spends anew.
     """
 
-    algorithm: str = "pr-admm"
-    epsilon: BudgetSetting = 1.0
-    delta: BudgetSetting = 1e-5
-    calibration: str = "proven"
-    topology: Edges = "auto"
-    rounds: Annotated[int, Field(le=1_000_000)] = 50
-    penalty: PenaltySetting = "auto"
-    regularization: float = 1e-4
-    party_weight: str = "rows"
-    loss: str = "logistic"
-    rows_per_person: int = 1
-    output: Literal["auto", "last", "tail", "mean"] = "auto"
+    algorithm: str = defaults.ALGORITHM
+    epsilon: BudgetSetting = defaults.EPSILON
+    delta: BudgetSetting = defaults.DELTA
+    calibration: str = defaults.CALIBRATION
+    topology: Edges = defaults.TOPOLOGY
+    rounds: Annotated[int, Field(le=1_000_000)] = defaults.ROUNDS
+    penalty: PenaltySetting = defaults.PENALTY
+    regularization: float = defaults.REGULARIZATION
+    party_weight: str = defaults.PARTY_WEIGHT
+    loss: str = defaults.LOSS
+    rows_per_person: int = defaults.ROWS_PER_PERSON
+    output: Literal["auto", "last", "tail", "mean"] = defaults.OUTPUT
     tolerance: float | None = None
     algorithm_options: dict[str, Any] = Field(default_factory=dict)
     simulation_key: Annotated[int, Field(ge=0)] | None = None

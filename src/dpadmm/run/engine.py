@@ -25,7 +25,15 @@ from dpadmm.problem.site import Site
 from dpadmm.run.exchange import MESSAGE_BOUND, Exchange, RunEnded
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["MESSAGE_BOUND", "Checkpoint", "Outcome", "RoundHistory", "fingerprint", "run"]
+__all__ = [
+    "MESSAGE_BOUND",
+    "Checkpoint",
+    "Outcome",
+    "RoundHistory",
+    "fingerprint",
+    "run",
+    "tail_start",
+]
 
 _CHECKPOINT_VERSION: Final = 2
 # What reading a damaged checkpoint raises.
@@ -263,7 +271,7 @@ class _Progress:
     @property
     def tail_start(self) -> int:
         """The first round of the last third."""
-        return self.rounds - max(1, self.rounds // 3)
+        return tail_start(self.rounds)
 
     def record(self, t: int, message: Array, inbox: Array) -> None:
         """Take note of a round; functions of messages only."""
@@ -352,6 +360,11 @@ def _read(path: Path) -> dict[str, Any]:
         }
 
 
+def tail_start(rounds: int) -> int:
+    """The first round of the last third."""
+    return rounds - max(1, rounds // 3)
+
+
 def _norm(vectors: Array) -> NDArray[np.float64]:
     return np.sqrt(np.einsum("...f,...f->...", vectors, vectors))
 
@@ -369,8 +382,9 @@ def _identity(
 def fingerprint(algorithm: Algorithm, site: Site, rounds: int) -> str:
     """A hash of everything public that decides what a run computes."""
     digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape}".encode())
-    for part in (algorithm, site):
-        for item in fields(part):  # type: ignore[arg-type]
+    parts: tuple[Any, ...] = (algorithm, site)
+    for part in parts:
+        for item in fields(part):
             value = getattr(part, item.name)
             digest.update(item.name.encode())
             digest.update(

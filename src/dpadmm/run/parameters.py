@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from dpadmm.problem.topologies import Topology
+if TYPE_CHECKING:
+    from dpadmm.problem.topologies import Topology
 
 __all__ = [
+    "ALGORITHM",
+    "CALIBRATION",
     "CALIBRATIONS",
+    "DELTA",
+    "EPSILON",
+    "LOSS",
+    "OUTPUT",
+    "PARTY_WEIGHT",
     "PARTY_WEIGHTS",
+    "PENALTY",
+    "REGULARIZATION",
+    "ROUNDS",
+    "ROWS_PER_PERSON",
+    "TOPOLOGY",
     "ConvergenceWarning",
     "PrivacyWarning",
     "TrainingParameters",
@@ -21,6 +34,21 @@ CALIBRATIONS: Final = ("proven", "published")
 
 
 PARTY_WEIGHTS: Final = ("rows", "equal")
+
+
+# The defaults of a run, for the estimator, configurations and commands alike.
+ALGORITHM: Final = "pr-admm"
+CALIBRATION: Final = "proven"
+EPSILON: Final = 1.0
+DELTA: Final = 1e-5
+TOPOLOGY: Final = "auto"
+ROUNDS: Final = 50
+PENALTY: Final = "auto"
+REGULARIZATION: Final = 1e-4
+PARTY_WEIGHT: Final = "rows"
+LOSS: Final = "logistic"
+ROWS_PER_PERSON: Final = 1
+OUTPUT: Final = "auto"
 
 
 class PrivacyWarning(UserWarning):
@@ -36,15 +64,15 @@ class TrainingParameters:
     """What decides a run, as the estimator and a configuration name it; all of it public."""
 
     algorithm: str
-    topology: str | Iterable[tuple[int, int]] | Topology = "auto"
-    rounds: int = 50
-    penalty: float | str | Sequence[float] | Mapping[Any, float | Sequence[float]] = "auto"
-    regularization: float = 1e-4
-    party_weight: str = "rows"
-    loss: str = "logistic"
+    topology: str | Iterable[tuple[int, int]] | Topology = TOPOLOGY
+    rounds: int = ROUNDS
+    penalty: float | str | Sequence[float] | Mapping[Any, float | Sequence[float]] = PENALTY
+    regularization: float = REGULARIZATION
+    party_weight: str = PARTY_WEIGHT
+    loss: str = LOSS
     tolerance: float | None = None
-    epsilon: float | Mapping[Any, float] = 1.0
-    delta: float | Mapping[Any, float] = 1e-5
-    calibration: str = "proven"
-    rows_per_person: int = 1
+    epsilon: float | Mapping[Any, float] = EPSILON
+    delta: float | Mapping[Any, float] = DELTA
+    calibration: str = CALIBRATION
+    rows_per_person: int = ROWS_PER_PERSON
     algorithm_options: Mapping[str, Any] = field(default_factory=dict)

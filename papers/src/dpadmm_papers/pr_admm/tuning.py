@@ -109,13 +109,13 @@ class _Tuning(Section5, ABC):
             for word, measure in MEASURES.items()
             for calibration in CALIBRATIONS
         ]
-        scale = "log" if not words and max(grid) > 10 * min(grid) else "linear"
+        scale: Any = "log" if not words and max(grid) > 10 * min(grid) else "linear"
         return Panel(
             f"({varied.part}) {varied.symbol}, penalty {penalty:g}",
             varied.symbol,
             "accuracy",
             tuple(curves),
-            x_scale=scale,  # type: ignore[arg-type]
+            x_scale=scale,
         )
 
     def _table(self, results: Mapping[str, Result]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -134,7 +135,8 @@ def privacy_table(claims: Claims, found: Found, delta: float) -> Table:
         bound = spent(cell)
         claimed = AtMost(bound.published[-1])
         if cell.parameters.algorithm == "dvp":
-            claimed = AtMost(cell.parameters.epsilon)  # type: ignore[arg-type]
+            epsilon: Any = cell.parameters.epsilon
+            claimed = AtMost(epsilon)
         rows.append((alpha, who, claimed, AtMost(bound.proven[-1]), total_words(found[alpha, who])))
     return Table.of(
         (

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from dpadmm.errors import ExchangeError
@@ -173,7 +174,7 @@ class Mailbox:
             self._wait(
                 name,
                 _HEARD,
-                lambda name=name: name in own.confirmed,  # type: ignore[misc]
+                partial(own.confirmed.__contains__, name),
                 self._patience.timeout,
                 lost_round=own.drawn,
             )
@@ -256,7 +257,7 @@ class Mailbox:
                 continue
             left = max(0.0, deadline - time.monotonic())
             try:
-                self._wait(name, _DONE, lambda name=name: name in self._done, left)  # type: ignore[misc]
+                self._wait(name, _DONE, partial(self._done.__contains__, name), left)
             except NeighbourLost:
                 late.append(name)
         if len(self._done) > len(early):
