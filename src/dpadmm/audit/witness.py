@@ -283,7 +283,7 @@ class Witness(Exchange):
             return
         mu = np.array([_mu(event) for event in events])
         if self._oracle.public_norm:
-            penalty = algorithm.penalty  # type: ignore[attr-defined]
+            penalty = vars(algorithm)["penalty"]
             linear = graph_linear(GraphState(*self._state[:3]), site, penalty)
             needed = self._oracle.norm_reach(linear, t)[..., None] / site.per_node(mu)
             self.at_least.add("noise of messages")
@@ -303,10 +303,12 @@ class Witness(Exchange):
             self.scores["noise of gradients"][t] = difference / factor
             self.at_least.add("noise of gradients")
             return
-        for purpose in ("gradient", "inner"):
+        seen = loop.steps == 2 and algorithm.form == "one-release"
+        # What a message shows is not taken down a second time as it was drawn: the two are one.
+        for purpose in ("gradient",) if seen else ("gradient", "inner"):
             if (found := self._draws(purpose, t)) is not None:
                 self.scores[f"draws for {purpose}"][t] = found
-        if loop.steps == 2 and algorithm.form == "one-release":
+        if seen:
             (full,) = self._recording.drawn["gradient", t]
             state = self._state
             pull = state.dual + loop.penalty * (state.message - state.consensus)
