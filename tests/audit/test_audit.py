@@ -18,9 +18,9 @@ from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.audit import (
     MECHANISMS,
     AlgorithmCase,
+    AuditSetting,
     EpsilonClaim,
     GaussianClaim,
-    Setting,
     SharedNoise,
     SilentNoise,
     audit_case,
@@ -43,7 +43,7 @@ from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import Shard
 
-SETTING = Setting("a mechanism", "worst case", "score")
+SETTING = AuditSetting("a mechanism", "worst case", "score")
 ERRORS = st.floats(1e-6, 0.49)
 FORMS = ("accuracy", "forward", "backward")
 
