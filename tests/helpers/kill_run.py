@@ -156,8 +156,9 @@ class Trial:
         return self.found
 
     def wait_until(self, ready):
+        """Until it is so, or nobody is left at work who could make it so."""
         deadline = time.monotonic() + HANGS_AFTER
-        while not ready() and time.monotonic() < deadline:
+        while not ready() and self.working() and time.monotonic() < deadline:
             time.sleep(0.05)
 
     def wait(self):
