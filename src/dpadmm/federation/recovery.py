@@ -109,7 +109,7 @@ class Departure:
         on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
     ) -> None:
         self._session, self._run, self._store = session, run, store
-        self._parties, self._nodes, self._rounds = set(parties), set(nodes), rounds
+        self._parties, self._nodes = set(parties), set(nodes)
         self._label = run.hex()
         self._lock = threading.Lock()
         self._lost = ""

@@ -1,1 +1,1 @@
-"""problem."""
+"""What is minimised, and by whom: losses, graphs, schedules, public facts, rows."""

@@ -1,1 +1,1 @@
-"""run."""
+"""A run: planned from public facts, charged, trained, and what it leaves behind."""

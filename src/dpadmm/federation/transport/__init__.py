@@ -1,1 +1,1 @@
-"""How messages travel; the only part of a round that differs between runtimes."""
+"""How the bytes of messages travel between nodes, and what is made of them on arrival."""
