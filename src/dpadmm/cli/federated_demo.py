@@ -16,12 +16,15 @@ from dpadmm.cli.demo_runs import (
     DEMO_REGULARIZATION,
     DemoData,
     accuracies,
+    demo_result,
     load_data,
     progress_bar,
     score,
+    show_accuracy,
+    show_statement,
     together,
 )
-from dpadmm.cli.output import console, emit, refusals, show_table
+from dpadmm.cli.output import console, emit, refusals
 from dpadmm.cli.status import status_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import Given
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
     from dpadmm.data.schema import Schema
     from dpadmm.federation.local import LocalNode
+    from dpadmm.privacy.statement import PrivacyStatement
 
 __all__ = ["federated_demo"]
 
@@ -59,33 +63,22 @@ def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> N
         rows.append((f"federated, epsilon = {Given(_EPSILON)}, model of {name}", total, accuracy))
     statement = models[nodes[0].name].privacy
     if as_json:
-        emit(
-            "demo",
-            {
-                "data": data.title,
-                "accuracy": [
-                    dict(zip(("who", "rows", "accuracy"), row, strict=True)) for row in rows
-                ],
-                "privacy": statement.to_dict(),
-                "history": {},
-                "plot": None,
-                "report": None,
-                "nodes": [_places(node) for node in nodes],
-            },
-        )
-        return
-    console.print(f"\n[bold]Data:[/bold] {data.title}\n", highlight=False)
-    table = [(who, count, f"{100 * accuracy:.1f} %") for who, count, accuracy in rows]
-    show_table("Accuracy on held-out rows", ("who", "rows", "accuracy"), table)
+        places = {"plot": None, "report": None, "nodes": [_places(node) for node in nodes]}
+        emit("demo", demo_result(data, rows, statement) | {"history": {}} | places)
+    else:
+        show_accuracy(data, rows)
+        _show_nodes(nodes, statement, results)
+
+
+def _show_nodes(nodes: list[LocalNode], statement: PrivacyStatement, results: Path) -> None:
+    """Print what the first node states, and where everything is."""
     console.print(
         "\nThe nodes were processes of their own, over mutual TLS, each with a certificate, a "
         "ledger and noise from the operating system.\nOn a ring a node's model is the mean of its "
         "own messages and its neighbours'.",
         highlight=False,
     )
-    console.print(f"\n[bold]What {nodes[0].name} states for its rows[/bold]", highlight=False)
-    for heading, words in statement.lines():
-        console.print(f"  [bold]{heading}:[/bold] {words}", highlight=False)
+    show_statement(f"What {nodes[0].name} states for its rows", statement)
     console.print(f"\n[bold]What the nodes wrote to {results}[/bold]", highlight=False)
     for node in nodes:
         names = ", ".join(Path(file).name for file in list(_places(node).values())[1:])

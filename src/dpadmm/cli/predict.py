@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpadmm.cli.options import DelimiterOption
 from dpadmm.cli.output import JsonOption, emit, refusals
 from dpadmm.errors import ParameterError
 
@@ -24,9 +25,7 @@ def predict(
         Path | None,
         typer.Option("--output", "-o", help="CSV or Parquet file to make; CSV is printed without."),
     ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
-    ] = None,
+    delimiter: DelimiterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict the rows of a file: a label and its score for each, in the order of the file."""
