@@ -76,9 +76,7 @@ def node_command(options: NodeOptions) -> None:
         if options.as_json:
             emit("node", _summary(run, setup.name))
         elif run is not None:
-            complete = run.summary()["federation"]["rounds_complete"]
-            rounds = f"{complete} of {run.summary()['rounds']}"
-            show_run(run, "Spent here", rounds=rounds, own=True)
+            _show(run)
 
 
 def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run | None:
@@ -146,3 +144,9 @@ def _summary(run: Run | None, name: str) -> dict[str, object]:
         return {"node": name, "role": "server"}
     places = result_places(run.config.result)
     return {"node": name, "role": "party", **places, **run.summary()}
+
+
+def _show(run: Run) -> None:
+    summary = run.summary()
+    rounds = f"{summary['federation']['rounds_complete']} of {summary['rounds']}"
+    show_run(run, "Spent here", rounds=rounds, own=True)

@@ -119,7 +119,7 @@ def encode(
     if into is None:
         return assemble(batches, schema, layout=layout)
     with RowsFile(Path(into), len(schema.feature_names)) as file:
-        return assemble(batches, schema, write=file.write, finish=file.finish)
+        return assemble(batches, schema, store=file)
 
 
 def encoded_batches(
