@@ -82,7 +82,8 @@ def progress_bar(*, quiet: bool) -> Progress:
 
 def load_data(seed: int) -> DemoData:
     """Adult where it is at hand, else waveform; a fifth of the rows of each party each."""
-    from dpadmm.data.named import DataError, load
+    from dpadmm.data.named import load
+    from dpadmm.sentences import DataError
 
     data = None
     if os.environ.get("DPADMM_DATA"):

@@ -103,8 +103,8 @@ def _make_folder(results: Path) -> None:
 
 def _encoded(data: DemoData) -> tuple[DemoData, Schema]:
     """The demo's rows as a public schema encodes them, which is how nodes read files."""
-    from dpadmm.data.named import encode
     from dpadmm.data.schema import Label, NumericColumn, Schema
+    from dpadmm.data.tables import encode
 
     # Adult's are between 0 and 1 already and stay as they are. The waves are sums of a triangle
     # of height 6 and noise of variance 1, divided by 16.

@@ -14,8 +14,8 @@ from dpadmm.cli.run_output import result_places, show_run
 from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dpadmm.federation.node import NodeSetup
     from dpadmm.federation.node_config import WatchSection
+    from dpadmm.federation.setup import NodeSetup
     from dpadmm.run.result import Run
 
 __all__ = ["node_command"]
@@ -59,8 +59,8 @@ def node_command(options: NodeOptions) -> None:
     nothing is spent twice. SIGTERM and SIGINT end it in order, with the exit code 143 or 130.
     """
     with refusals("node", options.as_json):
-        from dpadmm.federation.node import prepare_node
         from dpadmm.federation.node_config import load_node_config
+        from dpadmm.federation.setup import prepare_node
 
         if options.reach and not options.check:
             raise ParameterError("--reach must come with --check; got it alone: add --check.")

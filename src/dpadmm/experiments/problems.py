@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.data.named import Dataset, load
+from dpadmm.data.dataset import Dataset
+from dpadmm.data.named import load
 from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import check_columns

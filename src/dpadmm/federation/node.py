@@ -14,12 +14,12 @@ from dpadmm.federation.averager import average
 from dpadmm.federation.party import train_node
 from dpadmm.federation.recovery import Departure, SomebodyLeft
 from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.setup import NodeSetup, prepare_node
+from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.watcher import Watcher
 from dpadmm.run.result import Run
 
-__all__ = ["NodeSetup", "prepare_node", "run_node"]
+__all__ = ["run_node"]
 
 
 def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
