@@ -36,7 +36,7 @@ def load(
         Where the files are; without it, the folder in the environment variable
         ``DPADMM_DATA``, then ``~/.cache/dpadmm`` (or ``$XDG_CACHE_HOME/dpadmm``).
     seed, rows
-        For data sets that are drawn: the seed and the number of rows.
+        For data sets that are drawn: the seed, and the number of rows (their own unless given).
     origin
         For Rätsch's problems: where from (see :func:`dpadmm.data.raetsch.load_raetsch`).
     download
