@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 
 __all__ = ["WHITESPACE", "DataError", "Part", "Place", "canonical_text", "finding", "shown_value"]
 
-
 WHITESPACE: Final = " \t\n\v\f\r"
 """What is trimmed off a cell; ASCII only, the same for a schema's texts and a file's cells."""
 
@@ -45,9 +44,7 @@ def _text(value: Any) -> Any:
 
 Text = Annotated[str, BeforeValidator(_text)]
 
-
 Name = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
-
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -73,9 +70,7 @@ def as_tuple(value: Any) -> Any:
 
 Texts = Annotated[tuple[Text, ...], BeforeValidator(as_tuple)]
 
-
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]
-
 
 _KINDS: Final = "'numeric' or 'categorical'"
 #: Where a finding is, in words, from pydantic's location of it.

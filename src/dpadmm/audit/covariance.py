@@ -103,10 +103,6 @@ class Deviation:
     sentence: str
     probability: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for machines."""
-        return {"sentence": self.sentence, "probability": self.probability}
-
 
 @dataclass(frozen=True)
 class _Family:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -89,14 +89,7 @@ class NoiseReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for machines."""
-        return {
-            "refuted": self.refuted,
-            "findings": [finding.to_dict() for finding in self.findings],
-            "false_alarm": self.false_alarm,
-            "tests": self.tests,
-            "draws": self.draws,
-            "sources": list(self.sources),
-        }
+        return {"refuted": self.refuted, **asdict(self)}
 
 
 def audit_noise(

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from dpadmm.run.parameters import TrainingParameters
     from dpadmm.run.plan import Plan
 
-__all__ = ["account"]
-
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
 
 ReleaseKind = Literal["gaussian", "pure", "objective", "subsampled"]

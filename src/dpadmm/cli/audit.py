@@ -19,8 +19,6 @@ from dpadmm.privacy.figures import AtLeast, AtMost
 if TYPE_CHECKING:
     from dpadmm.audit.verdict import Verdict
 
-__all__ = ["REFUTED", "audit"]
-
 #: The exit code of a refuted claim; 0 is one that stands, 2 a question that makes no sense.
 REFUTED: Final = 3
 

@@ -9,8 +9,6 @@ import typer
 
 from dpadmm.cli.output import JsonOption, emit, refusals, say
 
-__all__ = ["cert_app"]
-
 _OWN_AUTHORITY = (
     "This authority is for trials: whoever holds its key can pass for any node, and it cannot "
     "withdraw a certificate. For more than a trial, organisations bring certificates of their own. "

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dpadmm.experiments.problems import ProblemSource
     from dpadmm.run.parameters import TrainingParameters
 
-__all__ = ["compare"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
@@ -99,7 +97,7 @@ def compare(options: CompareOptions) -> None:
     if options.as_json:
         emit("compare", {"folder": str(output), **manifest})
     else:
-        _show(told, manifest, output)
+        _show(manifest, output)
 
 
 def _comparison(options: CompareOptions) -> Comparison:
@@ -163,22 +161,12 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         ) from None
 
 
-def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> None:
-    from dpadmm.experiments.comparison_pages import epsilon_words, figure_words
+def _show(manifest: dict[str, Any], output: Path) -> None:
+    from dpadmm.experiments.comparison_pages import short_table
 
-    show_table(
-        f"{manifest['data']['dataset']}: {manifest['data']['source']}",
-        ("who", "graph", "epsilon", *comparison.measured),
-        [
-            (
-                line["who"],
-                line["topology"],
-                epsilon_words(line),
-                *(figure_words(line, name) for name in comparison.measured),
-            )
-            for line in manifest["lines"]
-        ],
-    )
+    table = short_table(manifest)
+    title = f"{manifest['data']['dataset']}: {manifest['data']['source']}"
+    show_table(title, table.columns, table.rows)
     refused = {line["who"]: line["refused"] for line in manifest["lines"] if line["refused"]}
     for who, reason in refused.items():
         typer.echo(f"{who} was refused: {reason}")

@@ -13,15 +13,13 @@ from dpadmm.cli.demo_runs import (
     accuracies,
     demo_result,
     load_data,
-    progress_bar,
     show_accuracy,
     show_statement,
     together,
 )
 from dpadmm.cli.options import takes
 from dpadmm.cli.output import JsonOption, console, emit, refusals
-
-__all__ = ["demo"]
+from dpadmm.cli.progress import rounds_bar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,7 @@ def demo(options: DemoOptions) -> None:
     with refusals("demo", options.as_json):
         check_writable(report, "report")
     data = load_data(seed)
-    with progress_bar(quiet=options.as_json) as progress:
+    with rounds_bar(quiet=options.as_json, shown=True) as progress:
         rows = accuracies(data)
         outcome, histories = together(data, rounds, seed, progress)
     rows += outcome["rows"]

@@ -7,14 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, TaskID
 
 from dpadmm.cli.output import console, show_table
 from dpadmm.plain import Array
@@ -23,35 +16,15 @@ if TYPE_CHECKING:
     from dpadmm.privacy.statement import PrivacyStatement
     from dpadmm.run.parameters import TrainingParameters
 
-__all__ = [
-    "DELTA",
-    "DEMO_REGULARIZATION",
-    "DemoData",
-    "accuracies",
-    "demo_result",
-    "load_data",
-    "progress_bar",
-    "score",
-    "show_accuracy",
-    "show_statement",
-    "together",
-]
-
-
 _Course = dict[str, list[float]]
-
 
 _PARTIES = 5
 
-
 _RUNS = 5
-
 
 _BUDGETS = (0.1, 1.0, 10.0)
 
-
 DELTA = 1e-5
-
 
 DEMO_REGULARIZATION = 1e-4
 
@@ -65,19 +38,6 @@ class DemoData(NamedTuple):
     members: list[tuple[Array, Array]]
     test_rows: Array
     test_labels: Array
-
-
-def progress_bar(*, quiet: bool) -> Progress:
-    """A bar for every run; nothing where a machine reads."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=quiet,
-    )
 
 
 def load_data(seed: int) -> DemoData:

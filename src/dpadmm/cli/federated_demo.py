@@ -18,13 +18,13 @@ from dpadmm.cli.demo_runs import (
     accuracies,
     demo_result,
     load_data,
-    progress_bar,
     score,
     show_accuracy,
     show_statement,
     together,
 )
 from dpadmm.cli.output import console, emit, refusals
+from dpadmm.cli.progress import rounds_bar
 from dpadmm.cli.status import status_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import Given
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from dpadmm.data.schema import Schema
     from dpadmm.federation.local import LocalNode
     from dpadmm.privacy.statement import PrivacyStatement
-
-__all__ = ["federated_demo"]
 
 _EPSILON = 1.0
 
@@ -49,7 +47,7 @@ def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> N
         _make_folder(results)
         raw = load_data(seed)
         data, schema = _encoded(raw)
-        with progress_bar(quiet=as_json) as progress:
+        with rounds_bar(quiet=as_json, shown=True) as progress:
             rows = accuracies(data)
             simulated, _ = together(data, rounds, seed, progress, budgets=(_EPSILON,))
         rows += simulated["rows"]

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from dpadmm.ledger.balance import Account
     from dpadmm.ledger.sqlite import SQLiteLedger
 
-__all__ = ["ledger_app"]
-
 ledger_app = typer.Typer(
     name="ledger",
     help="The privacy budget of a data set: create its ledger, see it, check it, export it.",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dpadmm.federation.setup import NodeSetup
     from dpadmm.run.result import Run
 
-__all__ = ["node_command"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions:

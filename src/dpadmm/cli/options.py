@@ -12,8 +12,6 @@ import typer
 
 from dpadmm.errors import ParameterError
 
-__all__ = ["DelimiterOption", "named_values", "read_value", "takes"]
-
 Options = TypeVar("Options")
 
 DelimiterOption = Annotated[

@@ -15,8 +15,6 @@ from dpadmm.errors import ParameterError
 if TYPE_CHECKING:
     from dpadmm.run.model import Model
 
-__all__ = ["predict"]
-
 
 def predict(
     model: Annotated[Path, typer.Argument(help="The model file.")],

@@ -16,8 +16,6 @@ from dpadmm.privacy.figures import Given
 if TYPE_CHECKING:
     from dpadmm.privacy.events import LabelRandomizedResponse
 
-__all__ = ["randomize_labels_command"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizeOptions:

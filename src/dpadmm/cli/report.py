@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dpadmm.report.document import Report
     from dpadmm.report.records import RecordedRun
 
-__all__ = ["report"]
-
 # What a record raises that has the form of one, but whose parts contradict each other.
 _UNFIT = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 

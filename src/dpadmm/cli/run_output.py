@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from dpadmm.run.config import ResultSection
     from dpadmm.run.result import Run
 
-__all__ = ["result_places", "show_run"]
-
 
 def result_places(result: ResultSection) -> dict[str, str | None]:
     """Where the model is, and the record and the report if they are wanted."""

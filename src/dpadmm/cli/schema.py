@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from dpadmm.data.encode import Counts
     from dpadmm.data.schema import Schema
 
-__all__ = ["CHECK_WARNING", "schema_app"]
-
 CHECK_WARNING = (
     "These counts are about private rows and covered by no privacy budget: do not share them."
 )

@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from dpadmm.cli.output import JsonOption, emit, errors, refusals, warn
+from dpadmm.cli.progress import rounds_bar
 from dpadmm.cli.run_output import result_places, show_run
 
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
 if TYPE_CHECKING:
     from dpadmm.report.document import Report
     from dpadmm.run.config import RunConfig
-
-__all__ = ["train_command"]
 
 
 def train_command(
@@ -34,7 +32,7 @@ def train_command(
 
     with refusals("train", as_json):
         told = load_config(config)
-        with _progress(quiet=as_json) as progress:
+        with rounds_bar(quiet=as_json) as progress:
             task = progress.add_task("checking", total=told.run.rounds)
             stages: list[str] = []
 
@@ -85,17 +83,3 @@ def _write_refusal(config: RunConfig, reason: str, *, started: bool) -> None:
         now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         _write(refusal_report(config, reason, now, started=started), place)
         errors.print(Text(f"Report: {place}"))
-
-
-def _progress(*, quiet: bool) -> Progress:
-    """A bar on standard error; nothing where nobody watches."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-        disable=quiet or not errors.is_terminal,
-    )

@@ -38,7 +38,6 @@ __all__ = [
     "load_schema",
 ]
 
-
 DEFAULT_MISSING_VALUES: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells that mean "not known" unless the schema says otherwise (compared after trimming)."""
 

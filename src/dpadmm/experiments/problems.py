@@ -35,11 +35,9 @@ __all__ = [
     "dense",
 ]
 
-
 # Rows with fewer entries than this part are kept sparse: on Adult (an eighth) a pass over them
 # takes half the time.
 _MOSTLY_ZERO: Final = 0.2
-
 
 # How a data set's source says that its rows are not those a paper used.
 _NOT_THE_ORIGINAL: Final = ("stand", "not identical", "not the benchmark")
