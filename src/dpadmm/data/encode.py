@@ -399,6 +399,11 @@ def assemble(
     store
         Where the rows go instead of memory.
     """
+    if store is not None and layout == "sparse":
+        raise DataError(
+            "layout must be 'dense' or 'auto' when rows are written to a file; got 'sparse': "
+            "leave out into or layout"
+        )
     store = store or RowsInMemory(schema, layout)
     labels: list[NDArray[np.int64]] = []
     parties: list[pa.StringArray] = []
@@ -410,12 +415,7 @@ def assemble(
         if batch.parties is not None:
             parties.append(batch.parties)
         store.write(batch)
-    codes, names = None, ()
-    if schema.party is not None:
-        chunks = pa.chunked_array(parties, pa.string()).combine_chunks()
-        coded = pc.fill_null(chunks, "missing").dictionary_encode()
-        codes = coded.indices.to_numpy().astype(np.int64)
-        names = tuple(coded.dictionary.to_pylist())
+    codes, names = (None, ()) if schema.party is None else _coded(parties)
     unlabelled = counts.rows > 0 and not labels
     return EncodedRows(
         rows=store.finish(counts.rows),
@@ -427,3 +427,10 @@ def assemble(
         party_codes=codes,
         parties=names,
     )
+
+
+def _coded(parties: list[pa.StringArray]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Codes of the cells of a party column, and the names in order of appearance."""
+    chunks = pa.chunked_array(parties, pa.string()).combine_chunks()
+    coded = pc.fill_null(chunks, "missing").dictionary_encode()
+    return coded.indices.to_numpy().astype(np.int64), tuple(coded.dictionary.to_pylist())

@@ -55,6 +55,13 @@ class LocalNode:
     log: Path
     status: Path
 
+    @classmethod
+    def within(cls, folder: Path, results: Path, name: str) -> LocalNode:
+        """A node whose configuration is in one folder, and what it leaves behind in another."""
+        kinds = ("model", "record", "statement", "log")
+        left = {kind: (results / f"{name}.{kind}").resolve() for kind in kinds}
+        return cls(name, folder / f"{name}.toml", **left, status=folder / f"{name}.status.json")
+
     @property
     def report(self) -> Path:
         """The page to read, beside the model."""
@@ -110,11 +117,7 @@ def write_federation(
         make_certificate(folder / "certificates", name)
         ledger = folder / f"{name}.ledger"
         SQLiteLedger.create(ledger, ChargedData("rows", name, rows, schema.sha256), policy).close()
-        kinds = ("model", "record", "statement", "log")
-        left = {kind: (results / f"{name}.{kind}").resolve() for kind in kinds}
-        node = LocalNode(
-            name, folder / f"{name}.toml", **left, status=folder / f"{name}.status.json"
-        )
+        node = LocalNode.within(folder, results, name)
         told = _node_config(folder, node, rows_file, places[name], policy)
         told["neighbour"] = [
             {"name": other, "address": places[other]} for other in agreed.neighbours(name, planned)
