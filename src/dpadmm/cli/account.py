@@ -180,13 +180,12 @@ def _from_config(path: Path) -> _Question:
             f"reading its files; they are not for {missing}."
         )
     schema = load_schema(told.data.schema_file)
-    classes = len(schema.classes)
     names = tuple(counts)
     return _Question(
         told.parameters(names),
         list(counts.values()),
         len(schema.feature_names),
-        1 if classes == 2 else classes,
+        schema.outputs,
         names,
         told.run.simulation_key is not None,
     )

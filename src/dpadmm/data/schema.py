@@ -252,6 +252,11 @@ class Schema(Part):
         """The classes in the order of their codes."""
         return self.label.names
 
+    @property
+    def outputs(self) -> int:
+        """Columns of a classifier: 1 for two classes, else one for each."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
     @cached_property
     def entries_per_row(self) -> int:
         """The most entries other than zero that an encoded row can have."""

@@ -279,14 +279,13 @@ def _read(problem: FileProblem) -> Problem:
             Path(folder),
             delimiter=config.data.delimiter,
         )
-    outputs = 1 if len(schema.classes) == 2 else len(schema.classes)
     if not len(test.labels):
         raise ParameterError(
             f"the file of public rows must have at least one row; {problem.evaluation} has none."
         )
     return Problem(
         members=tuple(
-            (party.rows, label_signs(party.labels, outputs)) for party in parties.values()
+            (party.rows, label_signs(party.labels, schema.outputs)) for party in parties.values()
         ),
         test_rows=test.rows,
         test_codes=np.asarray(test.labels, dtype=np.int64),

@@ -129,12 +129,11 @@ class AgreedRun(Part):
 
     def plan(self, schema: Schema) -> Plan:
         """The plan of all parties; refuses what does not fit together."""
-        classes = len(schema.classes)
         planned = plan(
             training_parameters(self.run, self.names),
             [party.rows for party in self.party],
             features=len(schema.feature_names),
-            outputs=1 if classes == 2 else classes,
+            outputs=schema.outputs,
             names=self.names,
         )
         if self.server is not None and not planned.site.topology.server:
