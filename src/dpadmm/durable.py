@@ -18,7 +18,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.sentences import DataError
 
 __all__ = [
-    "Closing",
+    "Closable",
     "FileRefusal",
     "check_writable",
     "parse_json",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class Closing(ABC):
+class Closable(ABC):
     """Closed at the end of a ``with`` block, however it ends."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 from dpadmm.errors import ParameterError
 
 __all__ = ["Metrics", "parse_address"]
@@ -42,7 +42,7 @@ def _is_loopback(host: str) -> bool:
 
 
 @final
-class Metrics(Closing):
+class Metrics(Closable):
     """Serves the numbers of one node until it is closed.
 
     Parameters

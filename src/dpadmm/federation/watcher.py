@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from dpadmm.durable import Closing, check_writable, write_whole
+from dpadmm.durable import Closable, check_writable, write_whole
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.federation.facts import code_word, public_facts
 from dpadmm.federation.status import STATUS_VERSION, process_space
@@ -43,7 +43,7 @@ _CROWD_LINES: Final = 1.0
 
 
 @final
-class Watcher(Closing):
+class Watcher(Closable):
     """Tells what a node does; every method may be called from any thread.
 
     Parameters
