@@ -49,11 +49,13 @@ Name = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-def refuse_repeats(texts: tuple[str, ...], what: str) -> tuple[str, ...]:
+def refuse_repeats(
+    texts: tuple[str, ...], must: str, advice: str = "remove one"
+) -> tuple[str, ...]:
     seen: set[str] = set()
     for text in texts:
         if text in seen:
-            raise fail(f"{what} must list each value once; {text!r} is there twice: remove one")
+            raise fail(f"{must}; {text!r} is there twice: {advice}")
         seen.add(text)
     return texts
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dpadmm.cli.options import named_values, read_value, takes
 from dpadmm.cli.output import JsonOption, console, emit, show_table
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.run import parameters as defaults
 
@@ -337,7 +337,6 @@ def _show_run(result: dict[str, Any]) -> None:
 
 def _releases(options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
     """The events of ``--rounds`` releases of one kind, and facts worth showing."""
-    from dpadmm.errors import positive_integer
     from dpadmm.privacy import events
 
     def need(name: str) -> Any:

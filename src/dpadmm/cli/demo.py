@@ -20,6 +20,7 @@ from dpadmm.cli.demo_runs import (
 from dpadmm.cli.options import takes
 from dpadmm.cli.output import JsonOption, console, emit, refusals
 from dpadmm.cli.progress import rounds_bar
+from dpadmm.durable import check_writable, write_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,6 @@ def demo(options: DemoOptions) -> None:
         federated_demo(options.rounds, options.seed, options.results, as_json=options.as_json)
         return
     from dpadmm.cli.demo_report import demo_report
-    from dpadmm.durable import check_writable, write_whole
     from dpadmm.report.html import render
 
     rounds, seed, report = options.rounds, options.seed, options.report

@@ -11,6 +11,8 @@ from rich.progress import Progress, TaskID
 
 from dpadmm.cli.output import console, show_table
 from dpadmm.plain import Array
+from dpadmm.privacy.figures import Given
+from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
     from dpadmm.privacy.statement import PrivacyStatement
@@ -43,7 +45,6 @@ class DemoData(NamedTuple):
 def load_data(seed: int) -> DemoData:
     """Adult where it is at hand, else waveform; a fifth of the rows of each party each."""
     from dpadmm.data.named import load
-    from dpadmm.sentences import DataError
 
     data = None
     if os.environ.get("DPADMM_DATA"):
@@ -129,7 +130,6 @@ def together(
 ) -> tuple[dict[str, Any], dict[str, _Course]]:
     """ADMM without noise, then PR-ADMM at several budgets, several runs each."""
     from dpadmm.cli.demo_report import ShownRun
-    from dpadmm.privacy.figures import Given
     from dpadmm.privacy.noise import SimulatedNoise
     from dpadmm.problem.rows import Shard
     from dpadmm.run.plan import plan

@@ -12,6 +12,8 @@ from rich.text import Text
 from dpadmm.cli.output import JsonOption, emit, errors, refusals, warn
 from dpadmm.cli.progress import rounds_bar
 from dpadmm.cli.run_output import result_places, show_run
+from dpadmm.durable import write_whole
+from dpadmm.errors import BudgetError
 
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ def train_command(
     as_json: JsonOption = False,
 ) -> None:
     """Train a model as a configuration says; print what it cost each party's privacy."""
-    from dpadmm.errors import BudgetError
     from dpadmm.report.records import RecordedRun
     from dpadmm.report.run import run_report
     from dpadmm.run.config import load_config
@@ -67,7 +68,6 @@ def train_command(
 
 
 def _write(report: Report, place: Path) -> None:
-    from dpadmm.durable import write_whole
     from dpadmm.report.html import render
 
     write_whole(place, render(report).encode(), "report")
