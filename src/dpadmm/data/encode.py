@@ -370,6 +370,8 @@ class RowsInMemory:
         features = len(self._schema.feature_names)
         if is_sparse(self._schema, rows, self._layout):
             parts = [batch.to_sparse(features) for batch in self._batches]
+            # Not all three of batches, parts and rows in memory at once.
+            self._batches.clear()
             return sparse.vstack([sparse.csr_array((0, features)), *parts], format="csr")
         dense = np.zeros((rows, features))
         start = 0
