@@ -305,7 +305,10 @@ def _columns(table: _Table, schema: Schema, require_label: bool) -> list[str]:
             "remove it, or name it in the schema under ignore"
         )
     if table.types is not None:
-        _check_types(table.types, needed, schema, table.where)
+        numeric = {column.name for column in schema.numeric}
+        for name in needed:
+            kind = table.types.field(name).type
+            check_type(name, kind, table.where, as_number=name in numeric)
     return needed
 
 
@@ -313,12 +316,6 @@ def _listed(names: list[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:5])
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
-
-
-def _check_types(found: pa.Schema, names: list[str], schema: Schema, where: str) -> None:
-    numeric = {column.name for column in schema.numeric}
-    for name in names:
-        check_type(name, found.field(name).type, where, as_number=name in numeric)
 
 
 def check_type(name: str, kind: pa.DataType, where: str, *, as_number: bool) -> None:

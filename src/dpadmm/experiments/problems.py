@@ -178,11 +178,6 @@ def compact(rows: Array) -> Rows:
     return sparse.csr_array(rows) if np.count_nonzero(rows) < _MOSTLY_ZERO * rows.size else rows
 
 
-def _majority(labels: Array) -> float:
-    positive = float((labels > 0).mean())
-    return max(positive, 1 - positive)
-
-
 @lru_cache(maxsize=4)
 def _deal(problem: NamedProblem) -> Problem:
     data = _named(problem.dataset, problem.drawn_rows)
@@ -197,6 +192,7 @@ def _deal(problem: NamedProblem) -> Problem:
     order = np.random.default_rng(problem.split_seed).permutation(total)
     shares = np.array_split(order[:used], problem.parties)
     test = order[used : used + held]
+    positive = float((data.y[test] > 0).mean())
     stand_in = data.source if any(word in data.source for word in _NOT_THE_ORIGINAL) else None
     rows = compact(data.X)
     return Problem(
@@ -213,7 +209,7 @@ def _deal(problem: NamedProblem) -> Problem:
             "rows": [len(share) for share in shares],
             "features": data.X.shape[1],
             "test_rows": held,
-            "majority_of_test_rows": _majority(data.y[test]),
+            "majority_of_test_rows": max(positive, 1 - positive),
         },
     )
 
