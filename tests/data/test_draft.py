@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from dpadmm.data.named import draft_schema, encode
+from dpadmm.data.draft import draft_schema
+from dpadmm.data.tables import encode
 from dpadmm.sentences import DataError
 
 SAMPLE = pd.DataFrame(

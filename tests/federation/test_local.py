@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.local import run_nodes, write_federation
-from dpadmm.federation.node import prepare_node
 from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.setup import prepare_node
 from dpadmm.ledger.filters import Policy
 
 SCHEMA = Schema(

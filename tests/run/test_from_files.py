@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpadmm import ADMMClassifier
-from dpadmm.data.named import encode
 from dpadmm.data.party_rows import encode_by_party, encode_party
 from dpadmm.data.schema import Schema, load_schema
+from dpadmm.data.tables import encode
 from dpadmm.errors import ParameterError
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.config import load_config

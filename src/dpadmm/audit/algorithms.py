@@ -39,7 +39,6 @@ from scipy.special import expit
 
 from dpadmm.algorithms.base import Algorithm, graph_convexity
 from dpadmm.algorithms.dp_gd import DPGD
-from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.audit.cases import Case
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
 from dpadmm.audit.noise import SharedNoise, SilentNoise
@@ -113,7 +112,11 @@ class Adversary(Exchange):
         """Weigh the honest party's message and answer with the fixed one."""
         event = message.events[0]
         if (objective := self._algorithm.objective(self._state, self._site, t)) is not None:
-            self.evidence += self._loss(objective, message.values)
+            # The privacy loss of a minimiser under gradient noise.
+            plain, changed = (
+                part.log_density(objective, message.values) for part in self._candidates
+            )
+            self.evidence += changed - plain
         elif not isinstance(event, PostProcessing):
             gaussian = isinstance(event, GaussianRelease | SharedGaussian)
             self.evidence += self._projection(message.values, t, gaussian=gaussian)
@@ -121,11 +124,6 @@ class Adversary(Exchange):
         inbox = np.array(self._inbox)
         self._state = self._algorithm.absorb(self._state, message.values, inbox, self._site, t)
         return inbox
-
-    def _loss(self, objective: ObjectiveRelease, sent: Array) -> Array:
-        """The privacy loss of a minimiser under gradient noise."""
-        plain, changed = (part.log_density(objective, sent) for part in self._candidates)
-        return changed - plain
 
     def _projection(self, sent: Array, t: int, *, gaussian: bool) -> Array:
         """How far the message lies from the one solution to the other."""

@@ -21,8 +21,6 @@ from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan
 from dpadmm.version import __version__
 
-__all__ = ["ShownRun", "demo_report"]
-
 
 @dataclass(frozen=True)
 class ShownRun:

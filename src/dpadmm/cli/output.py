@@ -17,20 +17,6 @@ from rich.text import Text
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
 from dpadmm.plain import visible
 
-__all__ = [
-    "JSON_VERSION",
-    "JsonOption",
-    "console",
-    "emit",
-    "errors",
-    "print_refusal",
-    "refusals",
-    "say",
-    "show_meaning",
-    "show_table",
-    "warn",
-]
-
 #: Version of the envelope below; a field never changes its meaning within a version.
 JSON_VERSION: Final = 1
 

@@ -16,9 +16,9 @@ How cells are read is told in :mod:`dpadmm.data.values`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, final
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,8 @@ __all__ = [
     "EncodedBatch",
     "EncodedRows",
     "Layout",
+    "RowsInMemory",
+    "RowsStore",
     "assemble",
     "encode_batch",
     "is_sparse",
@@ -268,34 +270,11 @@ def encode_batch(
         Leave out rows with a missing value. For public experiments only: the number of rows
         left depends on what the rows hold, which no budget covers.
     """
-    rows = batch.num_rows
-    numbers = np.empty((len(schema.numeric), rows))
-    places = np.full((schema.entries_per_row - len(numbers), rows), -1, np.int32)
-    squares = np.zeros(rows)
-    incomplete = np.zeros(rows, np.bool_)
-    counts: dict[str, ColumnCounts] = {}
-    sentinels = [float(text) for text in schema.missing_values if _is_finite_number(text)]
-
-    slot, offset = 0, len(numbers)
-    for number, column in enumerate(schema.numeric):
-        scaled, missing, clipped = _encode_numeric(batch[column.name], column, sentinels)
-        numbers[number] = scaled
-        squares += scaled * scaled
-        if column.missing:
-            places[slot, missing] = offset
-            slot, offset = slot + 1, offset + 1
-        incomplete |= missing
-        counts[column.name] = ColumnCounts(int(np.count_nonzero(missing)), 0, clipped)
-    for category in schema.categorical:
-        cells = batch[category.name]
-        places[slot], missing, other = _encode_categorical(cells, category, schema, offset)
-        slot, offset = slot + 1, offset + len(category.levels) + category.missing + category.other
-        incomplete |= missing
-        counts[category.name] = ColumnCounts(int(np.count_nonzero(missing)), other, 0)
-    if schema.constant:
-        places[slot] = offset
-
+    numbers, places, incomplete, counts = _encode_columns(batch, schema)
     # Entries are added one after the other, so that a row's norm does not depend on the others.
+    squares = np.zeros(batch.num_rows)
+    for scaled in numbers:
+        squares += scaled * scaled
     for entries in places:
         squares += entries >= 0
     norms = np.sqrt(np.maximum(squares, 1.0))
@@ -313,8 +292,39 @@ def encode_batch(
         labels = None if labels is None else labels[keep]
         parties = None if parties is None else parties.filter(pa.array(keep))
         dropped = int(np.count_nonzero(incomplete))
-    found = Counts(rows - dropped, bad_labels, ragged_rows, dropped, counts)
+    found = Counts(batch.num_rows - dropped, bad_labels, ragged_rows, dropped, counts)
     return EncodedBatch(numbers, places, unit, labels, parties, found)
+
+
+def _encode_columns(
+    batch: pa.RecordBatch, schema: Schema
+) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_], dict[str, ColumnCounts]]:
+    """Numbers and places of a batch before rows are scaled, which rows miss a value, counts."""
+    rows = batch.num_rows
+    numbers = np.empty((len(schema.numeric), rows))
+    places = np.full((schema.entries_per_row - len(numbers), rows), -1, np.int32)
+    incomplete = np.zeros(rows, np.bool_)
+    counts: dict[str, ColumnCounts] = {}
+    sentinels = [float(text) for text in schema.missing_values if _is_finite_number(text)]
+
+    slot, offset = 0, len(numbers)
+    for number, column in enumerate(schema.numeric):
+        cells = batch[column.name]
+        numbers[number], missing, clipped = _encode_numeric(cells, column, sentinels)
+        if column.missing:
+            places[slot, missing] = offset
+            slot, offset = slot + 1, offset + 1
+        incomplete |= missing
+        counts[column.name] = ColumnCounts(int(np.count_nonzero(missing)), 0, clipped)
+    for category in schema.categorical:
+        cells = batch[category.name]
+        places[slot], missing, other = _encode_categorical(cells, category, schema, offset)
+        slot, offset = slot + 1, offset + len(category.levels) + category.missing + category.other
+        incomplete |= missing
+        counts[category.name] = ColumnCounts(int(np.count_nonzero(missing)), other, 0)
+    if schema.constant:
+        places[slot] = offset
+    return numbers, places, incomplete, counts
 
 
 def _is_finite_number(text: str) -> bool:
@@ -324,7 +334,51 @@ def _is_finite_number(text: str) -> bool:
         return False
 
 
-Writer = Callable[[EncodedBatch], None]
+class RowsStore(Protocol):
+    """Where encoded rows go until all are there."""
+
+    def write(self, batch: EncodedBatch) -> None:
+        """Append the rows of a batch."""
+
+    def finish(self, rows: int) -> Any:
+        """All rows, of which there are so many."""
+
+
+@final
+class RowsInMemory:
+    """Collects batches, and lays their rows out at the end.
+
+    Parameters
+    ----------
+    schema
+        The public description they are encoded by.
+    layout
+        "dense", "sparse" or "auto" (see :func:`is_sparse`).
+    """
+
+    def __init__(self, schema: Schema, layout: Layout = "auto") -> None:
+        is_sparse(schema, 0, layout)
+        self._schema, self._layout = schema, layout
+        self._batches: list[EncodedBatch] = []
+
+    def write(self, batch: EncodedBatch) -> None:
+        """Append the rows of a batch."""
+        self._batches.append(batch)
+
+    def finish(self, rows: int) -> Any:
+        """All rows, as an array or a sparse one."""
+        features = len(self._schema.feature_names)
+        if is_sparse(self._schema, rows, self._layout):
+            parts = [batch.to_sparse(features) for batch in self._batches]
+            # Not all three of batches, parts and rows in memory at once.
+            self._batches.clear()
+            return sparse.vstack([sparse.csr_array((0, features)), *parts], format="csr")
+        dense = np.zeros((rows, features))
+        start = 0
+        for batch in self._batches:
+            batch.write_into(dense[start : start + batch.counts.rows])
+            start += batch.counts.rows
+        return dense
 
 
 def assemble(
@@ -332,8 +386,7 @@ def assemble(
     schema: Schema,
     *,
     layout: Layout = "auto",
-    write: Writer | None = None,
-    finish: Callable[[int], NDArray[np.float64]] | None = None,
+    store: RowsStore | None = None,
 ) -> EncodedRows:
     """Put encoded batches together.
 
@@ -345,12 +398,15 @@ def assemble(
         The public description they were encoded by.
     layout
         "dense", "sparse" or "auto" (see :func:`is_sparse`).
-    write, finish
-        Where the entries go instead of memory: `write` takes each batch, `finish` the number
-        of rows and gives the array.
+    store
+        Where the rows go instead of memory.
     """
-    is_sparse(schema, 0, layout)
-    kept: list[EncodedBatch] = []
+    if store is not None and layout == "sparse":
+        raise DataError(
+            "layout must be 'dense' or 'auto' when rows are written to a file; got 'sparse': "
+            "leave out into or layout"
+        )
+    store = store or RowsInMemory(schema, layout)
     labels: list[NDArray[np.int64]] = []
     parties: list[pa.StringArray] = []
     counts = Counts(columns={column.name: ColumnCounts() for column in schema.columns})
@@ -360,32 +416,11 @@ def assemble(
             labels.append(batch.labels)
         if batch.parties is not None:
             parties.append(batch.parties)
-        if write is None:
-            kept.append(batch)
-        else:
-            write(batch)
-    features = len(schema.feature_names)
-    rows: Any
-    if finish is not None:
-        rows = finish(counts.rows)
-    elif is_sparse(schema, counts.rows, layout):
-        parts = [batch.to_sparse(features) for batch in kept]
-        rows = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, features))
-    else:
-        rows = np.zeros((counts.rows, features))
-        start = 0
-        for batch in kept:
-            batch.write_into(rows[start : start + batch.counts.rows])
-            start += batch.counts.rows
-    codes, names = None, ()
-    if schema.party is not None:
-        chunks = pa.chunked_array(parties, pa.string()).combine_chunks()
-        coded = pc.fill_null(chunks, "missing").dictionary_encode()
-        codes = coded.indices.to_numpy().astype(np.int64)
-        names = tuple(coded.dictionary.to_pylist())
+        store.write(batch)
+    codes, names = (None, ()) if schema.party is None else _coded(parties)
     unlabelled = counts.rows > 0 and not labels
     return EncodedRows(
-        rows=rows,
+        rows=store.finish(counts.rows),
         labels=None if unlabelled else np.concatenate([np.zeros(0, np.int64), *labels]),
         classes=schema.classes,
         feature_names=schema.feature_names,
@@ -394,3 +429,10 @@ def assemble(
         party_codes=codes,
         parties=names,
     )
+
+
+def _coded(parties: list[pa.StringArray]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Codes of the cells of a party column, and the names in order of appearance."""
+    chunks = pa.chunked_array(parties, pa.string()).combine_chunks()
+    coded = pc.fill_null(chunks, "missing").dictionary_encode()
+    return coded.indices.to_numpy().astype(np.int64), tuple(coded.dictionary.to_pylist())

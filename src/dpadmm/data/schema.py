@@ -38,7 +38,6 @@ __all__ = [
     "load_schema",
 ]
 
-
 DEFAULT_MISSING_VALUES: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells that mean "not known" unless the schema says otherwise (compared after trimming)."""
 
@@ -115,7 +114,7 @@ class CategoricalColumn(Part):
     def _check(cls, levels: tuple[str, ...]) -> tuple[str, ...]:
         if not levels:
             raise fail("levels must have at least one value; got none: list the levels")
-        return refuse_repeats(levels, "levels")
+        return refuse_repeats(levels, "levels must list each value once")
 
 
 Column = Annotated[NumericColumn | CategoricalColumn, Field(discriminator="kind")]
@@ -156,7 +155,7 @@ class Label(Part):
                     f"classes must have at least two values; got {len(self.classes)}: "
                     "list all classes"
                 )
-            refuse_repeats(self.classes, "classes")
+            refuse_repeats(self.classes, "classes must list each value once")
         return self
 
     @property
@@ -212,19 +211,12 @@ class Schema(Part):
     def _check(self) -> Schema:
         if not self.columns:
             raise fail("columns must have at least one column besides the label; got none")
-        refuse_repeats(self.missing_values, "missing_values")
+        refuse_repeats(self.missing_values, "missing_values must list each value once")
         party = () if self.party is None else (self.party,)
         names = (*(c.name for c in self.columns), self.label.column, *party, *self.ignore)
-        seen: set[str] = set()
-        for name in names:
-            if name in seen:
-                raise fail(
-                    "a column must have one role (a column, the label, party or ignore); "
-                    f"{name!r} is there twice: remove one"
-                )
-            seen.add(name)
+        refuse_repeats(names, "a column must have one role (a column, the label, party or ignore)")
         # An astute choice of names could make two encoded columns look the same in a report.
-        refuse_repeats(self.feature_names, "the encoded columns")
+        refuse_repeats(self.feature_names, "the encoded columns must list each value once")
         return self
 
     @cached_property
@@ -252,6 +244,11 @@ class Schema(Part):
     def classes(self) -> tuple[str, ...]:
         """The classes in the order of their codes."""
         return self.label.names
+
+    @property
+    def outputs(self) -> int:
+        """Columns of a classifier: 1 for two classes, else one for each."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
 
     @cached_property
     def entries_per_row(self) -> int:

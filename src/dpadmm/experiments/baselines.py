@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from dpadmm.experiments.job import Job, TrainingJob
 from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
@@ -52,6 +52,15 @@ CENTRAL_ADVERSARY: Final = (
     "sees what one place that holds all parties' rows releases; that place is trusted with them"
 )
 _MOVE: Final = 8.0
+# One party, one round.
+_ONE_SOLVE: Final[dict[str, Any]] = {
+    "topology": "path",
+    "rounds": 1,
+    "penalty": 1.0,
+    "algorithm_options": {},
+    "calibration": "proven",
+    "epsilon": 1.0,
+}
 
 
 def pooled_cell(
@@ -76,18 +85,9 @@ def _exact(
     parties: int,
     finals: tuple[str, ...],
 ) -> Job:
-    told = replace(
-        parameters,
-        algorithm="admm",
-        topology="path",
-        rounds=1,
-        penalty=1.0,
-        # The objective counts the regulariser once and the losses once per party.
-        regularization=parameters.regularization / parties,
-        algorithm_options={},
-        calibration="proven",
-        epsilon=1.0,
-    )
+    # The objective counts the regulariser once and the losses once per party.
+    regularization = parameters.regularization / parties
+    told = replace(parameters, algorithm="admm", regularization=regularization, **_ONE_SOLVE)
     return TrainingJob(problem, told, runs=1, finals=finals)
 
 
@@ -112,13 +112,9 @@ def private_cell(
     told = replace(
         parameters,
         algorithm="dvp",
-        topology="path",
-        rounds=1,
-        penalty=1.0,
         regularization=max(least, noise / mu / _MOVE),
-        algorithm_options={"noise": PRIVATE_BASELINES[label]},
-        calibration="proven",
-        epsilon=epsilon,
+        **_ONE_SOLVE
+        | {"algorithm_options": {"noise": PRIVATE_BASELINES[label]}, "epsilon": epsilon},
     )
     return TrainingJob(
         OnePartyProblem(problem), told, runs=runs, seed=seed, finals=finals, may_refuse=True

@@ -46,14 +46,11 @@ __all__ = [
     "parse_entry",
 ]
 
-
 #: What is measured of every model.
 MEASURED: Final = ("test accuracy", "log loss", "AUC", "consensus error")
 
-
 #: What a proven epsilon rests on, as columns; guarantees beside it are for the manifest.
 _GROUNDS: Final = ("delta", "theorem", "releases", "adjacency", "adversary", "claim")
-
 
 #: What is compared unless told: noise that is Gaussian where there is a choice.
 DEFAULT_ENTRIES: Final = (

@@ -30,15 +30,13 @@ __all__ = [
     "COMPARISON_VERSION",
     "NOTICE",
     "epsilon_words",
-    "figure_words",
     "interval_words",
+    "short_table",
     "write_comparison",
 ]
 
-
 #: Version of the manifest; a field never changes its meaning within a version.
 COMPARISON_VERSION: Final = 1
-
 
 NOTICE: Final = (
     "A simulation: noise comes from a seed, and figures are functions of the rows. Where rows are "
@@ -88,21 +86,26 @@ def _meaning(lines: Sequence[Line]) -> Meaning:
 
 def comparison_words(manifest: dict[str, Any], meaning: Meaning) -> str:
     """The table for people, in Markdown."""
+    table = short_table(manifest).markdown()
+    return (
+        f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n\n"
+        f"**{HEADING}**\n\n{meaning.markdown()}"
+    )
+
+
+def short_table(manifest: dict[str, Any]) -> Table:
+    """Who reached what, a line each, in words."""
     measured = manifest["comparison"]["measured"]
     rows = [
         (
             line["who"],
             line["topology"],
             epsilon_words(line),
-            *(figure_words(line, name) for name in measured),
+            *(_figure_words(line, name) for name in measured),
         )
         for line in manifest["lines"]
     ]
-    table = Table.of(("who", "graph", "epsilon", *measured), rows).markdown()
-    return (
-        f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n\n"
-        f"**{HEADING}**\n\n{meaning.markdown()}"
-    )
+    return Table.of(("who", "graph", "epsilon", *measured), rows)
 
 
 def epsilon_words(line: dict[str, Any]) -> str:
@@ -119,7 +122,7 @@ def epsilon_words(line: dict[str, Any]) -> str:
     return f"claimed {'none' if claimed is None else Given(claimed)}, proven {words}"
 
 
-def figure_words(line: dict[str, Any], name: str) -> str:
+def _figure_words(line: dict[str, Any], name: str) -> str:
     """A mean and half the width of its interval."""
     found = line["figures"].get(name)
     if found is None or found["mean"] is None:

@@ -19,7 +19,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
 from dpadmm.run.config import RunSection, load_toml, plain_data, training_parameters, validated
 from dpadmm.run.plan import Plan, plan
-from dpadmm.sentences import Name, Part, as_tuple, fail
+from dpadmm.sentences import Name, Part, as_tuple, fail, refuse_repeats
 from dpadmm.version import NUMBERS_FORMAT
 
 __all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]
@@ -86,10 +86,7 @@ class AgreedRun(Part):
             )
         if len(self.party) < 2:
             raise fail(f"there must be at least two [[party]] tables; got {len(self.party)}")
-        names = self.nodes
-        for name in names:
-            if names.count(name) > 1:
-                raise fail(f"a node must be named once; {name!r} is there twice: change one")
+        refuse_repeats(self.nodes, "a node must be named once", "change one")
         return self
 
     @property
@@ -129,12 +126,11 @@ class AgreedRun(Part):
 
     def plan(self, schema: Schema) -> Plan:
         """The plan of all parties; refuses what does not fit together."""
-        classes = len(schema.classes)
         planned = plan(
             training_parameters(self.run, self.names),
             [party.rows for party in self.party],
             features=len(schema.feature_names),
-            outputs=1 if classes == 2 else classes,
+            outputs=schema.outputs,
             names=self.names,
         )
         if self.server is not None and not planned.site.topology.server:

@@ -17,9 +17,9 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
-from dpadmm.plain import LONGEST_TEXT, visible
+from dpadmm.plain import visible
 
-__all__ = ["FIELDS", "LONGEST_TEXT", "Fact", "code_word", "plain_text", "public_facts"]
+__all__ = ["FIELDS", "Fact", "code_word", "plain_text", "public_facts"]
 
 #: What a fact looks like in the log.
 Fact = str | int | float | bool | list[str]

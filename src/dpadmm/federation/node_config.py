@@ -21,7 +21,7 @@ from dpadmm.privacy.figures import Given
 from dpadmm.run.config import File, Page, load_toml, validated
 from dpadmm.run.parameters import CALIBRATIONS
 from dpadmm.run.plan import Plan
-from dpadmm.sentences import Names, Part, as_tuple, fail
+from dpadmm.sentences import Names, Part, as_tuple, fail, refuse_repeats
 
 __all__ = ["WHEN_LOST", "NodeConfig", "NodePolicy", "load_node_config"]
 
@@ -227,10 +227,8 @@ class NodeConfig(Part):
 
     @model_validator(mode="after")
     def _check(self) -> NodeConfig:
-        names = [self.node.name, *(each.name for each in self.neighbour)]
-        for name in names:
-            if names.count(name) > 1:
-                raise fail(f"a node must be named once; {name!r} is there twice: change one")
+        names = (self.node.name, *(each.name for each in self.neighbour))
+        refuse_repeats(names, "a node must be named once", "change one")
         if self.node.role == "server":
             if self.node.data is not None or self.node.ledger is not None:
                 raise fail("a server has no rows: data and ledger under [node] must be left out")

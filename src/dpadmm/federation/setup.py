@@ -87,7 +87,7 @@ def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> Node
         warnings.simplefilter("always", ConvergenceWarning)
         planned = agreed.plan(schema)
     config.check(agreed, planned)
-    prepared = NodeSetup(
+    setup = NodeSetup(
         config, agreed, schema, planned, security, tuple(str(item.message) for item in caught)
     )
     check_writable(config.messages, "messages")
@@ -96,8 +96,8 @@ def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> Node
             place = getattr(config.result, what)
             if place is not None:
                 check_writable(place, what)
-        told = prepared.run_config()
+        told = setup.run_config()
         check_columns(
             told.party[0].file, file_schema(schema, told), delimiter=config.node.delimiter
         )
-    return prepared
+    return setup

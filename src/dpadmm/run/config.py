@@ -24,7 +24,7 @@ from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.run import parameters as defaults
 from dpadmm.run.parameters import TrainingParameters
-from dpadmm.sentences import Name, Part, as_tuple, fail, finding, shown_value
+from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats, shown_value
 from dpadmm.version import NUMBERS_FORMAT
 
 __all__ = [
@@ -260,19 +260,21 @@ class RunConfig(Part):
             raise fail(
                 "rows must come from [[party]] tables or from file under [data]; got both: keep one"
             )
-        _refuse_twice([party.name for party in self.party], "a party must be named once")
+        names = tuple(party.name for party in self.party)
+        refuse_repeats(names, "a party must be named once", "change one")
         inputs = [str(party.file) for party in self.party]
-        _refuse_twice(inputs, "every party must have a file of its own")
+        refuse_repeats(tuple(inputs), "every party must have a file of its own", "change one")
         inputs += [str(file) for file in (self.data.schema_file, self.data.file) if file]
         for name in self.ledgers if self.party else ():
-            if name not in [party.name for party in self.party]:
+            if name not in names:
                 raise fail(f"[ledgers] must name parties of this run; got {name!r}: correct it")
         inputs += [str(file) for file in self.ledgers.values()]
         result = self.result
         outputs = [result.model, result.record, result.report_file, result.checkpoint]
-        _refuse_twice(
-            [*inputs, *(str(file) for file in outputs if file)],
+        refuse_repeats(
+            (*inputs, *(str(file) for file in outputs if file)),
             "results must not overwrite each other or the data",
+            "change one",
         )
         return self
 
@@ -319,14 +321,6 @@ def training_parameters(run: RunSection, names: Sequence[str]) -> TrainingParame
     known = {field.name for field in dataclasses.fields(TrainingParameters)}
     values = {name: getattr(run, name) for name in known - {"topology"}}
     return TrainingParameters(topology=_numbered(run.topology, names), **values)
-
-
-def _refuse_twice(values: Sequence[str], rule: str) -> None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            raise fail(f"{rule}; {value!r} is there twice: change one")
-        seen.add(value)
 
 
 def _numbered(topology: str | tuple[Edge, ...], names: Sequence[str]) -> Any:

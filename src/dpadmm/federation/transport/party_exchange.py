@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dpadmm.durable import Closing, write_whole
+from dpadmm.durable import Closable, write_whole
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.session import PeerSession
@@ -24,7 +24,7 @@ from dpadmm.run.exchange import Exchange
 __all__ = ["FileExchange", "OneParty", "PeerExchange"]
 
 
-class OneParty(Exchange, Closing):
+class OneParty(Exchange, Closable):
     """The exchange of a process that computes one party: bytes out, its sources' bytes in.
 
     Parameters
