@@ -9,12 +9,12 @@ import pytest
 from dpadmm import ADMMClassifier
 from dpadmm.privacy.events import GaussianRelease, NonPrivate
 from dpadmm.privacy.noise import SIMULATED
-from dpadmm.privacy.statement import make_statement
+from dpadmm.privacy.statement import Charges, Terms, make_statement
 
 
 def statement(events, names=("a", "b"), deltas=(1e-5, 1e-6), **changes):
-    settings = {"rows_per_person": 1, "noise": "some source", "simulated": False} | changes
-    return make_statement("pr-admm", names, events, deltas, **settings)
+    settings = {"algorithm": "pr-admm", "noise": "some source", "simulated": False} | changes
+    return make_statement(Charges(names, events, deltas), Terms(**settings))
 
 
 def test_the_network_has_the_largest_figure_never_the_sum():

@@ -400,16 +400,12 @@ def _composed(
     kind: str, events: list[Event], delta: float, rows_per_person: int, facts: dict[str, Any]
 ) -> dict[str, Any]:
     from dpadmm.privacy.gaussian import gaussian_mu
-    from dpadmm.privacy.statement import make_statement
+    from dpadmm.privacy.statement import Charges, Terms, make_statement
 
+    by_hand = "none drawn: these releases were composed by hand"
     spent = make_statement(
-        f"{kind} releases",
-        ("the party",),
-        [events],
-        [delta],
-        rows_per_person=rows_per_person,
-        noise="none drawn: these releases were composed by hand",
-        simulated=False,
+        Charges(("the party",), [events], [delta], rows_per_person),
+        Terms(algorithm=f"{kind} releases", noise=by_hand, simulated=False),
         by_round=False,
     )
     finite = spent.private and delta > 0 and spent.epsilon > 0

@@ -64,7 +64,7 @@ def demo(
                 "accuracy": [
                     dict(zip(("who", "rows", "accuracy"), row, strict=True)) for row in rows
                 ],
-                "privacy": shown.statement.to_dict(),
+                "privacy": shown.classifier.privacy.to_dict(),
                 "history": histories,
                 "report": str(report),
             },
@@ -74,7 +74,7 @@ def demo(
     table = [(who, count, f"{100 * accuracy:.1f} %") for who, count, accuracy in rows]
     show_table("Accuracy on held-out rows", ("who", "rows", "accuracy"), table)
     console.print("\n[bold]What the budget of epsilon = 1 guarantees[/bold]")
-    for heading, words in shown.statement.lines():
+    for heading, words in shown.classifier.privacy.lines():
         console.print(f"  [bold]{heading}:[/bold] {words}", highlight=False)
     console.print()
     console.print(

@@ -153,7 +153,7 @@ def _show(run: Run) -> None:
     for words in summary["ledgers"].values():
         console.print("Ledger", style="bold", highlight=False)
         console.print(words, markup=False, highlight=False, soft_wrap=True)
-    for heading, words in run.fitted.privacy.lines():
+    for heading, words in run.privacy.lines():
         console.print(f"{heading}: {words}", markup=False, highlight=False, soft_wrap=True)
     party = summary["parties"][0]
     spent = party["epsilon"]

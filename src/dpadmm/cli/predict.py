@@ -70,4 +70,4 @@ def _refuse_overwriting(output: Path, *inputs: Path) -> None:
 
 
 def _fit_for_terminal(model: Model) -> bool:
-    return all(str(name).isprintable() for name in model.classes)
+    return all(str(name).isprintable() for name in model.classifier.classes)

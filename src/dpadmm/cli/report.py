@@ -11,7 +11,7 @@ from dpadmm.cli.output import JsonOption, emit, refusals, say
 
 if TYPE_CHECKING:
     from dpadmm.report.document import Report
-    from dpadmm.report.records import RecordedRun
+    from dpadmm.run.record import RecordedRun
 
 __all__ = ["report"]
 
@@ -77,9 +77,9 @@ def _report(paths: list[Path], ledgers: list[str]) -> Report:
     from dpadmm.errors import ParameterError
     from dpadmm.report.document import read_report
     from dpadmm.report.html import SAVED
-    from dpadmm.report.records import read_record
     from dpadmm.report.run import run_report
     from dpadmm.report.runs import runs_report
+    from dpadmm.run.record import read_record
 
     if ledgers and len(paths) > 1:
         raise ParameterError(f"--ledger must come with one run; got {len(paths)} runs.")
@@ -109,8 +109,8 @@ def _names(paths: list[Path]) -> list[str]:
 def _with_ledgers(run: RecordedRun, ledgers: list[str]) -> RecordedRun:
     """The run with ledgers as they are now."""
     from dpadmm.errors import ParameterError, unknown_name
-    from dpadmm.report.records import LedgerCheck
     from dpadmm.run.charges import ledger_checks
+    from dpadmm.run.record import LedgerCheck
 
     places: dict[str, str | Path] = {}
     for text in ledgers:

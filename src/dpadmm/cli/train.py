@@ -28,7 +28,6 @@ def train_command(
 ) -> None:
     """Train a model as a configuration says; print what it cost each party's privacy."""
     from dpadmm.errors import BudgetError
-    from dpadmm.report.records import RecordedRun
     from dpadmm.report.run import run_report
     from dpadmm.run.config import load_config
     from dpadmm.run.from_files import Watch, train_run, write_results
@@ -56,7 +55,7 @@ def train_command(
         record = write_results(run)
         # After the results: whatever happens to the page, what was paid for is there.
         if told.result.report_file is not None:
-            _write(run_report(RecordedRun.from_dict(record)), told.result.report_file)
+            _write(run_report(record), told.result.report_file)
     for sentence in run.warnings:
         warn(sentence)
     result = told.result
@@ -110,7 +109,7 @@ def _show(run: Run) -> None:
     for name, words in summary["ledgers"].items():
         console.print(f"Ledger of {name}", style="bold", highlight=False)
         console.print(words, markup=False, highlight=False, soft_wrap=True)
-    for heading, words in run.fitted.privacy.lines():
+    for heading, words in run.privacy.lines():
         console.print(f"{heading}: {words}", markup=False, highlight=False, soft_wrap=True)
     show_table(
         "Spent",

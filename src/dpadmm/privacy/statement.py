@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter
 
+from dpadmm.plain import Array, Delta, Epsilon, json_data, json_number
 from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import pair
@@ -18,7 +19,9 @@ from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 __all__ = [
     "ADVERSARY",
     "NOT_COVERED",
+    "Charges",
     "PrivacyStatement",
+    "Terms",
     "adjacency_words",
     "make_statement",
 ]
@@ -35,6 +38,16 @@ NOT_COVERED: Final = (
 )
 
 
+def _pairs(value: Any) -> Any:
+    """Details as a statement keeps them, from the mapping that is written."""
+    return tuple(value.items()) if isinstance(value, dict) else value
+
+
+def _course(value: Any) -> Array:
+    """An epsilon for each round, from what is written."""
+    return np.array(TypeAdapter(list[Epsilon]).validate_python(value))
+
+
 def adjacency_words(rows_per_person: int) -> str:
     """Which data sets are neighbours."""
     if rows_per_person == 1:
@@ -45,19 +58,14 @@ def adjacency_words(rows_per_person: int) -> str:
     )
 
 
-@dataclass(frozen=True)
-class PrivacyStatement:
-    """The privacy of a whole run.
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a statement says besides its figures.
 
     Attributes
     ----------
-    epsilon, delta
-        The network's figure: the largest of the parties', never their sum. Infinite without
-        privacy.
-    parties
-        Each party's guarantee over the whole run.
-    rounds
-        Each party's epsilon after each round, at its delta; empty where it was not asked for.
+    algorithm
+        Its name.
     noise
         Where the noise came from.
     simulated
@@ -66,10 +74,10 @@ class PrivacyStatement:
         "proven", or "published": noise as a paper sets it, while the figures here stay proven.
     reviewed
         Whether the algorithm's theorem is this package's own.
-    not_covered
-        What the guarantee does not speak of.
     claim
         What the paper claims, for a published calibration; not what is proven.
+    not_covered
+        What the guarantee does not speak of.
     details
         Guarantees beside that of a row, such as a label's: pairs of a heading and its words.
     caveats
@@ -77,24 +85,59 @@ class PrivacyStatement:
     """
 
     algorithm: str
-    epsilon: float
-    delta: float
-    parties: dict[str, Guarantee]
-    rounds: dict[str, NDArray[np.float64]]
-    rows_per_person: int
     noise: str
     simulated: bool
     calibration: str = "proven"
     reviewed: bool = True
     claim: str | None = None
     not_covered: tuple[str, ...] = NOT_COVERED
-    details: tuple[tuple[str, str], ...] = ()
+    details: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_pairs)] = ()
     caveats: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement(Terms):
+    """The privacy of a whole run.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The network's figure: the largest of the parties', never their sum. Infinite without
+        privacy.
+    rows_per_person
+        How many rows are replaced at once.
+    parties
+        Each party's guarantee over the whole run.
+    rounds
+        Each party's epsilon after each round, at its delta; empty where it was not asked for.
+    """
+
+    epsilon: Epsilon
+    delta: Delta
+    rows_per_person: int
+    parties: Annotated[dict[str, Guarantee], Field(min_length=1)]
+    rounds: dict[str, Annotated[Array, PlainValidator(_course)]] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> PrivacyStatement:
+        """Read what :meth:`to_dict` made; what an older version did not write yet may be missing.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            If it is something else.
+        """
+        return TypeAdapter(PrivacyStatement).validate_python(content)
 
     @property
     def private(self) -> bool:
         """Whether anything is guaranteed at all."""
         return math.isfinite(self.epsilon)
+
+    @property
+    def adjacency(self) -> str:
+        """Which data sets are neighbours."""
+        return adjacency_words(self.rows_per_person)
 
     @property
     def theorem(self) -> str:
@@ -119,7 +162,7 @@ class PrivacyStatement:
         lines += [("Caveat", caveat) for caveat in self.caveats]
         lines += self.details
         if self.private:
-            lines.append(("Adjacency", adjacency_words(self.rows_per_person)))
+            lines.append(("Adjacency", self.adjacency))
         if self.private or self.details:
             lines.append(("Adversary", ADVERSARY))
         if self.private:
@@ -151,10 +194,10 @@ class PrivacyStatement:
         """Plain data for machines; infinite numbers become the string "infinite"."""
         return {
             "algorithm": self.algorithm,
-            "epsilon": _number(self.epsilon),
+            "epsilon": json_number(self.epsilon),
             "delta": self.delta,
             "rows_per_person": self.rows_per_person,
-            "adjacency": adjacency_words(self.rows_per_person),
+            "adjacency": self.adjacency,
             "adversary": ADVERSARY,
             "theorem": self.theorem,
             "accountant": self.accountant,
@@ -166,83 +209,56 @@ class PrivacyStatement:
             "details": dict(self.details),
             "caveats": list(self.caveats),
             "not_covered": list(self.not_covered),
-            "parties": {
-                name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
-                for name, guarantee in self.parties.items()
-            },
+            "parties": {name: json_data(asdict(each)) for name, each in self.parties.items()},
         }
 
 
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else "infinite"
+@dataclass(frozen=True)
+class Charges:
+    """What every party was charged, round by round.
 
-
-def make_statement(
-    algorithm: str,
-    names: Sequence[str],
-    events: Sequence[Sequence[Event]],
-    deltas: Sequence[float] | NDArray[np.float64],
-    *,
-    rows_per_person: int,
-    noise: str,
-    simulated: bool,
-    calibration: str = "proven",
-    reviewed: bool = True,
-    claim: str | None = None,
-    also_not_covered: Sequence[str] = (),
-    details: tuple[tuple[str, str], ...] = (),
-    caveats: Sequence[str] = (),
-    by_round: bool = True,
-) -> PrivacyStatement:
-    """Account what every party was charged.
-
-    Parameters
+    Attributes
     ----------
-    algorithm
-        Its name.
     names, events, deltas
-        Of each party: its name, what it was charged round by round, the delta to state.
+        Of each party: its name, its events, the delta to state.
     rows_per_person
         How many rows are replaced at once.
-    noise, simulated
-        Where noise came from, and whether it can be drawn again.
-    also_not_covered
-        What the noise and the data at hand add to :data:`NOT_COVERED`.
-    calibration, reviewed, claim, details, caveats
-        As in :class:`PrivacyStatement`.
-    by_round
-        Whether to account every round; most of the work where noise is not Gaussian.
+    """
+
+    names: Sequence[str]
+    events: Sequence[Sequence[Event]]
+    deltas: Sequence[float] | Array
+    rows_per_person: int = 1
+
+
+def make_statement(charges: Charges, terms: Terms, *, by_round: bool = True) -> PrivacyStatement:
+    """Account what every party was charged; ``by_round``: after every round, too.
+
+    Accounting every round is most of the work where noise is not Gaussian.
     """
     # Parties often share a history; each different one is accounted once.
     known: dict[tuple[tuple[Event, ...], float], Guarantee] = {}
-    courses: dict[tuple[tuple[Event, ...], float], NDArray[np.float64]] = {}
+    courses: dict[tuple[tuple[Event, ...], float], Array] = {}
     parties, rounds = {}, {}
-    for name, history, delta in zip(names, events, deltas, strict=True):
+    people = charges.rows_per_person
+    for name, history, delta in zip(charges.names, charges.events, charges.deltas, strict=True):
         key = (tuple(history), float(delta))
         if key not in known:
             # Delta leaves room for the distance of a sampler from the ideal one.
             ideal = key[1] * (1 - SAMPLER_ALLOWANCE)
-            spent = epsilon_spent(history, ideal, rows_per_person=rows_per_person)
+            spent = epsilon_spent(history, ideal, rows_per_person=people)
             known[key] = replace(spent, delta=key[1])
             if by_round:
-                courses[key] = spend_over_rounds(history, ideal, rows_per_person=rows_per_person)
+                courses[key] = spend_over_rounds(history, ideal, rows_per_person=people)
         parties[name] = known[key]
         if by_round:
             rounds[name] = courses[key]
     network = network_guarantee(parties.values())
     return PrivacyStatement(
-        algorithm=algorithm,
+        **vars(terms),
         epsilon=network.epsilon,
         delta=network.delta,
+        rows_per_person=people,
         parties=parties,
         rounds=rounds,
-        rows_per_person=rows_per_person,
-        noise=noise,
-        simulated=simulated,
-        calibration=calibration,
-        reviewed=reviewed,
-        claim=claim,
-        not_covered=(*NOT_COVERED, *also_not_covered),
-        details=details,
-        caveats=tuple(caveats),
     )

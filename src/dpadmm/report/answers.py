@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.odds import Odds
+from dpadmm.privacy.statement import ADVERSARY
 from dpadmm.report import texts
 from dpadmm.report.document import Banner, Tile
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import GuessPlot
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.tables import delta_text
+from dpadmm.run.record import RecordedRun
 
 __all__ = ["answers", "banners", "guesses", "learnt", "over_budget", "riskiest", "tiles"]
 
@@ -141,13 +142,12 @@ def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
         (texts.LEARNT, learnt(run)),
         (texts.GUARANTEED, _guaranteed(run)),
         *((texts.CAVEAT, caveat) for caveat in privacy.caveats),
-        *((heading, words) for heading, words in privacy.details.items()),
+        *privacy.details,
     ]
     if run.private:
-        weakest_first = sorted(privacy.parties.values(), key=lambda each: -each.epsilon)
         because = texts.BECAUSE_WORDS.format(
-            theorem="; ".join(dict.fromkeys(each.theorem for each in weakest_first)),
-            accountant="; ".join(dict.fromkeys(each.accountant for each in weakest_first)),
+            theorem=privacy.theorem,
+            accountant=privacy.accountant,
             calibration=privacy.calibration,
         )
         not_covered = list(privacy.not_covered)
@@ -155,7 +155,7 @@ def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
             not_covered.append(texts.NO_LEDGER_COVERED)
         pairs += [
             (texts.WHEN, _sentence(privacy.adjacency)),
-            (texts.AGAINST, _sentence(privacy.adversary)),
+            (texts.AGAINST, _sentence(ADVERSARY)),
             (texts.BECAUSE, _sentence(because)),
             (texts.NOT_COVERED, _sentence("; ".join(not_covered))),
         ]

@@ -33,11 +33,12 @@ from dpadmm.run.charges import charged
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import RunConfig, run_hash
 from dpadmm.run.engine import Checkpoint
-from dpadmm.run.model import model_bytes
+from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan, plan
-from dpadmm.run.result import Run
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.record import RecordedRun
+from dpadmm.run.result import Run, provenance
+from dpadmm.run.train import lay_out, state_privacy, train
 from dpadmm.sentences import DataError
 
 __all__ = [
@@ -133,27 +134,37 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
             checkpoint=_checkpoint(config),
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
+    privacy = state_privacy(planned, outcome.events, noise)
+    names, sha256 = planned.site.names, run_hash(config, schema.sha256, rows)
+    classifier = Classifier.of_run(
+        planned,
+        outcome,
+        privacy,
+        classes=schema.classes,
+        parties=names,
+        output=config.run.output,
+    )
     return Run(
-        config=config,
-        schema=schema,
-        fitted=Classifier.of_run(planned, outcome, noise, output=config.run.output),
-        parameters=estimator_parameters(config, planned.site.names),
-        parties=planned.site.names,
-        rows=rows,
-        topology=planned.site.topology,
-        sha256=run_hash(config, schema.sha256, rows),
+        config,
+        Model(
+            classifier,
+            estimator_parameters(config, names),
+            schema=schema,
+            provenance=provenance(config, schema.sha256, rows, sha256),
+        ),
+        planned.site.topology,
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=None if planned.algorithm.private else time.monotonic() - start,
     )
 
 
-def write_results(run: Run) -> dict[str, Any]:
+def write_results(run: Run) -> RecordedRun:
     """Write the model and the record, whole or not at all, and drop the checkpoint.
 
     The record is returned, whether or not it is written.
     """
     result = run.config.result
-    data = model_bytes(run.model())
+    data = model_bytes(run.model)
     record = run.record(hashlib.sha256(data).hexdigest())
     with written_whole(result.model, "model") as file:
         file.write(data)
@@ -164,7 +175,7 @@ def write_results(run: Run) -> dict[str, Any]:
             result.checkpoint.unlink(missing_ok=True)
         if result.record is not None:
             with written_whole(result.record, "record") as beside:
-                beside.write(json.dumps(record, indent=2, allow_nan=False).encode())
+                beside.write(json.dumps(record.plain(), indent=2, allow_nan=False).encode())
     return record
 
 
@@ -235,7 +246,8 @@ def estimator_parameters(config: RunConfig, names: Sequence[str]) -> dict[str, A
     parameters["topology"] = config.parameters(tuple(names)).topology
     # Encoded rows have norm 1 at most and a constant of their own, if any.
     encoded = {"n_parties": len(names), "fit_intercept": False, "data_norm": 1.0}
-    return parameters | encoded | {"random_state": config.run.simulation_key}
+    parameters |= encoded | {"random_state": config.run.simulation_key}
+    return dict(sorted(parameters.items()))
 
 
 def read_parties(

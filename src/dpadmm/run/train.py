@@ -14,7 +14,13 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.privacy.statement import PrivacyStatement, make_statement
+from dpadmm.privacy.statement import (
+    NOT_COVERED,
+    Charges,
+    PrivacyStatement,
+    Terms,
+    make_statement,
+)
 from dpadmm.problem.rows import Rows, Shard
 from dpadmm.run.engine import Checkpoint, Outcome, run
 from dpadmm.run.exchange import Exchange, InProcess
@@ -182,20 +188,16 @@ def state_privacy(
     """
     budget, names = planned.budget, planned.site.names
     deltas = np.zeros(len(names)) if budget is None else budget.delta
-    name = planned.algorithm.name
-    return make_statement(
-        name,
-        names,
-        events,
-        deltas,
-        rows_per_person=1 if budget is None else budget.rows_per_person,
+    charges = Charges(names, events, deltas, 1 if budget is None else budget.rows_per_person)
+    terms = Terms(
+        algorithm=planned.algorithm.name,
         noise=noise.description,
         simulated=noise.simulated,
         calibration=planned.calibration,
-        reviewed=reviewed(name),
+        reviewed=reviewed(planned.algorithm.name),
         claim=planned.algorithm.claim(planned.site),
-        also_not_covered=(*noise.not_covered, *also_not_covered),
+        not_covered=(*NOT_COVERED, *noise.not_covered, *also_not_covered),
         details=planned.algorithm.statement_details(planned.site, deltas),
-        caveats=caveats,
-        by_round=by_round,
+        caveats=tuple(caveats),
     )
+    return make_statement(charges, terms, by_round=by_round)
