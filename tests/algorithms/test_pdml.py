@@ -387,7 +387,7 @@ def test_the_statement_tells_label_and_features_at_home_and_elsewhere_apart(tmp_
     assert all(heading in str(model.privacy_) for heading in details)
     assert 1.99 <= model.privacy_.epsilon <= 2.0
     save_model(tmp_path / "m.model", Model.from_estimator(model))
-    assert load_model(tmp_path / "m.model").classifier.privacy.details == model.privacy_.details
+    assert load_model(tmp_path / "m.model").privacy.details == model.privacy_.details
 
 
 def test_labels_are_randomised_once_and_not_where_they_already_are():

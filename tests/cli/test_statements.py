@@ -275,7 +275,7 @@ def test_a_caveat_stands_wherever_the_figures_do(ended_early, awkward):
     record = write_results(ended_early)
     assert record.plain()["privacy"]["caveats"] == [CAVEAT]
     assert ended_early.summary()["privacy"]["caveats"] == [CAVEAT]
-    loaded = load_model(awkward / "m.model").classifier.privacy
+    loaded = load_model(awkward / "m.model").privacy
     assert loaded.caveats == (CAVEAT,)
     assert ("Caveat", CAVEAT) in loaded.lines()
     assert CAVEAT in str(ended_early.estimator.privacy_)
@@ -287,7 +287,7 @@ def test_a_model_of_an_older_version_is_read(ended_early, tmp_path):
     document, arrays = unpack(model_bytes(ended_early.model), "model")
     del document["privacy"]["caveats"]
     (tmp_path / "old.model").write_bytes(pack(document, arrays))
-    assert load_model(tmp_path / "old.model").classifier.privacy.caveats == ()
+    assert load_model(tmp_path / "old.model").privacy.caveats == ()
 
 
 # -- time ------------------------------------------------------------------------------------------

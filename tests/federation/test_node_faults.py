@@ -116,10 +116,7 @@ def test_stop_leaves_the_model_of_the_last_complete_round(build):
         caveats = record["privacy"]["caveats"]
         assert any(f"Ended early: west was lost after {done} rounds" in each for each in caveats)
         assert any("Rely on the agreed budget, (1, 0.001)" in each for each in caveats)
-        assert (
-            list(load_model(federation.folder / f"{name}.model").classifier.privacy.caveats)
-            == caveats
-        )
+        assert list(load_model(federation.folder / f"{name}.model").privacy.caveats) == caveats
         assert all(f"Caveat: {each}" in statement for each in caveats)
         assert "Caveat: Rely on the agreed budget" in federation.output(name)
         assert "seconds" not in record

@@ -23,7 +23,7 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.histories import best_split, one_release_history, split_history
+from dpadmm.privacy.histories import InnerReleases, best_split, split_history
 from dpadmm.privacy.sensitivity import (
     argmin_sensitivity,
     gradient_sensitivity,
@@ -263,18 +263,13 @@ def test_a_batch_rare_enough_needs_no_noise_to_speak_of():
 
 def test_split_and_one_release_histories():
     def history(share):
-        return split_history(5, 4, 5, 500, 0.5, 0.4, 0.004, share)
+        return split_history(InnerReleases(5, 4, 5, 500), 0.5, 0.4, 0.004, share)
 
     share, guarantee = best_split(history, 1e-5)
     assert 0 < share < 1
     for other in (0.05, 0.5, 0.95):
         assert guarantee.epsilon <= spent(history(other), 1e-5) * (1 + 1e-3)
     assert [count for _, count in history(0.5)] == [15, 20]
-    once = one_release_history(5, 4, 5, 500, 1.25, 0.004, 0.1)
-    assert once == [
-        (SubsampledGaussian(5, 500, 1.0, 1.25), 15),
-        (GaussianRelease(0.004, 0.1), 5),
-    ]
 
 
 # Pure releases of different sizes ----------------------------------------------------------------

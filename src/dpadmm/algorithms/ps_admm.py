@@ -46,7 +46,13 @@ from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
-from dpadmm.privacy.histories import best_split, one_release_noise, split_history, split_noise
+from dpadmm.privacy.histories import (
+    InnerReleases,
+    best_split,
+    one_release_noise,
+    split_history,
+    split_noise,
+)
 from dpadmm.privacy.mechanisms import (
     GradientPerturbation,
     InnerNoise,
@@ -240,8 +246,8 @@ class _Steps:
     full: Array
     difference: Array
 
-    def _numbers(self, place: int) -> tuple[int, int, int, int]:
-        return self.outer, self.inner, int(self.batch[place]), int(self.rows[place])
+    def _releases(self, place: int) -> InnerReleases:
+        return InnerReleases(self.outer, self.inner, int(self.batch[place]), int(self.rows[place]))
 
     def one_release(self, budget: Budget) -> tuple[Array, Array]:
         """Noise of the full gradients, and of the differences in units of Delta_s."""
@@ -249,7 +255,7 @@ class _Steps:
             one_release_noise(
                 float(budget.epsilon[place]),
                 float(budget.ideal_delta[place]),
-                *self._numbers(place),
+                self._releases(place),
                 share=_GRADIENT_SHARE,
                 rows_per_person=budget.rows_per_person,
             )
@@ -264,7 +270,7 @@ class _Steps:
             split_noise(
                 float(budget.epsilon[place]),
                 float(budget.ideal_delta[place]),
-                *self._numbers(place),
+                self._releases(place),
                 float(self.difference[place]),
                 float(self.full[place]),
                 rows_per_person=budget.rows_per_person,
@@ -280,7 +286,7 @@ class _Steps:
         search = cache(_best_share)
         found = [
             search(
-                self._numbers(place),
+                self._releases(place),
                 *(float(each[place]) for each in (sigma, self.difference, self.full, budget.delta)),
                 budget.rows_per_person,
             )
@@ -291,7 +297,7 @@ class _Steps:
 
 
 def _best_share(
-    numbers: tuple[int, int, int, int],
+    releases: InnerReleases,
     sigma: float,
     difference: float,
     full: float,
@@ -299,7 +305,7 @@ def _best_share(
     rows_per_person: int,
 ) -> float:
     """The part of a given variance to count for the batch differences."""
-    history = partial(split_history, *numbers, sigma, difference, full)
+    history = partial(split_history, releases, sigma, difference, full)
     return best_split(history, delta, rows_per_person=rows_per_person)[0]
 
 

@@ -103,6 +103,11 @@ class Model:
             provenance=dict(provenance or {}),
         )
 
+    @property
+    def privacy(self) -> PrivacyStatement:
+        """What may be said about it."""
+        return self.classifier.privacy
+
     def to_estimator(self) -> ADMMClassifier:
         """Make a fitted estimator: it predicts what the saved one did, bit for bit.
 

@@ -83,7 +83,7 @@ class Run:
     @property
     def privacy(self) -> PrivacyStatement:
         """What may be said about it."""
-        return self.classifier.privacy
+        return self.model.privacy
 
     @property
     def sha256(self) -> str:

@@ -110,7 +110,7 @@ class Workspace:
             Batches, the full gradient at ``start`` and the noise.
         """
         # Compiled code is loaded by those who run it only: loading takes half a second.
-        from dpadmm.solvers.svrg import descend, descend_on_grid
+        from dpadmm.solvers.svrg import InnerProblem, descend, descend_on_grid
 
         site = self._site
         loss, code = site.loss, loss_code(site.loss)
@@ -128,7 +128,7 @@ class Workspace:
                         batches = np.arange(len(drawn)).reshape(batches.shape)
                     else:
                         rows, labels = block.rows[place], columns[output]
-                    problem = (
+                    problem = InnerProblem(
                         rows,
                         labels,
                         code,
@@ -145,9 +145,9 @@ class Workspace:
                         float(inner.relative[node]),
                     )
                     if inner.release is None:
-                        reached[at] = descend(*problem, inner.draws[node, run, :, output])
+                        reached[at] = descend(problem, inner.draws[node, run, :, output])
                     else:
-                        reached[at] = descend_on_grid(*problem, partial(inner.release, int(node)))
+                        reached[at] = descend_on_grid(problem, partial(inner.release, int(node)))
         return reached
 
     def fingerprint(self) -> bytes:
