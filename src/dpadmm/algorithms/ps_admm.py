@@ -32,15 +32,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dpadmm.algorithms.base import Algorithm, Budget, Options, Settings
+from dpadmm.algorithms.base import Budget, Options, Settings
 from dpadmm.algorithms.scas_admm import (
     SCASOptions,
+    StochasticADMM,
     SVRGState,
     batch_sizes,
     printed_step_sizes,
     step_sizes,
-    svrg_absorb,
-    svrg_init,
 )
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
@@ -63,7 +62,7 @@ from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
 from dpadmm.problem.row_sums import summation_error
 from dpadmm.problem.site import Site
-from dpadmm.solvers.inner_loop import InnerLoop, loss_code
+from dpadmm.solvers.inner_loop import loss_code
 from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["PSADMM", "PSADMMOptions"]
@@ -91,17 +90,13 @@ class PSADMMOptions(SCASOptions):
 
 @final
 @dataclass(frozen=True)
-class PSADMM(Algorithm):
+class PSADMM(StochasticADMM):
     """Stochastic ADMM around a server whose gradients carry Gaussian noise.
 
     Parameters
     ----------
-    penalty
-        rho, common to all parties.
-    steps
-        S, inner steps of a message.
-    batch, step_size, weighting
-        Of the inner loop, per party: rows of a batch, eta, xi / (2 eta).
+    penalty, steps, batch, step_size, weighting
+        As in :class:`~dpadmm.algorithms.scas_admm.StochasticADMM`.
     form
         "one-release" or "split".
     sensitivity, difference_sensitivity
@@ -114,15 +109,9 @@ class PSADMM(Algorithm):
 
     name: ClassVar[str] = "ps-admm"
     paper: ClassVar[str] = "Ding, Errapotu, Zhang, Gong, Pan, Han, SecureComm 2019"
-    needs_server: ClassVar[bool] = True
     private: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PSADMMOptions
 
-    penalty: float
-    steps: int
-    batch: NDArray[np.int64]
-    step_size: Array
-    weighting: Array
     form: Form
     sensitivity: Array
     difference_sensitivity: Array
@@ -180,11 +169,6 @@ class PSADMM(Algorithm):
             claimed,
         )
 
-    @property
-    def loop(self) -> InnerLoop:
-        """What the inner loop is run with."""
-        return InnerLoop(self.steps, self.batch, self.step_size, self.weighting, self.penalty)
-
     def _perturbation(self, site: Site) -> GradientPerturbation:
         return GradientPerturbation(
             self.form,
@@ -197,10 +181,6 @@ class PSADMM(Algorithm):
             self.difference_sigma,
         )
 
-    def init(self, site: Site) -> SVRGState:
-        """Start from zero everywhere."""
-        return svrg_init(site)
-
     def announce(self, state: SVRGState, site: Site, t: int) -> tuple[Event, ...]:
         """Charge the gradients of the inner loop; refuse messages too large to compute with."""
         _check_size(state, site, self)
@@ -210,10 +190,9 @@ class PSADMM(Algorithm):
         self, state: SVRGState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
         """Descend from the last message along noisy gradients and send where that leads."""
-        linear = state.dual - self.penalty * state.consensus
 
         def descend(inner: InnerNoise) -> Array:
-            return workspace.svrg(state.message, linear, self.loop, inner)
+            return workspace.svrg(state.message, self.linear(state), self.loop, inner)
 
         return release_noisy_gradients(
             descend,
@@ -223,12 +202,6 @@ class PSADMM(Algorithm):
             noise,
             t,
         )
-
-    def absorb(
-        self, state: SVRGState, message: Array, inbox: Array, site: Site, t: int
-    ) -> SVRGState:
-        """Update z and the dual variable from the server's mean."""
-        return svrg_absorb(state, message, inbox, site, self.penalty)
 
     def claim(self, site: Site) -> str | None:
         """Theorem 2 of the paper, in the published calibration."""

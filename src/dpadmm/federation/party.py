@@ -138,8 +138,7 @@ class _Part:
             self._tell_budget()
 
         outcome = train_party(
-            segment.planned,
-            self.number,
+            self.own,
             shard,
             exchange=self.listening,
             noise=node.noise,
@@ -245,14 +244,10 @@ def _trained(
         "tls": prepared.security is not None,
     }
     rows = {prepared.name: agreed.rows[prepared.name]}
+    come_from = provenance(told, schema, rows, prepared.run.hex(), federation)
     return Run(
         told,
-        Model(
-            classifier,
-            estimator_parameters(told, agreed.names),
-            schema=schema,
-            provenance=provenance(told, schema.sha256, rows, prepared.run.hex(), federation),
-        ),
+        Model(classifier, estimator_parameters(told, agreed.names), schema, come_from),
         prepared.planned.site.topology,
         warnings=prepared.warnings,
         seconds=seconds,

@@ -28,7 +28,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
-from dpadmm.problem.rows import label_signs
+from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.charges import charged
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import RunConfig, run_hash
@@ -118,12 +118,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
             planned = _plan(config, schema, rows)
-        outputs = planned.site.outputs
-        shard = lay_out(
-            planned,
-            [(party.rows, label_signs(party.labels, outputs)) for party in parties.values()],
-            noise=noise,
-        )
+        shard = _shard(planned, parties, noise)
         del parties
         watch.on_stage("training")
         outcome = train(
@@ -134,28 +129,28 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
             checkpoint=_checkpoint(config),
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
-    privacy = state_privacy(planned, outcome.events, noise)
-    names, sha256 = planned.site.names, run_hash(config, schema.sha256, rows)
     classifier = Classifier.of_run(
         planned,
         outcome,
-        privacy,
+        state_privacy(planned, outcome.events, noise),
         classes=schema.classes,
-        parties=names,
+        parties=planned.site.names,
         output=config.run.output,
     )
+    come_from = provenance(config, schema, rows, run_hash(config, schema.sha256, rows))
     return Run(
         config,
-        Model(
-            classifier,
-            estimator_parameters(config, names),
-            schema=schema,
-            provenance=provenance(config, schema.sha256, rows, sha256),
-        ),
+        Model(classifier, estimator_parameters(config, tuple(rows)), schema, come_from),
         planned.site.topology,
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=None if planned.algorithm.private else time.monotonic() - start,
     )
+
+
+def _shard(planned: Plan, parties: dict[str, PartyRows], noise: NoiseSource) -> Shard:
+    outputs = planned.site.outputs
+    read = [(party.rows, label_signs(party.labels, outputs)) for party in parties.values()]
+    return lay_out(planned, read, noise=noise)
 
 
 def write_results(run: Run) -> RecordedRun:

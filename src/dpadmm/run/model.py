@@ -64,21 +64,21 @@ class Model:
         What was released, and what may be said about it.
     estimator_parameters
         What the estimator was asked for; a ``RandomState`` is saved as None.
-    feature_names
-        Names of the columns the estimator was fitted with, if it was given any.
     schema
         How a row of a file is encoded; None for a model fitted on arrays.
     provenance
         Public facts about the run.
+    feature_names
+        Names of the columns the estimator was fitted with, if it was given any.
     created, version
         When, and by which version of the package.
     """
 
     classifier: Classifier
     estimator_parameters: dict[str, Any]
-    feature_names: tuple[str, ...] | None = None
     schema: Schema | None = field(default=None, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict)
+    feature_names: tuple[str, ...] | None = None
     created: str = field(default_factory=_now)
     version: str = __version__
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dpadmm.data.schema import Schema
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
 from dpadmm.run.charges import ledger_checks, ledger_statements
@@ -23,7 +24,7 @@ __all__ = ["Run", "provenance"]
 
 def provenance(
     config: RunConfig,
-    schema_sha256: str,
+    schema: Schema,
     rows: Mapping[str, int],
     sha256: str,
     federation: Mapping[str, Any] | None = None,
@@ -32,7 +33,7 @@ def provenance(
 
     Parameters
     ----------
-    config, schema_sha256
+    config, schema
         What the run was told.
     rows
         Public number of rows of each party that the model's statement is about.
@@ -43,7 +44,7 @@ def provenance(
     """
     facts = {
         "run_sha256": sha256,
-        "schema_sha256": schema_sha256,
+        "schema_sha256": schema.sha256,
         "rows": dict(rows),
         "config": config.plain(),
     }

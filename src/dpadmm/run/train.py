@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dpadmm.algorithms import reviewed
+from dpadmm.algorithms.base import LabelNoise
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import Ledger, MemoryLedger
 from dpadmm.plain import Array
@@ -63,14 +64,7 @@ def lay_out(
     chosen = [np.full(len(labels), added.epsilon) for _, labels in parties]
     if label_epsilon is not None:
         chosen = [np.asarray(values, dtype=np.float64) for values in label_epsilon]
-        everything = np.concatenate(chosen)
-        if not ((added.epsilon <= everything) & (everything <= added.largest_epsilon)).all():
-            raise ParameterError(
-                "label_epsilon of every row must be between the options label_epsilon and "
-                f"largest_label_epsilon, {Given(added.epsilon)} and "
-                f"{Given(added.largest_epsilon)}; got {Given(everything.min())} to "
-                f"{Given(everything.max())}."
-            )
+        _check_label_epsilon(np.concatenate(chosen), added)
     if not added.already_added:
         parties = [
             (rows, randomize_labels(labels, epsilon[:, None], stream)[0])
@@ -87,6 +81,16 @@ def lay_out(
     start = float(site.loss.slope(np.zeros(1))[0])
     ratios = [np.tanh(added.epsilon / 2) / np.tanh(epsilon / 2) for epsilon in chosen]
     return Shard.from_parties(parties, [start * (ratio - 1.0) for ratio in ratios])
+
+
+def _check_label_epsilon(chosen: Array, added: LabelNoise) -> None:
+    """Refuse what users chose for their labels outside the public bounds."""
+    if not ((added.epsilon <= chosen) & (chosen <= added.largest_epsilon)).all():
+        raise ParameterError(
+            "label_epsilon of every row must be between the options label_epsilon and "
+            f"largest_label_epsilon, {Given(added.epsilon)} and {Given(added.largest_epsilon)}; "
+            f"got {Given(chosen.min())} to {Given(chosen.max())}."
+        )
 
 
 def train(
@@ -130,8 +134,7 @@ def _check_continued(planned: Plan, what: str) -> None:
 
 
 def train_party(
-    planned: Plan,
-    party: int,
+    own: Plan,
     shard: Shard,
     *,
     exchange: Exchange,
@@ -141,13 +144,12 @@ def train_party(
     rounds: int | None = None,
     replayed: Sequence[Array] = (),
 ) -> Outcome:
-    """Run one party of a plan in this process; the others are behind the exchange.
+    """Run one party's share of a plan in this process; the others are behind the exchange.
 
-    The plan is the same everywhere; the party's share of it is configured from the same public
-    facts, so that every process computes what one process would. ``rounds`` may be fewer than the
-    plan's; ``replayed`` as in :func:`dpadmm.run.engine.run`.
+    The plan is the same everywhere; the party's share of it (:meth:`~dpadmm.run.plan.Plan.of_party`)
+    is configured from the same public facts, so that every process computes what one process would.
+    ``rounds`` may be fewer than the plan's; ``replayed`` as in :func:`dpadmm.run.engine.run`.
     """
-    own = planned.of_party(party)
     return run(
         own.algorithm,
         own.site,

@@ -193,6 +193,22 @@ class BlockSolver(BlockLoss):
             size = fresh
         return direction
 
+    def _direction(
+        self, state: BlockState, going: _Iteration, chosen: Chosen, active: NDArray[np.bool_]
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Where to go in the active lanes, and in which of all it is a Newton direction."""
+        slope = going.gradient[chosen]
+        if state.inverse is None:
+            direction = self._newton_direction(state, slope, going.convexity[chosen], chosen)
+            fresh = np.ones_like(active)
+        else:
+            preconditioned = partial(self._precondition, state, chosen)
+            direction = -going.secants.apply(slope, chosen, preconditioned)
+            fresh = ~state.stale[chosen]
+        if not active.all():
+            direction = np.where(active[..., None], direction, 0.0)
+        return direction, fresh
+
     def _line_search(
         self, point: Array, direction: Array, fixed: Array, convexity: Array, chosen: Chosen
     ) -> Array:
@@ -300,25 +316,13 @@ class BlockSolver(BlockLoss):
         return state
 
     def _step(
-        self,
-        state: BlockState,
-        going: _Iteration,
-        chosen: Chosen,
-        active: NDArray[np.bool_],
+        self, state: BlockState, going: _Iteration, chosen: Chosen, active: NDArray[np.bool_]
     ) -> None:
         """Take the chosen nodes one step further, in the lanes that are not solved yet."""
         norm, tolerance = going.norms[chosen], going.tolerance[chosen]
         point, slope, bowl = state.point[chosen], going.gradient[chosen], going.convexity[chosen]
         linear = going.linear[chosen]
-        if state.inverse is None:
-            direction = self._newton_direction(state, slope, bowl, chosen)
-            fresh = np.ones_like(active)
-        else:
-            preconditioned = partial(self._precondition, state, chosen)
-            direction = -going.secants.apply(slope, chosen, preconditioned)
-            fresh = ~state.stale[chosen]
-        if not active.all():
-            direction = np.where(active[..., None], direction, 0.0)
+        direction, fresh = self._direction(state, going, chosen, active)
 
         def tried(trial: Array) -> tuple[Array, Array, Array, Array]:
             loss = self.loss_gradient(trial, chosen)
