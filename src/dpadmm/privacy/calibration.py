@@ -72,7 +72,7 @@ def _inverse_sum(ratios: ArrayLike) -> tuple[int, float]:
 
 def _over_parties(solve: Callable[..., float], *arguments: ArrayLike) -> Array:
     """Apply a scalar search to broadcast arguments, once for every different combination."""
-    arrays = np.broadcast_arrays(*map(_real, arguments))
+    arrays = np.broadcast_arrays(*map(reals, arguments))
     table = np.stack([array.ravel() for array in arrays], axis=-1)
     different, index = np.unique(table, axis=0, return_inverse=True)
     results = np.array([solve(*row) for row in different.tolist()])

@@ -146,9 +146,10 @@ def train_party(
 ) -> Outcome:
     """Run one party's share of a plan in this process; the others are behind the exchange.
 
-    The plan is the same everywhere; the party's share of it (:meth:`~dpadmm.run.plan.Plan.of_party`)
-    is configured from the same public facts, so that every process computes what one process would.
-    ``rounds`` may be fewer than the plan's; ``replayed`` as in :func:`dpadmm.run.engine.run`.
+    The plan is the same everywhere; ``own``, the party's share of it, is configured from the same
+    public facts (:meth:`~dpadmm.run.plan.Plan.of_party`), so that every process computes what one
+    process would. ``rounds`` may be fewer than the plan's; ``replayed`` as in
+    :func:`dpadmm.run.engine.run`.
     """
     return run(
         own.algorithm,
