@@ -22,8 +22,6 @@ __all__ = [
     "number_of",
     "visible",
 ]
-
-
 Array = NDArray[np.float64]
 
 
@@ -80,7 +78,6 @@ def canonical_json(
 
 #: Longer texts are cut: they come from others.
 LONGEST_TEXT: Final = 300
-
 
 # Letters to Unicode, but nothing to see: fillers, a blank, joiners, selectors of variants.
 _BLANK: Final = frozenset(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Final
 
@@ -45,18 +45,19 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that :func:`event_from_dict` turns back into the same event."""
-        return {"kind": self.kind, "version": self.version, **asdict(self)}
+        content = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"kind": self.kind, "version": self.version, **content}
 
 
-def _set_positive(event: Event, *names: str) -> None:
-    _set_real(event, names, strictly=True)
+def _plain(value: Any) -> Any:
+    """The value of a field: events that it holds with their kinds and versions."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.to_dict() if isinstance(value, Event) else value
 
 
-def _set_non_negative(event: Event, *names: str) -> None:
-    _set_real(event, names, strictly=False)
-
-
-def _set_real(event: Event, names: tuple[str, ...], *, strictly: bool) -> None:
+def _set_real(event: Event, *names: str, strictly: bool = False) -> None:
+    """Make fields plain floats, non-negative or strictly positive; or refuse."""
     constraint = "a positive finite number" if strictly else "a non-negative finite number"
     for name in names:
         value = getattr(event, name)
@@ -110,8 +111,8 @@ class GaussianRelease(Event):
     sigma: float
 
     def __post_init__(self) -> None:
-        _set_non_negative(self, "sensitivity")
-        _set_positive(self, "sigma")
+        _set_real(self, "sensitivity")
+        _set_real(self, "sigma", strictly=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class PureRelease(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        _set_non_negative(self, "epsilon")
+        _set_real(self, "epsilon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ class GaussianObjectivePerturbation(Event):
     kappa: float
 
     def __post_init__(self) -> None:
-        _set_non_negative(self, "mu", "kappa")
+        _set_real(self, "mu", "kappa")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +180,8 @@ class InexactSolve(Event):
     output_sigma: float
 
     def __post_init__(self) -> None:
-        _set_non_negative(self, "tolerance")
-        _set_positive(self, "strong_convexity", "output_sigma")
+        _set_real(self, "tolerance")
+        _set_real(self, "strong_convexity", "output_sigma", strictly=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +208,8 @@ class SubsampledGaussian(Event):
 
     def __post_init__(self) -> None:
         _set_positive_integer(self, "batch", "population")
-        _set_non_negative(self, "sensitivity")
-        _set_positive(self, "sigma")
+        _set_real(self, "sensitivity")
+        _set_real(self, "sigma", strictly=True)
         if self.batch > self.population:
             raise ValueError(
                 f"{self.kind}: batch must be at most population = {self.population};"
@@ -233,7 +234,7 @@ class LabelRandomizedResponse(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        _set_positive(self, "epsilon")
+        _set_real(self, "epsilon", strictly=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +255,6 @@ class Composed(Event):
             )
         object.__setattr__(self, "events", parts)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, the parts with their kinds and versions."""
-        return {
-            "kind": self.kind,
-            "version": self.version,
-            "events": [part.to_dict() for part in self.events],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Event):
@@ -278,15 +271,6 @@ class Repeated(Event):
         if not isinstance(self.event, Event):
             raise ValueError(f"{self.kind}: event must be an event; got {self.event!r}")
         _set_positive_integer(self, "count")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, the event with its kind and version."""
-        return {
-            "kind": self.kind,
-            "version": self.version,
-            "event": self.event.to_dict(),
-            "count": self.count,
-        }
 
 
 #: The one instance that is ever needed.

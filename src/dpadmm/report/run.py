@@ -44,14 +44,8 @@ def _without_nothing(value: Any) -> Any:
 
 # What keeps a page small and a drawing readable; the record has everything.
 _MOST_ROWS = 500
-
-
 _MOST_POINTS = 300
-
-
 _MOST_COURSES = 6
-
-
 _MOST_BARS = 12
 
 

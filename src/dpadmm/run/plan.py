@@ -41,7 +41,6 @@ __all__ = ["Plan", "announced", "auto_penalty", "plan"]
 # 20 parties, complete graphs and servers: within 1% of the pooled optimum after 50 rounds.
 _REACH: Final = 0.05
 
-
 # auto_penalty with noise: how far noise alone may carry the mean of the parties in a run, as a
 # norm. Chosen on Adult with 5 and 20 parties, epsilon from 0.1 to 1, and 20 to 50 rounds.
 _NOISE_TRAVEL: Final = 15.0
@@ -53,15 +52,22 @@ class Plan:
 
     algorithm: Algorithm
     site: Site
-    rounds: int
-    penalty: float
-    budget: Budget | None
     settings: Settings
 
     @property
-    def calibration(self) -> str:
-        """How noise was calibrated: "proven" or "published"."""
-        return self.settings.calibration
+    def rounds(self) -> int:
+        """Number of messages."""
+        return self.settings.rounds
+
+    @property
+    def penalty(self) -> float:
+        """The penalty: in the first round, the mean over parties, where it varies."""
+        return self.settings.penalty
+
+    @property
+    def budget(self) -> Budget | None:
+        """What each party may spend; None without privacy."""
+        return self.settings.budget
 
     def of_party(self, party: int) -> Plan:
         """The share of one party: the same plan, configured for its site alone."""
@@ -71,8 +77,7 @@ class Plan:
             here = slice(party, party + 1)
             budget = replace(budget, epsilon=budget.epsilon[here], delta=budget.delta[here])
         settings = replace(self.settings, budget=budget)
-        algorithm = type(self.algorithm).configure(site, settings)
-        return Plan(algorithm, site, self.rounds, self.penalty, budget, settings)
+        return Plan(type(self.algorithm).configure(site, settings), site, settings)
 
 
 def auto_penalty(
@@ -134,7 +139,6 @@ def plan(
     algorithm = get_algorithm(parameters.algorithm)
     if len(rows) == 1 and algorithm.needs_neighbours and not one_hand:
         raise _needs_neighbours(algorithm.name)
-    rounds = positive_integer("rounds", parameters.rounds)
     site = Site.of_all(
         np.asarray(rows, dtype=np.int64),
         _topology_for(algorithm, parameters.topology, len(rows)),
@@ -144,14 +148,13 @@ def plan(
         outputs=outputs,
         runs=positive_integer("runs", runs),
         party_weight=_one_of("party_weight", parameters.party_weight, PARTY_WEIGHTS),
-        names=names,
     )
+    site = replace(site, names=names or site.names)
     settings = _settings_for(algorithm, parameters, site)
-    configured = algorithm.configure(site, settings)
-    planned = Plan(configured, site, rounds, settings.penalty, settings.budget, settings)
+    planned = Plan(algorithm.configure(site, settings), site, settings)
     # What is chosen automatically is not warned of.
     chosen = None if isinstance(parameters.penalty, str) else settings.penalty
-    for finding in findings(site, announced(planned), rounds, chosen):
+    for finding in findings(site, announced(planned), planned.rounds, chosen):
         warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
     return planned
 
@@ -177,12 +180,13 @@ def _settings_for(
     algorithm: type[Algorithm], parameters: TrainingParameters, site: Site
 ) -> Settings:
     """What the algorithm is configured from, every number checked."""
+    rounds = positive_integer("rounds", parameters.rounds)
     calibration = _one_of("calibration", parameters.calibration, CALIBRATIONS)
     budget = _budget_for(parameters, site) if algorithm.private else None
     penalty, given = _penalty_for(algorithm, parameters, site, budget)
     tolerance = parameters.tolerance
     return Settings(
-        rounds=parameters.rounds,
+        rounds=rounds,
         penalty=penalty,
         tolerance=None if tolerance is None else positive_number("tolerance", tolerance),
         options=dict(parameters.algorithm_options),

@@ -196,7 +196,7 @@ def state_privacy(
         algorithm=planned.algorithm.name,
         noise=noise.description,
         simulated=noise.simulated,
-        calibration=planned.calibration,
+        calibration=planned.settings.calibration,
         reviewed=reviewed(planned.algorithm.name),
         claim=planned.algorithm.claim(planned.site),
         not_covered=(*NOT_COVERED, *noise.not_covered, *also_not_covered),
