@@ -51,7 +51,10 @@ class Closing(ABC):
 
 #: Far more than any configuration, record or status file takes.
 LARGEST: Final = 64 << 20
+
+
 _PIECE: Final = 1 << 20
+
 
 # What dpadmm writes is a few levels deep; whatever walks over it may call itself so often.
 _DEEPEST: Final = 100

@@ -44,7 +44,11 @@ def _text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
+
+
 Name = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+
+
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -68,7 +72,11 @@ def as_tuple(value: Any) -> Any:
 
 
 Texts = Annotated[tuple[Text, ...], BeforeValidator(as_tuple)]
+
+
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]
+
+
 _KINDS: Final = "'numeric' or 'categorical'"
 #: Where a finding is, in words, from pydantic's location of it.
 Place: TypeAlias = Callable[[tuple[int | str, ...]], str]

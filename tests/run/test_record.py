@@ -44,6 +44,9 @@ def test_a_statement_in_a_record_is_the_statement():
     read = RecordedRun.from_dict(content())
     assert read.privacy.to_dict() == content()["privacy"]
     assert read.privacy.parties["north"].odds.right > 0.5
+    # Against whom it holds is what was recorded, whatever later versions say.
+    other = content()["privacy"] | {"adversary": "sees little"}
+    assert RecordedRun.from_dict(content() | {"privacy": other}).privacy.to_dict() == other
     # The order at which a Renyi bound is best may be infinite; JSON has no figure for that.
     north = replace(read.privacy.parties["north"], order=math.inf)
     changed = replace(read.privacy, parties={**read.privacy.parties, "north": north})

@@ -56,8 +56,15 @@ def _plain(value: Any) -> Any:
     return value.to_dict() if isinstance(value, Event) else value
 
 
-def _set_real(event: Event, *names: str, strictly: bool = False) -> None:
-    """Make fields plain floats, non-negative or strictly positive; or refuse."""
+def _set_positive(event: Event, *names: str) -> None:
+    _set_real(event, names, strictly=True)
+
+
+def _set_non_negative(event: Event, *names: str) -> None:
+    _set_real(event, names, strictly=False)
+
+
+def _set_real(event: Event, names: tuple[str, ...], *, strictly: bool) -> None:
     constraint = "a positive finite number" if strictly else "a non-negative finite number"
     for name in names:
         value = getattr(event, name)
@@ -111,8 +118,8 @@ class GaussianRelease(Event):
     sigma: float
 
     def __post_init__(self) -> None:
-        _set_real(self, "sensitivity")
-        _set_real(self, "sigma", strictly=True)
+        _set_non_negative(self, "sensitivity")
+        _set_positive(self, "sigma")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +138,7 @@ class PureRelease(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        _set_real(self, "epsilon")
+        _set_non_negative(self, "epsilon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +166,7 @@ class GaussianObjectivePerturbation(Event):
     kappa: float
 
     def __post_init__(self) -> None:
-        _set_real(self, "mu", "kappa")
+        _set_non_negative(self, "mu", "kappa")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +187,8 @@ class InexactSolve(Event):
     output_sigma: float
 
     def __post_init__(self) -> None:
-        _set_real(self, "tolerance")
-        _set_real(self, "strong_convexity", "output_sigma", strictly=True)
+        _set_non_negative(self, "tolerance")
+        _set_positive(self, "strong_convexity", "output_sigma")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +215,8 @@ class SubsampledGaussian(Event):
 
     def __post_init__(self) -> None:
         _set_positive_integer(self, "batch", "population")
-        _set_real(self, "sensitivity")
-        _set_real(self, "sigma", strictly=True)
+        _set_non_negative(self, "sensitivity")
+        _set_positive(self, "sigma")
         if self.batch > self.population:
             raise ValueError(
                 f"{self.kind}: batch must be at most population = {self.population};"
@@ -234,7 +241,7 @@ class LabelRandomizedResponse(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        _set_real(self, "epsilon", strictly=True)
+        _set_positive(self, "epsilon")
 
 
 @dataclass(frozen=True, slots=True)

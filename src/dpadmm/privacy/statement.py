@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Final
+from functools import cache
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter
@@ -110,6 +111,8 @@ class PrivacyStatement(Terms):
         Each party's guarantee over the whole run.
     rounds
         Each party's epsilon after each round, at its delta; empty where it was not asked for.
+    adversary
+        Against whom the guarantee holds.
     """
 
     epsilon: Epsilon
@@ -117,6 +120,7 @@ class PrivacyStatement(Terms):
     rows_per_person: int
     parties: Annotated[dict[str, Guarantee], Field(min_length=1)]
     rounds: dict[str, Annotated[Array, PlainValidator(_course)]] = field(default_factory=dict)
+    adversary: str = ADVERSARY
 
     @classmethod
     def from_dict(cls, content: Any) -> PrivacyStatement:
@@ -164,7 +168,7 @@ class PrivacyStatement(Terms):
         if self.private:
             lines.append(("Adjacency", self.adjacency))
         if self.private or self.details:
-            lines.append(("Adversary", ADVERSARY))
+            lines.append(("Adversary", self.adversary))
         if self.private:
             lines += [("Theorem", self.theorem), ("Accountant", self.accountant)]
         if self.private or self.details:
@@ -198,7 +202,7 @@ class PrivacyStatement(Terms):
             "delta": self.delta,
             "rows_per_person": self.rows_per_person,
             "adjacency": self.adjacency,
-            "adversary": ADVERSARY,
+            "adversary": self.adversary,
             "theorem": self.theorem,
             "accountant": self.accountant,
             "noise": self.noise,
@@ -211,6 +215,9 @@ class PrivacyStatement(Terms):
             "not_covered": list(self.not_covered),
             "parties": {name: json_data(asdict(each)) for name, each in self.parties.items()},
         }
+
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -230,35 +237,48 @@ class Charges:
     deltas: Sequence[float] | Array
     rows_per_person: int = 1
 
+    def guarantees(self) -> dict[str, Guarantee]:
+        """What each party is guaranteed over the whole run."""
+
+        def account(history: tuple[Event, ...], delta: float) -> Guarantee:
+            spent = epsilon_spent(history, _ideal(delta), rows_per_person=self.rows_per_person)
+            return replace(spent, delta=delta)
+
+        return self._of_each(account)
+
+    def courses(self) -> dict[str, Array]:
+        """What each party has spent after each round, at its delta."""
+
+        def account(history: tuple[Event, ...], delta: float) -> Array:
+            people = self.rows_per_person
+            return spend_over_rounds(history, _ideal(delta), rows_per_person=people)
+
+        return self._of_each(account)
+
+    def _of_each(self, account: Callable[[tuple[Event, ...], float], Found]) -> dict[str, Found]:
+        """Account every party; those that share a history are accounted once."""
+        known = cache(account)
+        histories = zip(map(tuple, self.events), map(float, self.deltas), strict=True)
+        return {name: known(*each) for name, each in zip(self.names, histories, strict=True)}
+
+
+def _ideal(delta: float) -> float:
+    """Delta leaves room for the distance of a sampler from the ideal one."""
+    return delta * (1 - SAMPLER_ALLOWANCE)
+
 
 def make_statement(charges: Charges, terms: Terms, *, by_round: bool = True) -> PrivacyStatement:
     """Account what every party was charged; ``by_round``: after every round, too.
 
     Accounting every round is most of the work where noise is not Gaussian.
     """
-    # Parties often share a history; each different one is accounted once.
-    known: dict[tuple[tuple[Event, ...], float], Guarantee] = {}
-    courses: dict[tuple[tuple[Event, ...], float], Array] = {}
-    parties, rounds = {}, {}
-    people = charges.rows_per_person
-    for name, history, delta in zip(charges.names, charges.events, charges.deltas, strict=True):
-        key = (tuple(history), float(delta))
-        if key not in known:
-            # Delta leaves room for the distance of a sampler from the ideal one.
-            ideal = key[1] * (1 - SAMPLER_ALLOWANCE)
-            spent = epsilon_spent(history, ideal, rows_per_person=people)
-            known[key] = replace(spent, delta=key[1])
-            if by_round:
-                courses[key] = spend_over_rounds(history, ideal, rows_per_person=people)
-        parties[name] = known[key]
-        if by_round:
-            rounds[name] = courses[key]
+    parties = charges.guarantees()
     network = network_guarantee(parties.values())
     return PrivacyStatement(
         **vars(terms),
         epsilon=network.epsilon,
         delta=network.delta,
-        rows_per_person=people,
+        rows_per_person=charges.rows_per_person,
         parties=parties,
-        rounds=rounds,
+        rounds=charges.courses() if by_round else {},
     )

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.odds import Odds
-from dpadmm.privacy.statement import ADVERSARY
 from dpadmm.report import texts
 from dpadmm.report.document import Banner, Tile
 from dpadmm.report.markup import shown_name
@@ -155,7 +154,7 @@ def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
             not_covered.append(texts.NO_LEDGER_COVERED)
         pairs += [
             (texts.WHEN, _sentence(privacy.adjacency)),
-            (texts.AGAINST, _sentence(ADVERSARY)),
+            (texts.AGAINST, _sentence(privacy.adversary)),
             (texts.BECAUSE, _sentence(because)),
             (texts.NOT_COVERED, _sentence("; ".join(not_covered))),
         ]
