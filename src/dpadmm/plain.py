@@ -17,6 +17,7 @@ __all__ = [
     "Delta",
     "Epsilon",
     "canonical_json",
+    "json_bound",
     "json_data",
     "json_number",
     "number_of",
@@ -48,12 +49,18 @@ def number_of(value: Any) -> Any:
     return math.inf if value == "infinite" else -math.inf if value == "-infinite" else value
 
 
-#: A number from 0 to infinity in what is saved; never anything that is no number.
+def json_bound(value: float) -> float | str:
+    """An upper bound as JSON has it: what is no number bounds nothing, and is infinite."""
+    return value if math.isfinite(value) else "infinite"
+
+
+def _bound(value: Any) -> Any:
+    return number_of(json_bound(value) if isinstance(value, float) else value)
+
+
+#: An upper bound from 0 to infinity, as it is saved and read.
 Epsilon = Annotated[
-    float,
-    BeforeValidator(number_of),
-    Field(ge=0),
-    PlainSerializer(json_number, when_used="json"),
+    float, BeforeValidator(_bound), Field(ge=0), PlainSerializer(json_bound, when_used="json")
 ]
 Delta = Annotated[float, Field(ge=0, le=1)]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter
 
-from dpadmm.plain import Array, Delta, Epsilon, json_data, json_number
+from dpadmm.plain import Array, Delta, Epsilon, json_bound
 from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import pair
@@ -39,6 +39,10 @@ NOT_COVERED: Final = (
 )
 
 
+_GUARANTEES: Final = TypeAdapter(dict[str, Guarantee])
+_COURSE: Final = TypeAdapter(list[Epsilon])
+
+
 def _pairs(value: Any) -> Any:
     """Details as a statement keeps them, from the mapping that is written."""
     return tuple(value.items()) if isinstance(value, dict) else value
@@ -46,7 +50,7 @@ def _pairs(value: Any) -> Any:
 
 def _course(value: Any) -> Array:
     """An epsilon for each round, from what is written."""
-    return np.array(TypeAdapter(list[Epsilon]).validate_python(value))
+    return np.array(_COURSE.validate_python(value))
 
 
 def adjacency_words(rows_per_person: int) -> str:
@@ -131,7 +135,7 @@ class PrivacyStatement(Terms):
         pydantic.ValidationError
             If it is something else.
         """
-        return TypeAdapter(PrivacyStatement).validate_python(content)
+        return _statements().validate_python(content)
 
     @property
     def private(self) -> bool:
@@ -198,7 +202,7 @@ class PrivacyStatement(Terms):
         """Plain data for machines; infinite numbers become the string "infinite"."""
         return {
             "algorithm": self.algorithm,
-            "epsilon": json_number(self.epsilon),
+            "epsilon": json_bound(self.epsilon),
             "delta": self.delta,
             "rows_per_person": self.rows_per_person,
             "adjacency": self.adjacency,
@@ -213,8 +217,13 @@ class PrivacyStatement(Terms):
             "details": dict(self.details),
             "caveats": list(self.caveats),
             "not_covered": list(self.not_covered),
-            "parties": {name: json_data(asdict(each)) for name, each in self.parties.items()},
+            "parties": _GUARANTEES.dump_python(self.parties, mode="json"),
         }
+
+
+@cache
+def _statements() -> TypeAdapter[PrivacyStatement]:
+    return TypeAdapter(PrivacyStatement)
 
 
 Found = TypeVar("Found")
