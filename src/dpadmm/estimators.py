@@ -292,7 +292,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return lay_out(planned, parties, noise=noise, label_epsilon=own)
 
     def _training_parameters(self) -> TrainingParameters:
-        asked = {item.name: getattr(self, item.name, None) for item in fields(TrainingParameters)}
+        names = {item.name for item in fields(TrainingParameters)} - {"tolerance"}
+        asked = {name: getattr(self, name) for name in names}
         return TrainingParameters(**asked | {"algorithm_options": self.algorithm_options or {}})
 
     def _members(
