@@ -140,8 +140,7 @@ def main(path: str, number: int) -> None:
             watcher.round(done, spec["rounds"])
 
         train_party(
-            whole,
-            number,
+            whole.of_party(number),
             shard,
             exchange=exchange,
             noise=noise,

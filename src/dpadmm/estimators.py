@@ -28,7 +28,7 @@ from dpadmm.run.charges import charged
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, plan
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.train import lay_out, state_privacy, train
 
 __all__ = ["ADMMClassifier"]
 
@@ -111,6 +111,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The penalty used: in the first round, the mean over parties, where it varies.
     """
 
+    # scikit-learn wants every parameter by its name, with its default.
     def __init__(
         self,
         algorithm: str = defaults.ALGORITHM,
@@ -192,6 +193,43 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ``sample_weight`` and ``class_weight`` are refused: a row that counts more moves the
             model more, and no theorem here covers that.
         """
+        self._check_asked(refused)
+        for what, given in (("parties", parties), ("classes", classes)):
+            if ledgers and given is None:
+                raise ParameterError(
+                    f"{what} must be given in a run charged to ledgers: it has to be public and "
+                    "the same in every run; got none."
+                )
+        rows, codes, labels = self._read(X, y, classes)
+        random = check_random_state(self.random_state)
+        names, members = self._members(rows.shape[0], parties, random)
+        planned = plan(
+            self._training_parameters(),
+            [len(member) for member in members],
+            features=rows.shape[1] + bool(self.fit_intercept),
+            outputs=1 if len(labels) == 2 else len(labels),
+            names=tuple(str(name) for name in names),
+        )
+        noise: NoiseSource = secure_noise()
+        if self.random_state is not None:
+            noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
+        with charged(planned, ledgers, run_id, noise) as runs:
+            shard = self._shard(planned, noise, rows, codes, members, label_epsilon)
+            outcome = train(planned, shard, noise=noise, ledgers=runs)
+        own = () if classes is not None else (_CLASSES_FROM_ROWS,)
+        Classifier.of_run(
+            planned,
+            outcome,
+            state_privacy(planned, outcome.events, noise, also_not_covered=own),
+            classes=labels,
+            parties=names,
+            output=self.output,
+            fit_intercept=bool(self.fit_intercept),
+        ).give_to(self)
+        return self
+
+    def _check_asked(self, refused: Mapping[str, Any]) -> None:
+        """Refuse what is not served, before a row is looked at."""
         for name in refused:
             if name not in _REFUSED:
                 raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
@@ -203,60 +241,23 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.output not in _OUTPUTS:
             raise unknown_name("output", self.output, _OUTPUTS)
         positive_number("data_norm", self.data_norm)
-        for what, given in (("parties", parties), ("classes", classes)):
-            if ledgers and given is None:
-                raise ParameterError(
-                    f"{what} must be given in a run charged to ledgers: it has to be public and "
-                    "the same in every run; got none."
-                )
-        rows, codes = self._read(X, y, classes)
-        random = check_random_state(self.random_state)
-        self.parties_, members = self._members(rows.shape[0], parties, random)
-        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        planned = plan(
-            self._training_parameters(),
-            [len(member) for member in members],
-            features=rows.shape[1] + bool(self.fit_intercept),
-            outputs=outputs,
-            names=tuple(str(name) for name in self.parties_),
-        )
-        noise: NoiseSource = secure_noise()
-        if self.random_state is not None:
-            noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
-        with charged(planned, ledgers, run_id, noise) as runs:
-            shard = self._shard(planned, noise, rows, codes, members, label_epsilon)
-            outcome = train(planned, shard, noise=noise, ledgers=runs)
-        own = () if classes is not None else (_CLASSES_FROM_ROWS,)
-        fitted = Classifier.of_run(
-            planned,
-            outcome,
-            noise,
-            output=self.output,
-            fit_intercept=bool(self.fit_intercept),
-            also_not_covered=own,
-        )
-        for item in fields(fitted):
-            setattr(self, f"{item.name}_", getattr(fitted, item.name))
-        return self
 
     def _read(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None
-    ) -> tuple[Rows, NDArray[np.intp]]:
-        """Set ``classes_`` and what scikit-learn notes of ``X``; return rows and class numbers."""
+    ) -> tuple[Rows, NDArray[np.intp], NDArray[Any]]:
+        """Return rows, class numbers and the classes; set what scikit-learn notes of ``X``."""
         if classes is not None:
             validate_data(self, X, skip_check_array=True, ensure_2d=False)
             rows = finite_rows(X)
             self.n_features_in_ = rows.shape[1]
-            self.classes_, codes = class_codes(y, classes, rows.shape[0])
-            return rows, codes
+            known, codes = class_codes(y, classes, rows.shape[0])
+            return rows, codes, known
         rows, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ParameterError(
-                f"y must have at least two classes; got one class, {self.classes_[0]!r}."
-            )
-        return rows, codes
+        known, codes = np.unique(labels, return_inverse=True)
+        if len(known) < 2:
+            raise ParameterError(f"y must have at least two classes; got one class, {known[0]!r}.")
+        return rows, codes, known
 
     def _shard(
         self,
@@ -291,20 +292,9 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return lay_out(planned, parties, noise=noise, label_epsilon=own)
 
     def _training_parameters(self) -> TrainingParameters:
-        return TrainingParameters(
-            algorithm=self.algorithm,
-            topology=self.topology,
-            rounds=self.rounds,
-            penalty=self.penalty,
-            regularization=self.regularization,
-            party_weight=self.party_weight,
-            loss=self.loss,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            calibration=self.calibration,
-            rows_per_person=self.rows_per_person,
-            algorithm_options=self.algorithm_options or {},
-        )
+        names = {item.name for item in fields(TrainingParameters)} - {"tolerance"}
+        asked = {name: getattr(self, name) for name in names}
+        return TrainingParameters(**asked | {"algorithm_options": self.algorithm_options or {}})
 
     def _members(
         self, count: int, parties: ArrayLike | None, random: np.random.RandomState

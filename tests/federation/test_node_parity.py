@@ -101,4 +101,4 @@ def test_every_round_agrees_with_one_process(fork_server, tmp_path, algorithm, a
         wanted = tail if REGISTRY[algorithm].private else expected[-1].mean(axis=0)[0]
         if "output" in run:
             wanted = expected.mean(axis=(0, 1))[0]
-        np.testing.assert_allclose(model.arrays["coef"], wanted, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(model.classifier.coef, wanted, rtol=0, atol=1e-9)

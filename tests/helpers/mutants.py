@@ -257,8 +257,8 @@ MUTANTS = [
         "tolerance",
         "the solver's 2 tol / m left out of the sensitivity",
         "privacy/sensitivity.py",
-        "(gradient + 2 * _real(tolerance)) / _real(convexity)",
-        "gradient / _real(convexity)",
+        "(gradient + 2 * reals(tolerance)) / reals(convexity)",
+        "gradient / reals(convexity)",
         audit("--algorithm pr-admm", SHORT),
     ),
     Mutant(

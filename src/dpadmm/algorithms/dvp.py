@@ -41,13 +41,13 @@ from dpadmm.algorithms.objective import (
     check_within_budget,
     plan_objective,
     release_level,
+    site_kappa,
 )
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import exponential_rate
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
-from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.site import Site
 
 __all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
@@ -76,15 +76,10 @@ def extra_convexity(site: Site, convexity: Array, jacobian: Array) -> Array:
 
 def printed_perturbation(site: Site, convexity: Array, alpha: Array) -> tuple[Array, Array]:
     """Algorithm 2's zeta and Phi, with the fraction of the proof and Phi at least 0."""
-    kappa = _kappa(site, convexity)
+    kappa = site_kappa(site, convexity)
     spare = alpha - 2 * np.log1p(kappa)
     zeta = np.where(spare > 0, spare, alpha / 2)
     return zeta, np.where(spare > 0, 0.0, extra_convexity(site, convexity, alpha / 4))
-
-
-def _kappa(site: Site, convexity: Array) -> Array:
-    curvature = site.loss.curvature_bound
-    return jacobian_ratio(site.rows, convexity, weight=site.weight, curvature=curvature)
 
 
 @final
@@ -127,7 +122,7 @@ class DVP(PerturbedADMM):
             level = release_level(site, budget, rounds) if alpha is None else alpha
             extra = extra_convexity(site, plain, level / 2)
             if alpha is not None:
-                kappa, slope = _kappa(site, plain + extra), site.loss.slope_bound
+                kappa, slope = site_kappa(site, plain + extra), site.loss.slope_bound
                 rate = exponential_rate(level, site.rows, kappa, weight=site.weight, slope=slope)
                 scale = (1 + SAMPLER_ALLOWANCE) / rate
         planned = plan_objective(

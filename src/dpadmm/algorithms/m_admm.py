@@ -38,13 +38,17 @@ from pydantic import Field
 
 from dpadmm.algorithms.base import Budget, GraphOptions, Options, Settings, graph_convexity
 from dpadmm.algorithms.inputs import CourseOption, grown, over_rounds
-from dpadmm.algorithms.objective import check_total, check_within_budget, plan_objective
+from dpadmm.algorithms.objective import (
+    check_total,
+    check_within_budget,
+    plan_objective,
+    site_kappa,
+)
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import InfeasibleBudgetError
 from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.site import Site
 
 __all__ = ["MADMM", "MADMMOptions", "printed_loss"]
@@ -170,8 +174,7 @@ def _printed_rate(site: Site, budget: Budget, penalty: Array) -> Array:
 def _check_condition(site: Site, convexity: Array) -> None:
     """``2 c1 < (n / c) m`` in every round, under which the published total was derived."""
     curvature = site.loss.curvature_bound
-    least = convexity.min(axis=0)
-    kappa = jacobian_ratio(site.rows, least, weight=site.weight, curvature=curvature)
+    kappa = site_kappa(site, convexity.min(axis=0))
     if (kappa >= 0.5).any():
         party = int(np.argmax(kappa))
         raise ParameterError(

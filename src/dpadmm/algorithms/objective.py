@@ -33,8 +33,10 @@ from dpadmm.problem.site import Site
 __all__ = [
     "check_total",
     "check_within_budget",
+    "gradient_reach",
     "plan_objective",
     "release_level",
+    "site_kappa",
 ]
 
 # The part of the budget's mu that AMP may use up over a whole run.
@@ -73,15 +75,7 @@ def plan_objective(
         every release costs the same.
     """
     releases, outputs = len(convexity), site.outputs
-    sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
-        site.rows, weight=site.weight, slope=site.loss.slope_bound
-    )
-    kappa = np.stack(
-        [
-            jacobian_ratio(site.rows, bowl, weight=site.weight, curvature=site.loss.curvature_bound)
-            for bowl in convexity
-        ]
-    )
+    sensitivity, kappa = gradient_reach(site), site_kappa(site, convexity)
     residual = (
         _RESIDUAL * sensitivity if tolerance is None else np.full_like(sensitivity, tolerance)
     )
@@ -102,6 +96,20 @@ def plan_objective(
         )
         for release in range(releases)
     )
+
+
+def gradient_reach(site: Site) -> Array:
+    """How far one row moves each party's gradient, with the room that samplers need."""
+    slope = site.loss.slope_bound
+    return (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
+        site.rows, weight=site.weight, slope=slope
+    )
+
+
+def site_kappa(site: Site, convexity: Array) -> Array:
+    """Kappa = c c_1 / (n m) of each party, for each m."""
+    curvature = site.loss.curvature_bound
+    return jacobian_ratio(site.rows, convexity, weight=site.weight, curvature=curvature)
 
 
 def _gradient_noise(

@@ -212,21 +212,21 @@ class AlgorithmCase(Case):
             if gaussian
             else EpsilonClaim(epsilon, delta)
         )
-        several = scene.rows_per_person > 1
-        rows = (
-            f"the {scene.rows_per_person} replaced rows point"
-            if several
-            else ("the replaced row points")
-        )
-        self.setting = AuditSetting(
-            scene.words() + (f", noise times {noise_scale:g}" if noise_scale != 1 else ""),
+        self.setting = self._words(exact=adversary.exact)
+
+    def _words(self, *, exact: bool) -> AuditSetting:
+        """What is audited, who attacks it and how, and what is measured."""
+        people, scale = self._scene.rows_per_person, self._noise_scale
+        rows = "the replaced row points" if people == 1 else f"the {people} replaced rows point"
+        return AuditSetting(
+            self._scene.words() + (f", noise times {scale:g}" if scale != 1 else ""),
             f"{self._others()}: their messages drive the party's centre "
             f"{self._radius:.4g} and more out in one direction; {rows} against it, and to "
             "opposite sides across it",
             "the privacy loss of all messages"
-            if adversary.exact
+            if exact
             else "the messages, projected on the difference of solves without noise",
-            *([f"{scene.rows_per_person} rows of one party are replaced"] if several else []),
+            *([f"{people} rows of one party are replaced"] if people > 1 else []),
         )
 
     @classmethod

@@ -385,18 +385,14 @@ def _gaussian_releases(mu: float, options: AccountOptions) -> tuple[list[Event],
 
 def _composed(options: AccountOptions, kind: ReleaseKind) -> dict[str, Any]:
     from dpadmm.privacy.gaussian import gaussian_mu
-    from dpadmm.privacy.statement import make_statement
+    from dpadmm.privacy.statement import Charges, Terms, make_statement
 
     events, facts = _releases(options)
-    delta, people = options.delta, options.rows_per_person
+    delta = options.delta
+    by_hand = "none drawn: these releases were composed by hand"
     spent = make_statement(
-        f"{kind} releases",
-        ("the party",),
-        [events],
-        [delta],
-        rows_per_person=people,
-        noise="none drawn: these releases were composed by hand",
-        simulated=False,
+        Charges(("the party",), [events], [delta], options.rows_per_person),
+        Terms(algorithm=f"{kind} releases", noise=by_hand, simulated=False),
         by_round=False,
     )
     finite = spent.private and delta > 0 and spent.epsilon > 0
@@ -408,7 +404,7 @@ def _composed(options: AccountOptions, kind: ReleaseKind) -> dict[str, Any]:
         "accountant": spent.accountant,
         "theorem": spent.theorem,
         **facts,
-        "curve": _curve([events], people),
+        "curve": _curve([events], options.rows_per_person),
         "lines": spent.lines(),
     }
 

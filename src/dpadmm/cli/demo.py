@@ -71,12 +71,13 @@ def demo(options: DemoOptions) -> None:
     command = f"dpadmm demo --rounds {rounds} --seed {seed}"
     page = demo_report(shown, data.label, data.features, rows, histories, command)
     write_whole(report, render(page).encode(), "report")
+    privacy = shown.classifier.privacy
     if options.as_json:
-        result = demo_result(data, rows, shown.statement)
+        result = demo_result(data, rows, privacy)
         emit("demo", result | {"history": histories, "report": str(report)})
         return
     show_accuracy(data, rows)
-    show_statement("What the budget of epsilon = 1 guarantees", shown.statement)
+    show_statement("What the budget of epsilon = 1 guarantees", privacy)
     console.print(
         "\n\nNext:\n"
         "  dpadmm account --epsilon 1 --rows 8000,4000   what a run would cost\n"

@@ -132,6 +132,7 @@ def together(
     from dpadmm.cli.demo_report import ShownRun
     from dpadmm.privacy.noise import SimulatedNoise
     from dpadmm.problem.rows import Shard
+    from dpadmm.run.classifier import Classifier
     from dpadmm.run.plan import plan
     from dpadmm.run.train import state_privacy, train
 
@@ -164,7 +165,11 @@ def together(
         }
         if epsilon == 1.0:
             statement = state_privacy(planned, outcome.events, noise)
-            shown = ShownRun(parameters, planned, outcome, statement)
+            names, classes = planned.site.names, data.label[1]
+            classifier = Classifier.of_run(
+                planned, outcome, statement, classes=classes, parties=names
+            )
+            shown = ShownRun(parameters, planned, classifier)
     return {"rows": rows, "shown": shown}, histories
 
 

@@ -57,7 +57,7 @@ def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> N
         models = {node.name: load_model(node.model) for node in nodes}
     total = sum(len(labels) for _, labels in data.members)
     for name, model in models.items():
-        accuracy = score(data, model.arrays["coef"][0])
+        accuracy = score(data, model.classifier.coef[0])
         rows.append((f"federated, epsilon = {Given(_EPSILON)}, model of {name}", total, accuracy))
     statement = models[nodes[0].name].privacy
     if as_json:

@@ -39,7 +39,7 @@ def predict(
                 "or a device"
             )
         loaded = load_model(model)
-        printable = all(str(name).isprintable() for name in loaded.classes)
+        printable = all(str(name).isprintable() for name in loaded.classifier.classes)
         if output is None and sys.stdout.isatty() and not printable:
             raise ParameterError(
                 f"--output must be given: class names of {model} have control characters, which "

@@ -13,7 +13,7 @@ from dpadmm.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
     from dpadmm.report.document import Report
-    from dpadmm.report.records import RecordedRun
+    from dpadmm.run.record import RecordedRun
 
 # What a record raises that has the form of one, but whose parts contradict each other.
 _UNFIT = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -74,9 +74,9 @@ def _record(path: Path) -> Path:
 def _report(paths: list[Path], ledgers: list[str]) -> Report:
     from dpadmm.report.document import read_report
     from dpadmm.report.html import SAVED
-    from dpadmm.report.records import read_record
     from dpadmm.report.run import run_report
     from dpadmm.report.runs import runs_report
+    from dpadmm.run.record import read_record
 
     if ledgers and len(paths) > 1:
         raise ParameterError(f"--ledger must come with one run; got {len(paths)} runs.")
@@ -105,8 +105,8 @@ def _names(paths: list[Path]) -> list[str]:
 
 def _with_ledgers(run: RecordedRun, ledgers: list[str]) -> RecordedRun:
     """The run with ledgers as they are now."""
-    from dpadmm.report.records import LedgerCheck
     from dpadmm.run.charges import ledger_checks
+    from dpadmm.run.record import LedgerCheck
 
     places: dict[str, str | Path] = {}
     for text in ledgers:

@@ -41,7 +41,7 @@ def show_run(run: Run, title: str, *, rounds: str, own: bool = False) -> None:
     for name, words in summary["ledgers"].items():
         console.print("Ledger" if own else f"Ledger of {name}", style="bold", highlight=False)
         console.print(words, markup=False, highlight=False, soft_wrap=True)
-    for heading, words in run.fitted.privacy.lines():
+    for heading, words in run.privacy.lines():
         console.print(f"{heading}: {words}", markup=False, highlight=False, soft_wrap=True)
     show_table(
         title,

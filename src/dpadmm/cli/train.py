@@ -26,7 +26,6 @@ def train_command(
     as_json: JsonOption = False,
 ) -> None:
     """Train a model as a configuration says; print what it cost each party's privacy."""
-    from dpadmm.report.records import RecordedRun
     from dpadmm.report.run import run_report
     from dpadmm.run.config import load_config
     from dpadmm.run.from_files import Watch, train_run, write_results
@@ -54,7 +53,7 @@ def train_command(
         record = write_results(run)
         # After the results: whatever happens to the page, what was paid for is there.
         if told.result.report_file is not None:
-            _write(run_report(RecordedRun.from_dict(record)), told.result.report_file)
+            _write(run_report(record), told.result.report_file)
     for sentence in run.warnings:
         warn(sentence)
     places = result_places(told.result)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import tomllib
 from functools import cached_property, partial
@@ -14,6 +13,7 @@ import tomli_w
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from dpadmm.durable import FileRefusal, read_text
+from dpadmm.plain import canonical_json
 from dpadmm.sentences import (
     DataError,
     Finite,
@@ -278,8 +278,7 @@ class Schema(Part):
             "constant": self.constant,
             "missing_values": sorted(self.missing_values),
         }
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Schema:

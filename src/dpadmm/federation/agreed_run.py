@@ -8,7 +8,6 @@ whether it simulates is its own business and stands in its ``node.toml``.
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,6 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
+from dpadmm.plain import canonical_json
 from dpadmm.run.config import RunSection, load_toml, plain_data, training_parameters, validated
 from dpadmm.run.plan import Plan, plan
 from dpadmm.sentences import Name, Part, as_tuple, fail, refuse_repeats
@@ -121,7 +121,7 @@ class AgreedRun(Part):
 
     def digest(self, schema: Schema) -> bytes:
         """The run's 32 bytes, which every message carries."""
-        text = json.dumps(self.facts(schema), sort_keys=True, separators=(",", ":"))
+        text = canonical_json(self.facts(schema), allow_nan=True)
         return hashlib.sha256(text.encode("ascii")).digest()
 
     def plan(self, schema: Schema) -> Plan:

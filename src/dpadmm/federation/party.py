@@ -29,15 +29,15 @@ from dpadmm.privacy.figures import Given
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.report.html import render
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import run_report
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
 from dpadmm.run.from_files import estimator_parameters, file_schema, work_folder, write_results
+from dpadmm.run.model import Model
 from dpadmm.run.plan import Plan
-from dpadmm.run.result import Run
-from dpadmm.run.train import lay_out, train_party
+from dpadmm.run.result import Run, provenance
+from dpadmm.run.train import lay_out, state_privacy, train_party
 from dpadmm.sentences import DataError
 
 __all__ = ["train_node"]
@@ -138,8 +138,7 @@ class _Part:
             self._tell_budget()
 
         outcome = train_party(
-            segment.planned,
-            self.number,
+            self.own,
             shard,
             exchange=self.listening,
             noise=node.noise,
@@ -222,39 +221,36 @@ def _trained(
     prepared, segment, listening = node.prepared, part.segment, part.listening
     agreed = prepared.agreed
     charged = part.outcome.events if node.ledger is None else (_charged(node.ledger, agreed),)
-    heard = replace(
-        part.outcome,
-        last=listening.last,
-        tail=listening.tail,
-        mean=listening.mean,
-        events=charged,
-    )
-    caveats = _about_losses(part, last)
-    return Run(
-        config=told,
-        schema=prepared.schema,
-        fitted=Classifier.of_run(
-            part.own, heard, node.noise, output=told.run.output, caveats=caveats
-        ),
-        parameters=estimator_parameters(told, agreed.names),
+    heard = replace(part.outcome, last=listening.last, tail=listening.tail, mean=listening.mean)
+    caveats, schema = _about_losses(part, last), prepared.schema
+    classifier = Classifier.of_run(
+        part.own,
+        heard,
+        state_privacy(part.own, charged, node.noise, caveats=caveats),
+        classes=schema.classes,
         parties=listening.names,
-        rows={prepared.name: agreed.rows[prepared.name]},
-        topology=prepared.planned.site.topology,
-        sha256=prepared.run.hex(),
+        output=told.run.output,
+    )
+    federation = {
+        "node": prepared.name,
+        "nodes": list(agreed.nodes),
+        "rows": agreed.rows,
+        "server": agreed.server,
+        "heard": list(listening.names),
+        "rounds_complete": listening.done,
+        "lost": listening.lost,
+        "went_on_without": list(segment.lost),
+        "changed_run_sha256": segment.run.hex() if segment.lost else None,
+        "tls": prepared.security is not None,
+    }
+    rows = {prepared.name: agreed.rows[prepared.name]}
+    come_from = provenance(told, schema, rows, prepared.run.hex(), federation)
+    return Run(
+        told,
+        Model(classifier, estimator_parameters(told, agreed.names), schema, come_from),
+        prepared.planned.site.topology,
         warnings=prepared.warnings,
         seconds=seconds,
-        federation={
-            "node": prepared.name,
-            "nodes": list(agreed.nodes),
-            "rows": agreed.rows,
-            "server": agreed.server,
-            "heard": list(listening.names),
-            "rounds_complete": listening.done,
-            "lost": listening.lost,
-            "went_on_without": list(segment.lost),
-            "changed_run_sha256": segment.run.hex() if segment.lost else None,
-            "tls": prepared.security is not None,
-        },
     )
 
 
@@ -273,7 +269,7 @@ def _write(prepared: NodeSetup, trained: Run, part: _Part) -> None:
     result = prepared.config.result
     assert result is not None
     if result.statement is not None:
-        lines = [str(trained.fitted.privacy)]
+        lines = [str(trained.privacy)]
         for words in trained.summary()["ledgers"].values():
             lines += ["", "The ledger of this data set:", words]
         if part.segment.lost:
@@ -283,7 +279,7 @@ def _write(prepared: NodeSetup, trained: Run, part: _Part) -> None:
     # After the results: whatever happens to the page, what was paid for is there.
     place = trained.config.result.report_file
     if place is not None:
-        page = render(run_report(RecordedRun.from_dict(record)))
+        page = render(run_report(record))
         write_whole(place, page.encode(), "report")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, mo
 from dpadmm.algorithms.inputs import Course, as_course
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
+from dpadmm.plain import canonical_json
 from dpadmm.run import parameters as defaults
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats, shown_value
@@ -410,5 +410,5 @@ def run_hash(config: RunConfig, schema_sha256: str, rows: Mapping[str, int]) -> 
         "schema_sha256": schema_sha256,
         "parties": [[name, count] for name, count in rows.items()],
     }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    text = canonical_json(content, allow_nan=True, default=str)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

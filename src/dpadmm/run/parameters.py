@@ -28,13 +28,8 @@ __all__ = [
     "PrivacyWarning",
     "TrainingParameters",
 ]
-
-
 CALIBRATIONS: Final = ("proven", "published")
-
-
 PARTY_WEIGHTS: Final = ("rows", "equal")
-
 
 # The defaults of a run, for the estimator, configurations and commands alike.
 ALGORITHM: Final = "pr-admm"

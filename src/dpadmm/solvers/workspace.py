@@ -8,13 +8,14 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.gradient_noise import InnerNoise
 from dpadmm.problem.row_sums import single_sum_error, summation_error
-from dpadmm.problem.rows import Shard
+from dpadmm.problem.rows import RowBlock, Shard
 from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
@@ -110,7 +111,7 @@ class Workspace:
             Batches, the full gradient at ``start`` and the noise.
         """
         # Compiled code is loaded by those who run it only: loading takes half a second.
-        from dpadmm.solvers.svrg import descend, descend_on_grid
+        from dpadmm.solvers.svrg import InnerProblem, descend, descend_on_grid
 
         site = self._site
         loss, code = site.loss, loss_code(site.loss)
@@ -121,14 +122,11 @@ class Workspace:
             for place, node in enumerate(block.nodes):
                 columns = np.ascontiguousarray(block.labels[place].T)
                 for run, output in np.ndindex(site.runs, site.outputs):
-                    at, batches = (node, run, output), inner.batches[node][run]
-                    if sparse.issparse(block.rows):  # the rows of the batches alone, one by one
-                        drawn = batches.ravel()
-                        rows, labels = block.rows[drawn].toarray(), columns[output, drawn]
-                        batches = np.arange(len(drawn)).reshape(batches.shape)
-                    else:
-                        rows, labels = block.rows[place], columns[output]
-                    problem = (
+                    at = (node, run, output)
+                    rows, labels, batches = _met_rows(
+                        block, place, columns[output], inner.batches[node][run]
+                    )
+                    problem = InnerProblem(
                         rows,
                         labels,
                         code,
@@ -145,9 +143,9 @@ class Workspace:
                         float(inner.relative[node]),
                     )
                     if inner.release is None:
-                        reached[at] = descend(*problem, inner.draws[node, run, :, output])
+                        reached[at] = descend(problem, inner.draws[node, run, :, output])
                     else:
-                        reached[at] = descend_on_grid(*problem, partial(inner.release, int(node)))
+                        reached[at] = descend_on_grid(problem, partial(inner.release, int(node)))
         return reached
 
     def fingerprint(self) -> bytes:
@@ -193,6 +191,17 @@ class Workspace:
                     usual=saved[f"{number}.usual"].copy(),
                     excess=saved[f"{number}.excess"].copy(),
                 )
+
+
+def _met_rows(
+    block: RowBlock, place: int, labels: Array, batches: NDArray[np.int64]
+) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Rows, their labels, and where in them the batches are: of sparse rows those drawn alone."""
+    if not sparse.issparse(block.rows):
+        return block.rows[place], labels, batches
+    drawn = batches.ravel()
+    renumbered = np.arange(len(drawn)).reshape(batches.shape)
+    return block.rows[drawn].toarray(), labels[drawn], renumbered
 
 
 def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
