@@ -45,8 +45,8 @@ from pydantic import Field, PositiveFloat
 from dpadmm.algorithms.base import Algorithm, Options, Settings
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
+from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.mechanisms import (
     Released,
     gaussian_events,
@@ -151,13 +151,19 @@ class DPGD(Algorithm):
                 f"calibration must be 'proven' for {cls.name!r}, which is no paper's algorithm "
                 f"with noise of its own to reproduce; got {settings.calibration!r}."
             )
-        mu = gaussian_mu(budget.epsilon, budget.ideal_delta)
-        mu = mu / (budget.rows_per_person * math.sqrt(settings.rounds))
+        # Noise in units of the sensitivity: 1 / mu_t.
+        relative = gaussian_sigma(
+            budget.epsilon,
+            budget.ideal_delta,
+            1.0,
+            np.ones(settings.rounds),
+            rows_per_person=budget.rows_per_person,
+        )
         exact = _sensitivity(site)
         if options.noise == "shared":
-            shared = _summation(site, float((exact / mu).max()), options.colluders)
+            shared = _summation(site, float((exact * relative).max()), options.colluders)
             sensitivity = exact + shared.step * math.sqrt(site.features * site.outputs)
-            sigma = np.full(len(mu), float((sensitivity / mu).max()))
+            sigma = np.full(len(exact), float((sensitivity * relative).max()))
             _check_steps(shared, float(sigma[0]))
             spread = float(sigma[0]) / math.sqrt(shared.parties - shared.colluders)
         elif options.colluders is not None:
@@ -166,7 +172,7 @@ class DPGD(Algorithm):
                 f"on nobody else; got {options.colluders!r}."
             )
         else:
-            shared, sensitivity, sigma = None, exact, exact / mu
+            shared, sensitivity, sigma = None, exact, exact * relative
             spread = math.sqrt(float(np.mean(sigma**2)))
         step = _step(site, settings.rounds, options, spread / math.sqrt(site.parties))
         return cls(options.momentum, step, sensitivity, sigma, shared)
