@@ -7,10 +7,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LONGEST_TEXT", "Array", "visible"]
+__all__ = ["LONGEST_TEXT", "Array", "Words", "visible"]
 
 
 Array = NDArray[np.float64]
+
+
+#: Integers modulo 2^64: how a summand travels.
+Words = NDArray[np.uint64]
 
 
 #: Longer texts are cut: they come from others.
