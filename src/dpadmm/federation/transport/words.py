@@ -32,6 +32,7 @@ __all__ = [
     "LONGEST_WORDS",
     "NAME_PATTERN",
     "Agreeing",
+    "Announcing",
     "Consent",
     "Decided",
     "Departing",
@@ -41,6 +42,7 @@ __all__ = [
     "Heard",
     "Limits",
     "NodeName",
+    "StretchKey",
     "Utterance",
     "agreement_limit",
     "noted",
@@ -103,6 +105,7 @@ NodeName = Annotated[str, Field(pattern=NAME_PATTERN), AfterValidator(_known)]
 Rounds = Annotated[int, Field(ge=0), AfterValidator(_within)]
 Base64 = Annotated[str, Field(pattern=_BASE64, max_length=LONGEST_CONSENT)]
 Sha256 = Annotated[str, Field(pattern=_HEX % 64)]
+X25519Key = Annotated[str, Field(pattern=_HEX % 64)]
 InstanceHash = Annotated[str, Field(pattern=_HEX % 32)]
 
 
@@ -185,6 +188,36 @@ class Decided(Utterance):
         if self.kept > self.furthest:
             raise ValueError("kept must be at most furthest")
         return self
+
+
+class StretchKey(Utterance):
+    """A node's public key of a stretch: see :mod:`dpadmm.federation.stretch_keys`.
+
+    Parameters
+    ----------
+    certificate
+        Of the node; DER in base64.
+    public_key
+        Its X25519 key; hex.
+    signature
+        Of the two and what they are for, by the key of the certificate; base64.
+    """
+
+    certificate: Base64
+    public_key: X25519Key
+    signature: Base64
+
+    @model_validator(mode="after")
+    def _check(self) -> StretchKey:
+        if len(self.signature) + len(self.certificate) > LONGEST_CONSENT - _AROUND:
+            raise ValueError(f"must be at most {LONGEST_CONSENT} bytes")
+        return self
+
+
+class Announcing(Utterance):
+    """The keys of a stretch that a node has: its own, and those that were handed on to it."""
+
+    keys: dict[NodeName, StretchKey]
 
 
 class Ending(Utterance):
