@@ -24,6 +24,7 @@ from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
+from dpadmm.privacy.summation import Summation
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
@@ -172,6 +173,8 @@ class Algorithm(ABC):
     paper: ClassVar[str]
     #: Runs around a data-less server rather than on a graph of parties.
     needs_server: ClassVar[bool] = False
+    #: Hears every party in every round: runs around a server, or on a complete graph.
+    hears_everybody: ClassVar[bool] = False
     #: Releases under a privacy budget.
     private: ClassVar[bool] = False
     #: Takes a penalty of its own for each round or party.
@@ -205,7 +208,36 @@ class Algorithm(ABC):
 
     @abstractmethod
     def absorb(self, state: Any, message: Array, inbox: Array, site: Site, t: int) -> Any:
-        """The next state from this site's messages and those it heard: no rows, no noise."""
+        """The next state from this site's messages and those it heard: no rows, no noise.
+
+        Where the inbox is the mean of all (:meth:`hears_mean`) with a :attr:`summation`, the
+        messages may be words that say nothing: the state is a function of the sums alone.
+        """
+
+    def output(self, state: Any, message: Array, site: Site) -> Array:
+        """The model of each party after a round, from the state it left; by default its message."""
+        return message
+
+    @property
+    def summation(self) -> Summation | None:
+        """How messages are added up where nothing but their sum is to be seen; None: all are."""
+        return None
+
+    def hears_mean(self, site: Site) -> bool:
+        """Whether the inbox has one source, the mean of all parties' messages."""
+        return site.topology.server or self.summation is not None
+
+    def of_party(self, place: int, site: Site, settings: Settings) -> Self:
+        """The same at one of its parties, in a process of its own.
+
+        Parameters
+        ----------
+        place
+            Which of the parties that it was configured for.
+        site, settings
+            That party's; by default they decide everything.
+        """
+        return type(self).configure(site, settings)
 
     def objective(self, state: Any, site: Site, t: int) -> ObjectiveRelease | None:
         """The perturbed problem whose minimiser round ``t`` releases, if it is of that kind.

@@ -228,7 +228,7 @@ class Witness(Exchange):
         self._algorithm, self._site, self._oracle = algorithm, site, oracle
         self._rows, self._recording = federation.rows, recording
         self._workspace = Workspace(federation.shard(), site)
-        self._exchange = InProcess(server=site.topology.server)
+        self._exchange = InProcess(server=algorithm.hears_mean(site))
         self._state = algorithm.init(site)
         self._echo = EchoNoise(
             recording, ("objective", "gradient") if _steps(algorithm) == 2 else ("objective",)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from dpadmm.errors import BudgetError, LedgerError
 from dpadmm.ledger.entries import LEDGER_VERSION, ChargedData, Entry
@@ -19,7 +19,11 @@ from dpadmm.privacy.events import Event, event_from_dict
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.privacy.statement import ADVERSARY, adjacency_words
 
-__all__ = ["Account", "RunRecord", "StoredMessage", "recompute"]
+__all__ = ["STORED_TYPES", "Account", "RunRecord", "StoredMessage", "recompute"]
+
+
+#: How the numbers of a message are stored, by what an entry calls them; doubles go without saying.
+STORED_TYPES: Final = {"float64": "<f8", "uint64": "<u8"}
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class StoredMessage:
     number: int
     shape: tuple[int, ...]
     sha256: str
+    dtype: str = "float64"
 
 
 @dataclass
@@ -176,8 +181,11 @@ class Account:
                 raise LedgerError(f"row {number} commits round {round_} without its reservation.")
             if round_ in record.commits:
                 raise LedgerError(f"row {number} commits round {round_} of {run!r} a second time.")
+            dtype = content.get("dtype", "float64")
+            if dtype not in STORED_TYPES:
+                raise LedgerError(f"row {number} commits a message of the unknown type {dtype!r}.")
             record.commits[round_] = StoredMessage(
-                number, tuple(content["shape"]), content["sha256"]
+                number, tuple(content["shape"]), content["sha256"], dtype
             )
         else:
             raise LedgerError(f"row {number} is of the unknown kind {entry.kind!r}.")

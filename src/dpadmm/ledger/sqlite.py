@@ -25,7 +25,7 @@ import numpy as np
 
 from dpadmm.durable import Closing
 from dpadmm.errors import LedgerError, ParameterError
-from dpadmm.ledger.balance import Account, StoredMessage
+from dpadmm.ledger.balance import STORED_TYPES, Account, StoredMessage
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.entries import LEDGER_VERSION, ChargedData, Entry
 from dpadmm.ledger.filters import Policy
@@ -266,7 +266,10 @@ class SQLiteLedger(Closing):
                 f"ledger {self.path}: row {stored.number} was changed: its message does not match. "
                 "Nothing was released; restore the ledger."
             )
-        return np.frombuffer(data, dtype="<f8").reshape(stored.shape).astype(np.float64)
+        values = np.frombuffer(data, dtype=STORED_TYPES[stored.dtype]).reshape(stored.shape)
+        # A new array of the machine's own byte order.
+        message: Array = values.astype(stored.dtype)
+        return message
 
     def charge(self, run_id: str, t: int, event: Event) -> None:
         """Reserve a round once, or refuse; durable when it returns."""
@@ -295,12 +298,15 @@ class SQLiteLedger(Closing):
         record = self._account.runs[run_id]
         if t not in record.reservations:
             raise LedgerError(f"round {t} must be reserved before it is committed.")
-        data = message.astype("<f8").tobytes()
+        kind = message.dtype.name
+        data = message.astype(STORED_TYPES[kind]).tobytes()
         content = {
             "reservation": record.reservations[t],
             "shape": list(message.shape),
             "sha256": hashlib.sha256(data).hexdigest(),
         }
+        if kind != "float64":
+            content["dtype"] = kind
         with self._file.transaction():
             self._read_on()
             stored = record.commits.get(t)
@@ -308,7 +314,11 @@ class SQLiteLedger(Closing):
                 entry = self._append("commit", run_id, t, content, data)
         if stored is None:
             self._account.apply(entry)
-        elif (stored.sha256, list(stored.shape)) != (content["sha256"], content["shape"]):
+        elif (stored.sha256, list(stored.shape), stored.dtype) != (
+            content["sha256"],
+            content["shape"],
+            kind,
+        ):
             raise LedgerError(
                 f"round {t} of run {run_id!r} has a message already, and this is another; "
                 "the stored one must be sent."

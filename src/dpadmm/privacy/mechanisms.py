@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpadmm.errors import ConvergenceError, ParameterError
-from dpadmm.plain import Array
+from dpadmm.plain import Array, Words
 from dpadmm.privacy.events import (
     NON_PRIVATE,
     Composed,
@@ -47,6 +47,7 @@ __all__ = [
     "release_adaptive_gaussian",
     "release_additive",
     "release_again",
+    "release_covered",
     "release_gaussian",
     "release_noisy_gradients",
     "release_objective",
@@ -85,7 +86,7 @@ class Released:
 
     @property
     def values(self) -> Array:
-        """``(nodes, runs, outputs, features)``."""
+        """``(nodes, runs, outputs, features)``; uint64 words where the message was covered."""
         return self._values
 
     @property
@@ -120,6 +121,28 @@ def release_again(values: Array, events: tuple[Event, ...]) -> Released:
         What each was charged when it was made.
     """
     return Released(_MAKER, values, events)
+
+
+def release_covered(message: Released, words: Words) -> Released:
+    """Send words in place of what a mechanism released, charged as it was.
+
+    The caller guarantees that ``words`` are computed from the message and from keys that no row
+    decided on: then they tell no more about a row than the message does.
+
+    Parameters
+    ----------
+    message
+        What was released.
+    words
+        What is committed and sent for it, of the same shape.
+    """
+    if words.dtype != np.uint64 or words.shape != message.values.shape:
+        raise ParameterError(
+            f"words must be uint64 of the shape {message.values.shape}; got {words.dtype} of "
+            f"{words.shape}."
+        )
+    # The one place where a message is not of doubles: who sends and stores it looks at its dtype.
+    return Released(_MAKER, cast(Array, words), message.events)
 
 
 def gaussian_events(sensitivity: Array, sigma: Array) -> tuple[GaussianRelease, ...]:

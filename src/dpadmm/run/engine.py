@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.durable import written_whole
-from dpadmm.errors import ExchangeError, ParameterError, positive_integer
+from dpadmm.errors import ExchangeError, LedgerError, ParameterError, positive_integer
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event, PostProcessing, event_from_dict
@@ -35,16 +35,18 @@ __all__ = [
     "tail_start",
 ]
 
-_CHECKPOINT_VERSION: Final = 2
+_CHECKPOINT_VERSION: Final = 3
 # What reading a damaged checkpoint raises.
 _DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 # What a checkpoint holds besides the algorithm's state and the workspace.
-_KEPT: Final = ("last", "tail", "total", "heard", "disagreement", "change")
+_KEPT: Final = ("message", "last", "tail", "total", "heard", "disagreement", "change")
 
 
 @dataclass(frozen=True)
 class RoundHistory:
     """How a run went, from messages alone; arrays are ``(rounds, runs)``.
+
+    Where messages are not models, those that the parties here made of them take their place.
 
     Attributes
     ----------
@@ -65,11 +67,12 @@ class Outcome:
     Attributes
     ----------
     last
-        The last message of each party, ``(nodes, runs, outputs, features)``.
+        The last model of each party, ``(nodes, runs, outputs, features)``: its message, unless
+        the algorithm says otherwise (:meth:`~dpadmm.algorithms.base.Algorithm.output`).
     tail
-        The mean of each party's messages over the last third of the rounds.
+        The mean of each party's models over the last third of the rounds.
     mean
-        The mean of each party's messages over all rounds.
+        The mean of each party's models over all rounds.
     events
         What each party was charged, round by round.
     """
@@ -109,7 +112,7 @@ def run(
     on_round: Callable[[int, Array], None] | None = None,
     replayed: Sequence[Array] = (),
 ) -> Outcome:
-    """Train: announce, reserve, compute, commit, exchange, absorb, ``rounds`` times.
+    """Train: announce, reserve, compute, cover, commit, exchange, absorb, ``rounds`` times.
 
     Parameters
     ----------
@@ -127,7 +130,7 @@ def run(
     checkpoint
         Save the run there every so often, and continue from there if it exists.
     on_round
-        Called with the number of rounds done and the messages of the last one.
+        Called with the number of rounds done and each party's model after the last one.
     replayed
         Messages of the first rounds that were released before, in a run that this one goes on
         from: they are exchanged and absorbed, neither computed nor charged again.
@@ -139,16 +142,21 @@ def run(
             if t < len(replayed):
                 message = release_again(replayed[t], (PostProcessing(),) * len(ledgers))
             else:
-                message = _release(algorithm, progress.state, workspace, site, ledgers, noise, t)
-            inbox = check_inbox(exchange(message, t), site)
+                message = _release(
+                    algorithm, progress.state, workspace, site, exchange, ledgers, noise, t
+                )
+            inbox = check_inbox(exchange(message, t), algorithm, site)
         except RunEnded:
             break
-        progress.state = algorithm.absorb(progress.state, message.values, inbox, site, t)
-        progress.record(t, message.values, inbox)
+        sent = message.values
+        progress.state = algorithm.absorb(progress.state, sent, inbox, site, t)
+        models = algorithm.output(progress.state, sent, site)
+        # Who sends models hears models.
+        progress.record(t, sent, models, inbox if models is sent else models)
         if checkpoint is not None and progress.done % checkpoint.every == 0:
             progress.save(checkpoint, workspace, ledgers)
         if on_round is not None:
-            on_round(progress.done, message.values)
+            on_round(progress.done, models)
     return progress.outcome(ledgers)
 
 
@@ -157,11 +165,12 @@ def _release(
     state: Any,
     workspace: Workspace,
     site: Site,
+    exchange: Exchange,
     ledgers: Sequence[Ledger],
     noise: NoiseSource,
     t: int,
 ) -> Released:
-    """The messages of a round: reserved, computed and committed, or as they were committed."""
+    """The messages of a round: reserved, computed, covered and committed, or as committed."""
     events = algorithm.announce(state, site, t)
     for ledger, event in zip(ledgers, events, strict=True):
         ledger.reserve(t, event)
@@ -169,16 +178,20 @@ def _release(
     if message is not None:
         return message
     message = algorithm.local_step(state, workspace, site, noise, t)
-    return _commit(algorithm, message, ledgers, events, t)
+    _check_release(algorithm, message, events, t)
+    covered = exchange.cover(message, t)
+    _check_release(algorithm, covered, events, t)
+    return _commit(covered, ledgers, events, t)
 
 
-def check_inbox(inbox: Array, site: Site) -> Array:
+def check_inbox(inbox: Array, algorithm: Algorithm, site: Site) -> Array:
     """Refuse messages of a wrong shape, not finite or too large, before they meet any row.
 
     A local solve can be promised to succeed on every data set only for bounded messages; the
     check looks at messages alone, so that its outcome is public.
     """
-    shape = (site.adjacency.shape[1], *site.shape[1:])
+    sources = 1 if algorithm.hears_mean(site) else site.adjacency.shape[1]
+    shape = (sources, *site.shape[1:])
     if inbox.shape != shape:
         raise ExchangeError(f"messages must have the shape {shape}; got {inbox.shape}.")
     largest = float(np.abs(inbox).max(initial=0.0))
@@ -197,14 +210,10 @@ def _stored(ledgers: Sequence[Ledger], events: tuple[Event, ...], t: int) -> Rel
     return release_again(np.stack(found), events) if len(found) == len(kept) else None
 
 
-def _commit(
-    algorithm: Algorithm,
-    message: Released,
-    ledgers: Sequence[Ledger],
-    events: tuple[Event, ...],
-    t: int,
-) -> Released:
-    """Store what is about to be sent; a party that had committed the round keeps its message."""
+def _check_release(
+    algorithm: Algorithm, message: Released, events: tuple[Event, ...], t: int
+) -> None:
+    """Refuse what no mechanism made, and what was not announced."""
     if type(message) is not Released:
         raise TypeError(
             f"{algorithm.name} must send a Released, made by a mechanism; got "
@@ -215,11 +224,22 @@ def _commit(
             f"{algorithm.name} announced {events[0]} for round {t} but released "
             f"{message.events[0]}; nothing was sent."
         )
+
+
+def _commit(
+    message: Released, ledgers: Sequence[Ledger], events: tuple[Event, ...], t: int
+) -> Released:
+    """Store what is about to be sent; a party that had committed the round keeps its message."""
     values, again = message.values.copy(), False
     for place, ledger in enumerate(ledgers):
         stored = ledger.committed(t)
         if stored is None:
             ledger.commit(t, values[place])
+        elif stored.dtype != values.dtype:
+            raise LedgerError(
+                f"round {t} has a message of {stored.dtype} in its ledger; this run sends "
+                f"{values.dtype}, and the stored one must be sent. Nothing was sent."
+            )
         else:
             values[place], again = stored, True
     return release_again(values, events) if again else message
@@ -233,6 +253,7 @@ class _Progress:
     rounds: int
     done: int
     state: Any
+    message: Array
     last: Array
     tail: Array
     total: Array
@@ -257,6 +278,7 @@ class _Progress:
             rounds=rounds,
             done=0,
             state=algorithm.init(site),
+            message=np.zeros(site.shape),
             last=np.zeros(site.shape),
             tail=np.zeros(site.shape),
             total=np.zeros(site.shape),
@@ -273,19 +295,19 @@ class _Progress:
         """The first round of the last third."""
         return tail_start(self.rounds)
 
-    def record(self, t: int, message: Array, inbox: Array) -> None:
+    def record(self, t: int, message: Array, models: Array, heard: Array) -> None:
         """Take note of a round; functions of messages only."""
-        mean = inbox.mean(axis=0)
-        self.disagreement[t] = _norm(message - mean).max(axis=(0, 2))
+        mean = heard.mean(axis=0)
+        self.disagreement[t] = _norm(models - mean).max(axis=(0, 2))
         self.change[t] = _norm(mean - self.heard).max(axis=1)
-        self.last, self.heard, self.done = message, mean, t + 1
-        self.total = self.total + message
+        self.message, self.last, self.heard, self.done = message, models, mean, t + 1
+        self.total = self.total + models
         if t >= self.tail_start:
-            self.tail = self.tail + message
+            self.tail = self.tail + models
 
     def outcome(self, ledgers: Sequence[Ledger]) -> Outcome:
         """Close the run."""
-        # A run that ended before its last third has no tail but its last messages.
+        # A run that ended before its last third has no tail but its last models.
         in_tail = self.done - self.tail_start
         return Outcome(
             last=self.last,
@@ -345,7 +367,7 @@ class _Progress:
         for name, value in kept.items():
             setattr(self, name, value)
         workspace.restore({name.removeprefix("workspace."): arrays[name] for name in arrays})
-        for ledger, events, last in zip(ledgers, spent, self.last, strict=True):
+        for ledger, events, last in zip(ledgers, spent, self.message, strict=True):
             ledger.resume(events, last)
 
 

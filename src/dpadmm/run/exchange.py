@@ -27,9 +27,17 @@ class Exchange(ABC):
     def __call__(self, message: Released, t: int) -> Array:
         """Exchange round ``t``; the inbox is ``(sources, runs, outputs, features)``.
 
-        On a graph the sources are those of ``site.adjacency``; with a server there is one, the
-        mean of all parties' messages.
+        On a graph the sources are those of ``site.adjacency``; with a server, or where messages
+        are summed up, there is one, the mean of all parties' messages.
         """
+
+    def cover(self, message: Released, t: int) -> Released:
+        """What is committed and sent for what was computed: by default the same.
+
+        Called once for a message, before it is committed. What it returns is what
+        :meth:`__call__` gets, after a crash as well: it is stored, and never made again.
+        """
+        return message
 
 
 @final
@@ -40,7 +48,8 @@ class InProcess(Exchange):
     Parameters
     ----------
     server
-        Hand on the mean of all messages, as a server would, rather than the messages.
+        Hand on the mean of all messages, as a server would, rather than the messages. Summands
+        are multiples of one step, so that their sum is the one that words give, to the last bit.
     """
 
     server: bool = False

@@ -71,7 +71,7 @@ class Plan:
             here = slice(party, party + 1)
             budget = replace(budget, epsilon=budget.epsilon[here], delta=budget.delta[here])
         settings = replace(self.settings, budget=budget)
-        algorithm = type(self.algorithm).configure(site, settings)
+        algorithm = self.algorithm.of_party(party, site, settings)
         return Plan(algorithm, site, self.rounds, self.penalty, budget, settings)
 
 

@@ -105,7 +105,7 @@ def train(
         planned.site,
         Workspace(shard, planned.site),
         rounds=planned.rounds,
-        exchange=InProcess(server=planned.site.topology.server),
+        exchange=InProcess(server=planned.algorithm.hears_mean(planned.site)),
         ledgers=ledgers or [MemoryLedger() for _ in planned.site.index],
         noise=noise,
         checkpoint=checkpoint,

@@ -1,0 +1,75 @@
+"""Summands and their sums: multiples of one step, exact in any order, as doubles and as words."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.privacy.summation import Summation, finest_step
+
+STEP = 2.0**-40
+
+
+def summands(parties=7, seed=0):
+    """Numbers of all sizes up to the bound of a summand, on the grid."""
+    random = np.random.default_rng(seed)
+    sizes = 2.0 ** random.integers(-38, 9, (parties, 50))
+    return np.rint(random.uniform(-1, 1, (parties, 50)) * sizes / STEP) * STEP
+
+
+def summation(parties=7, bound=3600.0):
+    return Summation(STEP, parties, 3, bound)
+
+
+def test_sums_are_exact_in_any_order_and_equal_to_those_of_words():
+    values = summands()
+    exact = [float(sum((Fraction(each) for each in column), Fraction(0))) for column in values.T]
+    random = np.random.default_rng(1)
+    for _ in range(20):
+        order = random.permutation(len(values))
+        np.testing.assert_array_equal(values[order].sum(axis=0), exact)
+    words = summation().to_words(values)
+    masks = random.integers(0, 2**64, words.shape, dtype=np.uint64)
+    masked = words + masks
+    total = masked.sum(axis=0, dtype=np.uint64) - masks.sum(axis=0, dtype=np.uint64)
+    np.testing.assert_array_equal(summation().from_words(total), exact)
+
+
+def test_words_are_two_s_complement():
+    words = Summation(0.5, 3, 1, 10.0).to_words(np.array([0.0, 0.5, -0.5, -10.0]))
+    assert words.tolist() == [0, 1, 2**64 - 1, 2**64 - 20]
+
+
+@pytest.mark.parametrize("bound", [1e-9, 0.7, 1.0, 123.4, 2.0**20])
+def test_the_finest_step_is_the_finest(bound):
+    step = finest_step(bound)
+    assert math.log2(step) == round(math.log2(step))
+    assert bound < 2**52 * step
+    assert not bound < 2**52 * step / 2
+    Summation(step, 3, 1, bound)
+    with pytest.raises(ParameterError, match="bound must be positive and below"):
+        Summation(step / 2, 3, 1, bound)
+
+
+@pytest.mark.parametrize("step", [0.0, -0.5, 0.3, math.nan, math.inf])
+def test_a_step_is_a_power_of_two(step):
+    with pytest.raises(ParameterError, match="step must be a power of two"):
+        Summation(step, 3, 1, 1.0)
+
+
+def test_a_sum_out_of_range_is_refused():
+    for steps in (3600 * 2**40 + 1, -3600 * 2**40 - 1, 2**63 - 1, -(2**63)):
+        word = np.array([steps % 2**64], dtype=np.uint64)
+        with pytest.raises(ExchangeError, match="a sum must be at most 3600"):
+            summation().from_words(word)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(STEP / 2, "multiples of"), (4000.0, "at most 3600"), (math.nan, "at most 3600")],
+)
+def test_a_summand_off_the_grid_or_out_of_range_is_not_sent(value, words):
+    with pytest.raises(ParameterError, match=words):
+        summation().to_words(np.array([0.0, value]))
