@@ -158,9 +158,13 @@ class AgreedRun(Part):
             changes["topology"] = tuple(pair for pair in pairs if lost not in pair)
         for name in ("epsilon", "delta", "penalty"):
             changes[name] = _of_others(getattr(run, name), lost)
-        changes["algorithm_options"] = {
-            name: _of_others(value, lost) for name, value in run.algorithm_options.items()
-        }
+        options = {name: _of_others(value, lost) for name, value in run.algorithm_options.items()}
+        summation = planned.algorithm.summation
+        if summation is not None:
+            # As agreed on, also where it went without saying: else whoever cuts parties off would
+            # lower it.
+            options["colluders"] = summation.colluders
+        changes["algorithm_options"] = options
         parties = tuple(party for party in self.party if party.name != lost)
         if len(parties) < 2:
             raise ParameterError(f"a run must have at least two parties; {lost!r} leaves one.")

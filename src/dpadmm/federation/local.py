@@ -21,6 +21,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.agreed_run import load_agreed_run
 from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import describe
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -109,9 +110,9 @@ def write_federation(
     places = {
         name: f"127.0.0.1:{port}" for name, port in zip(data, free_ports(len(data)), strict=True)
     }
+    pins = {name: describe(make_certificate(trial, name)[0]).fingerprint for name in data}
     nodes = []
     for name, (rows_file, rows) in data.items():
-        make_certificate(trial, name)
         ledger = folder / f"{name}.ledger"
         SQLiteLedger.create(ledger, ChargedData("rows", name, rows, schema.sha256), policy).close()
         kinds = ("model", "record", "statement", "log")
@@ -133,6 +134,7 @@ def write_federation(
                 "certificate": str(trial / f"{name}.pem"),
                 "key": str(trial / f"{name}.key"),
             },
+            "pins": pins,
             "policy": {
                 "epsilon": policy.epsilon,
                 "delta": policy.delta,

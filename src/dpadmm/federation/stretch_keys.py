@@ -8,9 +8,10 @@ by the key of its certificate,
 
     dpadmm stretch key 1\n<run, 64 hex digits>\n<stretch>\n<name of i>\n<key, 64 hex digits>\n
 
-The run is that of the stretch, whose 32 bytes all its messages carry. Each party believes a key only if the certificate that comes with it is the one whose sha256 its
-owner has pinned under that name, and the signature is by it: no server and no authority can put
-another key, or another party, in its place, and a key of another run or stretch is not one of this.
+The run is that of the stretch, whose 32 bytes all its messages carry. Each party believes a key
+only if the certificate that comes with it is the one whose sha256 its owner has pinned under that
+name, and the signature is by it: no server and no authority can put another key, or another party,
+in its place, and a key of another run or stretch is not one of this.
 
 The private key is durable before the public one is said, in a file that only its owner may read,
 and neither in the ledger nor with the messages. All messages of a stretch are stored before they

@@ -56,6 +56,10 @@ class KeyRing:
         with self._lock:
             return len(self._keys) == len(self.members)
 
+    def brought(self, source: str) -> bool:
+        """Whether nothing is to be had of a neighbour: its own key is there, or everybody's."""
+        return self.complete or source in self
+
     @property
     def keys(self) -> dict[str, StretchKey]:
         """The keys by name."""

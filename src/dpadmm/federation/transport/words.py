@@ -115,8 +115,9 @@ class Utterance(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     def to_bytes(self) -> bytes:
-        """As it is sent."""
-        return json.dumps(self.model_dump(), allow_nan=False).encode("ascii")
+        """As it is sent; what is as it goes without saying is left out."""
+        content = self.model_dump(exclude_defaults=True)
+        return json.dumps(content, allow_nan=False).encode("ascii")
 
 
 class Consent(Utterance):
@@ -163,17 +164,29 @@ class Agreeing(Utterance):
 
 
 class Departing(Utterance):
-    """Without whom a node goes on, and how many rounds it knows everybody to have sent."""
+    """Without whom a node goes on, and how far it knows everybody to be.
+
+    Parameters
+    ----------
+    lost
+        Who is left out.
+    sent
+        How many rounds each has sent.
+    summed
+        How many sums each has decoded; left out where messages are seen one by one.
+    """
 
     lost: NodeName
     sent: dict[NodeName, Rounds]
+    summed: dict[NodeName, Rounds] = {}
 
 
 class Frozen(Utterance):
-    """What a node notes when it stops for good: for whose loss, and having sent how much."""
+    """What a node notes when it stops for good: for whose loss, and how far it was."""
 
     lost: NodeName
     sent: Rounds
+    summed: Rounds = 0
 
 
 class Decided(Utterance):
