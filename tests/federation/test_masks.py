@@ -223,7 +223,7 @@ def test_sums_are_told_apart_by_their_order():
 
 # -- what a colluder makes of two words on the wire ----------------------------------------------
 
-COUNT = 240
+COUNT = 120
 
 
 def small(words):
@@ -236,7 +236,7 @@ def predictable(first, second):
 
     Of uniform words one in 1024 is small by chance.
     """
-    for shift in range(COUNT - 16):
+    for shift in range(COUNT // 2):
         ahead, behind = first[shift:], second[: COUNT - shift]
         for found in (ahead - behind, ahead + behind, behind - ahead):
             if small(found).mean() > 0.1:
