@@ -148,7 +148,7 @@ class Bench:
             site,
             self.workspace(site, parties),
             rounds=ROUNDS,
-            exchange=InProcess(server=site.topology.server),
+            exchange=InProcess(server=self.algorithm.hears_mean(site)),
             ledgers=[MemoryLedger() for _ in site.index],
             noise=SimulatedNoise(key),
             on_round=on_round,
@@ -182,7 +182,8 @@ def site_of(topology, counts=COUNTS, runs=1):
 
 def bench_of(name, *, runs=1, edges=((0, 1), (1, 2), (2, 3), (0, 2)), counts=COUNTS):
     algorithm = get_algorithm(name)
-    topology = build_topology("server" if algorithm.needs_server else edges, len(counts))
+    links = "complete" if algorithm.hears_everybody else edges
+    topology = build_topology("server" if algorithm.needs_server else links, len(counts))
     site = site_of(topology, counts, runs)
     parties = oracles.random_parties(1, counts, FEATURES)
     return Bench(algorithm.configure(site, settings_for(site)), site, parties)
@@ -373,7 +374,7 @@ def test_a_private_algorithm_refuses_huge_messages_before_rows_are_read(bench, s
 def test_a_site_of_one_party_sends_what_the_site_of_all_sends(bench):
     for node in range(len(COUNTS)):
         own, sources = one_party(bench.site, node)
-        algorithm = type(bench.algorithm).configure(own, settings_for(own))
+        algorithm = bench.algorithm.of_party(node, own, settings_for(own))
         workspace = bench.workspace(own, bench.parties[node : node + 1])
         state = algorithm.init(own)
         for t, _, expected, inbox in bench.rounds():

@@ -41,7 +41,14 @@ class Recorded(NoiseSource):
 
     def add_gaussian(self, values, sigma, parties, t, purpose):
         noisy = self.source.add_gaussian(values, sigma, parties, t, purpose)
-        self.given.append((purpose, np.broadcast_to(sigma, values.shape).copy(), noisy))
+        spread = np.broadcast_to(sigma, values.shape).copy()
+        grid = 2.0 ** (np.floor(np.log2(spread)) - COARSE_BITS)
+        self.given.append((purpose, spread, grid, noisy))
+        return noisy
+
+    def add_gaussian_steps(self, values, sigma, step, parties, t, purpose):
+        noisy = self.source.add_gaussian_steps(values, sigma, step, parties, t, purpose)
+        self.given.append((purpose, np.full(values.shape, sigma), step, noisy))
         return noisy
 
     def exponential_norm(self, shape, parties, t, purpose):
@@ -57,11 +64,14 @@ class Replayed(Recorded):
         self.left = iter(given)
 
     def add_gaussian(self, values, sigma, parties, t, purpose):
-        for_what, spread, noisy = next(self.left)
+        for_what, spread, _, noisy = next(self.left)
         assert purpose == for_what
         # How much noise there is is public, to the last bit.
         np.testing.assert_array_equal(np.broadcast_to(sigma, values.shape), spread)
         return noisy
+
+    def add_gaussian_steps(self, values, sigma, step, parties, t, purpose):
+        return self.add_gaussian(values, np.array(sigma), parties, t, purpose)
 
 
 def variants():
@@ -122,8 +132,7 @@ def test_what_is_sent_is_a_function_of_exact_releases(name, options, outputs, mo
     first, outcome = messages_of(planned, 1, recorded)
     # Every release lies on a grid that the public sigma decides.
     assert recorded.given
-    for _, sigma, released in recorded.given:
-        grid = 2.0 ** (np.floor(np.log2(sigma)) - COARSE_BITS)
+    for _, _, grid, released in recorded.given:
         np.testing.assert_array_equal(released, np.round(released / grid) * grid)
     # Other rows, other labels: with the same released numbers the same bits are sent.
     replayed = Replayed(recorded.given)

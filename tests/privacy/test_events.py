@@ -1,10 +1,13 @@
 import json
-from dataclasses import FrozenInstanceError, dataclass
+import math
+from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.curves import rdp
 from dpadmm.privacy.events import (
     EVENT_KINDS,
     Composed,
@@ -17,14 +20,18 @@ from dpadmm.privacy.events import (
     PostProcessing,
     PureRelease,
     Repeated,
+    SharedGaussian,
     SubsampledGaussian,
+    alone,
     event_from_dict,
+    shared_events,
 )
 
 EXAMPLES = [
     PostProcessing(),
     NonPrivate(),
     GaussianRelease(0.1, 1 / 3),
+    SharedGaussian(0.1, 1 / 3, 5, 2),
     PureRelease(0.1),
     GaussianObjectivePerturbation(0.05, 1e-5),
     InexactSolve(1e-10, 1.0, 1e-6),
@@ -95,3 +102,47 @@ def test_a_foreign_event_is_not_read_back():
 
     with pytest.raises(ValueError, match="foreign"):
         event_from_dict(Foreign().to_dict())
+
+
+def test_shared_noise_costs_more_if_all_others_collude():
+    event = SharedGaussian(0.1, 2.0, 20, 9)
+    assert event.alone == GaussianRelease(0.1, 2.0 / math.sqrt(11))
+    history = [Composed((event, PureRelease(0.1))), Repeated(event, 3), PostProcessing()]
+    assert [alone(each) for each in history] == [
+        Composed((event.alone, PureRelease(0.1))),
+        Repeated(event.alone, 3),
+        PostProcessing(),
+    ]
+    assert shared_events(history) == [event, event]
+    assert epsilon_spent([(event, 7)], 1e-5) == replace(
+        epsilon_spent([(GaussianRelease(0.1, 2.0), 7)], 1e-5), events=("shared-gaussian",)
+    )
+    np.testing.assert_array_equal(
+        rdp(event, [2.0, 9.0], rows=2), rdp(GaussianRelease(0.1, 2.0), [2.0, 9.0], rows=2)
+    )
+
+
+@pytest.mark.parametrize(("parties", "colluders"), [(2, 1), (5, 4), (5, 5), (3, 0), (1, 0)])
+def test_shared_noise_needs_two_honest_parties_and_a_colluder(parties, colluders):
+    with pytest.raises(ValueError, match="colluders must"):
+        SharedGaussian(0.1, 1.0, parties, colluders)
+
+
+@pytest.mark.parametrize("share", [0.6, 0.8, 1.0])
+def test_a_sum_of_discrete_gaussians_is_as_near_to_one_as_the_statement_says(share):
+    """Coarse enough for the distance to show: by convolution, number by number."""
+    reach = np.arange(-60, 61)
+
+    def discrete(variance):
+        masses = np.exp(-(reach**2) / (2 * variance))
+        return masses / masses.sum()
+
+    one, several = discrete(share**2), discrete(share**2)
+    for count in (2, 3, 4):
+        several = np.convolve(several, one)[60:-60]
+        bulk = np.abs(reach) <= 6
+        loss = np.abs(np.log(several[bulk] / discrete(count * share**2)[bulk])).max()
+        bound = 10 * sum(
+            math.exp(-2 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, count)
+        )
+        assert 1e-3 * bound < loss <= bound

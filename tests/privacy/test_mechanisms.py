@@ -16,6 +16,7 @@ from dpadmm.privacy.events import (
     Repeated,
     SubsampledGaussian,
 )
+from dpadmm.privacy.gradient_noise import GradientPerturbation
 from dpadmm.privacy.noise import SimulatedNoise
 
 ALARM = 1e-6
@@ -141,7 +142,7 @@ def test_objective_perturbation_is_charged_by_its_theorem():
 
 
 def steps_of(form, steps=5):
-    return mechanisms.GradientPerturbation(
+    return GradientPerturbation(
         form,
         steps,
         np.array([3, 2]),

@@ -13,6 +13,7 @@ from typing import Final
 from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
+from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.algorithms.dvp import DVP
 from dpadmm.algorithms.m_admm import MADMM
 from dpadmm.algorithms.pdml import PDML
@@ -39,6 +40,7 @@ REGISTRY: Final[dict[str, type[Algorithm]]] = {
         SCASADMM,
         PSADMM,
         PDML,
+        DPGD,
     )
 }
 

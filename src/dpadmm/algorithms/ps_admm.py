@@ -46,13 +46,9 @@ from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
+from dpadmm.privacy.gradient_noise import GradientPerturbation, InnerNoise
 from dpadmm.privacy.histories import best_split, one_release_noise, split_history, split_noise
-from dpadmm.privacy.mechanisms import (
-    GradientPerturbation,
-    InnerNoise,
-    Released,
-    release_noisy_gradients,
-)
+from dpadmm.privacy.mechanisms import Released, release_noisy_gradients
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
 from dpadmm.problem.row_sums import summation_error

@@ -38,7 +38,8 @@ from dpadmm.algorithms.consensus_admm import ServerState, server_absorb
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.events import NON_PRIVATE, Event
-from dpadmm.privacy.mechanisms import InnerNoise, Released, draw_batches, release_unprotected
+from dpadmm.privacy.gradient_noise import InnerNoise
+from dpadmm.privacy.mechanisms import Released, draw_batches, release_unprotected
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code

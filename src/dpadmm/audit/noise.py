@@ -142,6 +142,24 @@ class RecordingNoise(NoiseSource):
         self.drawn[purpose, t].append(Draw(noisy - values, spread, parties))
         return noisy
 
+    def add_gaussian_steps(
+        self,
+        values: Array,
+        sigma: float,
+        step: float,
+        parties: NDArray[np.intp],
+        t: int,
+        purpose: str,
+    ) -> Array:
+        """What the source makes of the values, in whole steps."""
+        noisy = self._source.add_gaussian_steps(
+            values, sigma * self._factor, step, parties, t, purpose
+        )
+        spread = np.broadcast_to(sigma, values.shape)
+        rounded = step * np.rint(values / step)
+        self.drawn[purpose, t].append(Draw(noisy - rounded, spread, parties))
+        return noisy
+
     def batches(
         self, steps: int, batch: int, rows: int, run: int, party: int, t: int
     ) -> NDArray[np.int64]:

@@ -27,6 +27,7 @@ from dpadmm.privacy.events import (
     PostProcessing,
     PureRelease,
     Repeated,
+    SharedGaussian,
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_log_delta
@@ -49,7 +50,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 # Gaussian parts --------------------------------------------------------------------------------
 
 
-def _mu_release(event: GaussianRelease, rows: int) -> float:
+def _mu_release(event: GaussianRelease | SharedGaussian, rows: int) -> float:
     return rows * event.sensitivity / event.sigma
 
 
@@ -64,6 +65,7 @@ def _mu_post_processing(event: PostProcessing, rows: int) -> float:
 # mu of the events that are exactly Gaussian, by class: a subclass may mean something else.
 GAUSSIAN_MU: Final[dict[type[Event], Callable[[Any, int], float]]] = {
     GaussianRelease: _mu_release,
+    SharedGaussian: _mu_release,
     InexactSolve: _mu_inexact,
     PostProcessing: _mu_post_processing,
 }
@@ -236,6 +238,7 @@ def _rdp_none(event: NonPrivate, orders: Array, rows: int) -> Array:
 
 _RDP: Final[dict[type[Event], Callable[[Any, Array, int], Array]]] = {
     GaussianRelease: _rdp_gaussian,
+    SharedGaussian: _rdp_gaussian,
     InexactSolve: _rdp_gaussian,
     PostProcessing: _rdp_gaussian,
     PureRelease: _rdp_pure,

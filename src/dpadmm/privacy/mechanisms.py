@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, cast
+from typing import Final, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,14 @@ from dpadmm.privacy.events import (
     LabelRandomizedResponse,
     PostProcessing,
     PureRelease,
-    Repeated,
-    SubsampledGaussian,
+    SharedGaussian,
 )
+from dpadmm.privacy.gradient_noise import GradientPerturbation, InnerNoise
 from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, NoiseSource
+from dpadmm.privacy.summation import LEAST_STEPS, Summation
 
 __all__ = [
     "SOLVED_TO",
-    "GradientPerturbation",
-    "InnerNoise",
     "ObjectivePerturbation",
     "Released",
     "draw_batches",
@@ -52,7 +51,10 @@ __all__ = [
     "release_noisy_gradients",
     "release_objective",
     "release_post_processed",
+    "release_shared_gaussian",
     "release_unprotected",
+    "require_exact_shares",
+    "shared_gaussian_events",
 ]
 
 
@@ -184,6 +186,68 @@ def release_gaussian(
     _check_grid(sensitivity, sigma, math.prod(values.shape[2:]))
     noisy = noise.add_gaussian(values, sigma[:, None, None, None], parties, t, "output")
     return Released(_MAKER, noisy, events)
+
+
+def shared_gaussian_events(
+    sensitivity: Array, sigma: float, summation: Summation
+) -> tuple[SharedGaussian, ...]:
+    """What :func:`release_shared_gaussian` will charge each party."""
+    return tuple(
+        SharedGaussian(float(reach), sigma, summation.parties, summation.colluders)
+        for reach in sensitivity
+    )
+
+
+def release_shared_gaussian(
+    values: Array,
+    *,
+    summation: Summation,
+    sensitivity: Array,
+    sigma: float,
+    parties: NDArray[np.intp],
+    noise: NoiseSource,
+    t: int,
+) -> Released:
+    r"""Send each party's summand with its share of the noise, in whole steps.
+
+    .. math:: m_i = g\Bigl\lfloor\frac{v_i}{g}\Bigr\rceil
+              + N_{g\mathbb Z}\Bigl(0, \frac{\sigma^2}{N-\tau}\Bigr),\qquad
+              \mu = \mathrm{sensitivity}/\sigma
+
+    Parameters
+    ----------
+    values
+        The summands ``(nodes, runs, outputs, features)``.
+    summation
+        Step g, parties N and colluders tau.
+    sensitivity
+        Per party: how far replacing one row moves its summand, rounding to the grid included.
+    sigma
+        The noise that counts against tau colluders, of the sum.
+    parties, noise, t
+        Numbers of the parties, the source of noise, the round.
+    """
+    require_exact_shares(noise)
+    events = shared_gaussian_events(sensitivity, sigma, summation)
+    share = sigma / math.sqrt(summation.parties - summation.colluders)
+    rounding = summation.step * math.sqrt(math.prod(values.shape[2:]))
+    if share < LEAST_STEPS * summation.step or not (sensitivity >= rounding).all():
+        raise ParameterError(
+            f"the step of a summation must be at most 2^-24 of a share's standard deviation, "
+            f"{share:.3g}, and its rounding of a summand at most its sensitivity; "
+            f"got {summation.step:.3g}. Use fewer rounds or a smaller epsilon, or own noise."
+        )
+    noisy = noise.add_gaussian_steps(values, share, summation.step, parties, t, "output")
+    return Released(_MAKER, noisy, events)
+
+
+def require_exact_shares(noise: NoiseSource) -> None:
+    """Refuse floating-point draws as shares of the noise: sums of them are no theorem's."""
+    if not (noise.on_grid or noise.simulated):
+        raise ParameterError(
+            f"noise must be drawn exactly where parties share it; got {noise.description!r}. "
+            "Install the extra 'secure', or use noise = 'own'."
+        )
 
 
 def release_additive(
@@ -348,105 +412,6 @@ def release_objective(
     output_sigma = perturbation.output_sigma[:, None, None, None]
     noisy = noise.add_gaussian(values, output_sigma, parties, t, "output")
     return Released(_MAKER, noisy, perturbation.events())
-
-
-class InnerNoise(NamedTuple):
-    r"""What the inner steps of a stochastic local solve release, and with which noise.
-
-    Step s has a private part :math:`p_s = d_s + \mathrm{carried}`, the batch difference and what
-    every step carries of the full gradient. It leaves as :math:`r_s = p_s + \sigma_s\theta_s` with
-    :math:`\sigma_s = \mathrm{fixed} + \mathrm{relative}\,\Delta_s`, where :math:`\Delta_s` is the
-    public bound on what one row of the batch can change in one output's difference. Where the loop
-    goes is a function of :math:`r_s`, of ``released`` and of what is public: of no row otherwise.
-
-    Attributes
-    ----------
-    batches
-        ``(runs, steps - 1, batch)`` row numbers of each party, from the second step on: the first
-        step is at the point of the full gradient, where batch differences are zero.
-    carried
-        The full gradient where every step's noise has to cover it; zeros where it was released.
-    released
-        The full gradient with the noise that is drawn once for all steps; zeros where it is
-        carried.
-    fixed, relative
-        The noise, per party; without any, nothing is protected.
-    draws
-        ``(nodes, runs, steps, outputs, features)`` standard normal numbers, to multiply and add as
-        doubles; none where there is a ``release``.
-    release
-        From a party's place, p_s and sigma_s to r_s, both on one grid; None without one.
-    """
-
-    batches: list[NDArray[np.int64]]
-    carried: Array
-    released: Array
-    fixed: Array
-    relative: Array
-    draws: Array
-    release: Callable[[int, Array, float], Array] | None = None
-
-
-@dataclass(frozen=True)
-class GradientPerturbation:
-    r"""Gaussian noise in every gradient of a stochastic local solve (SVRG).
-
-    A step uses ``d_s + u``: the batch's mean of gradient differences, scaled by c, and the full
-    gradient. ``"one-release"`` sends u with noise ``gradient_sigma`` once and d_s, of which one
-    row of the batch changes at most :math:`\Delta_s`, with noise ``difference_sigma``
-    :math:`\Delta_s`:
-
-    .. math:: \mu_u = \mathrm{sensitivity}/\mathrm{gradient\_sigma},\qquad
-              \mu_d = 1/\mathrm{difference\_sigma}\quad(S - 1\text{ times, subsampled})
-
-    ``"split"`` adds one noise of variance gradient_sigma^2 + difference_sigma^2 to the sum
-    ``d_s + u`` of every step, so that u is charged S times and d_s with its largest sensitivity.
-    The adversary is granted every inner iterate.
-
-    Attributes
-    ----------
-    form
-        ``"one-release"`` or ``"split"``.
-    steps
-        S, inner steps of a message.
-    batch, rows
-        Rows of a batch, and of the party.
-    sensitivity
-        How far one row moves the full gradient, all outputs together, per party.
-    difference_sensitivity
-        How far one row of a batch can move its difference at most, likewise (``"split"`` only).
-    gradient_sigma, difference_sigma
-        The noise, per party.
-    """
-
-    form: Literal["one-release", "split"]
-    steps: int
-    batch: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    sensitivity: Array
-    difference_sensitivity: Array
-    gradient_sigma: Array
-    difference_sigma: Array
-
-    def events(self) -> tuple[Event, ...]:
-        """What :func:`release_noisy_gradients` will charge each party."""
-        split = self.form == "split"
-        charged: list[Event] = []
-        for place in range(len(self.rows)):
-            full: Event = GaussianRelease(
-                float(self.sensitivity[place]), float(self.gradient_sigma[place])
-            )
-            parts = [Repeated(full, self.steps) if split else full]
-            if self.steps > 1:
-                difference = SubsampledGaussian(
-                    int(self.batch[place]),
-                    int(self.rows[place]),
-                    float(self.difference_sensitivity[place]) if split else 1.0,
-                    float(self.difference_sigma[place]),
-                )
-                parts.append(Repeated(difference, self.steps - 1))
-            charged.append(Composed(tuple(parts)))
-        return tuple(charged)
 
 
 def release_noisy_gradients(

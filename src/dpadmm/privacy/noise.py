@@ -78,6 +78,23 @@ class NoiseSource(ABC):
         noisy += values
         return noisy
 
+    def add_gaussian_steps(
+        self,
+        values: Array,
+        sigma: float,
+        step: float,
+        parties: NDArray[np.intp],
+        t: int,
+        purpose: str,
+    ) -> Array:
+        """``values + sigma N(0, I)`` in whole steps, a power of two: both are rounded to it.
+
+        Rounded apart, so that what is added does not depend on the values.
+        """
+        drawn = self.add_gaussian(np.zeros_like(values), np.array(sigma), parties, t, purpose)
+        noisy: Array = step * (np.rint(values / step) + np.rint(drawn / step))
+        return noisy
+
     def batches(
         self, steps: int, batch: int, rows: int, run: int, party: int, t: int
     ) -> NDArray[np.int64]:
@@ -204,6 +221,32 @@ class DiscreteNoise(NoiseSource):
                 values[place].tolist()
             )
         return noisy
+
+    def add_gaussian_steps(
+        self,
+        values: Array,
+        sigma: float,
+        step: float,
+        parties: NDArray[np.intp],
+        t: int,
+        purpose: str,
+    ) -> Array:
+        """``values`` in whole steps, plus an exact discrete Gaussian of integers."""
+        if not np.isfinite(values).all():
+            raise ValueError("values must be finite; nothing was drawn.")
+        whole = np.rint(values / step).astype(np.int64)
+        drawn = self._integers(values.size, sigma / step)(whole.ravel().tolist())
+        noisy: Array = step * np.array(drawn, dtype=np.float64).reshape(values.shape)
+        return noisy
+
+    @lru_cache(maxsize=64)  # noqa: B019 - measurements are few and live as long as the source
+    def _integers(self, numbers: int, sigma: float) -> Any:
+        from opendp.domains import atom_domain, vector_domain
+        from opendp.measurements import make_gaussian
+        from opendp.metrics import l2_distance
+
+        domain = vector_domain(atom_domain(T="i64"), size=numbers)
+        return make_gaussian(domain, l2_distance(T=float), scale=sigma)
 
     @lru_cache(maxsize=64)  # noqa: B019 - measurements are few and live as long as the source
     def _measurement(self, features: int, sigma: float) -> Any:

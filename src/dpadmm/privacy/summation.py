@@ -10,7 +10,7 @@ which masks can be added that cancel in the sum; what comes back has the same bi
 
 What the step costs: rounding moves each of d numbers by at most half a step, two neighbouring
 vectors apart by at most :math:`\mathrm{step}\sqrt d`, which is part of a summand's sensitivity.
-What it must not cost: the noise of a summand has a standard deviation of at least :math:`2^{20}`
+What it must not cost: the noise of a summand has a standard deviation of at least :math:`2^{24}`
 steps, so that sums of discrete Gaussians are as good as one
 (:class:`~dpadmm.privacy.events.SharedGaussian`).
 """
@@ -29,7 +29,7 @@ from dpadmm.plain import Array, Words
 __all__ = ["LEAST_STEPS", "NOISE_REACH", "Summation", "finest_step"]
 
 #: The standard deviation of a summand's noise is at least so many steps.
-LEAST_STEPS: Final = 2.0**20
+LEAST_STEPS: Final = 2.0**24
 #: No noise goes further than so many standard deviations; that it does has a chance of exp(-1800).
 NOISE_REACH: Final = 60.0
 # Sums stay below so many steps.

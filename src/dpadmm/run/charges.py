@@ -10,6 +10,7 @@ from typing import Any
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
+from dpadmm.privacy.mechanisms import require_exact_shares
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.run.engine import fingerprint
 from dpadmm.run.plan import Plan, announced
@@ -85,6 +86,8 @@ def check_runs(
             f"{noise.description!r}. Leave random_state out."
         )
     _check_continued(planned, "charged to a ledger")
+    if planned.algorithm.summation is not None:
+        require_exact_shares(noise)
     if site.runs != 1:
         raise ParameterError(f"runs must be 1 in a run charged to a ledger; got {site.runs}.")
     if len(ledgers) != len(site.index):

@@ -246,9 +246,16 @@ def _topology_for(
     algorithm: type[Algorithm], topology: str | Iterable[tuple[int, int]] | Topology, parties: int
 ) -> Topology:
     if isinstance(topology, str) and topology == "auto":
-        topology = "server" if algorithm.needs_server else "ring"
+        central = algorithm.needs_server or algorithm.hears_everybody
+        topology = "server" if central else "ring"
     built = build_topology(topology, parties)
-    if built.server != algorithm.needs_server:
+    if algorithm.hears_everybody:
+        if not (built.server or (built.degrees == parties - 1).all()):
+            raise ParameterError(
+                f"topology must be 'server' or 'complete' for the algorithm {algorithm.name!r}, "
+                f"which hears every party in every round; got {built.name!r}."
+            )
+    elif built.server != algorithm.needs_server:
         wanted = "'server'" if algorithm.needs_server else "a graph of the parties, such as 'ring'"
         raise ParameterError(
             f"topology must be {wanted} for the algorithm {algorithm.name!r}; got {built.name!r}."

@@ -12,7 +12,7 @@ from dpadmm.ledger.base import Ledger, MemoryLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
-from dpadmm.privacy.mechanisms import randomize_labels
+from dpadmm.privacy.mechanisms import randomize_labels, require_exact_shares
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.statement import PrivacyStatement, make_statement
 from dpadmm.problem.rows import Rows, Shard
@@ -100,6 +100,8 @@ def train(
             f"runs must be 1 with noise that is not simulated: every run would release messages of "
             f"its own, and they are charged once; got {planned.site.runs}."
         )
+    if planned.algorithm.summation is not None:
+        require_exact_shares(noise)
     return run(
         planned.algorithm,
         planned.site,
@@ -144,6 +146,8 @@ def train_party(
     shares of plans.
     """
     own = planned.of_party(party)
+    if own.algorithm.summation is not None:
+        require_exact_shares(noise)
     return run(
         own.algorithm,
         own.site,

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.privacy.mechanisms import InnerNoise
+from dpadmm.privacy.gradient_noise import InnerNoise
 from dpadmm.problem.row_sums import single_sum_error, summation_error
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site

@@ -1,0 +1,397 @@
+"""dp-gd against its own equations, written out once more, and against exact arithmetic."""
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import sparse, stats
+from tests.helpers import oracles
+
+from dpadmm import ADMMClassifier
+from dpadmm.algorithms.dp_gd import default_colluders
+from dpadmm.audit.noise import SilentNoise
+from dpadmm.errors import ParameterError
+from dpadmm.ledger.base import MemoryLedger
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.events import GaussianRelease, SharedGaussian
+from dpadmm.privacy.mechanisms import release_covered
+from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
+from dpadmm.problem.losses import LOSSES
+from dpadmm.problem.row_sums import summation_error
+from dpadmm.problem.rows import Shard
+from dpadmm.run.engine import run
+from dpadmm.run.exchange import Exchange
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import announced, plan
+from dpadmm.run.train import train
+from dpadmm.solvers.workspace import Workspace
+
+COUNTS, FEATURES, LAM = (14, 25, 9, 40), 3, 0.1
+
+
+def planned_of(counts=COUNTS, *, rounds=6, outputs=1, options=None, **changes):
+    parameters = {"epsilon": 1.0, "delta": 1e-3, "regularization": LAM, "loss": "huber-hinge"}
+    return plan(
+        TrainingParameters(
+            "dp-gd", rounds=rounds, algorithm_options=options or {}, **{**parameters, **changes}
+        ),
+        counts,
+        features=FEATURES,
+        outputs=outputs,
+    )
+
+
+def parties_of(counts=COUNTS, outputs=1, seed=1):
+    random = np.random.default_rng([seed, outputs])
+    return [
+        (rows, random.choice([-1.0, 1.0], size=(len(rows), outputs)))
+        for rows, _ in oracles.random_parties(seed, counts, FEATURES)
+    ]
+
+
+def models_of(planned, parties, noise):
+    seen = []
+    shard = Shard.from_parties(parties)
+    train(planned, shard, noise=noise, on_round=lambda done, model: seen.append(model.copy()))
+    return np.array(seen)
+
+
+# -- the iteration ------------------------------------------------------------------------------
+
+
+def written_out(rows, labels, *, rounds, step, momentum, slope, lam):
+    """The whole algorithm on one party's rows, one column, without noise."""
+    z = v = np.zeros(rows.shape[1])
+    signed, models = rows * labels, []
+    for _ in range(rounds):
+        v = momentum * v + signed.T @ slope(signed @ z) / len(rows) + lam * z
+        z = z - step * v
+        models.append(z)
+    return np.array(models)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber-hinge"])
+@pytest.mark.parametrize("topology", ["auto", "complete", "ring"])
+def test_one_party_without_noise_is_gradient_descent(loss, topology):
+    planned = planned_of((60,), rounds=30, loss=loss, topology=topology)
+    ((rows, labels),) = parties_of((60,))
+    seen = models_of(planned, [(rows, labels)], SilentNoise())
+    algorithm = planned.algorithm
+    expected = written_out(
+        rows,
+        labels,
+        rounds=30,
+        step=algorithm.step,
+        momentum=algorithm.momentum,
+        slope=LOSSES[loss].slope,
+        lam=LAM,
+    )
+    np.testing.assert_allclose(seen[:, 0, 0, 0], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("topology", ["server", "complete"])
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_many_parties_without_noise_are_one(topology, noise):
+    options = {"noise": noise, "step": 0.5, "momentum": 0.8}
+    planned = planned_of(rounds=20, topology=topology, outputs=3, options=options)
+    parties = parties_of(outputs=3)
+    seen = models_of(planned, parties, SilentNoise())
+    rows, labels = (np.concatenate(each) for each in zip(*parties, strict=True))
+    lam = LAM / len(COUNTS)
+    for column in range(3):
+        expected = written_out(
+            rows,
+            labels[:, [column]],
+            rounds=20,
+            step=0.5,
+            momentum=0.8,
+            slope=LOSSES["huber-hinge"].slope,
+            lam=lam,
+        )
+        # Summands are rounded to a grid where noise is shared.
+        np.testing.assert_allclose(seen[:, 0, 0, column], expected, atol=1e-12)
+    assert (seen == seen[:, :1]).all()
+
+
+def test_sparse_rows_give_what_dense_rows_give():
+    planned, parties = planned_of(outputs=3), parties_of(outputs=3)
+    dense = models_of(planned, parties, SimulatedNoise(3))
+    spread = [(sparse.csr_array(rows), labels) for rows, labels in parties]
+    np.testing.assert_allclose(models_of(planned, spread, SimulatedNoise(3)), dense, atol=1e-12)
+
+
+def test_a_round_is_one_pass():
+    planned = planned_of(rounds=5, options={"noise": "shared"})
+    workspace = Workspace(Shard.from_parties(parties_of()), planned.site)
+    run(
+        planned.algorithm,
+        planned.site,
+        workspace,
+        rounds=5,
+        exchange=Masked(planned.algorithm.summation),
+        ledgers=[MemoryLedger() for _ in COUNTS],
+        noise=SimulatedNoise(0),
+    )
+    blocks = len(Shard.from_parties(parties_of()).blocks)
+    assert workspace.passes == 5 * blocks
+
+
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_the_step_is_the_public_rule(noise):
+    rounds, features, parties = 50, FEATURES, 5
+    planned = planned_of((300,) * parties, rounds=rounds, options={"noise": noise}, delta=1e-5)
+    # (1, 1e-5) is 0.26805-GDP; one row of 300 moves a gradient by 2 / 300.
+    sigma = 2 / 300 * math.sqrt(rounds) / 0.26805
+    share = sigma if noise == "own" else sigma / math.sqrt(parties - 2)
+    level = math.sqrt(features / rounds) * share / math.sqrt(parties)
+    stable = 1.9 * 1.9 / (1.0 + LAM / parties)
+    expected = min(stable, 15 * 0.1 / (level * rounds))
+    assert expected != stable
+    assert planned.algorithm.step == pytest.approx(expected, rel=1e-4)
+    quiet = planned_of((300,) * parties, rounds=rounds, options={"noise": noise}, epsilon=50.0)
+    assert quiet.algorithm.step == pytest.approx(stable, rel=1e-12)
+
+
+def test_every_party_has_the_same_model():
+    rows, labels = parties_of((90,))[0]
+    model = ADMMClassifier("dp-gd", n_parties=4, rounds=8, delta=1e-3, random_state=0)
+    model.fit(rows, labels.ravel())
+    assert model.node_coef_.shape == (4, 1, FEATURES)
+    assert (model.node_coef_ == model.node_coef_[0]).all()
+    last = ADMMClassifier(
+        "dp-gd", n_parties=4, rounds=8, delta=1e-3, output="last", random_state=0
+    ).fit(rows, labels.ravel())
+    np.testing.assert_allclose(last.coef_, last.node_coef_[0], rtol=1e-12)
+
+
+# -- the noise and what it costs ----------------------------------------------------------------
+
+
+def test_own_noise_spends_each_party_s_budget():
+    epsilon = {"0": 0.3, "1": 1.0, "2": 2.0, "3": 5.0}
+    planned = planned_of(epsilon=epsilon, outputs=3)
+    for events, wanted in zip(announced(planned), epsilon.values(), strict=True):
+        assert all(type(event) is GaussianRelease for event in events)
+        assert epsilon_spent(events, 1e-3).epsilon == pytest.approx(wanted, rel=1e-6)
+
+
+def test_shared_noise_is_the_largest_that_anybody_needs():
+    epsilon = {"0": 0.3, "1": 1.0, "2": 2.0, "3": 5.0}
+    options = {"noise": "shared", "colluders": 2}
+    planned = planned_of(epsilon=epsilon, outputs=3, rounds=9, options=options)
+    spent = []
+    for events, wanted in zip(announced(planned), epsilon.values(), strict=True):
+        assert all(type(event) is SharedGaussian for event in events)
+        assert {(event.parties, event.colluders) for event in events} == {(4, 2)}
+        spent.append(epsilon_spent(events, 1e-3).epsilon / wanted)
+    assert max(spent) == pytest.approx(1.0, rel=1e-6)
+    assert sorted(spent)[-2] < 0.99
+    # Each is charged its own Delta_i over the common sigma; c_i / n_i is the same for all.
+    sums = [events[0].sensitivity for events in announced(planned)]
+    np.testing.assert_allclose(sums, 2 * math.sqrt(3) * 4 / sum(COUNTS), rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", ["own", "shared"])
+@pytest.mark.parametrize("people", [1, 3])
+def test_the_noise_that_is_added_is_what_is_charged(noise, people):
+    options = {"noise": noise, "step": 1.0}
+    counts = (8, 12, 10, 9, 11)
+    planned = planned_of(counts, options=options, rounds=1, outputs=3, rows_per_person=people)
+    algorithm, site = planned.algorithm, dataclasses.replace(planned.site, runs=4000)
+    state = algorithm.init(site)
+    workspace = Workspace(Shard.from_parties(parties_of(counts, 3)), site)
+    noisy = algorithm.local_step(state, workspace, site, SimulatedNoise(5), 0).values
+    quiet = algorithm.local_step(state, workspace, site, SilentNoise(), 0).values
+    for party, events in enumerate(announced(planned)):
+        (event,) = events
+        variance = event.sigma**2 / (event.honest if noise == "shared" else 1)
+        scores = (noisy[party] - quiet[party]).ravel() / math.sqrt(variance)
+        assert stats.kstest(scores, "norm").pvalue > 1e-4
+
+
+def exact_gradient(rows, labels, weight):
+    """(c / n) sum_k l'(0) y_k x_k of the huber-hinge, whose slope at 0 is -1; in fractions."""
+    exact = [
+        sum((Fraction(x) * Fraction(y) for x, y in zip(column, labels, strict=True)), Fraction(0))
+        for column in rows.T
+    ]
+    return [-Fraction(weight) * each / len(rows) for each in exact]
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_sums_err_by_no_more_than_the_sensitivity_counts_with(layout):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(3000, FEATURES)) * 10.0 ** random.uniform(-9, 0, (3000, 1))
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    labels = random.choice([-1.0, 1.0], size=(3000, 1))
+    planned = planned_of((3000,), delta=1e-5)
+    workspace = Workspace(Shard.from_parties([(layout(rows), labels)]), planned.site)
+    found = workspace.gradient(np.zeros(planned.site.shape))[0, 0, 0]
+    errors = [
+        abs(Fraction(value) - exact)
+        for value, exact in zip(found, exact_gradient(rows, labels[:, 0], 1.0), strict=True)
+    ]
+    bound = float(summation_error([3000], FEATURES)[0])
+    assert 0 < math.hypot(*map(float, errors)) <= bound
+    charged = announced(planned)[0][0].sensitivity
+    assert charged >= 2 / 3000 + 2 * bound
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_one_row_moves_a_summand_by_almost_the_sensitivity(noise, outputs):
+    counts = (5, 9, 4)
+    planned = planned_of(counts, outputs=outputs, options={"noise": noise})
+    algorithm, site = planned.algorithm, planned.site
+    worst = 0.0
+    for seed in range(20):
+        parties = parties_of(counts, outputs, seed)
+        direction = np.random.default_rng(seed).normal(size=FEATURES)
+        direction /= np.linalg.norm(direction)
+        sent = []
+        for sign in (1.0, -1.0):
+            rows, labels = (each.copy() for each in parties[0])
+            rows[0], labels[0] = sign * direction, 1.0
+            shard = Shard.from_parties([(rows, labels), *parties[1:]])
+            state = algorithm.init(site)
+            message = algorithm.local_step(state, Workspace(shard, site), site, SilentNoise(), 0)
+            sent.append(message.values[0])
+        worst = max(worst, float(np.linalg.norm(sent[0] - sent[1])))
+    charged = announced(planned)[0][0].sensitivity
+    assert 0.999999 * charged < worst <= charged
+
+
+# -- the sum, and nothing else ------------------------------------------------------------------
+
+
+class Masked(Exchange):
+    """A secure sum in one process: words under masks that cancel, drawn anew on every call."""
+
+    def __init__(self, summation):
+        self.summation, self.random, self.sent = summation, np.random.default_rng(), []
+
+    def cover(self, message, t):
+        words = self.summation.to_words(message.values)
+        masks = self.random.integers(0, 2**64, words.shape, dtype=np.uint64)
+        masks[-1] = -masks[:-1].sum(axis=0, dtype=np.uint64)
+        return release_covered(message, words + masks)
+
+    def __call__(self, message, t):
+        assert message.values.dtype == np.uint64
+        self.sent.append(message.values)
+        total = self.summation.from_words(message.values.sum(axis=0, dtype=np.uint64))
+        return (total / self.summation.parties)[None]
+
+
+@pytest.mark.parametrize("topology", ["server", "complete"])
+def test_masked_words_lead_to_the_same_bits(topology):
+    planned = planned_of(options={"noise": "shared"}, topology=topology, outputs=3)
+    plain = models_of(planned, parties_of(outputs=3), SimulatedNoise(7))
+    seen, exchange = [], Masked(planned.algorithm.summation)
+    outcome = run(
+        planned.algorithm,
+        planned.site,
+        Workspace(Shard.from_parties(parties_of(outputs=3)), planned.site),
+        rounds=planned.rounds,
+        exchange=exchange,
+        ledgers=[MemoryLedger() for _ in COUNTS],
+        noise=SimulatedNoise(7),
+        on_round=lambda done, model: seen.append(model.copy()),
+    )
+    assert np.array(seen).tobytes() == plain.tobytes()
+    assert outcome.last.tobytes() == plain[-1].tobytes()
+    np.testing.assert_array_equal(outcome.history.disagreement, 0.0)
+    assert (outcome.history.change > 0).all()
+
+
+@pytest.mark.parametrize("source", [SimulatedNoise(1), DiscreteNoise()], ids=["simulated", "exact"])
+def test_summands_are_whole_steps(source):
+    planned = planned_of(options={"noise": "shared"})
+    algorithm, site = planned.algorithm, planned.site
+    workspace = Workspace(Shard.from_parties(parties_of()), site)
+    message = algorithm.local_step(algorithm.init(site), workspace, site, source, 0)
+    steps = message.values / algorithm.summation.step
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    assert np.abs(message.values).sum() < algorithm.summation.bound
+    share = algorithm.sigma[0] / math.sqrt(2)
+    # On both sides of what no wrong scale reaches: 12 numbers, each within 6 deviations.
+    quiet = algorithm.local_step(algorithm.init(site), workspace, site, SilentNoise(), 0)
+    scores = (message.values - quiet.values).ravel() / share
+    assert 0.2 < np.sqrt(np.mean(scores**2)) < 3
+
+
+def test_a_party_alone_computes_what_the_site_of_all_does():
+    epsilon = {"0": 0.3, "1": 1.0, "2": 2.0, "3": 5.0}
+    planned = planned_of(epsilon=epsilon, options={"noise": "shared"})
+    parties = parties_of()
+    site, algorithm = planned.site, planned.algorithm
+    together = algorithm.local_step(
+        algorithm.init(site),
+        Workspace(Shard.from_parties(parties), site),
+        site,
+        SimulatedNoise(2),
+        0,
+    )
+    for place in range(len(COUNTS)):
+        own = planned.of_party(place)
+        assert own.algorithm.step == algorithm.step
+        assert own.algorithm.summation == algorithm.summation
+        message = own.algorithm.local_step(
+            own.algorithm.init(own.site),
+            Workspace(Shard.from_parties([parties[place]]), own.site),
+            own.site,
+            SimulatedNoise(2),
+            0,
+        )
+        assert message.events == together.events[place : place + 1]
+        np.testing.assert_allclose(message.values[0], together.values[place], atol=1e-12)
+
+
+# -- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parties", "colluders"), [(3, 1), (4, 1), (5, 2), (6, 2), (20, 9), (21, 10), (100, 49)]
+)
+def test_an_honest_majority_is_the_default(parties, colluders):
+    assert default_colluders(parties) == colluders
+    planned = planned_of((9,) * parties, options={"noise": "shared"})
+    assert planned.algorithm.summation.colluders == colluders
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"calibration": "published"}, "calibration must be 'proven' for 'dp-gd'"),
+        ({"options": {"colluders": 1}}, "'colluders'] must be left out with noise = 'own'"),
+        (
+            {"options": {"noise": "shared", "colluders": 3}},
+            "must be 1 to 2 with 4 parties, so that two are honest; got 3",
+        ),
+        ({"counts": (9, 9), "options": {"noise": "shared"}}, "parties must be at least 3"),
+        ({"topology": "ring"}, "topology must be 'server' or 'complete'"),
+        ({"options": {"step": 4.0}}, "must be below 2 .* the rounds diverge; got 4.0"),
+        ({"options": {"momentum": 1.0}}, "less than 1"),
+        ({"loss": "squared"}, "must have a bounded slope"),
+        (
+            {
+                "counts": (10**15,) * 4,
+                "options": {"noise": "shared"},
+                "epsilon": 50.0,
+                "delta": 1e-17,
+            },
+            "the noise of a share must be at least 2\\^24 steps",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_before_a_row_is_read(changes, words):
+    with pytest.raises(ParameterError, match=words):
+        planned_of(**changes)
+
+
+def test_floating_point_draws_are_no_shares():
+    planned = planned_of(options={"noise": "shared"})
+    with pytest.raises(ParameterError, match="noise must be drawn exactly where parties share it"):
+        train(planned, Shard.from_parties(parties_of()), noise=SecureNoise())
