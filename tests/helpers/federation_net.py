@@ -24,6 +24,7 @@ from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import AGREEMENT_TOPIC
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.federation.consent import Consents
+from dpadmm.federation.identity import describe
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.transport.wire import encode_message
@@ -184,10 +185,12 @@ class Federation:
         (folder / "schema.toml").write_text(schema)
         self.schema = Schema.from_toml(schema)
         (write_rows or write_wards)(folder, self.rows)
+        self.pins = {}
         if tls:
             make_authority(folder / "certificates")
             for name in self.nodes:
-                make_certificate(folder / "certificates", name)
+                made, _ = make_certificate(folder / "certificates", name)
+                self.pins[name] = describe(made).fingerprint
 
     def agreed_text(self, **changes):
         run = {**self.run, **changes}
@@ -207,13 +210,18 @@ class Federation:
     def agreed(self):
         return validated(AgreedRun, tomllib.loads(self.agreed_text()), self.folder, "agreed")
 
+    @property
+    def shared(self):
+        """Whether parties share their noise."""
+        return self.run.get("algorithm_options", {}).get("noise") == "shared"
+
     def neighbours(self, name):
         agreed = self.agreed
         return agreed.neighbours(name, agreed.plan(self.schema))
 
     def make_ledger(self, name, epsilon=None):
         path = self.folder / f"{name}.ledger"
-        kind = "gaussian" if self.run["algorithm"] == "pr-admm" else "renyi"
+        kind = "gaussian" if self.run["algorithm"] in ("pr-admm", "dp-gd") else "renyi"
         # At one order of Renyi divergence a run costs more than it states.
         total = epsilon or self.run["epsilon"] * (1 if kind == "gaussian" else 4)
         policy = Policy(total, self.run["delta"], filter=kind)
@@ -245,6 +253,8 @@ class Federation:
                 f'certificate = "certificates/{name}.pem"',
                 f'key = "certificates/{name}.key"',
             ]
+        if self.shared:
+            lines += ["[pins]", *(f'{each} = "{pin}"' for each, pin in self.pins.items())]
         limits = {
             "serve_for": 10,
             "start_within": 60,
