@@ -308,8 +308,8 @@ class Segment:
         decision: Decision,
         schema: Schema,
         own: tuple[Array, ...] = (),
-        past: tuple[PastSum, ...] = (),
         charged: tuple[Event, ...] = (),
+        past: tuple[PastSum, ...] = (),
     ) -> Segment:
         """What the others do after a node is lost; refused where the links that are left do not do.
 
@@ -319,9 +319,9 @@ class Segment:
             Without whom, and from where. Refused where no new round would be left.
         schema
             How rows are encoded.
-        own, past, charged
-            This party's messages of this segment, the sums where only those are seen, and what it
-            was charged up to its end.
+        own, charged, past
+            This party's messages of this segment, what it was charged up to its end, and, where
+            only sums are seen, those.
         """
         if decision.rounds(self.rounds) <= decision.kept:
             raise ParameterError(
