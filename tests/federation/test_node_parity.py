@@ -5,16 +5,12 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import Federation
+from tests.helpers.federation_net import Federation, in_process
 
 from dpadmm.algorithms import REGISTRY
-from dpadmm.data.party_rows import encode_party
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.transport.wire import decode_message, decode_words
-from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.problem.rows import label_signs
 from dpadmm.run.model import load_model
-from dpadmm.run.train import lay_out, train
 
 KEY = 11
 ROUNDS = 8
@@ -35,23 +31,6 @@ OTHERWISE = {
         "output": "mean",
     }
 }
-
-
-def in_process(federation, folder):
-    """Models of every round, ``(rounds, parties, ...)``: of most algorithms, the messages."""
-    planned, noise = federation.agreed.plan(federation.schema), SimulatedNoise(KEY)
-    encoded = [
-        encode_party(federation.folder / f"{name}.csv", federation.schema, folder) for name in NAMES
-    ]
-    rows = [(party.rows, label_signs(party.labels, planned.site.outputs)) for party in encoded]
-    messages = []
-    train(
-        planned,
-        lay_out(planned, rows, noise=noise),
-        noise=noise,
-        on_round=lambda done, message: messages.append(message),
-    )
-    return np.stack(messages)
 
 
 def federated(federation):
@@ -83,7 +62,7 @@ def test_every_round_agrees_with_one_process(fork_server, tmp_path, algorithm, a
         tmp_path / "federation", fork_server, NAMES, tls=tls, averager=averager, run=run
     )
     federated(federation)
-    expected = in_process(federation, tmp_path)
+    expected = in_process(federation, tmp_path, KEY)
     digest = federation.agreed.digest(federation.schema)
     for name in NAMES:
         kept = federation.messages(name)
@@ -120,7 +99,7 @@ def test_shared_noise_gives_the_model_of_one_process(fork_server, tmp_path, topo
     }
     federation = Federation(tmp_path / "federation", fork_server, NAMES, averager=averager, run=run)
     federated(federation)
-    expected = in_process(federation, tmp_path)
+    expected = in_process(federation, tmp_path, KEY)
     shape = expected.shape[2:]
     digest = federation.agreed.digest(federation.schema)
     summation = federation.agreed.plan(federation.schema).algorithm.summation

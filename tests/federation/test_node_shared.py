@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import threading
 import time
 import tomllib
 
@@ -13,20 +12,13 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation
 from tests.helpers.kill_run import Trial
+from tests.helpers.shared_run import lie_in_round
 
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
-from dpadmm.federation.agreement import Agreement
-from dpadmm.federation.consent import Consents
 from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.recovery import Decision, Segment
 from dpadmm.federation.setup import prepare_node
-from dpadmm.federation.transport.key_ring import KeyRing
-from dpadmm.federation.transport.mailbox import Mailbox, Patience
-from dpadmm.federation.transport.session import PeerSession, Security
-from dpadmm.federation.transport.store import MemoryStore
-from dpadmm.federation.transport.sum_exchange import added_words
-from dpadmm.federation.transport.wire import decode_words, encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import validated
 from dpadmm.run.model import load_model
@@ -174,72 +166,11 @@ def test_every_committed_round_stays_charged_and_fewer_are_left(build):
 # -- a server that lies --------------------------------------------------------------------------
 
 
-class LyingHub:
-    """A server with its own certificate that keeps the rules, but for what it says the sum is."""
-
-    def __init__(self, federation, say):
-        self.federation, self._say = federation, say
-        folder = federation.folder / "certificates"
-        security = Security(folder / "ca.pem", folder / "hub.pem", folder / "hub.key")
-        self.session = PeerSession(
-            "hub",
-            f"127.0.0.1:{federation.ports['hub']}",
-            {name: f"127.0.0.1:{federation.ports[name]}" for name in federation.names},
-            security,
-        )
-        agreed, schema = federation.agreed, federation.schema
-        self.run = agreed.digest(schema)
-        self.shape = agreed.plan(schema).site.shape[1:]
-        consents = Consents("hub", self.run, security)
-        self.agreement = Agreement(self.session, agreed.facts(schema), agreed.nodes, consents)
-        sources = {name: place for place, name in enumerate(federation.names)}
-        self.mailbox = Mailbox(
-            self.session,
-            self.run,
-            len(sources),
-            sources,
-            self.shape,
-            MemoryStore(),
-            patience=Patience(timeout=60, first_question=0.05),
-            ring=KeyRing(federation.names),
-        )
-
-    def play(self, rounds):
-        self.agreement.reach(60)
-        self.mailbox.gather(0)
-        number = len(self.federation.names)
-        for t in range(rounds):
-            received = {place: self.mailbox.receive(place, t) for place in range(number)}
-            words = [
-                decode_words(data, run=self.run, party=place, t=t, shape=self.shape)
-                for place, data in received.items()
-            ]
-            answer = encode_message(self.run, number, t, self._say(t, words))
-            self.mailbox.keep(t, {number: answer, **received})
-            self.mailbox.tell(answer)
-
-
 def test_a_server_that_leaves_out_a_party_ends_the_run_with_the_model_before(build):
     federation = build(rounds=30, policy={"when_lost": "stop", "lost_after": 5, "serve_for": 1})
-    sums = []
-
-    def say(t, words):
-        sums.append(added_words(words[1:] if t == 4 else words))
-        return sums[-1]
-
-    hub = LyingHub(federation, say)
-    playing = threading.Thread(target=hub.play, args=(5,))
-    playing.start()
-    try:
-        for name in NAMES:
-            federation.start(name)
-        for name in NAMES:
-            assert federation.wait(name) == 0, federation.output(name)
-    finally:
-        playing.join()
-        hub.session.close()
+    sums = lie_in_round(federation, 4)
     bound = federation.agreed.plan(federation.schema).algorithm.summation
-    with pytest.raises(Exception, match="a sum must be at most"):
+    with pytest.raises(ExchangeError, match="a sum must be at most"):
         bound.from_words(sums[-1])
     for name in NAMES:
         assert federation.log(name, "sum-refused")[0]["facts"]["round"] == 4

@@ -19,6 +19,7 @@ import zenoh
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
+from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import AGREEMENT_TOPIC
@@ -32,7 +33,10 @@ from dpadmm.federation.transport.words import Agreeing, Heard
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.problem.rows import label_signs
 from dpadmm.run.config import validated
+from dpadmm.run.train import lay_out, train
 from tests.helpers.wards import SCHEMA, write_ward
 
 RESULTS = ("model", "record", "statement")
@@ -318,6 +322,24 @@ class Federation:
         with MessageFile(self.folder / f"{name}.messages") as store:
             run = self.agreed.digest(self.schema)
             return [store.messages(run, t) for t in range(store.rounds(run))]
+
+
+def in_process(federation, folder, key):
+    """Models of every round, ``(rounds, parties, ...)``: of most algorithms, the messages."""
+    planned, noise = federation.agreed.plan(federation.schema), SimulatedNoise(key)
+    encoded = [
+        encode_party(federation.folder / f"{name}.csv", federation.schema, folder)
+        for name in federation.names
+    ]
+    rows = [(party.rows, label_signs(party.labels, planned.site.outputs)) for party in encoded]
+    messages = []
+    train(
+        planned,
+        lay_out(planned, rows, noise=noise),
+        noise=noise,
+        on_round=lambda done, message: messages.append(message),
+    )
+    return np.stack(messages)
 
 
 class BadNeighbour:
