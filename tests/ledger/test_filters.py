@@ -23,6 +23,7 @@ from dpadmm.privacy.events import (
     PostProcessing,
     PureRelease,
     Repeated,
+    SharedGaussian,
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_delta, gaussian_mu
@@ -170,3 +171,48 @@ def test_affordable_counts_exactly():
     assert affordable(Fraction(1) - Fraction(1, 10**30), 0.25) == 3
     assert affordable(Fraction(1), 0.0) is None
     assert affordable(Fraction(-1), 0.1) == 0
+
+
+SHARED = SharedGaussian(1.0, 20.0, 20, 9)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_shared_noise_costs_what_it_costs_against_its_colluders(name):
+    rule = Policy(1.0, 1e-5, filter=name).make_filter()
+    assert rule.cost(SHARED) == rule.cost(GaussianRelease(1.0, 20.0))
+    assert math.isinf(rule.limit_alone)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_a_policy_can_demand_colluders(name):
+    Policy(1.0, 1e-5, filter=name, colluders=9).make_filter().cost(SHARED)
+    rule = Policy(1.0, 1e-5, filter=name, colluders=10).make_filter()
+    for event in (SHARED, Repeated(SHARED, 2), Composed((PostProcessing(), SHARED))):
+        with pytest.raises(BudgetError, match=r"at least 10 colluders .* holds against 9"):
+            rule.cost(event)
+    rule.cost(GaussianRelease(1.0, 20.0))
+
+
+@pytest.mark.parametrize(
+    ("demand", "words"),
+    [
+        ({"colluders": 0}, "colluders must be a whole number of at least 1"),
+        ({"epsilon_alone": 0.9}, "epsilon_alone must be at least epsilon, 1.0"),
+        ({"epsilon_alone": math.inf}, "epsilon_alone must be a positive number"),
+    ],
+)
+def test_demands_that_make_no_sense_are_refused(demand, words):
+    with pytest.raises(ParameterError, match=words):
+        Policy(1.0, 1e-5, **demand)
+
+
+def test_demands_that_are_not_made_go_unsaid():
+    assert set(Policy(1.0, 1e-5).to_dict()) == {
+        "epsilon",
+        "delta",
+        "rows_per_person",
+        "filter",
+        "order",
+    }
+    policy = Policy(1.0, 1e-5, colluders=2, epsilon_alone=4.0)
+    assert Policy(**policy.to_dict()) == policy

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
 from dpadmm.ledger.balance import recompute
 from dpadmm.ledger.base import MemoryLedger
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.entries import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.privacy.events import NON_PRIVATE, GaussianRelease, PureRelease
+from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.events import NON_PRIVATE, GaussianRelease, PureRelease, SharedGaussian
 
 SOURCE = Path(__file__).parents[2] / "src"
 DATASET = ChargedData("adult", "hospital", 1000, "abc")
@@ -585,3 +586,84 @@ run.commit(0, np.ones((1, 2)))
         account = ledger.verify()
         assert granted == sum(len(run.events) for run in account.runs.values()) == 28
         assert account.rounds_left(EVENT) == 0
+
+
+# -- noise that parties share, and words --------------------------------------------------------
+
+SHARED = SharedGaussian(1.0, 40.0, 20, 9)
+
+
+def test_words_are_stored_as_words(path):
+    words = np.arange(2**64 - 6, 2**64 - 1, dtype=np.uint64).reshape(1, 5)
+    with SQLiteLedger(path) as ledger, ledger.open_run("words", "mark") as run:
+        run.reserve(0, SHARED)
+        run.commit(0, words)
+        run.commit(0, words)
+        with pytest.raises(LedgerError, match="has a message already, and this is another"):
+            run.commit(0, words.view(np.float64))
+    with SQLiteLedger(path) as ledger, ledger.open_run("words", "mark") as run:
+        ledger.verify()
+        found = run.committed(0)
+        assert found.dtype == np.uint64
+        np.testing.assert_array_equal(found, words)
+        (commit,) = [entry for entry in ledger.export() if entry["kind"] == "commit"]
+        assert commit["content"]["dtype"] == "uint64"
+        run.resume([SHARED], words)
+
+
+def test_doubles_are_stored_without_a_word_about_it(charged):
+    with SQLiteLedger(charged) as ledger:
+        (commit,) = [entry for entry in ledger.export() if entry["kind"] == "commit"]
+    assert set(commit["content"]) == {"reservation", "shape", "sha256"}
+
+
+def test_a_ledger_keeps_both_sums(path):
+    with SQLiteLedger(path) as ledger:
+        assert "Spent if all others collude" not in ledger.statement()
+        assert "may control all other parties" in ledger.statement()
+        with ledger.open_run("shared", "mark") as run:
+            for t in range(3):
+                run.reserve(t, SHARED)
+        with ledger.open_run("own", "mark") as run:
+            run.reserve(0, EVENT)
+        account = ledger.account
+        assert account.spent_alone == 3 * Fraction(account.filter.cost(SHARED.alone)) + Fraction(
+            account.filter.cost(EVENT)
+        )
+        against = epsilon_spent([(SHARED, 3), EVENT], 1e-5).epsilon
+        apart = epsilon_spent([(SHARED.alone, 3), EVENT], 1e-5).epsilon
+        assert account.spent_epsilon == pytest.approx(against, rel=1e-9)
+        assert account.to_dict()["spent_epsilon_alone"] == pytest.approx(apart, rel=1e-9)
+        assert "at most 9 of the 20 parties" in ledger.statement()
+        again = recompute(json.dumps(entry) for entry in ledger.export())
+        assert again.spent_alone == account.spent_alone
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_a_bound_for_all_others_colluding_is_kept(tmp_path, name):
+    policy = Policy(1.0, 1e-5, filter=name, colluders=9, epsilon_alone=2.0)
+    with SQLiteLedger.create(tmp_path / "bounded.ledger", DATASET, policy) as ledger:
+        rounds = ledger.account.rounds_left(SHARED)
+        assert rounds < Policy(1.0, 1e-5, filter=name).make_filter().limit / 40**-2
+        with pytest.raises(BudgetError, match="must fit into epsilon_alone = 2"):
+            ledger.check_run([SHARED] * (rounds + 1))
+        with ledger.open_run("run", "mark") as run:
+            for t in range(rounds):
+                run.reserve(t, SHARED)
+            with pytest.raises(BudgetError, match="this round must fit into epsilon_alone"):
+                run.reserve(rounds, SHARED)
+        assert ledger.verify().spent_epsilon_alone <= 2.0
+        assert ledger.account.left > 0
+        assert "against at least 9 colluders" in ledger.statement()
+
+
+def test_a_commit_of_an_unknown_type_is_refused(charged):
+    with SQLiteLedger(charged) as ledger:
+        rows = list(ledger.export())
+    entry, forged = None, []
+    for row in rows:
+        content = row["content"] | ({"dtype": "int8"} if row["kind"] == "commit" else {})
+        entry = Entry.after(entry, row["kind"], row["time"], row["run"], row["round"], content)
+        forged.append(json.dumps(entry.to_dict()))
+    with pytest.raises(LedgerError, match="commits a message of the unknown type 'int8'"):
+        recompute(forged)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dpadmm import ADMMClassifier
-from dpadmm.privacy.events import GaussianRelease, NonPrivate
+from dpadmm.privacy.events import GaussianRelease, NonPrivate, SharedGaussian
+from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SIMULATED
 from dpadmm.privacy.statement import make_statement
 
@@ -132,3 +133,29 @@ def test_the_noise_says_what_it_does_not_cover():
     rows = np.random.default_rng(0).normal(size=(60, 3))
     model = ADMMClassifier(rounds=2, n_parties=3).fit(rows, rows[:, 0] > 0)
     assert "last bits" in str(model.privacy_)
+
+
+def test_shared_noise_has_two_guarantees_and_a_weaker_adversary():
+    # sqrt(20 - 9) = 3.3 times less noise is left alone.
+    event = SharedGaussian(0.1, 1.0, 20, 9)
+    made = statement([[event] * 4, [SharedGaussian(0.05, 1.0, 20, 9)] * 4])
+    plain = statement([[GaussianRelease(0.1, 1.0)] * 4, [GaussianRelease(0.05, 1.0)] * 4])
+    assert made.epsilon == plain.epsilon
+    least = statement([[GaussianRelease(0.1 * math.sqrt(11), 1.0)] * 4] * 2)
+    assert made.alone["a"].epsilon == pytest.approx(least.parties["a"].epsilon, rel=1e-9)
+    words = dict(made.lines())
+    assert "at most 9 of the 20 parties together" in words["Adversary"]
+    assert "may control all other parties" not in str(made)
+    assert f"({AtMost(made.alone['a'].epsilon)}, 1e-05)" in words["If all others collude"]
+    assert {"Masks", "A party that lies"} <= set(words)
+    assert "for whom their mu add up" in words["Not covered"]
+    assert "at two parties" not in words["Not covered"]
+    record = json.loads(json.dumps(made.to_dict()))
+    assert record["alone"]["b"]["epsilon"] == made.alone["b"].epsilon
+    assert "alone" not in plain.to_dict()
+
+
+def test_a_composed_statement_names_the_fewest_colluders():
+    before, after = SharedGaussian(0.1, 1.0, 20, 9), SharedGaussian(0.1, 1.0, 18, 7)
+    made = statement([[before, after, GaussianRelease(0.1, 1.0)]] * 2)
+    assert "at most 7 of the 18 to 20 parties together" in dict(made.lines())["Adversary"]

@@ -7,13 +7,16 @@ from dpadmm.errors import BudgetError, LedgerError, ParameterError
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
+from dpadmm.privacy.mechanisms import release_covered
+from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import open_runs
-from dpadmm.run.engine import Checkpoint
+from dpadmm.run.engine import Checkpoint, run
+from dpadmm.run.exchange import Exchange
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.train import train
+from dpadmm.solvers.workspace import Workspace
 
 # Large penalties keep these runs cheap; how far they get does not matter here.
 pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
@@ -172,3 +175,79 @@ def test_several_runs_of_real_noise_are_refused():
     )
     with pytest.raises(ParameterError, match="runs must be 1"):
         train(planned, make_shard(), noise=SecureNoise())
+
+
+class Covering(Exchange):
+    """Words under keys of its own, which change with every start, and who saw which."""
+
+    def __init__(self, summation, key):
+        self.summation, self.key, self.sent, self.covered = summation, key, [], []
+
+    def cover(self, message, t):
+        self.covered.append(t)
+        words = self.summation.to_words(message.values)
+        masks = np.random.default_rng([self.key, t]).integers(0, 2**64, words.shape, np.uint64)
+        masks[-1] = -masks[:-1].sum(axis=0, dtype=np.uint64)
+        return release_covered(message, words + masks)
+
+    def __call__(self, message, t):
+        self.sent.append(message.values)
+        total = self.summation.from_words(message.values.sum(axis=0, dtype=np.uint64))
+        return (total / self.summation.parties)[None]
+
+
+def cover_once(paths, key, stop_after=None, checkpoint=None):
+    """Train with covered messages; the exchange, and the models of every round."""
+    parameters = TrainingParameters(
+        "dp-gd", rounds=ROUNDS, epsilon=1.0, delta=1e-3, algorithm_options={"noise": "shared"}
+    )
+    planned, seen = plan(parameters, [ROWS] * PARTIES, features=FEATURES), []
+
+    def on_round(done, models):
+        seen.append(models)
+        if done == stop_after:
+            raise KeyboardInterrupt
+
+    exchange, noise = Covering(planned.algorithm.summation, key), DiscreteNoise()
+    ledgers = [SQLiteLedger(path) for path in paths]
+    runs = open_runs(planned, ledgers, "covered", noise)
+    try:
+        run(
+            planned.algorithm,
+            planned.site,
+            Workspace(make_shard(), planned.site),
+            rounds=ROUNDS,
+            exchange=exchange,
+            ledgers=runs,
+            noise=noise,
+            checkpoint=checkpoint,
+            on_round=on_round,
+        )
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for each, ledger in zip(runs, ledgers, strict=True):
+            each.close()
+            ledger.close()
+    return exchange, np.array(seen)
+
+
+def test_what_was_covered_is_sent_again_and_not_covered_again(paths):
+    first, models = cover_once(paths, 1, stop_after=2)
+    again, rest = cover_once(paths, 2)
+    assert first.covered == [0, 1]
+    assert again.covered == [2, 3]
+    np.testing.assert_array_equal(np.array(first.sent), np.array(again.sent[:2]))
+    np.testing.assert_array_equal(models, rest[:2])
+    last, same = cover_once(paths, 3)
+    assert last.covered == []
+    np.testing.assert_array_equal(np.array(last.sent), np.array(again.sent))
+    np.testing.assert_array_equal(same, rest)
+
+
+def test_a_checkpoint_holds_the_words_of_the_ledger(paths, tmp_path):
+    checkpoint = Checkpoint(tmp_path / "checkpoint", every=2)
+    _, models = cover_once(paths, 1, stop_after=3, checkpoint=checkpoint)
+    again, rest = cover_once(paths, 2, checkpoint=checkpoint)
+    assert again.covered == [3]
+    np.testing.assert_array_equal(rest[0], models[2])

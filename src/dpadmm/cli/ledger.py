@@ -72,6 +72,14 @@ def init(
     schema_hash: Annotated[
         str | None, typer.Option(help="Hash of the schema that encodes the rows.")
     ] = None,
+    colluders: Annotated[
+        int | None,
+        typer.Option(help="Shared noise must hold against at least so many colluding parties."),
+    ] = None,
+    epsilon_alone: Annotated[
+        float | None,
+        typer.Option(help="What shared noise may ever spend if all other parties collude."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create the ledger of a data set, with nothing spent. It never replaces a file."""
@@ -80,7 +88,7 @@ def init(
     from dpadmm.ledger.sqlite import SQLiteLedger
 
     with _refusals("init", as_json):
-        policy = Policy(epsilon, delta, rows_per_person, filter_, order)
+        policy = Policy(epsilon, delta, rows_per_person, filter_, order, colluders, epsilon_alone)
         with SQLiteLedger.create(
             path, ChargedData(dataset, owner, rows, schema_hash), policy
         ) as made:

@@ -7,7 +7,8 @@ the file, its verification and an export are all read by it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Final
@@ -15,9 +16,9 @@ from typing import Any, Final
 from dpadmm.errors import BudgetError, LedgerError
 from dpadmm.ledger.entries import LEDGER_VERSION, ChargedData, Entry
 from dpadmm.ledger.filters import Policy, PrivacyFilter, affordable
-from dpadmm.privacy.events import Event, event_from_dict
+from dpadmm.privacy.events import Event, alone, event_from_dict
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
-from dpadmm.privacy.statement import ADVERSARY, adjacency_words
+from dpadmm.privacy.statement import adjacency_words, adversary_words
 
 __all__ = ["STORED_TYPES", "Account", "RunRecord", "StoredMessage", "recompute"]
 
@@ -46,6 +47,7 @@ class RunRecord:
     reservations: dict[int, int] = field(default_factory=dict)
     commits: dict[int, StoredMessage] = field(default_factory=dict)
     spent: Fraction = Fraction(0)
+    spent_alone: Fraction = Fraction(0)
 
 
 class Account:
@@ -55,8 +57,9 @@ class Account:
     ----------
     dataset, policy, filter
         From the first entry.
-    spent
-        The exact sum of the costs of all reservations of all runs, in the filter's unit.
+    spent, spent_alone
+        The exact sum of the costs of all reservations of all runs, in the filter's unit; and what
+        it is if all other parties collude, which is more where noise was shared.
     runs
         By run id, in the order in which they were opened.
     head
@@ -69,7 +72,7 @@ class Account:
 
     def __init__(self) -> None:
         self.head: Entry | None = None
-        self.spent = Fraction(0)
+        self.spent = self.spent_alone = Fraction(0)
         self.runs: dict[str, RunRecord] = {}
 
     @property
@@ -78,9 +81,26 @@ class Account:
         return max(Fraction(self.filter.limit) - self.spent, Fraction(0))
 
     @property
+    def left_alone(self) -> Fraction | None:
+        """What is left if all other parties collude; None where the policy demands nothing."""
+        if math.isinf(self.filter.limit_alone):
+            return None
+        return max(Fraction(self.filter.limit_alone) - self.spent_alone, Fraction(0))
+
+    @property
     def spent_epsilon(self) -> float:
         """What was spent on all runs together, as an epsilon at the policy's delta."""
         return self.filter.epsilon(float(self.spent))
+
+    @property
+    def spent_epsilon_alone(self) -> float:
+        """The same if all other parties collude."""
+        return self.filter.epsilon_alone(float(self.spent_alone))
+
+    @property
+    def shares_noise(self) -> bool:
+        """Whether anything was charged that counts on the noise of others."""
+        return self.spent_alone != self.spent
 
     @property
     def fitting_epsilon(self) -> float:
@@ -89,17 +109,23 @@ class Account:
 
     def rounds_left(self, event: Event) -> int | None:
         """How many more rounds like this are left; None if they are free."""
-        return affordable(self.left, self.filter.cost(event))
+        counts = [affordable(self.left, self.filter.cost(event))]
+        if self.left_alone is not None:
+            counts.append(affordable(self.left_alone, self.filter.cost(alone(event))))
+        found = [count for count in counts if count is not None]
+        return min(found) if found else None
 
     def require(self, events: Iterable[Event]) -> None:
         """Refuse events that do not fit together into what is left; nothing is charged."""
-        total, fitting, asked = Fraction(0), 0, 0
+        total, apart, fitting, asked = Fraction(0), Fraction(0), 0, 0
         for event in events:
             total += Fraction(self.filter.cost(event))
+            apart += Fraction(self.filter.cost(alone(event)))
             asked += 1
             if total <= self.left:
                 fitting = asked
         if total <= self.left:
+            self._require_alone(apart, asked)
             return
         policy, left = self.policy, float(self.left)
         wanted = "this round" if asked == 1 else f"these {asked} rounds"
@@ -116,6 +142,22 @@ class Account:
             f"({self.filter.unit}) is left and {AtMost(float(total))} was asked for, so it buys "
             f"{buys}. A run of Gaussian releases with epsilon up to "
             f"{AtLeast(self.fitting_epsilon)} fits; nothing was charged."
+        )
+
+    def _require_alone(self, cost: Fraction, asked: int) -> None:
+        """Refuse what does not fit if all other parties collude."""
+        left = self.left_alone
+        if left is None or cost <= left:
+            return
+        policy = self.policy
+        assert policy.epsilon_alone is not None
+        wanted = "this round" if asked == 1 else f"these {asked} rounds"
+        raise BudgetError(
+            f"{wanted} must fit into epsilon_alone = {Given(policy.epsilon_alone)} at delta = "
+            f"{Given(policy.delta)}, for the case that all other parties collude: "
+            f"{AtLeast(float(left))} of {AtLeast(self.filter.limit_alone)} ({self.filter.unit}) is "
+            f"left and {AtMost(float(cost))} was asked for. Use noise = 'own' or more noise; "
+            "nothing was charged."
         )
 
     def apply(self, entry: Entry) -> None:
@@ -170,12 +212,18 @@ class Account:
                 raise LedgerError(f"row {number} charges round {round_} of {run!r} a second time.")
             event = event_from_dict(content["event"])
             cost = Fraction(self.filter.cost(event))
-            if self.spent + cost > Fraction(self.filter.limit):
+            apart = Fraction(self.filter.cost(alone(event)))
+            left = self.left_alone
+            if self.spent + cost > Fraction(self.filter.limit) or (
+                left is not None and apart > left
+            ):
                 raise LedgerError(f"row {number} exceeds the budget of the policy.")
             record.events[round_] = event
             record.reservations[round_] = number
             record.spent += cost
+            record.spent_alone += apart
             self.spent += cost
+            self.spent_alone += apart
         elif entry.kind == "commit":
             if record.reservations.get(round_) != content["reservation"]:
                 raise LedgerError(f"row {number} commits round {round_} without its reservation.")
@@ -202,9 +250,10 @@ class Account:
                 "ones",
             ),
             ("Adjacency", adjacency_words(policy.rows_per_person)),
-            ("Adversary", ADVERSARY),
+            ("Adversary", adversary_words(self._events())),
             ("Filter", f"{self.filter.name}: {self.filter.theorem}"),
             ("Spent", f"epsilon = {AtMost(self.spent_epsilon)} at delta = {Given(policy.delta)}"),
+            *self._lines_alone(),
             (
                 "Left",
                 f"Gaussian releases with epsilon up to {AtLeast(self.fitting_epsilon)} together",
@@ -217,10 +266,33 @@ class Account:
             ),
         ]
 
+    def _events(self) -> Iterator[Event]:
+        """Everything that was ever charged."""
+        for record in self.runs.values():
+            yield from record.events.values()
+
+    def _lines_alone(self) -> list[tuple[str, str]]:
+        """What is demanded of shared noise, and what it costs if all others collude."""
+        policy, lines = self.policy, []
+        if self.shares_noise:
+            spent = f"epsilon = {AtMost(self.spent_epsilon_alone)} at delta = {Given(policy.delta)}"
+            lines.append(("Spent if all others collude", spent))
+        demands = []
+        if policy.colluders is not None:
+            demands.append(f"it holds against at least {policy.colluders} colluders")
+        if policy.epsilon_alone is not None:
+            demands.append(
+                f"epsilon is at most {Given(policy.epsilon_alone)} if all others collude"
+            )
+        if demands:
+            lines.append(("Noise may be shared if", " and ".join(demands)))
+        return lines
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for machines."""
         assert self.head is not None
         spent, limit = float(self.spent), self.filter.limit
+        apart = {"spent_epsilon_alone": self.spent_epsilon_alone} if self.shares_noise else {}
         return {
             "dataset": asdict(self.dataset),
             "policy": self.policy.to_dict(),
@@ -231,6 +303,7 @@ class Account:
             "left": float(self.left),
             "spent_epsilon": self.spent_epsilon,
             "fitting_epsilon": self.fitting_epsilon,
+            **apart,
             "runs": [
                 {
                     "run": name,

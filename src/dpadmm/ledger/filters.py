@@ -47,6 +47,7 @@ from dpadmm.privacy.events import (
     Event,
     LabelRandomizedResponse,
     NonPrivate,
+    SharedGaussian,
     single_events,
 )
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
@@ -82,6 +83,10 @@ class Policy:
         "gaussian" (Gaussian releases only, tight) or "renyi" (all releases).
     order
         The order of the Renyi filter; None takes the one that allows most Gaussian noise releases.
+    colluders
+        Noise that parties share must hold against at least so many of them; None demands nothing.
+    epsilon_alone
+        The total, at delta, if all other parties collude; None demands nothing.
     """
 
     epsilon: float
@@ -89,6 +94,8 @@ class Policy:
     rows_per_person: int = 1
     filter: str = "gaussian"
     order: float | None = None
+    colluders: int | None = None
+    epsilon_alone: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive_number("epsilon", self.epsilon))
@@ -100,6 +107,7 @@ class Policy:
         object.__setattr__(self, "rows_per_person", rows)
         if self.filter not in FILTERS:
             raise unknown_name("filter", self.filter, FILTERS)
+        self._check_shared()
         if self.filter == "gaussian":
             if self.order is not None:
                 raise ParameterError(
@@ -115,13 +123,31 @@ class Policy:
             )
         object.__setattr__(self, "order", order)
 
+    def _check_shared(self) -> None:
+        """Check what is demanded of noise that parties share."""
+        if self.colluders is not None:
+            object.__setattr__(self, "colluders", positive_integer("colluders", self.colluders))
+        if self.epsilon_alone is not None:
+            bound = positive_number("epsilon_alone", self.epsilon_alone)
+            if bound < self.epsilon:
+                raise ParameterError(
+                    f"epsilon_alone must be at least epsilon, {self.epsilon!r}: against all others "
+                    f"together nothing costs less; got {self.epsilon_alone!r}."
+                )
+            object.__setattr__(self, "epsilon_alone", bound)
+
     def make_filter(self) -> PrivacyFilter:
         """The rule that enforces it."""
         return FILTERS[self.filter](self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for the first row of a ledger."""
-        return asdict(self)
+        """Plain data, for the first row of a ledger; demands that are not made go unsaid."""
+        optional = ("colluders", "epsilon_alone")
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in optional or value is not None
+        }
 
 
 class PrivacyFilter(ABC):
@@ -133,11 +159,15 @@ class PrivacyFilter(ABC):
     theorem: ClassVar[str]
     #: What ``limit`` and the costs measure.
     unit: str
-    #: What may be spent in all.
+    #: What may be spent in all, and what if all other parties collude.
     limit: float
+    limit_alone: float = math.inf
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.limit = self._limit(policy.epsilon)
+        if policy.epsilon_alone is not None:
+            self.limit_alone = self._limit(policy.epsilon_alone)
         # Rounds of a run repeat the same event, and some costs are integrals.
         self._cached_cost = lru_cache(maxsize=4096)(self._cost)
 
@@ -157,6 +187,13 @@ class PrivacyFilter(ABC):
                     "label-randomized-response must not be charged to a ledger: it protects "
                     "labels, and the budget is for rows."
                 )
+            least = self.policy.colluders
+            if isinstance(part, SharedGaussian) and least is not None and part.colluders < least:
+                raise BudgetError(
+                    f"noise that parties share must hold against at least {least} colluders by the "
+                    f"policy of this ledger; this release holds against {part.colluders}. Agree on "
+                    "a run with more, or with noise = 'own'."
+                )
         total = math.fsum(count * self._part_cost(part) for part, count in single_events(event))
         if not math.isfinite(total):
             raise BudgetError(self._unknown(event))
@@ -170,9 +207,28 @@ class PrivacyFilter(ABC):
     def _unknown(self, event: Event) -> str:
         """Why the cost of an event is unknown or infinite, and what to do."""
 
-    @abstractmethod
     def epsilon(self, spent: float) -> float:
         """What was spent, as an epsilon at the policy's delta."""
+        return self._within(spent, self.limit, self.policy.epsilon)
+
+    def epsilon_alone(self, spent: float) -> float:
+        """What was spent if all other parties collude, as an epsilon at the policy's delta."""
+        return self._within(spent, self.limit_alone, self.policy.epsilon_alone or math.inf)
+
+    def _within(self, spent: float, limit: float, bound: float) -> float:
+        """Rounding must not show more than the bound where the limit is kept."""
+        if spent == 0:
+            return 0.0
+        found = self._convert(spent)
+        return min(found, bound) if spent <= limit else found
+
+    @abstractmethod
+    def _limit(self, epsilon: float) -> float:
+        """What may be spent for an epsilon at the policy's delta."""
+
+    @abstractmethod
+    def _convert(self, spent: float) -> float:
+        """An epsilon at the policy's delta that what was spent guarantees."""
 
     @abstractmethod
     def fitting_epsilon(self, left: float) -> float:
@@ -189,10 +245,10 @@ class GaussianFilter(PrivacyFilter):
         "(Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023)"
     )
 
-    def __init__(self, policy: Policy) -> None:
-        super().__init__(policy)
-        self.unit = "mu^2"
-        self.limit = float(gaussian_mu(policy.epsilon, policy.delta)) ** 2 * (1 + _ROUNDING)
+    unit = "mu^2"
+
+    def _limit(self, epsilon: float) -> float:
+        return float(gaussian_mu(epsilon, self.policy.delta)) ** 2 * (1 + _ROUNDING)
 
     def _part_cost(self, event: Event) -> float:
         square = gaussian_mu_squared(event, self.policy.rows_per_person)
@@ -205,12 +261,9 @@ class GaussianFilter(PrivacyFilter):
             "first run."
         )
 
-    def epsilon(self, spent: float) -> float:
+    def _convert(self, spent: float) -> float:
         """Invert the Gaussian curve."""
-        if spent == 0:
-            return 0.0
-        found = float(gaussian_epsilon(math.sqrt(spent), self.policy.delta))
-        return min(found, self.policy.epsilon) if spent <= self.limit else found
+        return float(gaussian_epsilon(math.sqrt(spent), self.policy.delta))
 
     def fitting_epsilon(self, left: float) -> float:
         """Invert the Gaussian curve, for what is left."""
@@ -230,11 +283,13 @@ class RenyiFilter(PrivacyFilter):
     )
 
     def __init__(self, policy: Policy) -> None:
-        super().__init__(policy)
         assert policy.order is not None
         self.order = policy.order
         self.unit = f"Renyi divergence of order {self.order:.6g}"
-        self.limit = _renyi_limit(self.order, policy.epsilon, policy.delta)
+        super().__init__(policy)
+
+    def _limit(self, epsilon: float) -> float:
+        return _renyi_limit(self.order, epsilon, self.policy.delta)
 
     def _part_cost(self, event: Event) -> float:
         try:
@@ -249,12 +304,9 @@ class RenyiFilter(PrivacyFilter):
             "order: more noise, or for objective perturbation a smaller kappa."
         )
 
-    def epsilon(self, spent: float) -> float:
+    def _convert(self, spent: float) -> float:
         """Convert at the filter's order: no other is valid for choices made along the way."""
-        if spent == 0:
-            return 0.0
-        found = renyi_to_epsilon([self.order], [spent], self.policy.delta)[0]
-        return min(found, self.policy.epsilon) if spent <= self.limit else found
+        return renyi_to_epsilon([self.order], [spent], self.policy.delta)[0]
 
     def fitting_epsilon(self, left: float) -> float:
         """The exact epsilon of a Gaussian whose divergence at the order is what is left."""

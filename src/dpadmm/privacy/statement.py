@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
-from dpadmm.privacy.events import Event
+from dpadmm.privacy.events import Event, alone, shared_events
 from dpadmm.privacy.figures import pair
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
@@ -20,6 +20,7 @@ __all__ = [
     "NOT_COVERED",
     "PrivacyStatement",
     "adjacency_words",
+    "adversary_words",
     "make_statement",
 ]
 
@@ -27,12 +28,15 @@ ADVERSARY: Final = (
     "sees every message of every round and may control all other parties; the guarantee of a "
     "party rests on its own noise alone"
 )
+_PERSON_ELSEWHERE: Final = "a person with rows at two parties"
 NOT_COVERED: Final = (
-    "a person with rows at two parties",
+    _PERSON_ELSEWHERE,
     "timing",
     "tuning on private rows",
     "anything computed from rows outside this run",
 )
+# In place of the first where noise is shared: the shifts of several summands meet in one sum.
+_ADDED_UP: Final = "a person with rows at several parties, for whom their mu add up"
 
 
 def adjacency_words(rows_per_person: int) -> str:
@@ -42,6 +46,20 @@ def adjacency_words(rows_per_person: int) -> str:
     return (
         f"up to {rows_per_person} rows of one party, all of one person, are replaced; "
         "row counts are public"
+    )
+
+
+def adversary_words(events: Iterable[Event]) -> str:
+    """Against whom a history holds: the weakest of its releases decides."""
+    shared = shared_events(events)
+    if not shared:
+        return ADVERSARY
+    fewest, most = (pick(event.parties for event in shared) for pick in (min, max))
+    parties = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return (
+        "the server or any listener, who sees the sum of all messages of every round, and at most "
+        f"{min(event.colluders for event in shared)} of the {parties} parties together with it; "
+        "the guarantee of a party rests on the noise of the honest ones"
     )
 
 
@@ -74,6 +92,10 @@ class PrivacyStatement:
         Guarantees beside that of a row, such as a label's: pairs of a heading and its words.
     caveats
         What whoever relies on the figures must know of how this run went, as sentences.
+    adversary
+        Against whom the guarantee holds.
+    alone
+        Where noise is shared, each party's guarantee if all others collude; else empty.
     """
 
     algorithm: str
@@ -90,6 +112,8 @@ class PrivacyStatement:
     not_covered: tuple[str, ...] = NOT_COVERED
     details: tuple[tuple[str, str], ...] = ()
     caveats: tuple[str, ...] = ()
+    adversary: str = ADVERSARY
+    alone: dict[str, Guarantee] = field(default_factory=dict)
 
     @property
     def private(self) -> bool:
@@ -121,7 +145,7 @@ class PrivacyStatement:
         if self.private:
             lines.append(("Adjacency", adjacency_words(self.rows_per_person)))
         if self.private or self.details:
-            lines.append(("Adversary", ADVERSARY))
+            lines.append(("Adversary", self.adversary))
         if self.private:
             lines += [("Theorem", self.theorem), ("Accountant", self.accountant)]
         if self.private or self.details:
@@ -149,13 +173,13 @@ class PrivacyStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for machines; infinite numbers become the string "infinite"."""
-        return {
+        record: dict[str, Any] = {
             "algorithm": self.algorithm,
             "epsilon": _number(self.epsilon),
             "delta": self.delta,
             "rows_per_person": self.rows_per_person,
             "adjacency": adjacency_words(self.rows_per_person),
-            "adversary": ADVERSARY,
+            "adversary": self.adversary,
             "theorem": self.theorem,
             "accountant": self.accountant,
             "noise": self.noise,
@@ -166,11 +190,18 @@ class PrivacyStatement:
             "details": dict(self.details),
             "caveats": list(self.caveats),
             "not_covered": list(self.not_covered),
-            "parties": {
-                name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
-                for name, guarantee in self.parties.items()
-            },
+            "parties": _plain(self.parties),
         }
+        if self.alone:
+            record["alone"] = _plain(self.alone)
+        return record
+
+
+def _plain(guarantees: dict[str, Guarantee]) -> dict[str, Any]:
+    return {
+        name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
+        for name, guarantee in guarantees.items()
+    }
 
 
 def _number(value: float) -> float | str:
@@ -213,23 +244,28 @@ def make_statement(
     by_round
         Whether to account every round; most of the work where noise is not Gaussian.
     """
+    parties = _guarantees(names, events, deltas, rows_per_person)
     # Parties often share a history; each different one is accounted once.
-    known: dict[tuple[tuple[Event, ...], float], Guarantee] = {}
     courses: dict[tuple[tuple[Event, ...], float], NDArray[np.float64]] = {}
-    parties, rounds = {}, {}
-    for name, history, delta in zip(names, events, deltas, strict=True):
+    rounds = {}
+    for name, history, delta in zip(names, events, deltas, strict=True) if by_round else ():
         key = (tuple(history), float(delta))
-        if key not in known:
-            # Delta leaves room for the distance of a sampler from the ideal one.
-            ideal = key[1] * (1 - SAMPLER_ALLOWANCE)
-            spent = epsilon_spent(history, ideal, rows_per_person=rows_per_person)
-            known[key] = replace(spent, delta=key[1])
-            if by_round:
-                courses[key] = spend_over_rounds(history, ideal, rows_per_person=rows_per_person)
-        parties[name] = known[key]
-        if by_round:
-            rounds[name] = courses[key]
+        if key not in courses:
+            courses[key] = spend_over_rounds(
+                history, _ideal(key[1]), rows_per_person=rows_per_person
+            )
+        rounds[name] = courses[key]
     network = network_guarantee(parties.values())
+    everything = [event for history in events for event in history]
+    apart: dict[str, Guarantee] = {}
+    not_covered = (*NOT_COVERED, *also_not_covered)
+    if shared_events(everything):
+        single = [[alone(event) for event in history] for history in events]
+        apart = _guarantees(names, single, deltas, rows_per_person)
+        details = (*details, *_about_shared_noise(apart))
+        not_covered = tuple(
+            _ADDED_UP if each == _PERSON_ELSEWHERE else each for each in not_covered
+        )
     return PrivacyStatement(
         algorithm=algorithm,
         epsilon=network.epsilon,
@@ -242,7 +278,54 @@ def make_statement(
         calibration=calibration,
         reviewed=reviewed,
         claim=claim,
-        not_covered=(*NOT_COVERED, *also_not_covered),
+        not_covered=not_covered,
         details=details,
         caveats=tuple(caveats),
+        adversary=adversary_words(everything),
+        alone=apart,
+    )
+
+
+def _ideal(delta: float) -> float:
+    """Delta leaves room for the distance of a sampler from the ideal one."""
+    return delta * (1 - SAMPLER_ALLOWANCE)
+
+
+def _guarantees(
+    names: Sequence[str],
+    events: Sequence[Sequence[Event]],
+    deltas: Sequence[float] | NDArray[np.float64],
+    rows_per_person: int,
+) -> dict[str, Guarantee]:
+    """Each party's guarantee; each different history is accounted once."""
+    known: dict[tuple[tuple[Event, ...], float], Guarantee] = {}
+    parties = {}
+    for name, history, delta in zip(names, events, deltas, strict=True):
+        key = (tuple(history), float(delta))
+        if key not in known:
+            spent = epsilon_spent(history, _ideal(key[1]), rows_per_person=rows_per_person)
+            known[key] = replace(spent, delta=key[1])
+        parties[name] = known[key]
+    return parties
+
+
+def _about_shared_noise(apart: dict[str, Guarantee]) -> tuple[tuple[str, str], ...]:
+    """What whoever relies on the noise of others must know."""
+    worst = network_guarantee(apart.values())
+    return (
+        (
+            "If all others collude",
+            f"{pair(worst.epsilon, worst.delta)}-differential privacy: a party's own share of the "
+            "noise is all that is left",
+        ),
+        (
+            "Masks",
+            "that nothing but the sum is seen rests on cryptography: on nobody being able to "
+            "compute what the keys of two honest parties hide",
+        ),
+        (
+            "A party that lies",
+            "may leave out its noise and is then one of those who collude; it may send a wrong "
+            "summand and spoil the model; it learns no more than the sum",
+        ),
     )

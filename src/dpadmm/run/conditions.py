@@ -13,7 +13,14 @@ from typing import Final
 
 import numpy as np
 
-from dpadmm.privacy.events import Event, GaussianRelease, InexactSolve, PureRelease, single_events
+from dpadmm.privacy.events import (
+    Event,
+    GaussianRelease,
+    InexactSolve,
+    PureRelease,
+    SharedGaussian,
+    single_events,
+)
 from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.site import Site
 
@@ -157,5 +164,5 @@ def _cost(event: Event) -> float:
     """What shares are measured in: epsilon of pure releases, else squared mu."""
     parts = _parts([event])
     pure = sum(part.epsilon for part in parts if isinstance(part, PureRelease))
-    normal = (part for part in parts if isinstance(part, GaussianRelease))
+    normal = (part for part in parts if isinstance(part, GaussianRelease | SharedGaussian))
     return pure or sum((part.sensitivity / part.sigma) ** 2 for part in normal)
