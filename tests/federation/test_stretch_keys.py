@@ -118,7 +118,9 @@ def test_a_lost_key_ends_the_stretch_for_its_owner(parties):
     parties.keys("north", MemoryStore()).announce(0)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"version": 1, "key": 7}', b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b'{"version": 1, "key": 7}', b"\xff", b"\n."]
+)
 def test_a_damaged_key_file_is_a_lost_key(parties, content):
     store = MemoryStore()
     parties.keys("north", store).announce(0)
@@ -126,6 +128,26 @@ def test_a_damaged_key_file_is_a_lost_key(parties, content):
     path.write_bytes(content)
     with pytest.raises(DrawRefused):
         parties.keys("north", store).announce(0)
+
+
+def test_a_key_remembers_what_was_sent_under_it(parties):
+    """The ledger and the messages were put back to an older copy, and everybody else forgot."""
+    keys = parties.keys("north", MemoryStore())
+    keys.announce(0)
+    for t in (0, 1, 1, 0, 2):
+        keys.before_send(t)
+    restored = MemoryStore()
+    with pytest.raises(DrawRefused, match="has counted 3 rounds of this stretch, and the ledger"):
+        parties.keys("north", restored).announce(2)
+    again = parties.keys("north", restored)
+    again.before_send(2)
+    again.announce(3)
+    again.before_send(3)
+    with pytest.raises(DrawRefused, match="has counted 4 rounds"):
+        parties.keys("north", restored).announce(3)
+    again.destroy()
+    again.before_send(4)
+    assert not list((parties.folder / "north").glob("*.key"))
 
 
 def test_a_key_of_another_stretch_is_not_used(parties):

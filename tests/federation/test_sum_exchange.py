@@ -371,19 +371,28 @@ def test_a_restarted_party_sends_the_same_bytes_and_goes_on(parties, stretch):
     np.testing.assert_array_equal(sum_of(running.round(values, 2)), sum(values.values()))
 
 
-def test_a_restored_copy_draws_nothing(parties, stretch):
-    """All its files are old; its neighbours heard more of it than they say."""
+@pytest.mark.parametrize("key", ["old", "new"])
+def test_a_restored_copy_draws_nothing(parties, stretch, key):
+    """Its neighbours heard more of it than its files say; or they lie, and its key knows it."""
     running = stretch()
     fine(running.open())
     north = running.parties[0]
     shutil.copytree(parties.folder / "north", parties.folder / "copy")
     play(running, 2)
     north.close()
+    (newest,) = (parties.folder / "north").glob("*.key")
+    shutil.copy(newest, parties.folder / "newest")
     shutil.rmtree(parties.folder / "north")
     shutil.copytree(parties.folder / "copy", parties.folder / "north")
+    if key == "new":
+        shutil.copy(parties.folder / "newest", newest)
     before = len(running.line.wire)
     restored = Party(parties, running.line, "north")
     running.parties[0] = restored
-    with pytest.raises(DrawRefused, match="has heard 2 rounds of north"):
-        restored.exchange.mailbox.confirm()
+    if key == "old":
+        with pytest.raises(DrawRefused, match="has heard 2 rounds of north"):
+            restored.exchange.mailbox.confirm()
+    else:
+        with pytest.raises(DrawRefused, match="has counted 2 rounds of this stretch"):
+            restored.exchange.open(0)
     assert not [label for _, label, _ in running.line.wire[before:] if label == "message"]

@@ -158,6 +158,7 @@ class Party:
             summation=self.summation,
             past=past,
             find_masks=find_masks,
+            before_send=self.keys.before_send,
             ring=self.keys.ring,
             averager=hub,
             store=self.store,

@@ -146,6 +146,7 @@ class _Part:
             summation=summation,
             past=segment.past,
             find_masks=find_masks,
+            before_send=keys.before_send,
             ring=keys.ring,
             **options,
         )

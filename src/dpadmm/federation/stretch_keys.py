@@ -17,6 +17,11 @@ The private key is durable before the public one is said, in a file that only it
 and neither in the ledger nor with the messages. All messages of a stretch are stored before they
 are sent, so that the key is needed for new ones only: it is destroyed when there are none to come.
 A node that lost its key in the midst of a stretch draws nothing more in it.
+
+A round must never go out under one mask with two draws of noise. So the file of the key also counts
+the rounds that were sent under it, each before it leaves, and a ledger that has fewer, because it
+and all else was put back to an older copy, is not drawn for. Do not keep copies of that file: who
+puts it back, too, takes that memory away, and then only the neighbours' is left.
 """
 
 from __future__ import annotations
@@ -49,7 +54,9 @@ __all__ = ["KeyFile", "StretchKeys", "key_text"]
 _VERSION: Final = 1
 _OWN: Final = "own stretch key"
 _ALL: Final = "stretch keys"
-_LARGEST: Final = 1 << 12
+# A line, and a byte for every round.
+_LARGEST: Final = 1 << 24
+_SENT: Final = b"."
 
 
 def key_text(run: bytes, stretch: int, name: str, public_key: bytes) -> bytes:
@@ -78,19 +85,42 @@ class KeyFile:
     def load(self) -> X25519PrivateKey | None:
         """The key, if there is one; a damaged file, or another's, is none."""
         try:
-            content = parse_json(read_regular(self.path, largest=_LARGEST))
+            content = parse_json(self._lines()[0])
             if {name: content.pop(name) for name in self._whose} != self._whose:
                 return None
             return X25519PrivateKey.from_private_bytes(bytes.fromhex(content["key"]))
         except (FileRefusal, ValueError, KeyError, TypeError, AttributeError):
             return None
 
+    def sent(self) -> int:
+        """How many rounds were sent under the key."""
+        try:
+            return len(self._lines()[1])
+        except FileRefusal:
+            return 0
+
+    def mark_sent(self) -> None:
+        """Take note that the next round is about to be sent; durable when it returns."""
+        try:
+            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return  # destroyed: nothing new goes out under it
+        try:
+            os.write(handle, _SENT)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _lines(self) -> tuple[bytes, bytes]:
+        first, _, rest = read_regular(self.path, largest=_LARGEST).partition(b"\n")
+        return first, rest
+
     def make(self) -> X25519PrivateKey:
         """Make a key; durable when it returns, and never in place of one that is there."""
         private = X25519PrivateKey.generate()
         content = self._whose | {"key": private.private_bytes_raw().hex()}
         with written_whole(self.path, "the key of a stretch", private=True, new=True) as file:
-            file.write(json.dumps(content).encode("ascii"))
+            file.write(json.dumps(content).encode("ascii") + b"\n")
         return private
 
     def destroy(self) -> None:
@@ -145,6 +175,7 @@ class StretchKeys:
         self._file = KeyFile(
             folder / f"{name}.{segment.run.hex()[:16]}.key", self._run, self._number
         )
+        self._sent: int | None = None
         self.ring = KeyRing(segment.agreed.names, self.fault)
         note = store.note(self._run, _ALL)
         own = store.note(self._run, _OWN)
@@ -164,7 +195,7 @@ class StretchKeys:
         Raises
         ------
         DrawRefused
-            If that key is lost.
+            If that key is lost, or knows of more rounds than the ledger.
         """
         private = self._file.load()
         if private is None and (released or self._name in self.ring):
@@ -173,6 +204,15 @@ class StretchKeys:
                 "node announced, is lost or of another stretch. Nothing was drawn. Put the file "
                 "back; if it is lost, let the others go on without this node, or begin another "
                 "run_id."
+            )
+        sent = self._file.sent()
+        if sent > released:
+            raise DrawRefused(
+                f"ledger must have every round that was sent; {self._file.path} has counted {sent} "
+                f"rounds of this stretch, and the ledger has {released}: it was put back to an "
+                "older copy. Nothing was drawn. Restore the newest ledger and messages; if they "
+                "are lost, those rounds stay spent: begin another run_id, with a ledger whose "
+                "budget leaves them out."
             )
         if self._name in self.ring:
             return
@@ -199,6 +239,14 @@ class StretchKeys:
         # Durable before a word goes out under them: after a restart they are the same.
         self._store.take_note(self._run, _ALL, self.ring.to_bytes().decode("ascii"))
         return found
+
+    def before_send(self, t: int) -> None:
+        """Count a round of the stretch, once, before its message leaves for the first time."""
+        if self._sent is None:
+            self._sent = self._file.sent()
+        if t >= self._sent:
+            self._file.mark_sent()
+            self._sent = t + 1
 
     def destroy(self) -> None:
         """Destroy the private key: no new message goes out in this stretch."""

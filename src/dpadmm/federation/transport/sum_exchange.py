@@ -69,6 +69,8 @@ class SumExchange(PeerExchange):
     find_masks
         Called once, with how many messages of this stretch were released before: makes this
         party's key known and calls back when everybody's are there.
+    before_send
+        Called with the round of the stretch before its message leaves.
     **options
         As in :class:`~dpadmm.federation.transport.party_exchange.PeerExchange`.
 
@@ -88,6 +90,7 @@ class SumExchange(PeerExchange):
         summation: Summation,
         past: Sequence[PastSum],
         find_masks: Callable[[int, Callable[[], None]], Masks],
+        before_send: Callable[[int], None],
         **options: Any,
     ) -> None:
         super().__init__(session, site, run, names, **options)
@@ -95,7 +98,7 @@ class SumExchange(PeerExchange):
         self._summation = summation
         self._past = tuple(past)
         self._first = len(self._past)
-        self._find_masks = find_masks
+        self._find_masks, self._before_send = find_masks, before_send
         self._masks: Masks | None = None
         self._decoded = DecodedSums()
         self.sums: list[PastSum] = []
@@ -123,6 +126,7 @@ class SumExchange(PeerExchange):
         """Send this party's words, whatever the others do; return their bytes."""
         if message.values.dtype != np.uint64:
             raise RuntimeError(f"round {t} must be covered before it is sent; nothing was sent.")
+        self._before_send(t - self._first)
         return super().offer(message, t - self._first)
 
     def __call__(self, message: Released, t: int) -> Array:
