@@ -163,6 +163,20 @@ def test_every_committed_round_stays_charged_and_fewer_are_left(build):
     following.check_budget("north")
 
 
+def test_who_agrees_by_another_certificate_is_named_and_nothing_is_spent(build):
+    """East has a certificate of the same authority and name, but not the one that is pinned."""
+    federation = build(averager=None)
+    change(federation, federation.pins["east"], federation.pins["east"][::-1])
+    for name in NAMES:
+        federation.start(name)
+    assert federation.wait("north") == 2
+    words = "the certificate of east must be the one that [pins] has"
+    assert words in federation.output("north")
+    for name in NAMES[1:]:
+        federation.kill(name)
+    assert {name: spent(federation, name) for name in NAMES} == dict.fromkeys(NAMES, 0.0)
+
+
 # -- a server that lies --------------------------------------------------------------------------
 
 

@@ -153,8 +153,14 @@ class _Part:
 
     def end(self) -> None:
         """No new message goes out in this stretch: its key is destroyed."""
-        if self.keys is not None:
+        if self.keys is None:
+            return
+        try:
             self.keys.destroy()
+        except OSError as error:
+            # What was paid for is still to be written.
+            advice = f"remove {self.keys.path}"
+            self.node.watcher.event("key-left", level="error", error=error, advice=advice)
 
     def train(self, shard: Shard) -> None:
         """Run the rounds of the segment, or those before somebody was lost."""

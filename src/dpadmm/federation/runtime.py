@@ -13,7 +13,7 @@ from dpadmm.federation.consent import Consents
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, Segment
 from dpadmm.federation.setup import NodeSetup
-from dpadmm.federation.stretch_keys import StretchKeys
+from dpadmm.federation.stretch_keys import StretchKeys, check_pinned
 from dpadmm.federation.transport.mailbox import Patience
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageFile, MessageStore
@@ -171,6 +171,8 @@ class NodeRuntime:
         else:
             self.watcher.event("agreeing", neighbours=list(config.addresses))
             reached = agreement.reach(config.policy.start_within)
+            if prepared.planned.algorithm.summation is not None:
+                check_pinned(reached, config.pins)
             self.store.take_note(run, _AGREED, consents_note(reached))
             self.watcher.event("agreed", spec=run.hex(), nodes=list(nodes), signed=consents.signed)
         return session

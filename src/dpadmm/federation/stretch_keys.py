@@ -39,6 +39,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpadmm.durable import FileRefusal, parse_json, read_regular, written_whole
+from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.identity import load_certificates, load_signing_key
 from dpadmm.federation.recovery import Segment
 from dpadmm.federation.signatures import from_base64, sign, to_base64, verify
@@ -47,9 +48,9 @@ from dpadmm.federation.transport.masks import Masks, Member, Stretch
 from dpadmm.federation.transport.rollback import DrawRefused
 from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.words import StretchKey, noted
+from dpadmm.federation.transport.words import Consent, StretchKey, noted
 
-__all__ = ["KeyFile", "StretchKeys", "key_text"]
+__all__ = ["KeyFile", "StretchKeys", "check_pinned", "key_text"]
 
 _VERSION: Final = 1
 _OWN: Final = "own stretch key"
@@ -64,6 +65,27 @@ def key_text(run: bytes, stretch: int, name: str, public_key: bytes) -> bytes:
     return (
         f"dpadmm stretch key {_VERSION}\n{run.hex()}\n{stretch}\n{name}\n{public_key.hex()}\n"
     ).encode("ascii")
+
+
+def check_pinned(consents: Mapping[str, Consent], pins: Mapping[str, str]) -> None:
+    """Refuse parties that agreed by another certificate than the one that is pinned.
+
+    Parameters
+    ----------
+    consents
+        Of all nodes of a run.
+    pins
+        The sha256 of certificates, by name; of other nodes nothing is known.
+    """
+    for name in sorted(set(consents) & set(pins)):
+        shown = [from_base64(text) for text in consents[name].certificates[:1]]
+        found = hashlib.sha256(*shown).hexdigest()
+        if found != pins[name]:
+            raise Disagreement(
+                f"the certificate of {name} must be the one that [pins] has, {pins[name]}; it "
+                f"agreed by {found}. Ask its owner by telephone which one is right. Nothing was "
+                "spent."
+            )
 
 
 @final
@@ -155,6 +177,8 @@ class StretchKeys:
     ----------
     ring
         The public keys that are known.
+    path
+        Of the file with the private key.
     """
 
     def __init__(
@@ -172,9 +196,8 @@ class StretchKeys:
         self._run, self._number = segment.run, len(segment.lost)
         self._colluders = summation.colluders
         self._store = store
-        self._file = KeyFile(
-            folder / f"{name}.{segment.run.hex()[:16]}.key", self._run, self._number
-        )
+        self.path = folder / f"{name}.{segment.run.hex()[:16]}.key"
+        self._file = KeyFile(self.path, self._run, self._number)
         self._sent: int | None = None
         self.ring = KeyRing(segment.agreed.names, self.fault)
         note = store.note(self._run, _ALL)
@@ -200,7 +223,7 @@ class StretchKeys:
         private = self._file.load()
         if private is None and (released or self._name in self.ring):
             raise DrawRefused(
-                f"the key of a stretch must be there until its end; {self._file.path}, which this "
+                f"the key of a stretch must be there until its end; {self.path}, which this "
                 "node announced, is lost or of another stretch. Nothing was drawn. Put the file "
                 "back; if it is lost, let the others go on without this node, or begin another "
                 "run_id."
@@ -208,7 +231,7 @@ class StretchKeys:
         sent = self._file.sent()
         if sent > released:
             raise DrawRefused(
-                f"ledger must have every round that was sent; {self._file.path} has counted {sent} "
+                f"ledger must have every round that was sent; {self.path} has counted {sent} "
                 f"rounds of this stretch, and the ledger has {released}: it was put back to an "
                 "older copy. Nothing was drawn. Restore the newest ledger and messages; if they "
                 "are lost, those rounds stay spent: begin another run_id, with a ledger whose "
@@ -231,7 +254,7 @@ class StretchKeys:
         private = self._file.load()
         if private is None:
             raise DrawRefused(
-                f"the key of a stretch must be there until its end; {self._file.path} is lost. "
+                f"the key of a stretch must be there until its end; {self.path} is lost. "
                 "Nothing was drawn."
             )
         stretch = Stretch(self._run, self._number, members, self._colluders)
