@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.helpers.secure_sums import COUNT, predictable, small
 
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.transport.masks import DecodedSums, Masks, Member, Stretch, shared_secret
@@ -222,26 +223,6 @@ def test_sums_are_told_apart_by_their_order():
 
 
 # -- what a colluder makes of two words on the wire ----------------------------------------------
-
-COUNT = 120
-
-
-def small(words):
-    """Words that stand for a number a summand or a difference of two could be."""
-    return np.abs(words.view(np.int64)) < 2**53
-
-
-def predictable(first, second):
-    """Whether some shift of two vectors has differences or sums that are small more than rarely.
-
-    Of uniform words one in 1024 is small by chance.
-    """
-    for shift in range(COUNT // 2):
-        ahead, behind = first[shift:], second[: COUNT - shift]
-        for found in (ahead - behind, ahead + behind, behind - ahead):
-            if small(found).mean() > 0.1:
-                return True
-    return False
 
 
 def emitted(names, number, t, sums, place, run=RUN):

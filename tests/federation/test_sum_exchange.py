@@ -5,8 +5,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from tests.federation.test_masks import COUNT, predictable, small
 from tests.helpers.secure_sums import (
+    COUNT,
     HUB,
     NAMES,
     RUN,
@@ -16,6 +16,8 @@ from tests.helpers.secure_sums import (
     Line,
     Parties,
     Party,
+    predictable,
+    small,
     together,
 )
 

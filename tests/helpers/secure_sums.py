@@ -28,6 +28,7 @@ NAMES = ("north", "south", "west", "east")
 HUB = "hub"
 STEP = 2.0**-30
 SHAPE = (1, 2, 60)
+COUNT = 120
 RUN = bytes(range(32))
 PATIENCE = Patience(timeout=1.5, first_question=0.02, longest_pause=0.05)
 
@@ -239,3 +240,21 @@ def together(*actions):
 
     with ThreadPoolExecutor(len(actions)) as pool:
         return list(pool.map(act, actions))
+
+
+def small(words):
+    """Words that stand for a number a summand or a difference of two could be."""
+    return np.abs(words.view(np.int64)) < 2**53
+
+
+def predictable(first, second):
+    """Whether some shift of two vectors has differences or sums that are small more than rarely.
+
+    Of uniform words one in 1024 is small by chance.
+    """
+    for shift in range(COUNT // 2):
+        ahead, behind = first[shift:], second[: COUNT - shift]
+        for found in (ahead - behind, ahead + behind, behind - ahead):
+            if small(found).mean() > 0.1:
+                return True
+    return False
