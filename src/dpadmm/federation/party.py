@@ -78,8 +78,11 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
             break
         segment = following
     if best.listening.done == 0:
-        why = part.listening.refused_sum or f"{part.listening.lost} was lost."
-        raise ExchangeError(f"a round must be complete for a model; none is: {why}")
+        if part.listening.refused_sum is not None:
+            raise ExchangeError(f"{part.listening.refused_sum} There is no model.")
+        raise ExchangeError(
+            f"{part.listening.lost} was lost before a round was complete: there is no model."
+        )
     if best is not part:
         done = best.listening.done
         node.watcher.event("fell-back", level="warning", round=done, rounds=best.segment.rounds)

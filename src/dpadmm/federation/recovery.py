@@ -249,7 +249,7 @@ class Departure:
                 for node, value in content.sent.items():
                     if node not in (self._session.name, self._lost):
                         self._sent.setdefault(node, value)
-                        # Of who sent more than it has sums of, one round at most has none.
+                        # Nobody has the sum of a round that it has not sent.
                         summed = min(content.summed.get(node, 0), value)
                         self._summed.setdefault(node, summed)
 
