@@ -1,7 +1,7 @@
 """Files of an earlier build: what is stored or sent is read, and written again, to the byte.
 
-``tests/golden`` holds a ledger, a message, a model and the record of a run. They change only with
-the version of their format.
+``tests/golden`` holds a ledger, two messages, a model and the record of a run. They change only
+with the version of their format.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpadmm.federation.transport.wire import decode_message, encode_message
+from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
@@ -22,6 +22,7 @@ from tests.helpers.wards import SCHEMA, write_ward
 
 GOLDEN = Path(__file__).with_name("golden")
 MESSAGE = np.arange(6.0).reshape(1, 2, 3) / 7
+WORDS = np.arange(6, dtype=np.uint64).reshape(1, 2, 3) * np.uint64(0x2AAAAAAAAAAAAAAB)
 RUN = bytes(range(32))
 #: What differs from one machine, day or release to the next.
 PASSING = ("ended", "dpadmm", "python", "numpy", "model_sha256")
@@ -49,6 +50,14 @@ def test_a_record_is_written_again_to_the_byte():
     path = GOLDEN / "record.json"
     written = json.dumps(read_record(path).plain(), indent=2, allow_nan=False)
     assert written == path.read_text()
+
+
+def test_a_message_of_words_has_the_same_bytes():
+    data = (GOLDEN / "words.bin").read_bytes()
+    assert encode_message(RUN, 3, 7, WORDS) == data
+    found = decode_words(data, run=RUN, party=3, t=7, shape=WORDS.shape)
+    assert found.dtype == np.uint64
+    np.testing.assert_array_equal(found, WORDS)
 
 
 def test_a_model_is_saved_as_it_was():

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from dpadmm.algorithms.dp_gd import default_colluders
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
@@ -108,7 +109,7 @@ class AgreedRun(Part):
         """Everything public that must be the same at every node."""
         # How a party's own file names parties and which columns it has besides is its own affair.
         columns = schema.model_dump(mode="json", exclude={"party", "ignore"})
-        return {
+        agreed = {
             "format": FORMAT,
             "numbers": NUMBERS_FORMAT,
             "run": plain_data(self.run.model_dump(exclude={"simulation_key"})),
@@ -118,6 +119,18 @@ class AgreedRun(Part):
             "schema_sha256": schema.sha256,
             "schema": plain_data(columns),
         }
+        if self.colluders is not None:
+            agreed["colluders"] = self.colluders
+        return agreed
+
+    @property
+    def colluders(self) -> int | None:
+        """How many parties shared noise must hold against, said or not; None with own noise."""
+        options = self.run.algorithm_options
+        if options.get("noise") != "shared":
+            return None
+        given = options.get("colluders")
+        return default_colluders(len(self.party)) if given is None else int(given)
 
     def digest(self, schema: Schema) -> bytes:
         """The run's 32 bytes, which every message carries."""
@@ -154,9 +167,13 @@ class AgreedRun(Part):
             changes["topology"] = tuple(pair for pair in pairs if lost not in pair)
         for name in ("epsilon", "delta", "penalty"):
             changes[name] = _of_others(getattr(run, name), lost)
-        changes["algorithm_options"] = {
-            name: _of_others(value, lost) for name, value in run.algorithm_options.items()
-        }
+        options = {name: _of_others(value, lost) for name, value in run.algorithm_options.items()}
+        summation = planned.algorithm.summation
+        if summation is not None:
+            # As agreed on, also where it went without saying: else whoever cuts parties off would
+            # lower it.
+            options["colluders"] = summation.colluders
+        changes["algorithm_options"] = options
         parties = tuple(party for party in self.party if party.name != lost)
         if len(parties) < 2:
             raise ParameterError(f"a run must have at least two parties; {lost!r} leaves one.")

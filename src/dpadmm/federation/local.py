@@ -21,6 +21,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.agreed_run import load_agreed_run
 from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import describe
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -102,7 +103,8 @@ def write_federation(
     policy
         What every ledger, and every owner, allows.
     """
-    make_authority(folder / "certificates")
+    trial = folder / "certificates"
+    make_authority(trial)
     (folder / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
     parties = [{"name": name, "rows": rows} for name, (_, rows) in data.items()]
     content = {"schema_sha256": schema.sha256, "run": run, "party": parties}
@@ -112,13 +114,14 @@ def write_federation(
     places = {
         name: f"127.0.0.1:{port}" for name, port in zip(data, free_ports(len(data)), strict=True)
     }
+    pins = {name: describe(make_certificate(trial, name)[0]).fingerprint for name in data}
     nodes = []
     for name, (rows_file, rows) in data.items():
-        make_certificate(folder / "certificates", name)
         ledger = folder / f"{name}.ledger"
         SQLiteLedger.create(ledger, ChargedData("rows", name, rows, schema.sha256), policy).close()
         node = LocalNode.within(folder, results, name)
         told = _node_config(folder, node, rows_file, places[name], policy)
+        told["pins"] = pins
         told["neighbour"] = [
             {"name": other, "address": places[other]} for other in agreed.neighbours(name, planned)
         ]
@@ -130,7 +133,7 @@ def write_federation(
 def _node_config(
     folder: Path, node: LocalNode, rows_file: Path, listen: str, policy: Policy
 ) -> dict[str, Any]:
-    """What a ``node.toml`` says, but for the neighbours."""
+    """What a ``node.toml`` says, but for the others."""
     trial = folder / "certificates"
     return {
         "run": str(folder / "agreed.toml"),

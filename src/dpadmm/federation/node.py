@@ -54,5 +54,6 @@ def _serve(mailbox: Mailbox, departure: Departure | None, seconds: float) -> tup
     except SomebodyLeft as error:
         # This node has all its rounds. The others learn how far it is, and go on among themselves.
         assert departure is not None
-        departure.freeze(error.name, mailbox.rounds)
+        rounds = departure.first_sent + mailbox.rounds
+        departure.freeze(error.name, rounds, rounds)
         return mailbox.finish(seconds)

@@ -86,6 +86,11 @@ def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> Node
         warnings.simplefilter("always", PrivacyWarning)
         warnings.simplefilter("always", ConvergenceWarning)
         planned = agreed.plan(schema)
+    if planned.algorithm.summation is not None and security is None:
+        raise ParameterError(
+            "noise must be 'own' without TLS: parties that share noise sign their keys with those "
+            "of their certificates. Leave out --insecure-loopback."
+        )
     config.check(agreed, planned)
     setup = NodeSetup(
         config, agreed, schema, planned, security, tuple(str(item.message) for item in caught)

@@ -145,13 +145,14 @@ def train_party(
     on_round: Callable[[int, Array], None] | None = None,
     rounds: int | None = None,
     replayed: Sequence[Array] = (),
+    absorbed_by: Sequence[Plan] = (),
 ) -> Outcome:
     """Run one party's share of a plan in this process; the others are behind the exchange.
 
     The plan is the same everywhere; ``own``, the party's share of it, is configured from the same
     public facts (:meth:`~dpadmm.run.plan.Plan.of_party`), so that every process computes what one
     process would. ``rounds`` may be fewer than the plan's; ``replayed`` as in
-    :func:`dpadmm.run.engine.run`.
+    :func:`dpadmm.run.engine.run`, and ``absorbed_by`` by this party's shares of plans.
     """
     if own.algorithm.summation is not None:
         require_exact_shares(noise)
@@ -165,6 +166,7 @@ def train_party(
         noise=noise,
         on_round=on_round,
         replayed=replayed,
+        absorbed_by=[(each.algorithm, each.site) for each in absorbed_by],
     )
 
 
