@@ -399,7 +399,7 @@ def test_an_honest_majority_is_the_default(parties, colluders):
                 "epsilon": 50.0,
                 "delta": 1e-17,
             },
-            "the noise of a share must be at least 2\\^24 steps",
+            "the noise of a share must be at least .* so that sums of 4 summands are exact",
         ),
     ],
 )
@@ -412,3 +412,9 @@ def test_floating_point_draws_are_no_shares():
     planned = planned_of(options={"noise": "shared"})
     with pytest.raises(ParameterError, match="noise must be drawn exactly where parties share it"):
         train(planned, Shard.from_parties(parties_of()), noise=SecureNoise())
+
+
+def test_a_penalty_has_no_part_in_it():
+    given, chosen = planned_of(penalty=1e6), planned_of()
+    assert given.algorithm.step == chosen.algorithm.step
+    np.testing.assert_array_equal(given.algorithm.sigma, chosen.algorithm.sigma)

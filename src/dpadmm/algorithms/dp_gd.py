@@ -56,7 +56,7 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
-from dpadmm.privacy.summation import LEAST_STEPS, NOISE_REACH, Summation, finest_step
+from dpadmm.privacy.summation import NOISE_REACH, Summation, finest_step, least_steps
 from dpadmm.problem.row_sums import summation_error
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
@@ -132,6 +132,7 @@ class DPGD(Algorithm):
     paper: ClassVar[str] = "Bassily, Smith, Thakurta, 2014; Kairouz, Liu, Steinke, 2021"
     hears_everybody: ClassVar[bool] = True
     private: ClassVar[bool] = True
+    uses_penalty: ClassVar[bool] = False
     claims_epsilon: ClassVar[bool] = False
     options: ClassVar[type[Options]] = DPGDOptions
 
@@ -164,7 +165,7 @@ class DPGD(Algorithm):
             shared = _summation(site, float((exact * relative).max()), options.colluders)
             sensitivity = exact + shared.step * math.sqrt(site.features * site.outputs)
             sigma = np.full(len(exact), float((sensitivity * relative).max()))
-            _check_steps(shared, float(sigma[0]))
+            _check_steps(shared, float(sigma[0]), site, settings.rounds)
             spread = float(sigma[0]) / math.sqrt(shared.parties - shared.colluders)
         elif options.colluders is not None:
             raise ParameterError(
@@ -287,14 +288,15 @@ def _summation(site: Site, sigma: float, colluders: int | None) -> Summation:
     return Summation(finest_step(bound), parties, tau, bound)
 
 
-def _check_steps(shared: Summation, sigma: float) -> None:
+def _check_steps(shared: Summation, sigma: float, site: Site, rounds: int) -> None:
     """Refuse noise that a grid of doubles is too coarse for, or too fine."""
     share = sigma / math.sqrt(shared.parties - shared.colluders)
-    if share < LEAST_STEPS * shared.step:
+    least = shared.step * least_steps(site.features * site.outputs * rounds)
+    if share < least:
         raise ParameterError(
-            f"the noise of a share must be at least 2^24 steps of {shared.step:.3g} with noise = "
-            f"'shared', so that sums of {shared.parties} summands are exact; got {share:.3g}. Use "
-            "noise = 'own', or a smaller epsilon."
+            f"the noise of a share must be at least {least:.3g} with noise = 'shared', so that "
+            f"sums of {shared.parties} summands are exact in steps of {shared.step:.3g}; got "
+            f"{share:.3g}. Use noise = 'own', or a smaller epsilon."
         )
     if shared.parties * NOISE_REACH * sigma > shared.bound:
         raise ParameterError(

@@ -152,8 +152,9 @@ def plan(
     site = replace(site, names=names or site.names)
     settings = _settings_for(algorithm, parameters, site)
     planned = Plan(algorithm.configure(site, settings), site, settings)
-    # What is chosen automatically is not warned of.
-    chosen = None if isinstance(parameters.penalty, str) else settings.penalty
+    # What is chosen automatically, or has no part in the run, is not warned of.
+    ours = isinstance(parameters.penalty, str) or not algorithm.uses_penalty
+    chosen = None if ours else settings.penalty
     for finding in findings(site, announced(planned), planned.rounds, chosen):
         warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
     return planned
