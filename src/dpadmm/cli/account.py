@@ -42,7 +42,8 @@ def account(
     delta: Annotated[float, typer.Option(help="Its delta.")] = defaults.DELTA,
     algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = defaults.ALGORITHM,
     rounds: Annotated[
-        int, typer.Option(help="Messages, or releases of one kind.")
+        str,
+        typer.Option(help="Messages, or releases of one kind; auto: as the algorithm has them."),
     ] = defaults.ROUNDS,
     rows: Annotated[
         str, typer.Option(help="Rows of each party, separated by commas.")
@@ -111,7 +112,7 @@ def account(
                 algorithm=algorithm,
                 epsilon=epsilon,
                 delta=delta,
-                rounds=rounds,
+                rounds=_plain(rounds),
                 topology=topology,
                 penalty=_plain(penalty),
                 regularization=regularization,
@@ -125,7 +126,7 @@ def account(
     else:
         events, facts = _releases(
             release,
-            rounds,
+            _releases_made(rounds),
             {
                 "mu": mu,
                 "release_epsilon": release_epsilon,
@@ -160,7 +161,7 @@ class _Question(NamedTuple):
     names: tuple[str, ...] | None = None
     simulated: bool = False
 
-    def plan(self, rounds: int) -> Plan:
+    def plan(self, rounds: int | str) -> Plan:
         """The run, with so many rounds."""
         from dpadmm.run.plan import plan
 
@@ -212,8 +213,9 @@ def _run(question: _Question) -> dict[str, Any]:
     from dpadmm.run.train import state_privacy
 
     parameters = question.parameters
-    rounds, people = parameters.rounds, parameters.rows_per_person
-    planned = question.plan(rounds)
+    people = parameters.rows_per_person
+    planned = question.plan(parameters.rounds)
+    rounds = planned.rounds
     site, budget = planned.site, planned.budget
     deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
@@ -241,7 +243,7 @@ def _run(question: _Question) -> dict[str, Any]:
         )
     weakest = None if budget is None else float(gaussian_mu(budget.epsilon, budget.delta).max())
     return {
-        "algorithm": parameters.algorithm,
+        "algorithm": planned.algorithm.name,
         "rounds": rounds,
         "penalty": planned.penalty,
         "budget_mu": weakest,
@@ -249,16 +251,16 @@ def _run(question: _Question) -> dict[str, Any]:
         "curve": _curve(events, people),
         "other_rounds": [
             _other_rounds(question.plan(count), count, events, deltas, people)
-            for count in _other_counts(parameters)
+            for count in _other_counts(parameters, rounds)
         ],
         "statement": statement.to_dict(),
         "lines": statement.lines(),
     }
 
 
-def _other_counts(parameters: TrainingParameters) -> tuple[int, ...]:
+def _other_counts(parameters: TrainingParameters, rounds: int) -> tuple[int, ...]:
     """Other numbers of rounds to show; none beside a list that has one number for each round."""
-    rounds, given = parameters.rounds, [parameters.penalty, *parameters.algorithm_options.values()]
+    given = [parameters.penalty, *parameters.algorithm_options.values()]
     tables = [each.values() for each in given if isinstance(each, Mapping)]
     if any(isinstance(each, list | tuple) for each in chain(given, *tables)):
         return (rounds,)
@@ -481,6 +483,13 @@ def _show_curve(curve: list[dict[str, float]]) -> None:
 def _show_lines(lines: Sequence[tuple[str, str]]) -> None:
     for heading, words in lines:
         console.print(Text.assemble((f"{heading}:", "bold"), f" {words}"))
+
+
+def _releases_made(text: str) -> int:
+    """How many releases to compose: a number, or as many as most algorithms make."""
+    from dpadmm.run.choice import chosen_rounds
+
+    return chosen_rounds(_plain(text), defaults.ALGORITHM)
 
 
 def _short(value: float | None, digits: int = 4) -> str:

@@ -35,6 +35,10 @@ def run_node(prepared: NodeSetup, watcher: Watcher) -> Run | None:
     trained: Run | None = None
     with ExitStack() as stack:
         node = NodeRuntime.open(prepared, watcher, stack)
+        choice = prepared.planned.choice
+        if choice is not None:
+            advice = {"advice": choice.advice} if choice.advice else {}
+            watcher.event("algorithm-chosen", choice=choice.reason, **advice)
         if config.node.role == "server":
             mailbox, departure = average(node)
         else:

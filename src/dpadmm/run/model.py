@@ -108,7 +108,9 @@ class Model:
         check_is_fitted(estimator)
         names = getattr(estimator, "feature_names_in_", None)
         return cls(
-            estimator_parameters=estimator.get_params(),
+            # What "auto" chose: another version may choose otherwise.
+            estimator_parameters=estimator.get_params()
+            | {"algorithm": estimator.algorithm_, "rounds": estimator.rounds_},
             arrays={name: getattr(estimator, f"{name}_") for name in FITTED},
             classes=estimator.classes_,
             parties=estimator.parties_,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHM",
+    "AUTO",
     "CALIBRATION",
     "CALIBRATIONS",
     "DELTA",
@@ -30,6 +31,10 @@ __all__ = [
 ]
 
 
+#: Leaves a parameter to be chosen from public facts.
+AUTO: Final = "auto"
+
+
 CALIBRATIONS: Final = ("proven", "published")
 
 
@@ -41,14 +46,14 @@ ALGORITHM: Final = "pr-admm"
 CALIBRATION: Final = "proven"
 EPSILON: Final = 1.0
 DELTA: Final = 1e-5
-TOPOLOGY: Final = "auto"
-ROUNDS: Final = 50
-PENALTY: Final = "auto"
+TOPOLOGY: Final = AUTO
+ROUNDS: Final = AUTO
+PENALTY: Final = AUTO
 REGULARIZATION: Final = 1e-4
 PARTY_WEIGHT: Final = "rows"
 LOSS: Final = "logistic"
 ROWS_PER_PERSON: Final = 1
-OUTPUT: Final = "auto"
+OUTPUT: Final = AUTO
 
 
 class PrivacyWarning(UserWarning):
@@ -61,11 +66,14 @@ class ConvergenceWarning(UserWarning):
 
 @dataclass(frozen=True)
 class TrainingParameters:
-    """What decides a run, as the estimator and a configuration name it; all of it public."""
+    """What decides a run, as the estimator and a configuration name it; all of it public.
+
+    ``algorithm_chosen`` says that nobody named the algorithm: it was chosen, and is told of.
+    """
 
     algorithm: str
     topology: str | Iterable[tuple[int, int]] | Topology = TOPOLOGY
-    rounds: int = ROUNDS
+    rounds: int | str = ROUNDS
     penalty: float | str | Sequence[float] | Mapping[Any, float | Sequence[float]] = PENALTY
     regularization: float = REGULARIZATION
     party_weight: str = PARTY_WEIGHT
@@ -76,3 +84,4 @@ class TrainingParameters:
     calibration: str = CALIBRATION
     rows_per_person: int = ROWS_PER_PERSON
     algorithm_options: Mapping[str, Any] = field(default_factory=dict)
+    algorithm_chosen: bool = False

@@ -25,6 +25,7 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import Topology, build_topology
+from dpadmm.run.choice import Choice, choice_of, settled
 from dpadmm.run.conditions import findings
 from dpadmm.run.parameters import (
     CALIBRATIONS,
@@ -49,7 +50,10 @@ _NOISE_TRAVEL: Final = 15.0
 
 @dataclass(frozen=True)
 class Plan:
-    """A run whose every parameter is fixed; printable, and without any row."""
+    """A run whose every parameter is fixed; printable, and without any row.
+
+    ``choice`` says how its algorithm was chosen, where nobody named it.
+    """
 
     algorithm: Algorithm
     site: Site
@@ -57,6 +61,7 @@ class Plan:
     penalty: float
     budget: Budget | None
     settings: Settings
+    choice: Choice | None = None
 
     @property
     def calibration(self) -> str:
@@ -72,7 +77,7 @@ class Plan:
             budget = replace(budget, epsilon=budget.epsilon[here], delta=budget.delta[here])
         settings = replace(self.settings, budget=budget)
         algorithm = self.algorithm.of_party(party, site, settings)
-        return Plan(algorithm, site, self.rounds, self.penalty, budget, settings)
+        return replace(self, algorithm=algorithm, site=site, budget=budget, settings=settings)
 
 
 def auto_penalty(
@@ -131,6 +136,7 @@ def plan(
         That one party holds all rows is meant, and its regularization chosen for it: what an
         algorithm that needs neighbours is otherwise refused for.
     """
+    parameters = settled(parameters, len(rows))
     algorithm = get_algorithm(parameters.algorithm)
     if len(rows) == 1 and algorithm.needs_neighbours and not one_hand:
         raise _needs_neighbours(algorithm.name)
@@ -189,7 +195,10 @@ def plan(
         penalties=given,
     )
     configured = algorithm.configure(site, settings)
-    planned = Plan(configured, site, rounds, penalty, budget, settings)
+    choice = None
+    if parameters.algorithm_chosen and budget is not None:
+        choice = choice_of(site, budget, settings.options)
+    planned = Plan(configured, site, rounds, penalty, budget, settings, choice)
     # What is chosen automatically is not warned of.
     chosen = None if isinstance(parameters.penalty, str) else penalty
     for finding in findings(site, announced(planned), rounds, chosen):

@@ -199,7 +199,10 @@ def state_privacy(
         reviewed=reviewed(name),
         claim=planned.algorithm.claim(planned.site),
         also_not_covered=(*noise.not_covered, *also_not_covered),
-        details=planned.algorithm.statement_details(planned.site, deltas),
+        details=(
+            *(() if planned.choice is None else planned.choice.lines),
+            *planned.algorithm.statement_details(planned.site, deltas),
+        ),
         caveats=caveats,
         by_round=by_round,
     )
