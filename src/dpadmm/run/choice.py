@@ -149,8 +149,8 @@ def choice_of(site: Site, budget: Budget, options: Mapping[str, Any]) -> Choice:
         return Choice(reason, shared and f"Around a server or with all links, {shared}")
     reason = (
         f"{DPGD.name}, chosen automatically: every party can be heard in every round (topology "
-        f"{name!r}), where on average it is more accurate for the same budget than what needs fewer "
-        "links"
+        f"{name!r}), where on average it is more accurate for the same budget than what needs "
+        "fewer links"
     )
     return Choice(reason, "" if options.get("noise") == "shared" else shared)
 

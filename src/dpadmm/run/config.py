@@ -86,6 +86,13 @@ def _course_or_auto(value: Any) -> Any:
         ) from None
 
 
+def _whole_number(value: Any) -> Any:
+    """A number of rounds; "auto" is replaced by one before."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise fail(f'must be a whole number or "auto"; got {shown_value(value)}: correct it')
+    return value
+
+
 def _name_or_edges(value: Any) -> Any:
     if isinstance(value, str):
         return value
@@ -120,6 +127,7 @@ def _resolved_or_not(value: Any, info: ValidationInfo) -> Any:
 
 
 BudgetSetting = Annotated[float | dict[str, float], BeforeValidator(_number_or_table)]
+Rounds = Annotated[int, BeforeValidator(_whole_number), Field(le=1_000_000)]
 PenaltySetting = Annotated[str | Course, BeforeValidator(_course_or_auto)]
 Edges = Annotated[str | tuple[Edge, ...], BeforeValidator(_name_or_edges)]
 File = Annotated[Path, BeforeValidator(_resolved)]
@@ -150,7 +158,7 @@ rows_per_person, output, algorithm_options
     delta: BudgetSetting = defaults.DELTA
     calibration: str = defaults.CALIBRATION
     topology: Edges = defaults.TOPOLOGY
-    rounds: Annotated[int, Field(le=1_000_000)] = get_algorithm(defaults.ALGORITHM).default_rounds
+    rounds: Rounds = get_algorithm(defaults.ALGORITHM).default_rounds
     penalty: PenaltySetting = defaults.PENALTY
     regularization: float = defaults.REGULARIZATION
     party_weight: str = defaults.PARTY_WEIGHT
