@@ -66,6 +66,8 @@ def _algorithm_table() -> str:
         page = HERE / "papers" / f"{name}.md"
         shown = f"[`{name}`](/papers/{name}.md)" if page.exists() else f"`{name}`"
         runs = "around a server" if algorithm.needs_server else "on a graph of the parties"
+        if algorithm.hears_everybody:
+            runs = "around a server, or on a complete graph"
         privacy = "under a budget" if algorithm.private else "none"
         lines.append(f"| {shown} | {runs} | {privacy} | {algorithm.paper} |")
     return "\n".join(lines)

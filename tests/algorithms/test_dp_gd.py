@@ -239,6 +239,23 @@ def test_sums_err_by_no_more_than_the_sensitivity_counts_with(layout):
     assert charged >= 2 / 3000 + 2 * bound
 
 
+def test_the_error_of_sums_is_counted():
+    # So many rows that the allowance for samplers is less than the error of their sums.
+    planned = planned_of((10**8,), delta=1e-10)
+    error = 2 * float(summation_error([10**8], FEATURES)[0])
+    assert announced(planned)[0][0].sensitivity >= 2e-8 + error
+    assert error > 1e-6 * 2e-8
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_rounding_to_the_grid_is_counted(outputs):
+    own = planned_of(outputs=outputs)
+    shared = planned_of(outputs=outputs, options={"noise": "shared"})
+    added = shared.algorithm.summation.step * math.sqrt(FEATURES * outputs)
+    np.testing.assert_array_equal(shared.algorithm.sensitivity, own.algorithm.sensitivity + added)
+    assert added > 0
+
+
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("noise", ["own", "shared"])
 def test_one_row_moves_a_summand_by_almost_the_sensitivity(noise, outputs):

@@ -513,6 +513,27 @@ def test_every_algorithm_but_ps_admm_is_weighed_by_its_privacy_loss(name):
     assert ("privacy loss" in case.setting.statistic) == (name != "ps-admm")
 
 
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_dp_gd_stands_and_falls_with_half_its_noise(noise):
+    facts = {"rounds": 4, "options": {"noise": noise}}
+    honest = audit_case(AlgorithmCase("dp-gd", 1.0, 1e-5, **facts), samples=40_000)
+    assert 0.75 <= honest.recovered <= 1
+    cheated = AlgorithmCase("dp-gd", 1.0, 1e-5, noise_scale=0.5, **facts)
+    assert audit_case(cheated, samples=20_000).refuted
+
+
+def test_shared_noise_is_refuted_where_the_other_honest_parties_leave_out_theirs():
+    """Of five parties two collude: the two honest ones beside the audited one are missing."""
+    facts = {"rounds": 4, "options": {"noise": "shared"}}
+    case = AlgorithmCase("dp-gd", 1.0, 1e-5, skipping=2, **facts)
+    found = audit_case(case, samples=40_000)
+    assert found.refuted
+    # What is left is the guarantee alone, sqrt(3) times mu; at 0, in the first of four rounds, the
+    # slope of the logistic loss is half of its bound.
+    assert found.estimate == pytest.approx(math.sqrt(3 * 3.25 / 4) * 0.26805, rel=0.06)
+    assert "the noise of 2 of 5 parties" in case.setting.worst_case
+
+
 @pytest.mark.parametrize("name", ["dvp", "m-admm", "r-admm", "mr-admm"])
 def test_a_perturbed_objective_stands_and_falls_with_half_its_noise(name):
     honest = audit_case(AlgorithmCase(name, 1.0, 1e-5, rounds=3), samples=50_000)

@@ -23,7 +23,7 @@ from dpadmm.audit import (
 )
 from dpadmm.audit.oracle import Oracle, parts_of
 from dpadmm.errors import ParameterError
-from dpadmm.privacy.events import GaussianRelease, PostProcessing
+from dpadmm.privacy.events import GaussianRelease, PostProcessing, SharedGaussian
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise
 
 PRIVATE = [name for name, kind in REGISTRY.items() if kind.private]
@@ -122,8 +122,10 @@ def test_the_oracle_agrees_with_the_algorithms(name, seed):
         assert oracle.check(events, t) == []
         for place, event in enumerate(events):
             for part in parts_of(event):
-                if isinstance(part, GaussianRelease) and not scene.kind.needs_server:
-                    needed = oracle.reach(t)[place]
+                plain = isinstance(part, GaussianRelease | SharedGaussian)
+                if plain and not scene.kind.needs_server:
+                    reach = oracle.reach if oracle.public_norm else oracle.release_reach
+                    needed = reach(t)[place]
                     given = part.sensitivity if not oracle.public_norm else needed
                     assert given == pytest.approx(needed, rel=1e-8)
     assert oracle.check_total(list(zip(*charged, strict=True))) == []

@@ -57,6 +57,7 @@ def audit(*arguments):
 
 # The release of a message with Gaussian noise on it, as its mechanism draws it.
 OUTPUT = 'noise.add_gaussian(values, sigma[:, None, None, None], parties, t, "output")'
+SHARE = "share = sigma / math.sqrt(summation.parties - summation.colluders)"
 LONG = audit("--algorithm pr-admm --rounds 50 --samples 500")
 SHORT = "--samples 500 --rounds 4"
 
@@ -407,10 +408,75 @@ MUTANTS = [
     Mutant(
         "sampling-rate",
         "batches charged as if drawn from twice the rows",
-        "privacy/mechanisms.py",
+        "privacy/gradient_noise.py",
         "                    int(self.rows[place]),\n",
         "                    2 * int(self.rows[place]),\n",
         audit("--algorithm ps-admm --option inner_steps=4 --option batch_size=4", SHORT),
+    ),
+    # Whose noise is counted on ------------------------------------------------------------------
+    Mutant(
+        "outputs-dp-gd",
+        "sqrt(outputs) forgotten in the sensitivity of dp-gd",
+        "algorithms/dp_gd.py",
+        "total: Array = math.sqrt(site.outputs) * (exact + summing)",
+        "total: Array = exact + summing",
+        audit("--algorithm dp-gd --option noise=own --outputs 3", SHORT),
+    ),
+    Mutant(
+        "share-of-everybody",
+        "shares of the noise for all parties honest",
+        "privacy/mechanisms.py",
+        SHARE,
+        "share = sigma / math.sqrt(summation.parties)",
+        audit("--algorithm dp-gd --option noise=shared", SHORT),
+    ),
+    Mutant(
+        "share-without-root",
+        "shares of the noise added up as if they were not drawn apart",
+        "privacy/mechanisms.py",
+        SHARE,
+        "share = sigma / (summation.parties - summation.colluders)",
+        audit("--algorithm dp-gd --option noise=shared", SHORT),
+    ),
+    Mutant(
+        "skipped-share",
+        "no share of the noise in every other round",
+        "privacy/mechanisms.py",
+        "noise.add_gaussian_steps(values, share, ",
+        "noise.add_gaussian_steps(values, share if t % 2 else summation.step, ",
+        audit("--algorithm dp-gd --option noise=shared", SHORT),
+    ),
+    Mutant(
+        "rounding-of-summands",
+        "rounding to the grid left out of the sensitivity of a summand",
+        "algorithms/dp_gd.py",
+        "sensitivity = exact + shared.step * math.sqrt(site.features * site.outputs)",
+        "sensitivity = exact",
+        "tests/algorithms/test_dp_gd.py::test_rounding_to_the_grid_is_counted",
+    ),
+    Mutant(
+        "error-of-sums",
+        "the rounding error of sums over rows left out of the sensitivity of dp-gd",
+        "algorithms/dp_gd.py",
+        "* (exact + summing)",
+        "* exact",
+        "tests/algorithms/test_dp_gd.py::test_the_error_of_sums_is_counted",
+    ),
+    Mutant(
+        "alone-as-together",
+        "a ledger charges shared noise as if it held against all others",
+        "ledger/balance.py",
+        "apart = Fraction(self.filter.cost(alone(event)))\n            left",
+        "apart = cost\n            left",
+        "tests/ledger/test_sqlite.py::test_a_ledger_keeps_both_sums",
+    ),
+    Mutant(
+        "covered-again",
+        "a message that was stored is covered with other masks",
+        "run/engine.py",
+        "        return message\n    message = algorithm.local_step",
+        "        return exchange.cover(message, t)\n    message = algorithm.local_step",
+        "tests/run/test_engine_ledger.py::test_what_was_covered_is_sent_again_and_not_covered_again",
     ),
     # When it is paid ----------------------------------------------------------------------------
     Mutant(

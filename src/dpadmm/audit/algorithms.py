@@ -1,5 +1,9 @@
 r"""The worst case of a whole algorithm: one honest party, every other one an adversary.
 
+Where noise is shared, as many other parties are honest as the claim counts on: the adversary sees
+the sum, knows the summands of all but the audited party, and takes off what it knows; what is left
+is the party's summand and the noise of the honest ones.
+
 The adversary sends the message R e_1 in every round, which drives the party's public centre far
 out along the first direction; of several outputs each one to the side of its label, so that all of
 them show the row at once. The party holds a replaced row (-s, q) in D and (-s, -q) in D', or
@@ -34,6 +38,7 @@ import numpy as np
 from scipy.special import expit
 
 from dpadmm.algorithms.base import Algorithm, graph_convexity
+from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.audit.cases import Case
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
@@ -45,7 +50,7 @@ from dpadmm.errors import ParameterError, positive_number
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.curves import gaussian_mu_squared
-from dpadmm.privacy.events import Event, GaussianRelease, PostProcessing
+from dpadmm.privacy.events import Event, GaussianRelease, PostProcessing, SharedGaussian
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
@@ -79,6 +84,9 @@ class Adversary(Exchange):
         The two data sets it may hold.
     message
         What the adversary sends in every round, ``(outputs, features)``.
+    noise, crowd
+        Where the noise of the honest parties beside the audited one comes from, and how many add
+        theirs.
     """
 
     def __init__(
@@ -87,8 +95,11 @@ class Adversary(Exchange):
         site: Site,
         candidates: tuple[Shard, Shard],
         message: Array,
+        noise: NoiseSource,
+        crowd: int = 0,
     ) -> None:
         self._algorithm, self._site = algorithm, site
+        self._noise, self._crowd = noise, crowd
         self._candidates = [Candidate(shard, site) for shard in candidates]
         self._inbox = np.broadcast_to(message, (1, *site.shape[1:]))
         self._state = algorithm.init(site)
@@ -104,7 +115,7 @@ class Adversary(Exchange):
         if (objective := self._algorithm.objective(self._state, self._site, t)) is not None:
             self.evidence += self._loss(objective, message.values)
         elif not isinstance(event, PostProcessing):
-            gaussian = isinstance(event, GaussianRelease)
+            gaussian = isinstance(event, GaussianRelease | SharedGaussian)
             self.evidence += self._projection(message.values, t, gaussian=gaussian)
             self.exact &= gaussian
         inbox = np.array(self._inbox)
@@ -127,11 +138,23 @@ class Adversary(Exchange):
         gap = changed - plain
         if gaussian:
             # The noise really added, which the state may decide on; the same for D and D'.
-            scaled = gap / np.square(self._silent.sigma)
+            scaled = gap / ((1 + self._crowd) * np.square(self._silent.sigma))
+            sent = sent + self._shares(sent.shape, t)
         else:
             length = np.einsum("nrof,nrof->r", gap, gap)[None, :, None, None]
             scaled = np.divide(gap, length, out=np.zeros_like(gap), where=length > 0)
         return np.einsum("nrof,nrof->r", sent - plain - gap / 2, scaled)
+
+    def _shares(self, shape: tuple[int, ...], t: int) -> Array:
+        """The noise of the other honest parties, each as much as the audited one adds."""
+        total = np.zeros(shape)
+        if self._crowd:
+            # Numbers of parties that the audited one does not have.
+            others = np.arange(1, 1 + self._crowd)
+            sigma = np.broadcast_to(self._silent.sigma, (self._crowd, *shape[1:]))
+            drawn = self._noise.add_gaussian(np.zeros(sigma.shape), sigma, others, t, "output")
+            total += drawn.sum(axis=0, keepdims=True)
+        return total
 
 
 @final
@@ -145,7 +168,10 @@ class AlgorithmCase(Case):
     epsilon, delta
         Its budget, and the claim that is tested: mu-GDP where every release is Gaussian.
     noise_scale
-        Multiplies the noise that the party really adds.
+        Multiplies the noise that the party really adds, and other honest ones.
+    skipping
+        How many honest parties leave out their share where noise is shared: beyond the colluders
+        that the claim counts with.
     facts
         Further fields of :class:`~dpadmm.audit.scene.Scene`: rounds, penalty, rows, features,
         outputs, rows_per_person, options, calibration, seed.
@@ -154,10 +180,18 @@ class AlgorithmCase(Case):
     batch = 2048
 
     def __init__(
-        self, name: str, epsilon: float, delta: float, *, noise_scale: float = 1.0, **facts: Any
+        self,
+        name: str,
+        epsilon: float,
+        delta: float,
+        *,
+        noise_scale: float = 1.0,
+        skipping: int = 0,
+        **facts: Any,
     ) -> None:
         scene = Scene(name, epsilon, delta, **facts)
         self._noise_scale = positive_number("noise_scale", noise_scale)
+        self._skipping = skipping
         self._scene, self._radius = scene, _RADIUS
         self._plane, self._signs = scene.plane(), np.ones(scene.outputs)
         # The replaced row is of the first class: of several columns the others count it as "not".
@@ -188,7 +222,7 @@ class AlgorithmCase(Case):
         )
         self.setting = AuditSetting(
             scene.words() + (f", noise times {noise_scale:g}" if noise_scale != 1 else ""),
-            "all other parties are the adversary's: their messages drive the party's centre "
+            f"{self._others()}: their messages drive the party's centre "
             f"{self._radius:.4g} and more out in one direction; {rows} against it, and to "
             "opposite sides across it",
             "the privacy loss of all messages"
@@ -204,6 +238,23 @@ class AlgorithmCase(Case):
         name, epsilon, delta = (facts.pop(each) for each in ("algorithm", "epsilon", "delta"))
         return cls(name, epsilon, delta, noise_scale=noise_scale, **facts)
 
+    @property
+    def _crowd(self) -> int:
+        """Honest parties beside the audited one whose noise the claim counts on."""
+        summation = self._algorithm.summation
+        if summation is None:
+            return 0
+        return summation.parties - summation.colluders - 1 - self._skipping
+
+    def _others(self) -> str:
+        summation = self._algorithm.summation
+        if summation is None:
+            return "all other parties are the adversary's"
+        return (
+            f"the adversary knows all summands but the party's, and the noise of "
+            f"{summation.colluders} of {summation.parties} parties"
+        )
+
     def _hold(self, rows: int, *, left_out: int) -> None:
         """Give the party the replaced rows and others, and as many rows of zeros, left out.
 
@@ -214,7 +265,8 @@ class AlgorithmCase(Case):
             rows,
             weight=rows / (rows + left_out),
             loss=kind.training_loss(LOSSES["logistic"], scene.options),
-            server=kind.needs_server,
+            server=kind.needs_server or kind.hears_everybody,
+            parties=scene.parties,
             features=scene.features,
             outputs=scene.outputs,
         )
@@ -235,7 +287,9 @@ class AlgorithmCase(Case):
         """The adversary after the last round, and what the party was charged."""
         site = replace(self._site, runs=runs)
         message = self._radius * self._signs[:, None] * self._plane[0]
-        adversary = Adversary(self._algorithm, site, self._candidates, message)
+        if isinstance(self._algorithm, DPGD):
+            message = -message  # a gradient: the model goes against it
+        adversary = Adversary(self._algorithm, site, self._candidates, message, noise, self._crowd)
         outcome = run(
             self._algorithm,
             site,

@@ -33,6 +33,7 @@ from dpadmm.privacy.events import (
     PostProcessing,
     PureRelease,
     Repeated,
+    SharedGaussian,
     SubsampledGaussian,
 )
 from dpadmm.problem.site import Site
@@ -166,26 +167,46 @@ class Oracle:
             yield from self._wrong_objective(minima, inexact, place, t)
             return
         rate = 0.0 if self._batch is None else float(self._batch[place] / self._site.rows[place])
-        needed = float(self._release_reach(t)[place])
+        needed = float(self.release_reach(t)[place])
         for part in parts:
+            if isinstance(part, SharedGaussian) and (part.parties, part.honest) != (
+                self._site.parties,
+                self.honest,
+            ):
+                yield (
+                    f"noise of {self.honest} of {self._site.parties} parties counts, counted as "
+                    f"that of {part.honest} of {part.parties}"
+                )
             if isinstance(part, SubsampledGaussian) and part.sampling_rate < rate * _ROUNDED:
                 yield (
                     f"a row is in a batch with probability {rate:.6g}, counted as "
                     f"{part.sampling_rate:.6g}"
                 )
-            if isinstance(part, GaussianRelease) and part.sensitivity < needed * _ROUNDED:
+            if (
+                isinstance(part, GaussianRelease | SharedGaussian)
+                and part.sensitivity < needed * _ROUNDED
+            ):
                 yield (
                     f"one row moves a message by up to {needed:.8g}, the sensitivity is counted "
                     f"as {part.sensitivity:.8g}"
                 )
 
-    def _release_reach(self, t: int) -> Array:
+    def release_reach(self, t: int) -> Array:
         """How far one row moves what gets Gaussian noise; 0 where the noise follows the state."""
         if self.public_norm:
             return np.zeros(len(self._site.rows))
-        if self._scene.kind.needs_server:
+        kind = self._scene.kind
+        if kind.needs_server or kind.hears_everybody:
             return math.sqrt(self._site.outputs) * self.gradient
         return self.reach(t)
+
+    @property
+    def honest(self) -> int:
+        """Parties whose noise together is enough: one's own, or all but the colluders."""
+        options, parties = self._scene.options, self._site.parties
+        if options.get("noise") != "shared":
+            return 1
+        return parties - int(options.get("colluders") or max(1, -(-parties // 2) - 1))
 
     def _wrong_objective(
         self,
@@ -219,8 +240,9 @@ class Oracle:
         for place, events in enumerate(charged):
             epsilon, delta = float(budget.epsilon[place]), float(budget.delta[place])
             parts = [part for event in events for part in parts_of(event)]
-            if all(isinstance(part, GaussianRelease | PostProcessing) for part in parts):
-                gaussian = [part for part in parts if isinstance(part, GaussianRelease)]
+            plain = GaussianRelease | SharedGaussian
+            if all(isinstance(part, plain | PostProcessing) for part in parts):
+                gaussian = [part for part in parts if isinstance(part, plain)]
                 squares = [(part.sensitivity / part.sigma) ** 2 for part in gaussian]
                 mu = budget.rows_per_person * math.sqrt(math.fsum(squares))
                 spent = _gaussian_delta(epsilon, mu)

@@ -38,10 +38,11 @@ def one_party(
     weight: float = 1.0,
     loss: Loss = LOSSES["logistic"],
     server: bool = False,
+    parties: int = 2,
     features: int = 2,
     outputs: int = 1,
 ) -> Site:
-    """The public facts of the honest party, which has one neighbour or a server."""
+    """The public facts of the honest party, which hears one neighbour or a server."""
     return Site(
         names=("honest",),
         index=np.array([0], dtype=np.intp),
@@ -49,7 +50,7 @@ def one_party(
         degree=np.ones(1),
         weight=np.array([weight]),
         adjacency=sparse.csr_array(np.ones((1, 1))),
-        topology=build_topology(SERVER if server else "path", 2),
+        topology=build_topology(SERVER if server else "path", parties),
         features=features,
         outputs=outputs,
         runs=1,

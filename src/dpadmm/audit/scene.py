@@ -50,6 +50,8 @@ _ATTEMPTS: Final = 20
 _ROWS_SHARES: Final = (1.0, 0.6, 1.7)
 _EPSILON_SHARES: Final = (1.0, 0.8, 1.3)
 _DELTA_SHARES: Final = (1.0, 0.1, 0.3)
+# Parties where noise is shared; an honest majority of them is three.
+_CROWD: Final = 5
 # Rows that a federation holds at most; as many rows of zeros as are missing add nothing.
 _MOST_ROWS: Final = 64
 
@@ -120,6 +122,11 @@ class Scene:
     def kind(self) -> type[Algorithm]:
         """The algorithm's class."""
         return get_algorithm(self.algorithm)
+
+    @property
+    def parties(self) -> int:
+        """Parties of the run in which one is attacked; where noise is shared it takes a crowd."""
+        return _CROWD if self.options.get("noise") == "shared" else 2
 
     def settings(self, budget: Budget) -> Settings:
         """What the algorithm is configured from."""

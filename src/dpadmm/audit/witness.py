@@ -15,6 +15,7 @@ asks, in every round, what would have been sent without noise:
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,7 +32,13 @@ from dpadmm.audit.scene import Federation, Scene
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
-from dpadmm.privacy.events import Event, GaussianRelease, InexactSolve, PostProcessing
+from dpadmm.privacy.events import (
+    Event,
+    GaussianRelease,
+    InexactSolve,
+    PostProcessing,
+    SharedGaussian,
+)
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.site import Site
@@ -288,7 +295,8 @@ class Witness(Exchange):
             needed = self._oracle.norm_reach(linear, t)[..., None] / site.per_node(mu)
             self.at_least.add("noise of messages")
         else:
-            needed = site.per_node(self._oracle.reach(t) / mu)
+            share = self._oracle.release_reach(t) / math.sqrt(self._oracle.honest)
+            needed = site.per_node(share / mu)
         self.scores["noise of messages"][t] = (sent - quiet) / needed
 
     def _take_down_gradients(self, difference: Array, events: tuple[Event, ...], t: int) -> None:
@@ -354,6 +362,6 @@ def _mu(event: Event) -> float:
     squares = [
         (part.sensitivity / part.sigma) ** 2
         for part in parts_of(event)
-        if isinstance(part, GaussianRelease)
+        if isinstance(part, GaussianRelease | SharedGaussian)
     ]
     return float(np.sqrt(sum(squares)))

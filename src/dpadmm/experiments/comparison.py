@@ -295,7 +295,8 @@ class Comparison:
         placed = []
         for entry in self.entries:
             kind = get_algorithm(entry.algorithm)
-            topologies = ("server",) if kind.needs_server else self.topologies
+            central = kind.needs_server or kind.hears_everybody
+            topologies = ("server",) if central else self.topologies
             calibrations = self.calibrations if kind.private else ("",)
             epsilons = self.epsilons if kind.private else (np.inf,)
             for choice in product(calibrations, topologies, epsilons):
