@@ -1,3 +1,4 @@
+import inspect
 import pickle
 import re
 
@@ -13,12 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dpadmm import ADMMClassifier
+from dpadmm import ADMMClassifier, FederatedClassifier, load_model
 from dpadmm.algorithms import algorithm_names
 from dpadmm.errors import ParameterError
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import prepare_rows
 from dpadmm.problem.topologies import GRAPHS
+from dpadmm.run.model import save_model
 
 PUBLIC = ["admm", "consensus-admm"]
 
@@ -45,6 +47,7 @@ def classifier(**changes):
         ADMMClassifier(algorithm="admm", rounds=10, random_state=0),
         ADMMClassifier(algorithm="consensus-admm", rounds=10, random_state=0),
         ADMMClassifier(),
+        FederatedClassifier(rounds=10),
     ]
 )
 def test_scikit_learn_s_checks(estimator, check):
@@ -376,3 +379,35 @@ def test_every_sentence_ends_with_a_full_stop_and_names_the_value(data):
         text = refusal(data, **changes)
         assert re.search(r"[.?]$", text)
         assert repr(value) in text
+
+
+# -- the general name ---------------------------------------------------------------------------
+
+
+def test_the_general_name_has_the_same_parameters():
+    general, named = (
+        inspect.signature(each).parameters for each in (FederatedClassifier, ADMMClassifier)
+    )
+    assert list(general) == list(named)
+    differing = {name for name in named if general[name].default != named[name].default}
+    assert differing == {"algorithm", "rounds"}
+    assert (named["algorithm"].default, named["rounds"].default) == ("pr-admm", 50)
+    assert (general["algorithm"].default, general["rounds"].default) == ("auto", "auto")
+
+
+@pytest.mark.parametrize(
+    ("topology", "picked", "rounds"), [("auto", "dp-gd", 100), ("ring", "pr-admm", 50)]
+)
+def test_an_algorithm_that_was_chosen_is_named_and_kept(data, tmp_path, topology, picked, rounds):
+    told = {"topology": topology, "n_parties": 3, "delta": 1e-3, "data_norm": 4.0}
+    model = FederatedClassifier(**told, random_state=0).fit(*data)
+    assert (model.algorithm_, model.rounds_) == (picked, rounds)
+    assert model.get_params()["algorithm"] == "auto"
+    assert dict(model.privacy_.lines())["Algorithm"].startswith(picked)
+    named = ADMMClassifier(picked, rounds=rounds, **told, random_state=0).fit(*data)
+    np.testing.assert_array_equal(model.coef_, named.coef_)
+    assert "Algorithm" not in dict(named.privacy_.lines())
+    save_model(tmp_path / "chosen.model", model)
+    kept = load_model(tmp_path / "chosen.model").to_estimator()
+    assert (kept.algorithm, kept.rounds) == (picked, rounds)
+    np.testing.assert_array_equal(kept.predict(data[0]), model.predict(data[0]))

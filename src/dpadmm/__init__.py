@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any, Final
 from dpadmm.version import __version__
 
 if TYPE_CHECKING:
-    from dpadmm.estimators import ADMMClassifier
+    from dpadmm.estimators import ADMMClassifier, FederatedClassifier
     from dpadmm.run.config import load_config
     from dpadmm.run.from_files import train_run
     from dpadmm.run.model import load_model
 
-__all__ = ["ADMMClassifier", "__version__", "load_config", "load_model", "train_run"]
+__all__ = [
+    "ADMMClassifier",
+    "FederatedClassifier",
+    "__version__",
+    "load_config",
+    "load_model",
+    "train_run",
+]
 
 # Loaded when they are asked for: nodes and commands start without scikit-learn.
 _HOMES: Final = {
     "ADMMClassifier": "dpadmm.estimators",
+    "FederatedClassifier": "dpadmm.estimators",
     "load_config": "dpadmm.run.config",
     "load_model": "dpadmm.run.model",
     "train_run": "dpadmm.run.from_files",

@@ -60,8 +60,10 @@ def positive_number(parameter: str, value: Any, *, alternative: str = "") -> flo
     return number
 
 
-def positive_integer(parameter: str, value: Any) -> int:
+def positive_integer(parameter: str, value: Any, *, alternative: str = "") -> int:
     """The value as an int of at least 1, or a refusal."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
-        raise ParameterError(f"{parameter} must be a whole number of at least 1; got {value!r}.")
+        raise ParameterError(
+            f"{parameter} must be a whole number of at least 1{alternative}; got {value!r}."
+        )
     return int(value.__index__())

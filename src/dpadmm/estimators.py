@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpadmm.algorithms import REGISTRY
+from dpadmm.algorithms import REGISTRY, get_algorithm
 from dpadmm.data.given_rows import class_codes, finite_rows
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array
@@ -30,7 +30,7 @@ from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, plan
 from dpadmm.run.train import lay_out, state_privacy, train
 
-__all__ = ["ADMMClassifier"]
+__all__ = ["ADMMClassifier", "FederatedClassifier"]
 
 _OUTPUTS: Final = ("auto", "last", "tail", "mean")
 _CLASSES_FROM_ROWS: Final = (
@@ -56,6 +56,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     algorithm : str, default="pr-admm"
         A name from ``dpadmm.algorithms``; ``"admm"`` and ``"consensus-admm"`` are not private.
+        ``"auto"`` chooses from public facts and says so in ``privacy_`` (:mod:`dpadmm.run.choice`).
     epsilon, delta : float or mapping of party to float
         The total budget of one party over the whole run. Not used by algorithms without privacy.
     calibration : {"proven", "published"}
@@ -65,8 +66,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     topology : str or edge list
         ``"auto"``, ``"ring"``, ``"path"``, ``"star"``, ``"complete"``, ``"grid"``, ``"random"``,
         ``"server"``, or pairs of party numbers.
-    rounds : int
-        Number of messages of each party.
+    rounds : int or "auto"
+        Number of messages of each party; ``"auto"`` is the algorithm's own number.
     penalty : float, "auto", list or mapping
         The weight of agreement, eta; ``"auto"`` decides from public facts alone. ``dvp``,
         ``m-admm``, ``r-admm`` and ``mr-admm`` take a list with one for each round (of R-ADMM: each
@@ -99,6 +100,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The classifier, as in scikit-learn.
     node_coef_, node_intercept_
         Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``.
+    algorithm_, rounds_
+        The algorithm that ran, and for how many rounds.
     classes_
         The class labels.
     parties_
@@ -120,7 +123,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         calibration: str = defaults.CALIBRATION,
         n_parties: int = 5,
         topology: str | Iterable[tuple[int, int]] = defaults.TOPOLOGY,
-        rounds: int = defaults.ROUNDS,
+        rounds: int | str = get_algorithm(defaults.ALGORITHM).default_rounds,
         penalty: float
         | str
         | Sequence[float]
@@ -291,6 +294,16 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own = [chosen[member] for member in members]
         return lay_out(planned, parties, noise=noise, label_epsilon=own)
 
+    @property
+    def algorithm_(self) -> str:
+        """The algorithm that ran: what "auto" stood for, or what was asked for."""
+        return str(self.privacy_.algorithm)
+
+    @property
+    def rounds_(self) -> int:
+        """How many rounds it ran."""
+        return len(self.history_["change"])
+
     def _training_parameters(self) -> TrainingParameters:
         names = {item.name for item in fields(TrainingParameters)} - {"tolerance"}
         asked = {name: getattr(self, name) for name in names}
@@ -364,6 +377,58 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         # The few hundred rows of scikit-learn's checks cannot hide a person and be learnt from.
         known = REGISTRY.get(self.algorithm) if isinstance(self.algorithm, str) else None
-        tags.classifier_tags.poor_score = known is not None and known.private
+        chosen = self.algorithm == defaults.AUTO
+        tags.classifier_tags.poor_score = chosen or (known is not None and known.private)
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+class FederatedClassifier(ADMMClassifier):
+    """:class:`ADMMClassifier` under its general name: the algorithm is chosen from public facts.
+
+    Parameters and attributes are the same; ``algorithm`` and ``rounds`` are ``"auto"`` unless
+    given.
+    """
+
+    def __init__(
+        self,
+        algorithm: str = defaults.AUTO,
+        epsilon: float | Mapping[Any, float] = defaults.EPSILON,
+        delta: float | Mapping[Any, float] = defaults.DELTA,
+        calibration: str = defaults.CALIBRATION,
+        n_parties: int = 5,
+        topology: str | Iterable[tuple[int, int]] = defaults.TOPOLOGY,
+        rounds: int | str = defaults.ROUNDS,
+        penalty: float
+        | str
+        | Sequence[float]
+        | Mapping[Any, float | Sequence[float]] = defaults.PENALTY,
+        regularization: float = defaults.REGULARIZATION,
+        party_weight: str = defaults.PARTY_WEIGHT,
+        loss: str = defaults.LOSS,
+        fit_intercept: bool = True,
+        data_norm: float = 1.0,
+        rows_per_person: int = defaults.ROWS_PER_PERSON,
+        output: str = defaults.OUTPUT,
+        algorithm_options: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        super().__init__(
+            algorithm=algorithm,
+            epsilon=epsilon,
+            delta=delta,
+            calibration=calibration,
+            n_parties=n_parties,
+            topology=topology,
+            rounds=rounds,
+            penalty=penalty,
+            regularization=regularization,
+            party_weight=party_weight,
+            loss=loss,
+            fit_intercept=fit_intercept,
+            data_norm=data_norm,
+            rows_per_person=rows_per_person,
+            output=output,
+            algorithm_options=algorithm_options,
+            random_state=random_state,
+        )

@@ -147,7 +147,7 @@ def test_the_step_is_the_public_rule(noise):
     share = sigma if noise == "own" else sigma / math.sqrt(parties - 2)
     level = math.sqrt(features / rounds) * share / math.sqrt(parties)
     stable = 1.9 * 1.9 / (1.0 + LAM / parties)
-    expected = min(stable, 15 * 0.1 / (level * rounds))
+    expected = min(stable, 10 * 0.1 / (level * rounds))
     assert expected != stable
     assert planned.algorithm.step == pytest.approx(expected, rel=1e-4)
     quiet = planned_of((300,) * parties, rounds=rounds, options={"noise": noise}, epsilon=50.0)

@@ -173,6 +173,8 @@ class Algorithm(ABC):
     paper: ClassVar[str]
     #: Runs around a data-less server rather than on a graph of parties.
     needs_server: ClassVar[bool] = False
+    #: Messages of each party where nobody chose their number.
+    default_rounds: ClassVar[int] = 50
     #: Hears every party in every round: runs around a server, or on a complete graph.
     hears_everybody: ClassVar[bool] = False
     #: Releases under a privacy budget.

@@ -23,14 +23,18 @@ everything sent is seen. ``noise="shared"``: only the sum is seen, and each part
 :math:`\sigma=\max_i\Delta_i/\mu_{i,t}` against the server and :math:`\tau` = ``colluders``
 parties together. With T rounds :math:`\mu_{i,t} = \mu_i/\sqrt T`.
 
-The step is a public rule, measured on Adult, spambase, magic and mushroom with 1 to 100 parties and
-epsilon from 0.1 to 3: as long as is stable, or such that noise alone does not carry z further than
-about 15,
+The step is a public rule: as long as is stable, or such that noise alone does not carry z further
+than about 10,
 
-.. math:: s = \min\Bigl(\frac{1.9\,(1+\beta)}{c_1 + \lambda/N},\;\frac{15\,(1-\beta)}{a\,T}\Bigr),
+.. math:: s = \min\Bigl(\frac{1.9\,(1+\beta)}{c_1 + \lambda/N},\;\frac{10\,(1-\beta)}{a\,T}\Bigr),
           \qquad a = \sqrt{d/T}\;\mathrm{sd}(G)
 
 with sd(G) the noise of one coordinate of G.
+
+The 10 and T = 100 were chosen on the training rows of eleven public data sets: 60% of all rows to
+train, 20% to judge by, the last 20% never looked at; three splits, ten seeds of noise each, 3 to 20
+parties, epsilon from 0.1 to 3, huber-hinge, own noise. With 15 accuracy is half a point lower; 50
+rounds are as good on small sets, and on Adult 0.1 to 0.2 points worse.
 """
 
 from __future__ import annotations
@@ -63,8 +67,8 @@ from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["DPGD", "DPGDOptions", "DPGDState", "default_colluders"]
 
-# How far noise alone may carry the model in a run.
-_NOISE_TRAVEL: Final = 15.0
+# How far noise alone may carry the model in a run; chosen as the beginning of this file says.
+_NOISE_TRAVEL: Final = 10.0
 # The part of the longest stable step that is taken.
 _STABLE: Final = 0.95
 # No messages that are let in lead further in a thousand rounds.
@@ -130,6 +134,7 @@ class DPGD(Algorithm):
 
     name: ClassVar[str] = "dp-gd"
     paper: ClassVar[str] = "Bassily, Smith, Thakurta, 2014; Kairouz, Liu, Steinke, 2021"
+    default_rounds: ClassVar[int] = 100
     hears_everybody: ClassVar[bool] = True
     private: ClassVar[bool] = True
     uses_penalty: ClassVar[bool] = False

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from dpadmm.cli.options import named_values, read_value, takes
 from dpadmm.cli.output import JsonOption, console, emit, show_table
-from dpadmm.errors import ParameterError, positive_integer
+from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.run import parameters as defaults
 
@@ -42,9 +42,10 @@ class AccountOptions:
     epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = 1.0
     delta: Annotated[float, typer.Option(help="Its delta.")] = defaults.DELTA
     algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = defaults.ALGORITHM
-    rounds: Annotated[int, typer.Option(help="Messages, or releases of one kind.")] = (
-        defaults.ROUNDS
-    )
+    rounds: Annotated[
+        str,
+        typer.Option(help="Messages, or releases of one kind; auto: as the algorithm has them."),
+    ] = defaults.ROUNDS
     rows: Annotated[str, typer.Option(help="Rows of each party, separated by commas.")] = (
         "8000,8000,8000,8000,8000"
     )
@@ -129,7 +130,7 @@ class _Question(NamedTuple):
     names: tuple[str, ...] | None = None
     simulated: bool = False
 
-    def plan(self, rounds: int) -> Plan:
+    def plan(self, rounds: int | str) -> Plan:
         """The run, with so many rounds."""
         from dpadmm.run.plan import plan
 
@@ -150,7 +151,7 @@ def _from_options(options: AccountOptions) -> _Question:
         algorithm=options.algorithm,
         epsilon=options.epsilon,
         delta=options.delta,
-        rounds=options.rounds,
+        rounds=read_value(options.rounds),
         topology=options.topology,
         penalty=read_value(options.penalty),
         regularization=options.regularization,
@@ -199,8 +200,9 @@ def _run(question: _Question) -> dict[str, Any]:
     from dpadmm.run.train import state_privacy
 
     parameters = question.parameters
-    rounds, people = parameters.rounds, parameters.rows_per_person
-    planned = question.plan(rounds)
+    people = parameters.rows_per_person
+    planned = question.plan(parameters.rounds)
+    rounds = planned.rounds
     site, budget = planned.site, planned.budget
     deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
@@ -228,7 +230,7 @@ def _run(question: _Question) -> dict[str, Any]:
         )
     weakest = None if budget is None else float(gaussian_mu(budget.epsilon, budget.delta).max())
     return {
-        "algorithm": parameters.algorithm,
+        "algorithm": planned.algorithm.name,
         "rounds": rounds,
         "penalty": planned.penalty,
         "budget_mu": weakest,
@@ -236,16 +238,16 @@ def _run(question: _Question) -> dict[str, Any]:
         "curve": _curve(events, people),
         "other_rounds": [
             _other_rounds(question.plan(count), count, events, deltas, people)
-            for count in _other_counts(parameters)
+            for count in _other_counts(parameters, rounds)
         ],
         "statement": statement.to_dict(),
         "lines": statement.lines(),
     }
 
 
-def _other_counts(parameters: TrainingParameters) -> tuple[int, ...]:
+def _other_counts(parameters: TrainingParameters, rounds: int) -> tuple[int, ...]:
     """Other numbers of rounds to show; none beside a list that has one number for each round."""
-    rounds, given = parameters.rounds, [parameters.penalty, *parameters.algorithm_options.values()]
+    given = [parameters.penalty, *parameters.algorithm_options.values()]
     tables = [each.values() for each in given if isinstance(each, Mapping)]
     if any(isinstance(each, list | tuple) for each in chain(given, *tables)):
         return (rounds,)
@@ -348,7 +350,7 @@ def _releases(options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
             )
         return value
 
-    rows, count = _counts(options.rows)[0], positive_integer("rounds", options.rounds)
+    rows, count = _counts(options.rows)[0], _releases_made(options.rounds)
     if options.release == "pure":
         return [events.Repeated(events.PureRelease(need("release_epsilon")), count)], {}
     if options.release == "objective":
@@ -369,7 +371,7 @@ def _gaussian_releases(mu: float, options: AccountOptions) -> tuple[list[Event],
     from dpadmm.privacy.events import GaussianRelease
     from dpadmm.problem import schedules
 
-    count, decay = options.rounds, options.decay
+    count, decay = _releases_made(options.rounds), options.decay
     ratios = {
         "constant": lambda: schedules.constant(count),
         "periodic": lambda: schedules.periodic(count, decay, options.period),
@@ -464,6 +466,13 @@ def _show_curve(curve: list[dict[str, float]]) -> None:
 def _show_lines(lines: Sequence[tuple[str, str]]) -> None:
     for heading, words in lines:
         console.print(Text.assemble((f"{heading}:", "bold"), f" {words}"))
+
+
+def _releases_made(text: str) -> int:
+    """How many releases to compose: a number, or as many as most algorithms make."""
+    from dpadmm.run.choice import chosen_rounds
+
+    return chosen_rounds(read_value(text), defaults.ALGORITHM)
 
 
 def _short(value: float | None, digits: int = 4) -> str:

@@ -19,6 +19,7 @@ from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.run.choice import chosen_rounds
 from dpadmm.run.engine import Outcome
 from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning, TrainingParameters
 from dpadmm.run.plan import Plan, plan
@@ -124,7 +125,8 @@ class TrainingJob(Job):
     @property
     def weight(self) -> float:
         """Rounds times runs; a round of a run costs a few passes over the rows."""
-        return float(self.parameters.rounds * self.runs * self.repeats)
+        told = self.parameters
+        return float(chosen_rounds(told.rounds, told.algorithm) * self.runs * self.repeats)
 
     def plan(self, problem: Problem) -> tuple[Plan, list[str]]:
         """Check and fix the run; also what it is warned of."""

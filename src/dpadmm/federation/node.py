@@ -35,6 +35,10 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
     trained: Run | None = None
     with ExitStack() as stack:
         node = NodeRuntime.open(setup, watcher, stack)
+        choice = setup.planned.choice
+        if choice is not None:
+            advice = {"advice": choice.advice} if choice.advice else {}
+            watcher.event("algorithm-chosen", choice=choice.reason, **advice)
         if config.node.role == "server":
             mailbox, departure = average(node)
         else:

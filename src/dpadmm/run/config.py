@@ -14,15 +14,25 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
+from dpadmm.algorithms import algorithm_names, get_algorithm
 from dpadmm.algorithms.inputs import Course, as_course
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import canonical_json
 from dpadmm.run import parameters as defaults
+from dpadmm.run.choice import chosen_algorithm
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats, shown_value
 from dpadmm.version import NUMBERS_FORMAT
@@ -76,6 +86,13 @@ def _course_or_auto(value: Any) -> Any:
         ) from None
 
 
+def _whole_number(value: Any) -> Any:
+    """A number of rounds; "auto" is replaced by one before."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise fail(f'must be a whole number or "auto"; got {shown_value(value)}: correct it')
+    return value
+
+
 def _name_or_edges(value: Any) -> Any:
     if isinstance(value, str):
         return value
@@ -110,6 +127,7 @@ def _resolved_or_not(value: Any, info: ValidationInfo) -> Any:
 
 
 BudgetSetting = Annotated[float | dict[str, float], BeforeValidator(_number_or_table)]
+Rounds = Annotated[int, BeforeValidator(_whole_number), Field(le=1_000_000)]
 PenaltySetting = Annotated[str | Course, BeforeValidator(_course_or_auto)]
 Edges = Annotated[str | tuple[Edge, ...], BeforeValidator(_name_or_edges)]
 File = Annotated[Path, BeforeValidator(_resolved)]
@@ -140,7 +158,7 @@ rows_per_person, output, algorithm_options
     delta: BudgetSetting = defaults.DELTA
     calibration: str = defaults.CALIBRATION
     topology: Edges = defaults.TOPOLOGY
-    rounds: Annotated[int, Field(le=1_000_000)] = defaults.ROUNDS
+    rounds: Rounds = get_algorithm(defaults.ALGORITHM).default_rounds
     penalty: PenaltySetting = defaults.PENALTY
     regularization: float = defaults.REGULARIZATION
     party_weight: str = defaults.PARTY_WEIGHT
@@ -151,6 +169,44 @@ rows_per_person, output, algorithm_options
     algorithm_options: dict[str, Any] = Field(default_factory=dict)
     simulation_key: Annotated[int, Field(ge=0)] | None = None
     run_id: Name | None = None
+    _algorithm_chosen: bool = PrivateAttr(False)
+
+    @property
+    def algorithm_chosen(self) -> bool:
+        """Whether nobody named the algorithm: it was chosen."""
+        return self._algorithm_chosen
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _settle(cls, content: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Decide here what "auto" leaves open: hashes, records and models tell what it was."""
+        if not isinstance(content, dict):
+            return handler(content)
+        content = {"rounds": defaults.ROUNDS, **content}
+        chosen = content.get("algorithm") == defaults.AUTO
+        if chosen:
+            content["algorithm"] = _chosen_algorithm(content)
+        if content["rounds"] == defaults.AUTO:
+            name = content.get("algorithm", defaults.ALGORITHM)
+            # Where the name is none, that is refused in a sentence of its own.
+            known = name if name in algorithm_names() else defaults.ALGORITHM
+            content["rounds"] = get_algorithm(known).default_rounds
+        section = handler(content)
+        section._algorithm_chosen = chosen
+        return section
+
+
+def _chosen_algorithm(table: dict[str, Any]) -> str:
+    """The algorithm that "auto" stands for in a ``[run]`` table."""
+    options = table.get("algorithm_options")
+    try:
+        return chosen_algorithm(
+            table.get("topology", defaults.TOPOLOGY),
+            table.get("calibration", defaults.CALIBRATION),
+            options if isinstance(options, dict) else {},
+        )
+    except ParameterError as error:
+        raise fail(str(error)) from None
 
 
 class DataSection(Part):

@@ -97,7 +97,9 @@ class Model:
         names = getattr(estimator, "feature_names_in_", None)
         return cls(
             Classifier.of_estimator(estimator),
-            estimator.get_params(),
+            # What "auto" chose: another version may choose otherwise.
+            estimator.get_params()
+            | {"algorithm": estimator.algorithm_, "rounds": estimator.rounds_},
             feature_names=None if names is None else tuple(names),
             schema=schema,
             provenance=dict(provenance or {}),

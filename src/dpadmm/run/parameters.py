@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHM",
+    "AUTO",
     "CALIBRATION",
     "CALIBRATIONS",
     "DELTA",
@@ -28,6 +29,9 @@ __all__ = [
     "PrivacyWarning",
     "TrainingParameters",
 ]
+
+#: Leaves a parameter to be chosen from public facts.
+AUTO: Final = "auto"
 CALIBRATIONS: Final = ("proven", "published")
 PARTY_WEIGHTS: Final = ("rows", "equal")
 
@@ -36,14 +40,14 @@ ALGORITHM: Final = "pr-admm"
 CALIBRATION: Final = "proven"
 EPSILON: Final = 1.0
 DELTA: Final = 1e-5
-TOPOLOGY: Final = "auto"
-ROUNDS: Final = 50
-PENALTY: Final = "auto"
+TOPOLOGY: Final = AUTO
+ROUNDS: Final = AUTO
+PENALTY: Final = AUTO
 REGULARIZATION: Final = 1e-4
 PARTY_WEIGHT: Final = "rows"
 LOSS: Final = "logistic"
 ROWS_PER_PERSON: Final = 1
-OUTPUT: Final = "auto"
+OUTPUT: Final = AUTO
 
 
 class PrivacyWarning(UserWarning):
@@ -56,11 +60,14 @@ class ConvergenceWarning(UserWarning):
 
 @dataclass(frozen=True)
 class TrainingParameters:
-    """What decides a run, as the estimator and a configuration name it; all of it public."""
+    """What decides a run, as the estimator and a configuration name it; all of it public.
+
+    ``algorithm_chosen`` says that nobody named the algorithm: it was chosen, and is told of.
+    """
 
     algorithm: str
     topology: str | Iterable[tuple[int, int]] | Topology = TOPOLOGY
-    rounds: int = ROUNDS
+    rounds: int | str = ROUNDS
     penalty: float | str | Sequence[float] | Mapping[Any, float | Sequence[float]] = PENALTY
     regularization: float = REGULARIZATION
     party_weight: str = PARTY_WEIGHT
@@ -71,3 +78,4 @@ class TrainingParameters:
     calibration: str = CALIBRATION
     rows_per_person: int = ROWS_PER_PERSON
     algorithm_options: Mapping[str, Any] = field(default_factory=dict)
+    algorithm_chosen: bool = False

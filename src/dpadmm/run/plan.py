@@ -25,6 +25,7 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.problem.losses import Loss, get_loss
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import Topology, build_topology
+from dpadmm.run.choice import Choice, choice_of, settled
 from dpadmm.run.conditions import findings
 from dpadmm.run.parameters import (
     CALIBRATIONS,
@@ -48,11 +49,15 @@ _NOISE_TRAVEL: Final = 15.0
 
 @dataclass(frozen=True)
 class Plan:
-    """A run whose every parameter is fixed; printable, and without any row."""
+    """A run whose every parameter is fixed; printable, and without any row.
+
+    ``choice`` says how its algorithm was chosen, where nobody named it.
+    """
 
     algorithm: Algorithm
     site: Site
     settings: Settings
+    choice: Choice | None = None
 
     @property
     def rounds(self) -> int:
@@ -77,7 +82,8 @@ class Plan:
             here = slice(party, party + 1)
             budget = replace(budget, epsilon=budget.epsilon[here], delta=budget.delta[here])
         settings = replace(self.settings, budget=budget)
-        return Plan(self.algorithm.of_party(party, site, settings), site, settings)
+        algorithm = self.algorithm.of_party(party, site, settings)
+        return replace(self, algorithm=algorithm, site=site, settings=settings)
 
 
 def auto_penalty(
@@ -136,6 +142,7 @@ def plan(
         That one party holds all rows is meant, and its regularization chosen for it: what an
         algorithm that needs neighbours is otherwise refused for.
     """
+    parameters = settled(parameters, len(rows))
     algorithm = get_algorithm(parameters.algorithm)
     if len(rows) == 1 and algorithm.needs_neighbours and not one_hand:
         raise _needs_neighbours(algorithm.name)
@@ -151,7 +158,10 @@ def plan(
     )
     site = replace(site, names=names or site.names)
     settings = _settings_for(algorithm, parameters, site)
-    planned = Plan(algorithm.configure(site, settings), site, settings)
+    choice = None
+    if parameters.algorithm_chosen and settings.budget is not None:
+        choice = choice_of(site, settings.budget, settings.options)
+    planned = Plan(algorithm.configure(site, settings), site, settings, choice)
     # What is chosen automatically, or has no part in the run, is not warned of.
     ours = isinstance(parameters.penalty, str) or not algorithm.uses_penalty
     chosen = None if ours else settings.penalty
@@ -184,7 +194,7 @@ def _settings_for(
     rounds = positive_integer("rounds", parameters.rounds)
     calibration = _one_of("calibration", parameters.calibration, CALIBRATIONS)
     budget = _budget_for(parameters, site) if algorithm.private else None
-    penalty, given = _penalty_for(algorithm, parameters, site, budget)
+    penalty, given = _penalty_for(algorithm, parameters, site, rounds, budget)
     tolerance = parameters.tolerance
     return Settings(
         rounds=rounds,
@@ -198,7 +208,11 @@ def _settings_for(
 
 
 def _penalty_for(
-    algorithm: type[Algorithm], parameters: TrainingParameters, site: Site, budget: Budget | None
+    algorithm: type[Algorithm],
+    parameters: TrainingParameters,
+    site: Site,
+    rounds: int,
+    budget: Budget | None,
 ) -> tuple[float, Course | None]:
     """The penalty as one number, and as it was given where it varies."""
     given = parameters.penalty
@@ -206,7 +220,7 @@ def _penalty_for(
         if given != "auto":
             raise ParameterError(f"penalty must be a positive number or 'auto'; got {given!r}.")
         relative = algorithm.relative_noise(site, parameters.algorithm_options)
-        return auto_penalty(site, parameters.rounds, budget, relative), None
+        return auto_penalty(site, rounds, budget, relative), None
     if not isinstance(given, Sequence | Mapping | np.ndarray):
         return positive_number("penalty", given, alternative=" or 'auto'"), None
     course = as_course("penalty", given)

@@ -206,7 +206,10 @@ def state_privacy(
         reviewed=reviewed(planned.algorithm.name),
         claim=planned.algorithm.claim(planned.site),
         not_covered=(*NOT_COVERED, *noise.not_covered, *also_not_covered),
-        details=planned.algorithm.statement_details(planned.site, deltas),
+        details=(
+            *(() if planned.choice is None else planned.choice.lines),
+            *planned.algorithm.statement_details(planned.site, deltas),
+        ),
         caveats=tuple(caveats),
     )
     return make_statement(charges, terms, by_round=by_round)
