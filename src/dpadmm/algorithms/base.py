@@ -225,6 +225,29 @@ class Algorithm(ABC):
         return math.sqrt(site.features) if kind == "exp-norm" else 1.0
 
     @classmethod
+    def automatic_loss(cls, options: Mapping[str, Any], calibration: str) -> str:
+        """The name of the loss that ``loss="auto"`` stands for.
+
+        Under noise huber-hinge finds the better classifier and is never worse; papers mean the
+        logistic loss, and without noise only that one has probabilities.
+        """
+        return "huber-hinge" if cls.private and calibration == "proven" else "logistic"
+
+    @classmethod
+    def settled_options(cls, given: Mapping[str, Any], calibration: str) -> dict[str, Any]:
+        """``algorithm_options`` with an option ``noise`` of "auto" decided.
+
+        Gaussian noise is shorter for the same budget; a published calibration, and an option that
+        sets the rate of a paper's noise, mean noise of density exp(-rate ||b||).
+        """
+        options = cls.parse_options(given)
+        if getattr(options, "noise", None) != "auto":
+            return dict(given)
+        rates = (getattr(options, name, None) for name in ("epsilon_per_round", "noise_rate"))
+        papers_own = calibration == "published" or any(rate is not None for rate in rates)
+        return {**given, "noise": "exp-norm" if papers_own else "gaussian"}
+
+    @classmethod
     def training_loss(cls, loss: Loss, options: Mapping[str, Any]) -> Loss:
         """The loss that the parties minimise, from the one that was asked for."""
         return loss

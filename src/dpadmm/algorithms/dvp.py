@@ -56,9 +56,10 @@ __all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
 class DVPOptions(GraphOptions):
     """Options of ``dvp``."""
 
-    noise: Literal["exp-norm", "gaussian"] = Field(
-        "exp-norm",
-        description="density proportional to exp(-rate ||b||) as in the paper, or normal",
+    noise: Literal["auto", "exp-norm", "gaussian"] = Field(
+        "auto",
+        description="density proportional to exp(-rate ||b||) as in the paper, or normal; "
+        '"auto" is normal in a proven calibration, unless epsilon_per_round is given',
     )
     epsilon_per_round: CourseOption = Field(
         None,
@@ -100,7 +101,8 @@ class DVP(PerturbedADMM):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix alpha, Phi and the noise of every party."""
-        options = cls.parse_options(settings.options)
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options = cls.parse_options(settled)
         budget = settings.require_budget(cls.name)
         published, given = settings.calibration == "published", options.epsilon_per_round
         check_noise(cls.name, options.noise, "epsilon_per_round", given, published=published)

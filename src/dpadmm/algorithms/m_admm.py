@@ -56,9 +56,10 @@ _PRINTED: Final = 1.4
 class MADMMOptions(GraphOptions):
     """Options of ``m-admm``."""
 
-    noise: Literal["exp-norm", "gaussian"] = Field(
-        "exp-norm",
-        description="e of density proportional to exp(-rate ||e||) as in the paper, or normal",
+    noise: Literal["auto", "exp-norm", "gaussian"] = Field(
+        "auto",
+        description="e of density proportional to exp(-rate ||e||) as in the paper, or normal; "
+        '"auto" is normal in a proven calibration, unless noise_rate is given',
     )
     noise_rate: CourseOption = Field(
         None,
@@ -93,7 +94,8 @@ class MADMM(PerturbedADMM):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix the penalty of every round, the dual step and the noise of every party."""
-        options = cls.parse_options(settings.options)
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options = cls.parse_options(settled)
         budget = settings.require_budget(cls.name)
         published, given = settings.calibration == "published", options.noise_rate
         check_noise(cls.name, options.noise, "noise_rate", given, published=published)

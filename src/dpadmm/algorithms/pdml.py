@@ -147,6 +147,11 @@ class PDML(Algorithm):
     start: float | Array = 0.0
 
     @classmethod
+    def automatic_loss(cls, options: Mapping[str, Any], calibration: str) -> str:
+        """The loss that has a correction for randomised labels."""
+        return "logistic"
+
+    @classmethod
     def training_loss(cls, loss: Loss, options: Mapping[str, Any]) -> Loss:
         """Correct the loss for randomised labels."""
         return corrected_for_label_noise(loss, cls.parse_options(options).label_epsilon)

@@ -84,10 +84,11 @@ __all__ = [
 class RADMMOptions(GraphOptions):
     """Options of ``r-admm``."""
 
-    noise: Literal["exp-norm", "gaussian", "output"] = Field(
-        "exp-norm",
-        description="noise in the gradient, of density exp(-rate ||b||) or Gaussian, or Gaussian "
-        "noise added to the solution",
+    noise: Literal["auto", "exp-norm", "gaussian", "output"] = Field(
+        "auto",
+        description="noise in the gradient, of density exp(-rate ||b||) as in the paper or "
+        'Gaussian, or Gaussian noise added to the solution; "auto" is Gaussian noise in the '
+        "gradient in a proven calibration and the paper's in a published one",
     )
     gamma: float | None = Field(
         None,
@@ -194,7 +195,8 @@ class RecycledADMM(Algorithm, ABC):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate each party's noise over the odd iterations to its own budget."""
-        options = cls.parse_options(settings.options)
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options = cls.parse_options(settled)
         budget = settings.require_budget(cls.name)
         published = settings.calibration == "published"
         releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds

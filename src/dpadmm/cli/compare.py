@@ -114,7 +114,7 @@ def _comparison(
     from dpadmm.errors import ParameterError
     from dpadmm.experiments.comparison import DEFAULT_ENTRIES, Comparison, parse_entry
     from dpadmm.experiments.problems import FileProblem, NamedProblem, ProblemSource
-    from dpadmm.run.config import load_config
+    from dpadmm.run.config import load_config, load_toml
     from dpadmm.run.parameters import CALIBRATIONS, TrainingParameters
 
     epsilon, delta, topology, calibration, rounds = shared
@@ -128,7 +128,10 @@ def _comparison(
             )
         problem = FileProblem.of(Path(data), public_evaluation)
         config = load_config(data)
+        # An automatic loss is every algorithm's own, not that of the configuration's.
+        asked = load_toml(data, "configuration").get("run", {}).get("loss", defaults.LOSS)
         parameters = config.parameters([party.name for party in config.party])
+        parameters = replace(parameters, loss=asked)
     else:
         if public_evaluation is not None:
             raise ParameterError(

@@ -39,7 +39,7 @@ def draft_schema(
     label: str,
     *,
     party: str | None = None,
-    constant: bool = False,
+    constant: bool | float = False,
     max_levels: int = MAX_LEVELS,
     delimiter: str | None = None,
 ) -> Schema:
@@ -59,7 +59,7 @@ def draft_schema(
     party
         Name of the column that says whose row it is, if there is one.
     constant
-        Whether the schema asks for a constant column.
+        Whether the schema asks for a constant column, or with which weight.
     max_levels
         The most levels of a categorical column.
     delimiter
@@ -92,6 +92,7 @@ def draft_schema(
             f"{len(classes)}: choose another column or raise max_levels"
         )
     return Schema(
+        version=2,
         label=Label(column=label, classes=tuple(classes)),
         columns=tuple(columns),
         constant=constant,

@@ -28,7 +28,7 @@ from dpadmm.experiments.job import Job, TrainingJob
 from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.problem.losses import get_loss
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.parameters import TrainingParameters, chosen_loss
 
 __all__ = [
     "ALONE",
@@ -105,7 +105,7 @@ def private_cell(
     """Private training on all rows in one place, at the same total budget."""
     delta = parameters.delta
     assert isinstance(delta, float)
-    loss = get_loss(parameters.loss)
+    loss = get_loss(chosen_loss(parameters.loss, "dvp", {}))
     mu = float(gaussian_mu(epsilon, delta)) / parameters.rows_per_person
     noise = 2 * loss.slope_bound * math.sqrt(facts.features * facts.outputs) / sum(facts.counts)
     least = parameters.regularization / len(facts.counts)

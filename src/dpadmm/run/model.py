@@ -108,7 +108,8 @@ class Model:
         check_is_fitted(estimator)
         names = getattr(estimator, "feature_names_in_", None)
         return cls(
-            estimator_parameters=estimator.get_params(),
+            # What "auto" chose: a later version may choose otherwise.
+            estimator_parameters=estimator.get_params() | {"loss": estimator.loss_},
             arrays={name: getattr(estimator, f"{name}_") for name in FITTED},
             classes=estimator.classes_,
             parties=estimator.parties_,
@@ -172,6 +173,7 @@ class Model:
         estimator.parties_ = self.parties
         estimator.history_ = dict(self.history)
         estimator.penalty_ = self.penalty
+        estimator.loss_ = self.estimator_parameters["loss"]
         estimator.privacy_ = self.privacy
         estimator.n_features_in_ = self.arrays["coef"].shape[1]
         if self.feature_names is not None:
@@ -243,8 +245,6 @@ def load_model(path: str | Path) -> Model:
         data = read_regular(path, largest=LARGEST)
     except FileRefusal as error:
         raise ModelError(f"model must be a readable file; got {path}: {error}") from None
-    from dpadmm.estimators import ADMMClassifier
-
     document, arrays = unpack(data, str(path))
     try:
         for name in document["objects"]:
@@ -253,7 +253,7 @@ def load_model(path: str | Path) -> Model:
         parameters = {name: _untagged(value) for name, value in document["parameters"].items()}
         _check_arrays(arrays)
         return Model(
-            estimator_parameters=ADMMClassifier(**parameters).get_params(),
+            estimator_parameters=_accepted(parameters),
             arrays={name: arrays[name] for name in FITTED},
             classes=arrays["classes"],
             parties=arrays["parties"],
@@ -272,6 +272,14 @@ def load_model(path: str | Path) -> Model:
             f"model must be written by dpadmm {__version__} or one that agrees with it; {path} "
             "lacks something: use the dpadmm that wrote it"
         ) from None
+
+
+def _accepted(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as they were saved, which the estimator knows; new ones keep their defaults."""
+    from dpadmm.estimators import ADMMClassifier
+
+    ADMMClassifier(**parameters)
+    return parameters
 
 
 def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -132,6 +132,7 @@ def plan(
         algorithm that needs neighbours is otherwise refused for.
     """
     algorithm = get_algorithm(parameters.algorithm)
+    parameters = parameters.settled()
     if len(rows) == 1 and algorithm.needs_neighbours and not one_hand:
         raise _needs_neighbours(algorithm.name)
     loss = get_loss(parameters.loss)
