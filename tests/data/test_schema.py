@@ -280,6 +280,7 @@ def test_a_schema_from_before_there_were_ranges_keeps_its_hash_and_its_words():
 def test_the_version_decides_the_range_of_a_column_that_has_none(version, ends):
     schema = Schema.from_dict(changed(version=version))
     assert schema.numeric[0].ends == ends
-    assert Schema.from_dict(changed(version=version, columns__0__range=[0, 1])).numeric[
-        0
-    ].ends == (0.0, 1.0)
+    assert Schema.from_dict(changed(version=version, columns__0__range=[0, 1])).numeric[0].ends == (
+        0.0,
+        1.0,
+    )

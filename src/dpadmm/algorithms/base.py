@@ -26,7 +26,7 @@ from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.site import Site
-from dpadmm.solvers.workspace import Workspace
+from dpadmm.solvers.workspace import Workspace, least_tolerance
 
 __all__ = [
     "Algorithm",
@@ -137,11 +137,15 @@ class Settings:
         """The residual of a solve whose result is sent as it is."""
         return _PLAIN_RESIDUAL if self.tolerance is None else self.tolerance
 
-    def private_tolerance(self, site: Site) -> Array:
-        """The residual of a solve whose result gets noise: part of its sensitivity."""
+    def private_tolerance(self, site: Site, convexity: Array) -> Array:
+        """The residual of a solve whose result gets noise: part of its sensitivity.
+
+        A small part, unless rounding keeps the solves of very many rows from being that exact.
+        """
         if self.tolerance is not None:
             return np.full(len(site.index), self.tolerance)
-        return _PRIVATE_RESIDUAL * site.loss.slope_bound * site.weight / site.rows
+        wanted = _PRIVATE_RESIDUAL * site.loss.slope_bound * site.weight / site.rows
+        return np.maximum(wanted, least_tolerance(site, convexity))
 
 
 @dataclass(frozen=True)
@@ -223,6 +227,11 @@ class Algorithm(ABC):
         """
         kind = getattr(cls.parse_options(options), "noise", "gaussian")
         return math.sqrt(site.features) if kind == "exp-norm" else 1.0
+
+    @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """The penalty below which an automatic one must not be, for the budget to suffice."""
+        return 0.0
 
     @classmethod
     def automatic_loss(cls, options: Mapping[str, Any], calibration: str) -> str:

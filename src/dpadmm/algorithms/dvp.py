@@ -39,6 +39,7 @@ from dpadmm.algorithms.inputs import CourseOption, check_common, over_rounds
 from dpadmm.algorithms.objective import (
     check_total,
     check_within_budget,
+    least_penalty,
     plan_objective,
     release_level,
 )
@@ -97,6 +98,15 @@ class DVP(PerturbedADMM):
     paper: ClassVar[str] = "Zhang, Zhu, AISec 2016"
     private: ClassVar[bool] = True
     options: ClassVar[type[Options]] = DVPOptions
+
+    @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """Room for Gaussian noise beside the Jacobians; for exp-norm noise Phi makes it."""
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        if settings.calibration == "published" or options.noise == "exp-norm":
+            return 0.0
+        return least_penalty(site, budget, options.noise, settings.rounds)
 
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:

@@ -38,7 +38,12 @@ from pydantic import Field
 
 from dpadmm.algorithms.base import Budget, GraphOptions, Options, Settings, graph_convexity
 from dpadmm.algorithms.inputs import CourseOption, grown, over_rounds
-from dpadmm.algorithms.objective import check_total, check_within_budget, plan_objective
+from dpadmm.algorithms.objective import (
+    check_total,
+    check_within_budget,
+    least_penalty,
+    plan_objective,
+)
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
@@ -90,6 +95,15 @@ class MADMM(PerturbedADMM):
     paper: ClassVar[str] = "Zhang, Khalili, Liu, ICML 2018"
     private: ClassVar[bool] = True
     options: ClassVar[type[Options]] = MADMMOptions
+
+    @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """Room for noise beside the Jacobians, in a proven calibration to the budget."""
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        if settings.calibration == "published" or options.noise_rate is not None:
+            return 0.0
+        return least_penalty(site, budget, options.noise, settings.rounds)
 
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:

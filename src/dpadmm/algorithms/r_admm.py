@@ -53,6 +53,7 @@ from dpadmm.algorithms.inputs import (
     grown,
     over_rounds,
 )
+from dpadmm.algorithms.objective import least_penalty
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.algorithms.recycled_noise import proven_noise, published_loss, published_noise
 from dpadmm.errors import ParameterError
@@ -191,6 +192,16 @@ class RecycledADMM(Algorithm, ABC):
     send_even: bool = True
     published: bool = False
     start: float | Array = 0.0
+
+    @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """Room for noise beside the Jacobians, in a proven calibration to the budget."""
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        if settings.calibration == "published" or options.noise == "output":
+            return 0.0
+        releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds
+        return least_penalty(site, budget, options.noise, releases)
 
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:

@@ -189,6 +189,10 @@ def plan(
         calibration=parameters.calibration,
         penalties=given,
     )
+    if isinstance(parameters.penalty, str):
+        # What is chosen automatically is not refused for being too small.
+        penalty = max(penalty, algorithm.least_penalty(site, settings))
+        settings = replace(settings, penalty=penalty)
     configured = algorithm.configure(site, settings)
     planned = Plan(configured, site, rounds, penalty, budget, settings)
     # What is chosen automatically is not warned of.
