@@ -137,15 +137,16 @@ class Settings:
         """The residual of a solve whose result is sent as it is."""
         return _PLAIN_RESIDUAL if self.tolerance is None else self.tolerance
 
-    def private_tolerance(self, site: Site, convexity: Array) -> Array:
+    def private_tolerance(self, site: Site, convexity: Array | None = None) -> Array:
         """The residual of a solve whose result gets noise: part of its sensitivity.
 
-        A small part, unless rounding keeps the solves of very many rows from being that exact.
+        A small part, unless rounding keeps solves of that strong convexity from being so exact,
+        with very many rows and features.
         """
         if self.tolerance is not None:
             return np.full(len(site.index), self.tolerance)
         wanted = _PRIVATE_RESIDUAL * site.loss.slope_bound * site.weight / site.rows
-        return np.maximum(wanted, least_tolerance(site, convexity))
+        return wanted if convexity is None else np.maximum(wanted, least_tolerance(site, convexity))
 
 
 @dataclass(frozen=True)

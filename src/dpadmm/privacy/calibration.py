@@ -320,7 +320,8 @@ def objective_sigma(
         least = epsilon_spent(floor, float(delta_[party]), rows_per_person=rows_per_person).epsilon
         raise InfeasibleBudgetError(
             f"epsilon must exceed {AtMost(least)}, what the Jacobian and the inexact solves of"
-            f" {rounds} rounds cost; got {float(epsilon_[party])!r}",
+            f" {rounds} rounds cost; got {float(epsilon_[party])!r}; fewer rounds, a larger "
+            "penalty or more rows would do",
             least,
         )
     sigma: Array = _MARGIN * rows_per_person * sensitivity_ * np.sqrt(inverse) / np.sqrt(available)
