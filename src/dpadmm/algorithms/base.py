@@ -26,7 +26,7 @@ from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.site import Site
-from dpadmm.solvers.workspace import Workspace, least_tolerance
+from dpadmm.solvers.workspace import Workspace, reachable_tolerance
 
 __all__ = [
     "Algorithm",
@@ -140,13 +140,13 @@ class Settings:
     def private_tolerance(self, site: Site, convexity: Array | None = None) -> Array:
         """The residual of a solve whose result gets noise: part of its sensitivity.
 
-        A small part, unless rounding keeps solves of that strong convexity from being so exact,
+        A small part, unless rounding keeps solves of that strong convexity from being so exact:
         with very many rows and features.
         """
         if self.tolerance is not None:
             return np.full(len(site.index), self.tolerance)
         wanted = _PRIVATE_RESIDUAL * site.loss.slope_bound * site.weight / site.rows
-        return wanted if convexity is None else np.maximum(wanted, least_tolerance(site, convexity))
+        return wanted if convexity is None else reachable_tolerance(site, convexity, wanted)
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ class Algorithm(ABC):
 
     @classmethod
     def least_penalty(cls, site: Site, settings: Settings) -> float:
-        """The penalty below which an automatic one must not be, for the budget to suffice."""
+        """What an automatic penalty is raised to where it is too small for the budget."""
         return 0.0
 
     @classmethod

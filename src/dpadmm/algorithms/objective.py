@@ -29,7 +29,7 @@ from dpadmm.privacy.mechanisms import SOLVED_TO, ObjectivePerturbation
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
 from dpadmm.problem.site import Site
-from dpadmm.solvers.workspace import least_tolerance
+from dpadmm.solvers.workspace import reachable_tolerance
 
 __all__ = [
     "check_total",
@@ -89,8 +89,8 @@ def plan_objective(
     )
     residual = np.full_like(sensitivity, tolerance or 0.0)
     if tolerance is None:
-        least = least_tolerance(site, convexity.min(axis=0)) / SOLVED_TO
-        residual = np.maximum(_RESIDUAL * sensitivity, least)
+        solved_to = SOLVED_TO * _RESIDUAL * sensitivity
+        residual = reachable_tolerance(site, convexity.min(axis=0), solved_to) / SOLVED_TO
     inexact_mu = _inexact_mu(budget, releases * outputs)
     output_sigma = 2 * residual / (convexity * inexact_mu)
     if scale is None:

@@ -19,12 +19,11 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
-from dpadmm.algorithms import algorithm_names
 from dpadmm.algorithms.inputs import Course, as_course
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.run import parameters as defaults
-from dpadmm.run.parameters import TrainingParameters, chosen_loss
+from dpadmm.run.parameters import TrainingParameters
 from dpadmm.sentences import Name, Part, as_tuple, fail, finding, shown_value
 from dpadmm.version import NUMBERS_FORMAT
 
@@ -155,18 +154,25 @@ rows_per_person, output, algorithm_options
 
     @model_validator(mode="before")
     @classmethod
-    def _settle_loss(cls, content: Any) -> Any:
-        """Decide an automatic loss here: hashes, records and models then tell which it was."""
-        if not isinstance(content, dict) or content.get("loss", defaults.LOSS) != "auto":
+    def _settle(cls, content: Any) -> Any:
+        """Decide loss and noise here: hashes, records and models then tell what they were."""
+        if not isinstance(content, dict):
             return content
         algorithm = content.get("algorithm", defaults.ALGORITHM)
         calibration = content.get("calibration", defaults.CALIBRATION)
         options = content.get("algorithm_options", {})
-        if algorithm not in algorithm_names() or not isinstance(options, dict):
-            # Refused elsewhere, in a sentence of its own.
+        try:
+            told = TrainingParameters(
+                algorithm,
+                loss=content.get("loss", defaults.LOSS),
+                calibration=calibration,
+                algorithm_options=options,
+            ).settled()
+        except (ParameterError, TypeError):
+            # Refused later, in a sentence of its own.
             return content
-        loss = chosen_loss("auto", algorithm, options, calibration)
-        return {**content, "loss": loss}
+        chosen = {"loss": told.loss, "algorithm_options": told.algorithm_options}
+        return {**content, **chosen}
 
 
 class DataSection(Part):

@@ -235,13 +235,13 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     return floor
 
 
-def least_tolerance(site: Site, convexity: Array) -> Array:
-    """The smallest tolerance to choose: what :func:`check_reachable` allows without any message.
+def reachable_tolerance(site: Site, convexity: Array, wanted: Array) -> Array:
+    """The tolerance that is wanted, or a larger one where it would be refused without any message.
 
-    Twice that, as room for messages and noise.
+    Twice what :func:`check_reachable` then allows, as room for messages and noise.
     """
-    nothing = np.zeros(len(site.index))
-    return 4 * _rounding_error(site, nothing, convexity, nothing)
+    floor = _rounding_error(site, np.zeros(len(site.index)), convexity, wanted)
+    return np.where(wanted >= 2 * floor, wanted, 4 * floor)
 
 
 def _rounding_error(site: Site, size: Array, convexity: Array, tolerance: Array) -> Array:
