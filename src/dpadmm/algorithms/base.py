@@ -186,6 +186,8 @@ class Algorithm(ABC):
     needs_neighbours: ClassVar[bool] = False
     #: Published noise follows from an epsilon for rows, which is then what the paper claims.
     claims_epsilon: ClassVar[bool] = True
+    #: Options whose theorem is about the logistic loss.
+    logistic_options: ClassVar[tuple[str, ...]] = ()
     #: What ``algorithm_options`` may hold.
     options: ClassVar[type[Options]] = Options
 
@@ -241,7 +243,9 @@ class Algorithm(ABC):
         Under noise huber-hinge finds the better classifier and is never worse; papers mean the
         logistic loss, and without noise only that one has probabilities.
         """
-        return "huber-hinge" if cls.private and calibration == "proven" else "logistic"
+        noisy = cls.private and calibration == "proven"
+        named = any(options.get(name) for name in cls.logistic_options)
+        return "huber-hinge" if noisy and not named else "logistic"
 
     @classmethod
     def settled_options(cls, given: Mapping[str, Any], calibration: str) -> dict[str, Any]:

@@ -32,9 +32,8 @@ The paper has no constant schedule; Lemma 2 gives its total.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 from pydantic import Field
@@ -138,6 +137,7 @@ class PRADMM(Algorithm):
     paper: ClassVar[str] = "Ding, Zhang, Chen, Xue, Zhang, Pan, IEEE Big Data 2019"
     private: ClassVar[bool] = True
     needs_neighbours: ClassVar[bool] = True
+    logistic_options: ClassVar[tuple[str, ...]] = ("public_norm",)
     options: ClassVar[type[Options]] = PRADMMOptions
 
     penalty: float
@@ -148,13 +148,6 @@ class PRADMM(Algorithm):
     public_norm: bool = False
     start: float | Array = 0.0
     claimed: str | None = None
-
-    @classmethod
-    def automatic_loss(cls, options: Mapping[str, Any], calibration: str) -> str:
-        """The public bound on the minimiser's norm is proven for the logistic loss only."""
-        if options.get("public_norm"):
-            return "logistic"
-        return super().automatic_loss(options, calibration)
 
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
