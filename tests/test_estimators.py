@@ -255,9 +255,7 @@ def test_the_intercept_is_the_weight_of_the_appended_number_times_that_number(da
     told = classifier(fit_intercept=False, data_norm=1.0).fit(appended, labels)
     np.testing.assert_allclose(model.coef_, told.coef_[:, :-1], atol=1e-12)
     np.testing.assert_allclose(model.intercept_, scale * told.coef_[:, -1], atol=1e-12)
-    np.testing.assert_allclose(
-        model.node_intercept_, scale * told.node_coef_[..., -1], atol=1e-12
-    )
+    np.testing.assert_allclose(model.node_intercept_, scale * told.node_coef_[..., -1], atol=1e-12)
     scores = model.decision_function(rows)
     np.testing.assert_allclose(scores, told.decision_function(appended), atol=1e-12)
     # As with any linear classifier, that row by row is scaled down afterwards.

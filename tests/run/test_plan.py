@@ -78,9 +78,7 @@ def test_every_party_finds_the_same_penalty():
     assert planned.penalty > auto_penalty(planned.site, 50, planned.budget)
     for party, own in enumerate(alone):
         assert own.penalty == planned.penalty
-        np.testing.assert_array_equal(
-            own.algorithm.scale[:, 0], planned.algorithm.scale[:, party]
-        )
+        np.testing.assert_array_equal(own.algorithm.scale[:, 0], planned.algorithm.scale[:, party])
 
 
 @pytest.mark.parametrize("name", ["pr-admm", "dvp", "r-admm", "pdml"])

@@ -34,6 +34,7 @@ from dpadmm.solvers.workspace import reachable_tolerance
 __all__ = [
     "check_total",
     "check_within_budget",
+    "gaussian_room",
     "least_penalty",
     "plan_objective",
     "release_level",
@@ -191,25 +192,33 @@ def release_level(site: Site, budget: Budget, releases: int) -> Array:
     )
 
 
+def gaussian_room(budget: Budget, count: int) -> Array:
+    r"""The kappa of ``count`` releases with Gaussian noise that leaves the noise most of a budget.
+
+    .. math:: \kappa = \mu\min\Bigl(\frac{0.3}{\sqrt{\mathrm{count}}},
+                       \frac{1}{\sqrt{2\ln(1/\delta)}}\Bigr)
+
+    for a budget of :math:`\mu`-GDP. By Theorem OP the Jacobians cost about
+    :math:`a\,\mathrm{count}\,\kappa^2` of Renyi divergence, beside the :math:`a\mu^2/2` that there
+    are, at orders a below :math:`1 + 1/\kappa`, among them the
+    :math:`1 + \sqrt{2\ln(1/\delta)}/\mu` at which Gaussian releases convert best.
+    """
+    mu = gaussian_mu(budget.epsilon, budget.ideal_delta) / budget.rows_per_person
+    share, order = _JACOBIAN_SHARE / np.sqrt(count), np.sqrt(-2 * np.log(budget.ideal_delta))
+    return np.asarray(mu * np.minimum(share, 1 / order))
+
+
 def least_penalty(site: Site, budget: Budget, kind: str, releases: int) -> float:
     r"""The penalty from which on the Jacobians of all releases leave room for noise.
 
-    .. math::
-        \eta &= \max_i \frac{1}{2V_i}\Bigl(\frac{c_i c_1}{n_i\kappa_i} - \frac{\lambda}{N}\Bigr)\\
-        \text{Gaussian noise:}\quad \kappa_i &= \mu_i\min\Bigl(\frac{0.3}{\sqrt{KT}},
-            \frac{1}{\sqrt{2\ln(1/\delta_i)}}\Bigr),\qquad
-        \text{exp-norm noise:}\quad \kappa_i = e^{\epsilon_i/2} - 1
+    .. math:: \eta = \max_i \frac{1}{2V_i}
+              \Bigl(\frac{c_i c_1}{n_i\kappa_i} - \frac{\lambda}{N}\Bigr)
 
-    for T releases of K outputs and a budget of :math:`\mu_i`-GDP. By Theorem OP all Jacobians cost
-    about :math:`a K T\kappa^2` of Renyi divergence, beside the :math:`a\mu^2/2` that there are, at
-    orders a below :math:`1 + 1/\kappa`, among them the :math:`1 + \sqrt{2\ln(1/\delta)}/\mu` at
-    which Gaussian releases convert best. Of a pure release of :math:`\epsilon_i` a Jacobian takes
-    half.
+    with the :math:`\kappa_i` of :func:`gaussian_room`, or, of noise of density exp(-rate ||b||),
+    :math:`e^{\epsilon_i/2} - 1`: half of a release's :math:`\epsilon_i`.
     """
     if kind == "gaussian":
-        mu = gaussian_mu(budget.epsilon, budget.ideal_delta) / budget.rows_per_person
-        share = _JACOBIAN_SHARE / np.sqrt(releases * site.outputs)
-        ratio = mu * np.minimum(share, 1 / np.sqrt(-2 * np.log(budget.ideal_delta)))
+        ratio = gaussian_room(budget, releases * site.outputs)
     else:
         ratio = np.expm1(release_level(site, budget, releases) / 2)
     convexity = site.weight * site.loss.curvature_bound / (site.rows * ratio)

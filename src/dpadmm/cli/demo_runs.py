@@ -156,7 +156,7 @@ def together(
             epsilon=1.0 if epsilon is None else epsilon,
             delta=DELTA,
             regularization=DEMO_REGULARIZATION,
-        )
+        ).settled()
         planned = plan(
             parameters,
             shard.counts,

@@ -59,6 +59,11 @@ def interval_words(comparison: Comparison) -> str:
     )
 
 
+def loss_words(losses: Mapping[str, Sequence[str]]) -> str:
+    """Which loss was minimised by whom."""
+    return "; ".join(f"{loss} by {', '.join(names)}" for loss, names in losses.items())
+
+
 def write_comparison(
     comparison: Comparison, results: Mapping[str, Result], folder: Path, command: str
 ) -> dict[str, Any]:
@@ -101,6 +106,7 @@ def comparison_words(manifest: dict[str, Any], meaning: Meaning) -> str:
     table = Table.of(("who", "graph", "epsilon", *measured), rows).markdown()
     return (
         f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n\n"
+        f"Losses: {loss_words(manifest['losses'])}.\n\n"
         f"**{HEADING}**\n\n{meaning.markdown()}"
     )
 
@@ -192,6 +198,7 @@ def _manifest(
             "simulated": True,
         },
         "comparison": asdict(comparison),
+        "losses": comparison.losses(),
         "lines": [
             {**line.plain(), "mark": meaning.mark(line.privacy) if line.privacy else ""}
             for line in lines
@@ -228,6 +235,7 @@ def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel])
             (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
             *_best(manifest),
             (texts.INTERVALS, f"{intervals}."),
+            (texts.LOSSES, f"{loss_words(manifest['losses'])}."),
             *meaning.sentences(),
         ),
         sections=(

@@ -19,7 +19,7 @@ from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
 
-__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable", "least_tolerance"]
+__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable", "reachable_tolerance"]
 
 #: Features above which the factor-free form is used (``make bench`` prints both around it).
 FACTOR_LIMIT: Final = 300
