@@ -179,7 +179,11 @@ def test_what_comes_after_a_loss_stays_within_the_agreed_budget(federation):
 
 def test_after_a_loss_the_order_of_the_agreed_run_decides(tmp_path):
     """Others may have chosen who was lost, and when: the best order of one course is no bound."""
-    run = {"algorithm": "dvp", "algorithm_options": {"noise": "gaussian"}}
+    run = {
+        "algorithm": "dvp",
+        "loss": "logistic",
+        "algorithm_options": {"noise": "gaussian"},
+    }
     federation = Federation(tmp_path / "federation", None, NAMES, run=run)
     agreed, schema = federation.agreed, federation.schema
     whole = Segment.whole(agreed, agreed.plan(schema), schema)
@@ -300,6 +304,7 @@ AGREED = """
 [run]
 run_id = "trial"
 algorithm = "pr-admm"
+loss = "logistic"
 topology = "ring"
 rounds = 10
 epsilon = {north = 1.0, south = 0.5, west = 1.0}
