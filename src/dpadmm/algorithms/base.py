@@ -233,7 +233,7 @@ class Algorithm(ABC):
 
     @classmethod
     def least_penalty(cls, site: Site, settings: Settings) -> float:
-        """What an automatic penalty is raised to where it is too small for the budget."""
+        """What an automatic penalty must be at least, for the budget to suffice for the noise."""
         return 0.0
 
     @classmethod

@@ -19,7 +19,6 @@ from dpadmm.algorithms.base import Algorithm, Budget, Settings
 from dpadmm.algorithms.inputs import as_course, first_value
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array
-from dpadmm.privacy.calibration import InfeasibleBudgetError
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.gaussian import gaussian_mu
@@ -94,8 +93,8 @@ def auto_penalty(
     agreement of the parties from falling apart over long runs. The second keeps what noise alone
     could add up to, :math:`T a / (2\eta\bar V)`, at 15: more noise means shorter steps.
 
-    Where the budget does not suffice at this penalty, :func:`plan` raises it to the algorithm's
-    :meth:`~dpadmm.algorithms.base.Algorithm.least_penalty`.
+    Where it is larger, :func:`plan` takes the algorithm's
+    :meth:`~dpadmm.algorithms.base.Algorithm.least_penalty` instead.
     """
     degree = max(1.0, float(site.topology.degrees.mean()))
     noise = 0.0
@@ -194,27 +193,16 @@ def plan(
         penalties=given,
     )
     automatic = isinstance(parameters.penalty, str)
-    configured, settings = _configured(algorithm, site, settings, automatic=automatic)
-    planned = Plan(configured, site, rounds, settings.penalty, budget, settings)
+    if automatic:
+        penalty = max(penalty, algorithm.least_penalty(site, settings))
+        settings = replace(settings, penalty=penalty)
+    configured = algorithm.configure(site, settings)
+    planned = Plan(configured, site, rounds, penalty, budget, settings)
     # What is chosen automatically is not warned of.
     chosen = None if automatic else penalty
     for finding in findings(site, announced(planned), rounds, chosen):
         warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
     return planned
-
-
-def _configured(
-    algorithm: type[Algorithm], site: Site, settings: Settings, *, automatic: bool
-) -> tuple[Algorithm, Settings]:
-    """The algorithm, with an automatic penalty raised where the budget needs a larger one."""
-    try:
-        return algorithm.configure(site, settings), settings
-    except InfeasibleBudgetError:
-        if not automatic:
-            raise
-    least = algorithm.least_penalty(site, settings)
-    settings = replace(settings, penalty=max(settings.penalty, least))
-    return algorithm.configure(site, settings), settings
 
 
 def _needs_neighbours(name: str) -> ParameterError:
