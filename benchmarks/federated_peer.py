@@ -75,6 +75,7 @@ def planned(spec: dict[str, Any]) -> Plan:
         tolerance=1e-6,
         penalty=0.05,
         regularization=1e-2,
+        loss="logistic",
     )
     names = tuple(f"node-{number}" for number in range(parties))
     return plan(parameters, [spec["rows"]] * parties, features=spec["features"], names=names)

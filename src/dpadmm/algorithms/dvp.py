@@ -39,6 +39,7 @@ from dpadmm.algorithms.inputs import CourseOption, check_common, over_rounds
 from dpadmm.algorithms.objective import (
     check_total,
     check_within_budget,
+    least_penalty,
     plan_objective,
     release_level,
     site_kappa,
@@ -56,9 +57,10 @@ __all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
 class DVPOptions(GraphOptions):
     """Options of ``dvp``."""
 
-    noise: Literal["exp-norm", "gaussian"] = Field(
-        "exp-norm",
-        description="density proportional to exp(-rate ||b||) as in the paper, or normal",
+    noise: Literal["auto", "exp-norm", "gaussian"] = Field(
+        "auto",
+        description="density proportional to exp(-rate ||b||) as in the paper, or normal; "
+        '"auto" is normal in a proven calibration, unless epsilon_per_round is given',
     )
     epsilon_per_round: CourseOption = Field(
         None,
@@ -93,9 +95,19 @@ class DVP(PerturbedADMM):
     options: ClassVar[type[Options]] = DVPOptions
 
     @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """Room for Gaussian noise beside the Jacobians; for exp-norm noise Phi makes it."""
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        if settings.calibration == "published" or options.noise == "exp-norm":
+            return 0.0
+        return least_penalty(site, budget, options.noise, settings.rounds)
+
+    @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix alpha, Phi and the noise of every party."""
-        options = cls.parse_options(settings.options)
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options = cls.parse_options(settled)
         budget = settings.require_budget(cls.name)
         published, given = settings.calibration == "published", options.epsilon_per_round
         check_noise(cls.name, options.noise, "epsilon_per_round", given, published=published)

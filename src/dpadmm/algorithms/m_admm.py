@@ -41,6 +41,7 @@ from dpadmm.algorithms.inputs import CourseOption, grown, over_rounds
 from dpadmm.algorithms.objective import (
     check_total,
     check_within_budget,
+    least_penalty,
     plan_objective,
     site_kappa,
 )
@@ -60,9 +61,10 @@ _PRINTED: Final = 1.4
 class MADMMOptions(GraphOptions):
     """Options of ``m-admm``."""
 
-    noise: Literal["exp-norm", "gaussian"] = Field(
-        "exp-norm",
-        description="e of density proportional to exp(-rate ||e||) as in the paper, or normal",
+    noise: Literal["auto", "exp-norm", "gaussian"] = Field(
+        "auto",
+        description="e of density proportional to exp(-rate ||e||) as in the paper, or normal; "
+        '"auto" is normal in a proven calibration, unless noise_rate is given',
     )
     noise_rate: CourseOption = Field(
         None,
@@ -95,9 +97,19 @@ class MADMM(PerturbedADMM):
     options: ClassVar[type[Options]] = MADMMOptions
 
     @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """Room for noise beside the Jacobians, in a proven calibration to the budget."""
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        if settings.calibration == "published" or options.noise_rate is not None:
+            return 0.0
+        return least_penalty(site, budget, options.noise, settings.rounds)
+
+    @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix the penalty of every round, the dual step and the noise of every party."""
-        options = cls.parse_options(settings.options)
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options = cls.parse_options(settled)
         budget = settings.require_budget(cls.name)
         published, given = settings.calibration == "published", options.noise_rate
         check_noise(cls.name, options.noise, "noise_rate", given, published=published)

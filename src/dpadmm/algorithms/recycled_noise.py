@@ -59,7 +59,7 @@ def proven_noise(
         plan = plan_objective(site, budget, noise, convexity, tolerance=settings.tolerance)
         names = ("sensitivity", "scale", "kappa", "output_sigma", "tolerance")
         return {name: np.stack([getattr(part, name) for part in plan]) for name in names}
-    tolerance = settings.private_tolerance(site)
+    tolerance = settings.private_tolerance(site, convexity.min(axis=0))
     reach = argmin_sensitivity(
         site.rows,
         convexity,

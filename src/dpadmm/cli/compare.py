@@ -128,7 +128,7 @@ def _comparison(options: CompareOptions) -> Comparison:
 def _problem(options: CompareOptions) -> tuple[ProblemSource, TrainingParameters]:
     """The rows to compare on, and how to train on them."""
     from dpadmm.experiments.problems import FileProblem, NamedProblem
-    from dpadmm.run.config import load_config
+    from dpadmm.run.config import load_config, load_toml
     from dpadmm.run.parameters import TrainingParameters
 
     data, public = options.data, options.public_evaluation
@@ -140,7 +140,10 @@ def _problem(options: CompareOptions) -> tuple[ProblemSource, TrainingParameters
             )
         problem = FileProblem.of(Path(data), public)
         config = load_config(data)
-        return problem, config.parameters([party.name for party in config.party])
+        # An automatic loss is every algorithm's own, not that of the configuration's.
+        asked = load_toml(data, "configuration").get("run", {}).get("loss", defaults.LOSS)
+        parameters = config.parameters([party.name for party in config.party])
+        return problem, replace(parameters, loss=asked)
     if public is not None:
         raise ParameterError(
             "--public-evaluation goes with a configuration; a named data set holds rows back "

@@ -183,7 +183,7 @@ def _parameters(epsilon: float | None, rounds: int) -> TrainingParameters:
         epsilon=1.0 if epsilon is None else epsilon,
         delta=DELTA,
         regularization=DEMO_REGULARIZATION,
-    )
+    ).settled()
 
 
 def _mean_score(data: DemoData, messages: Array) -> float:

@@ -39,7 +39,7 @@ def draft_schema(
     label: str,
     *,
     party: str | None = None,
-    constant: bool = False,
+    constant: bool | float = False,
     max_levels: int = MAX_LEVELS,
     delimiter: str | None = None,
 ) -> Schema:
@@ -59,7 +59,7 @@ def draft_schema(
     party
         Name of the column that says whose row it is, if there is one.
     constant
-        Whether the schema asks for a constant column.
+        Whether the schema asks for a constant column, or with which weight.
     max_levels
         The most levels of a categorical column.
     delimiter
@@ -74,7 +74,7 @@ def draft_schema(
     if not columns:
         raise DataError("sample must have a column besides the label; got none")
     drafted = _draft_label(label, table[label], max_levels)
-    return Schema(label=drafted, columns=columns, constant=constant, party=party)
+    return Schema(version=2, label=drafted, columns=columns, constant=constant, party=party)
 
 
 def _check_sample(table: pa.Table, label: str, party: str | None) -> None:

@@ -97,8 +97,10 @@ class EncodedBatch:
         Shape (numeric columns, rows): the first encoded columns.
     places
         Shape (other entries, rows): the encoded column of every other entry; -1 for none.
+    entries
+        Shape (other entries,): what these entries are times `unit`: 1, or the constant's weight.
     unit
-        Shape (rows,): what these entries are, 1 divided by the norm the row had above 1.
+        Shape (rows,): 1 divided by the norm the row had above 1.
     labels
         Codes into the schema's classes; None if the table has no label column.
     parties
@@ -109,6 +111,7 @@ class EncodedBatch:
 
     numbers: NDArray[np.float64] = field(repr=False)
     places: NDArray[np.int32] = field(repr=False)
+    entries: NDArray[np.float64] = field(repr=False)
     unit: NDArray[np.float64] = field(repr=False)
     labels: NDArray[np.int64] | None = field(repr=False)
     parties: pa.StringArray | None = field(repr=False)
@@ -120,6 +123,7 @@ class EncodedBatch:
         return EncodedBatch(
             self.numbers[:, chosen],
             self.places[:, chosen],
+            self.entries,
             unit,
             None if self.labels is None else self.labels[chosen],
             None,
@@ -133,20 +137,19 @@ class EncodedBatch:
         out[:, : len(self.numbers)] = self.numbers[:, part].T
         first = np.arange(rows, dtype=np.int64) * features
         flat, unit = out.reshape(-1), self.unit[part]
-        for places in self.places[:, part]:
+        for places, entry in zip(self.places[:, part], self.entries, strict=True):
             if places.min(initial=0) < 0:
                 present = places >= 0
-                flat[first[present] + places[present]] = unit[present]
+                flat[first[present] + places[present]] = entry * unit[present]
             else:
-                flat[first + places] = unit
+                flat[first + places] = entry * unit
 
     def to_sparse(self, features: int) -> sparse.csr_array:
         """Return the rows as a sparse array; numbers that are 0 are kept as entries."""
         count, rows = self.numbers.shape
         numeric = np.broadcast_to(np.arange(count, dtype=np.int32)[:, np.newaxis], (count, rows))
         columns = np.concatenate([numeric, self.places]).T
-        ones = np.broadcast_to(self.unit, self.places.shape)
-        values = np.concatenate([self.numbers, ones]).T
+        values = np.concatenate([self.numbers, self.entries[:, np.newaxis] * self.unit]).T
         present = columns >= 0
         start = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
         shape = (rows, features)
@@ -221,7 +224,9 @@ def _encode_numeric(
     values = np.where(missing, column.fill_value, values)
     inside = np.clip(values, column.lower, column.upper)
     clipped = int(np.count_nonzero(inside != values))
-    return (inside - column.lower) / (column.upper - column.lower), missing, clipped
+    share = (inside - column.lower) / (column.upper - column.lower)
+    lowest, highest = column.ends
+    return lowest + (highest - lowest) * share, missing, clipped
 
 
 def _encode_categorical(
@@ -271,12 +276,15 @@ def encode_batch(
         left depends on what the rows hold, which no budget covers.
     """
     numbers, places, incomplete, counts = _encode_columns(batch, schema)
+    entries = np.ones(len(places))
+    if schema.constant:
+        entries[-1] = schema.constant
     # Entries are added one after the other, so that a row's norm does not depend on the others.
     squares = np.zeros(batch.num_rows)
     for scaled in numbers:
         squares += scaled * scaled
-    for entries in places:
-        squares += entries >= 0
+    for place, entry in zip(places, entries, strict=True):
+        squares += entry**2 * (place >= 0)
     norms = np.sqrt(np.maximum(squares, 1.0))
     numbers /= norms
     unit = 1.0 / norms
@@ -293,7 +301,7 @@ def encode_batch(
         parties = None if parties is None else parties.filter(pa.array(keep))
         dropped = int(np.count_nonzero(incomplete))
     found = Counts(batch.num_rows - dropped, bad_labels, ragged_rows, dropped, counts)
-    return EncodedBatch(numbers, places, unit, labels, parties, found)
+    return EncodedBatch(numbers, places, entries, unit, labels, parties, found)
 
 
 def _encode_columns(

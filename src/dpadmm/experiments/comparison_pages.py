@@ -57,6 +57,11 @@ def interval_words(comparison: Comparison) -> str:
     )
 
 
+def loss_words(losses: Mapping[str, Sequence[str]]) -> str:
+    """Which loss was minimised by whom."""
+    return "; ".join(f"{loss} by {', '.join(names)}" for loss, names in losses.items())
+
+
 def write_comparison(
     comparison: Comparison, results: Mapping[str, Result], folder: Path, command: str
 ) -> dict[str, Any]:
@@ -89,6 +94,7 @@ def comparison_words(manifest: dict[str, Any], meaning: Meaning) -> str:
     table = short_table(manifest).markdown()
     return (
         f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n\n"
+        f"Losses: {loss_words(manifest['losses'])}.\n\n"
         f"**{HEADING}**\n\n{meaning.markdown()}"
     )
 
@@ -195,6 +201,7 @@ def _manifest(
             "simulated": True,
         },
         "comparison": asdict(comparison),
+        "losses": comparison.losses(),
         "lines": [
             {**line.plain(), "mark": meaning.mark(line.privacy) if line.privacy else ""}
             for line in lines
@@ -231,6 +238,7 @@ def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel])
             (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
             *_best(manifest),
             (texts.INTERVALS, f"{intervals}."),
+            (texts.LOSSES, f"{loss_words(manifest['losses'])}."),
             *meaning.sentences(),
         ),
         sections=(

@@ -321,7 +321,8 @@ def objective_sigma(
         floor.append((GaussianRelease(inexact[party] / rows_per_person, 1.0), rounds))
         spent = epsilon_spent(floor, float(delta_[party]), rows_per_person=rows_per_person)
         what = f"the Jacobian and the inexact solves of {rounds} rounds"
-        raise InfeasibleBudgetError.for_floor(spent.epsilon, what, float(epsilon_[party]))
+        advice = "; fewer rounds, a larger penalty or more rows would do"
+        raise InfeasibleBudgetError.for_floor(spent.epsilon, what, float(epsilon_[party]), advice)
     sigma: Array = _MARGIN * rows_per_person * sensitivity_ * np.sqrt(inverse) / np.sqrt(available)
     scalar = not any(map(np.ndim, (epsilon, delta, sensitivity, inexact_mu, kappa)))
     return sigma[0] if scalar else sigma

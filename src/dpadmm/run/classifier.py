@@ -61,6 +61,7 @@ class Classifier:
         parties: ArrayLike,
         output: str = "auto",
         fit_intercept: bool = False,
+        intercept_scale: float = 1.0,
     ) -> Classifier:
         """Sum up a run.
 
@@ -73,14 +74,15 @@ class Classifier:
         output
             ``"last"``, ``"tail"`` or ``"mean"``; ``"auto"`` takes the last for algorithms without
             noise and the tail for those with noise.
-        fit_intercept
-            The last feature is the 1 that was appended to every row.
+        fit_intercept, intercept_scale
+            The last feature is the number that was appended to every row.
         """
+        appended = intercept_scale if fit_intercept else None
         if output == "auto":
             output = "tail" if planned.algorithm.private else "last"
         chosen = {"last": outcome.last, "tail": outcome.tail, "mean": outcome.mean}[output]
-        coef, intercept = _split(chosen[:, 0].mean(axis=0), fit_intercept)
-        node_coef, node_intercept = _split(outcome.last[:, 0], fit_intercept)
+        coef, intercept = _split(chosen[:, 0].mean(axis=0), appended)
+        node_coef, node_intercept = _split(outcome.last[:, 0], appended)
         return cls(
             coef=coef,
             intercept=intercept,
@@ -109,8 +111,8 @@ class Classifier:
             )
 
 
-def _split(parameters: Array, fit_intercept: bool) -> tuple[Array, Array]:
-    """Weights of the features, and of the appended 1."""
-    if fit_intercept:
-        return parameters[..., :-1].copy(), parameters[..., -1].copy()
-    return parameters.copy(), np.zeros(parameters.shape[:-1])
+def _split(parameters: Array, appended: float | None) -> tuple[Array, Array]:
+    """Weights of the features, and what the number appended to every row adds to a score."""
+    if appended is None:
+        return parameters.copy(), np.zeros(parameters.shape[:-1])
+    return parameters[..., :-1].copy(), appended * parameters[..., -1]

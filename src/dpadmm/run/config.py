@@ -191,7 +191,7 @@ rows_per_person, output, algorithm_options
             # Where the name is none, that is refused in a sentence of its own.
             known = name if name in algorithm_names() else defaults.ALGORITHM
             content["rounds"] = get_algorithm(known).default_rounds
-        section = handler(content)
+        section = handler(_settled_loss(content))
         section._algorithm_chosen = chosen
         return section
 
@@ -207,6 +207,21 @@ def _chosen_algorithm(table: dict[str, Any]) -> str:
         )
     except ParameterError as error:
         raise fail(str(error)) from None
+
+
+def _settled_loss(table: dict[str, Any]) -> dict[str, Any]:
+    """A ``[run]`` table with the loss and the kind of noise decided."""
+    try:
+        told = TrainingParameters(
+            table.get("algorithm", defaults.ALGORITHM),
+            loss=table.get("loss", defaults.LOSS),
+            calibration=table.get("calibration", defaults.CALIBRATION),
+            algorithm_options=table.get("algorithm_options", {}),
+        ).settled()
+    except (ParameterError, TypeError):
+        # Refused later, in a sentence of its own.
+        return table
+    return {**table, "loss": told.loss, "algorithm_options": told.algorithm_options}
 
 
 class DataSection(Part):

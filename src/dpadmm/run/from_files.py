@@ -241,6 +241,7 @@ def estimator_parameters(config: RunConfig, names: Sequence[str]) -> dict[str, A
     parameters["topology"] = config.parameters(tuple(names)).topology
     # Encoded rows have norm 1 at most and a constant of their own, if any.
     encoded = {"n_parties": len(names), "fit_intercept": False, "data_norm": 1.0}
+    encoded["intercept_scale"] = 1.0
     parameters |= encoded | {"random_state": config.run.simulation_key}
     return dict(sorted(parameters.items()))
 

@@ -99,7 +99,7 @@ class Model:
             Classifier.of_estimator(estimator),
             # What "auto" chose: another version may choose otherwise.
             estimator.get_params()
-            | {"algorithm": estimator.algorithm_, "rounds": estimator.rounds_},
+            | {name: getattr(estimator, f"{name}_") for name in ("algorithm", "rounds", "loss")},
             feature_names=None if names is None else tuple(names),
             schema=schema,
             provenance=dict(provenance or {}),
@@ -190,8 +190,6 @@ def load_model(path: str | Path) -> Model:
         data = read_regular(path, largest=LARGEST)
     except FileRefusal as error:
         raise ModelError(f"model must be a readable file; got {path}: {error}") from None
-    from dpadmm.estimators import ADMMClassifier
-
     document, arrays = unpack(data, str(path))
     try:
         for name in document["objects"]:
@@ -207,7 +205,7 @@ def load_model(path: str | Path) -> Model:
         )
         return Model(
             classifier,
-            ADMMClassifier(**parameters).get_params(),
+            _accepted(parameters),
             feature_names=None if names is None else tuple(names),
             schema=None if schema is None else Schema.from_dict(schema),
             provenance=document["provenance"],
@@ -220,6 +218,14 @@ def load_model(path: str | Path) -> Model:
             f"model must be written by dpadmm {__version__} or one that agrees with it; {path} "
             "lacks something: use the dpadmm that wrote it"
         ) from None
+
+
+def _accepted(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as they were saved, which the estimator knows; new ones keep their defaults."""
+    from dpadmm.estimators import ADMMClassifier
+
+    ADMMClassifier(**parameters)
+    return parameters
 
 
 def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:

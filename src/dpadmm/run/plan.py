@@ -103,6 +103,9 @@ def auto_penalty(
     A round is a noisy gradient step of length :math:`1/(2\eta\bar V)`. The first bound keeps the
     agreement of the parties from falling apart over long runs. The second keeps what noise alone
     could add up to, :math:`T a / (2\eta\bar V)`, at 15: more noise means shorter steps.
+
+    Where it is larger, :func:`plan` takes the algorithm's
+    :meth:`~dpadmm.algorithms.base.Algorithm.least_penalty` instead.
     """
     degree = max(1.0, float(site.topology.degrees.mean()))
     noise = 0.0
@@ -158,6 +161,9 @@ def plan(
     )
     site = replace(site, names=names or site.names)
     settings = _settings_for(algorithm, parameters, site)
+    if isinstance(parameters.penalty, str):
+        penalty = max(settings.penalty, algorithm.least_penalty(site, settings))
+        settings = replace(settings, penalty=penalty)
     choice = None
     if parameters.algorithm_chosen and settings.budget is not None:
         choice = choice_of(site, settings.budget, settings.options)

@@ -20,7 +20,7 @@ from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
 
-__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
+__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable", "reachable_tolerance"]
 
 #: Features above which the factor-free form is used (``make bench`` prints both around it).
 FACTOR_LIMIT: Final = 300
@@ -232,6 +232,29 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     unit = np.where(largest > 0, largest, 1.0)
     scaled = linear / site.per_node(unit)
     size = unit * np.sqrt(np.einsum("nrof,nrof->nro", scaled, scaled).max(axis=(1, 2)))
+    floor = _rounding_error(site, size, convexity, tolerance)
+    unreachable = ~(tolerance >= 2 * floor)
+    if unreachable.any():
+        node = int(np.argmax(np.where(unreachable, floor, -1.0)))
+        raise ParameterError(
+            f"tolerance must be at least {2 * floor[node]:.3g}, twice the rounding error of a "
+            f"gradient for party {site.names[node]}; got {tolerance[node]:.3g}. Raise it, the "
+            "penalty or the regularization, or lower the bound on messages."
+        )
+    return floor
+
+
+def reachable_tolerance(site: Site, convexity: Array, wanted: Array) -> Array:
+    """The tolerance that is wanted, or a larger one where it would be refused without any message.
+
+    Twice what :func:`check_reachable` then allows, as room for messages and noise.
+    """
+    floor = _rounding_error(site, np.zeros(len(site.index)), convexity, wanted)
+    return np.where(wanted >= 2 * floor, wanted, 4 * floor)
+
+
+def _rounding_error(site: Site, size: Array, convexity: Array, tolerance: Array) -> Array:
+    """The bound of :func:`check_reachable` for linear terms of that norm."""
     loss = site.loss
     bounded = bool(np.isfinite(loss.slope_bound))
     start = abs(float(loss.slope(np.zeros(1))[0]))
@@ -243,13 +266,5 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     products = site.features * last / (1 - site.features * last)
     sums = summation_error(site.rows, site.features) + single_sum_error(site.rows)
     floor = 32 * last * (size + site.weight * (slopes + spread))
-    floor += site.weight * (sums * slopes + products * spread)
-    unreachable = ~(tolerance >= 2 * floor)
-    if unreachable.any():
-        node = int(np.argmax(np.where(unreachable, floor, -1.0)))
-        raise ParameterError(
-            f"tolerance must be at least {2 * floor[node]:.3g}, twice the rounding error of a "
-            f"gradient for party {site.names[node]}; got {tolerance[node]:.3g}. Raise it, the "
-            "penalty or the regularization, or lower the bound on messages."
-        )
-    return floor
+    rounding: Array = floor + site.weight * (sums * slopes + products * spread)
+    return rounding
