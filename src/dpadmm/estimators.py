@@ -139,12 +139,12 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         party_weight: str = defaults.PARTY_WEIGHT,
         loss: str = defaults.LOSS,
         fit_intercept: bool = True,
+        intercept_scale: float = 1.0,
         data_norm: float = 1.0,
         rows_per_person: int = defaults.ROWS_PER_PERSON,
         output: str = defaults.OUTPUT,
         algorithm_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
-        intercept_scale: float = 1.0,
     ) -> None:
         self.algorithm = algorithm
         self.epsilon = epsilon
@@ -330,7 +330,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen_loss(self.loss, algorithm, options, self.calibration)
 
     def _training_parameters(self) -> TrainingParameters:
-        names = {item.name for item in fields(TrainingParameters)} - {"tolerance"}
+        decided = {"tolerance", "algorithm_chosen"}
+        names = {item.name for item in fields(TrainingParameters)} - decided
         asked = {name: getattr(self, name) for name in names}
         return TrainingParameters(**asked | {"algorithm_options": self.algorithm_options or {}})
 
