@@ -104,7 +104,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The classifier, as in scikit-learn: ``intercept_`` is the weight of the appended number,
         times that number.
     node_coef_, node_intercept_
-        Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``.
+        Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``;
+        where messages are no models (``dp-gd``) its last model.
     algorithm_, rounds_
         The algorithm that ran, and for how many rounds.
     classes_
