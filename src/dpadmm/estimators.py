@@ -98,7 +98,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     coef_, intercept_
         The classifier, as in scikit-learn.
     node_coef_, node_intercept_
-        Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``.
+        Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``;
+        where messages are no models (``dp-gd``) its last model.
     classes_
         The class labels.
     parties_

@@ -190,8 +190,9 @@ def plan(
     )
     configured = algorithm.configure(site, settings)
     planned = Plan(configured, site, rounds, penalty, budget, settings)
-    # What is chosen automatically is not warned of.
-    chosen = None if isinstance(parameters.penalty, str) else penalty
+    # What is chosen automatically, or has no part in the run, is not warned of.
+    ours = isinstance(parameters.penalty, str) or not algorithm.uses_penalty
+    chosen = None if ours else penalty
     for finding in findings(site, announced(planned), rounds, chosen):
         warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
     return planned
