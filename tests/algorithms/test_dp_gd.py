@@ -174,7 +174,7 @@ def test_own_noise_spends_each_party_s_budget():
     planned = planned_of(epsilon=epsilon, outputs=3)
     for events, wanted in zip(announced(planned), epsilon.values(), strict=True):
         assert all(type(event) is GaussianRelease for event in events)
-        assert epsilon_spent(events, 1e-3).epsilon == pytest.approx(wanted, rel=1e-6)
+        assert wanted * (1 - 1e-6) < epsilon_spent(events, 1e-3 * (1 - 1e-9)).epsilon <= wanted
 
 
 def test_shared_noise_is_the_largest_that_anybody_needs():
@@ -185,8 +185,8 @@ def test_shared_noise_is_the_largest_that_anybody_needs():
     for events, wanted in zip(announced(planned), epsilon.values(), strict=True):
         assert all(type(event) is SharedGaussian for event in events)
         assert {(event.parties, event.colluders) for event in events} == {(4, 2)}
-        spent.append(epsilon_spent(events, 1e-3).epsilon / wanted)
-    assert max(spent) == pytest.approx(1.0, rel=1e-6)
+        spent.append(epsilon_spent(events, 1e-3 * (1 - 1e-9)).epsilon / wanted)
+    assert 1 - 1e-6 < max(spent) <= 1
     assert sorted(spent)[-2] < 0.99
     # Each is charged its own Delta_i over the common sigma; c_i / n_i is the same for all.
     sums = [events[0].sensitivity for events in announced(planned)]
@@ -399,7 +399,7 @@ def test_an_honest_majority_is_the_default(parties, colluders):
                 "epsilon": 50.0,
                 "delta": 1e-17,
             },
-            "the noise of a share must be at least 2\\^24 steps",
+            "the noise of a share must be at least .* so that sums of 4 summands are exact",
         ),
     ],
 )
@@ -412,3 +412,9 @@ def test_floating_point_draws_are_no_shares():
     planned = planned_of(options={"noise": "shared"})
     with pytest.raises(ParameterError, match="noise must be drawn exactly where parties share it"):
         train(planned, Shard.from_parties(parties_of()), noise=SecureNoise())
+
+
+def test_a_penalty_has_no_part_in_it():
+    given, chosen = planned_of(penalty=1e6), planned_of()
+    assert given.algorithm.step == chosen.algorithm.step
+    np.testing.assert_array_equal(given.algorithm.sigma, chosen.algorithm.sigma)

@@ -40,6 +40,23 @@ def test_train_and_predict(hospitals, dpadmm, algorithm):
     assert checked(dpadmm(*page), "report")["runs"] == 1
 
 
+def test_a_run_with_shared_noise(hospitals, dpadmm):
+    text = (hospitals / "run.toml").read_text()
+    settings = '"dp-gd"\ndelta = 1e-3\nsimulation_key = 1\nalgorithm_options = {noise = "shared"}'
+    (hospitals / "run.toml").write_text(text.replace('"admm"', settings))
+    privacy = checked(dpadmm("train", hospitals / "run.toml", "--json"), "train")["privacy"]
+    assert set(privacy) <= set(SCHEMA["$defs"]["privacy"]["properties"])
+    assert set(privacy["alone"]) == set(privacy["parties"])
+    for name, guarantee in privacy["alone"].items():
+        assert set(guarantee) <= set(SCHEMA["$defs"]["guarantee"]["properties"])
+        assert guarantee["epsilon"] > privacy["parties"][name]["epsilon"]
+    page = ("report", hospitals / "record.json", "-o", hospitals / "page.html", "--json")
+    assert checked(dpadmm(*page), "report")["runs"] == 1
+    shown = (hospitals / "page.html").read_text()
+    for words in ("at most 1 of the 3 parties together", "If all others collude", "Masks"):
+        assert words in shown
+
+
 def test_schema_draft_and_check(hospitals, dpadmm):
     draft = ("schema", "draft", hospitals / "west.csv", "--label", "y", "-o", hospitals / "s.toml")
     assert checked(dpadmm(*draft, "--json"), "schema_draft")["classes"] == ["no", "yes"]

@@ -8,9 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from dpadmm.cli.ledger import ledger_app
+from dpadmm.errors import BudgetError
 from dpadmm.ledger.balance import recompute
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.privacy.events import GaussianRelease
+from dpadmm.privacy.events import GaussianRelease, SharedGaussian
 
 OPTIONS = ["--dataset", "adult", "--owner", "hospital", "--rows", "1000"]
 OPTIONS += ["--epsilon", "1", "--delta", "1e-5"]
@@ -121,3 +122,19 @@ def test_other_files_are_refused(tmp_path, command):
     assert "create it with 'dpadmm ledger init'" in " ".join(missing.stderr.split())
     (tmp_path / "text").write_text("hello " * 200)
     assert "is not a ledger" in " ".join(call(command, tmp_path / "text", code=2).stderr.split())
+
+
+def test_what_is_demanded_of_shared_noise_is_kept_and_said(tmp_path):
+    demands = ("--colluders", "9", "--epsilon-alone", "4")
+    output = call("init", tmp_path / "x", *OPTIONS, *demands).output
+    assert "holds against at least 9 colluders" in output
+    assert "epsilon is at most 4 if all others collude" in output
+    with SQLiteLedger(tmp_path / "x") as ledger, ledger.open_run("run", "mark") as run:
+        run.reserve(0, SharedGaussian(1.0, 40.0, 20, 9))
+        with pytest.raises(BudgetError, match="at least 9 colluders"):
+            run.reserve(1, SharedGaussian(1.0, 40.0, 20, 8))
+    shown = json.loads(call("show", tmp_path / "x", "--json").output)["result"]
+    assert shown["policy"]["colluders"] == 9
+    assert shown["policy"]["epsilon_alone"] == 4
+    assert shown["spent_epsilon"] < shown["spent_epsilon_alone"] < 4
+    assert "at most 9 of the 20 parties" in shown["statement"]["Adversary"]

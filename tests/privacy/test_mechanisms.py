@@ -14,10 +14,12 @@ from dpadmm.privacy.events import (
     GaussianRelease,
     NonPrivate,
     Repeated,
+    SharedGaussian,
     SubsampledGaussian,
 )
 from dpadmm.privacy.gradient_noise import GradientPerturbation
-from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
+from dpadmm.privacy.summation import Summation
 
 ALARM = 1e-6
 NODES, SHAPE = np.arange(2), (2, 300, 1, 4)
@@ -235,3 +237,49 @@ def test_each_label_may_have_an_epsilon_of_its_own():
 def test_a_label_epsilon_must_be_positive(epsilon):
     with pytest.raises(ParameterError, match="label epsilon"):
         mechanisms.randomize_labels(np.ones(3), epsilon, np.random.default_rng(0))
+
+
+# -- summands -----------------------------------------------------------------------------------
+
+
+def shared_release(step=2.0**-40, sensitivity=0.1, noise=None, values=None):
+    return mechanisms.release_shared_gaussian(
+        np.zeros((2, 1, 1, 3)) if values is None else values,
+        summation=Summation(step, 5, 2, 1000 * step * 2.0**30),
+        sensitivity=np.full(2, sensitivity),
+        sigma=1.0,
+        parties=np.arange(2),
+        noise=noise or SimulatedNoise(0),
+        t=0,
+    )
+
+
+def test_a_summand_is_charged_against_its_colluders():
+    released = shared_release()
+    assert released.events == (SharedGaussian(0.1, 1.0, 5, 2),) * 2
+    steps = released.values / 2.0**-40
+    np.testing.assert_array_equal(steps, np.rint(steps))
+
+
+def test_a_grid_that_is_too_coarse_releases_nothing():
+    with pytest.raises(ParameterError, match="the step of a summation must be at most"):
+        shared_release(step=2.0**-20)
+    with pytest.raises(ParameterError, match="its rounding of a summand at most its sensitivity"):
+        shared_release(sensitivity=2.0**-40)
+
+
+def test_floating_point_draws_are_no_shares_of_noise():
+    with pytest.raises(ParameterError, match="noise must be drawn exactly"):
+        shared_release(noise=SecureNoise())
+
+
+def test_words_stand_for_a_release_and_cost_the_same():
+    released = shared_release()
+    words = np.arange(6, dtype=np.uint64).reshape(2, 1, 1, 3)
+    covered = mechanisms.release_covered(released, words)
+    assert covered.values.dtype == np.uint64
+    np.testing.assert_array_equal(covered.values, words)
+    assert covered.events == released.events
+    for wrong in (words[:1], words.astype(np.int64), words.astype(float)):
+        with pytest.raises(ParameterError, match="words must be uint64 of the shape"):
+            mechanisms.release_covered(released, wrong)

@@ -76,3 +76,46 @@ def test_discrete_noise_lies_on_its_grid():
 
 def test_the_best_source_at_hand_is_taken():
     assert isinstance(secure_noise(), DiscreteNoise)
+
+
+@pytest.mark.parametrize("source", [SimulatedNoise(3), DiscreteNoise()])
+def test_noise_in_steps_is_gaussian_and_whole(source):
+    values = np.random.default_rng(0).normal(size=(3, 4, 2, 50))
+    noisy = source.add_gaussian_steps(values, 0.5, 2.0**-30, PARTIES, 0, "output")
+    np.testing.assert_array_equal(noisy / 2.0**-30, np.rint(noisy / 2.0**-30))
+    drawn = (noisy - values).ravel() / 0.5
+    assert stats.kstest(drawn, "norm").pvalue > ALARM
+    low, high = stats.chi2.ppf([ALARM / 2, 1 - ALARM / 2], len(drawn)) / len(drawn)
+    assert low < np.mean(drawn**2) < high
+
+
+def test_exact_shares_are_discrete_gaussians():
+    """So few steps that a rounded Gaussian, whose variance is larger by a twelfth, would show."""
+    drawn = DiscreteNoise().add_gaussian_steps(
+        np.full((1, 1, 1, 40_000), 7.25), 1.0, 1.0, np.zeros(1, dtype=int), 0, "output"
+    )
+    places = np.arange(-8, 9)
+    masses = np.exp(-(places**2) / 2) / np.exp(-(places**2) / 2).sum()
+    found = [(drawn == 7 + place).sum() for place in places]
+    assert sum(found) == drawn.size
+    bulk = np.abs(places) <= 3
+    counts = np.append(np.array(found)[bulk], np.array(found)[~bulk].sum())
+    expected = np.append(masses[bulk], masses[~bulk].sum()) * drawn.size
+    assert stats.chisquare(counts, expected).pvalue > ALARM
+
+
+def test_what_is_added_in_steps_does_not_depend_on_the_values():
+    shape = (3, 1, 1, 20)
+    drawn = [
+        SimulatedNoise(5).add_gaussian_steps(values, 2.0, 0.25, PARTIES, 1, "output")
+        - 0.25 * np.rint(values / 0.25)
+        for values in (np.zeros(shape), np.random.default_rng(0).normal(size=shape))
+    ]
+    np.testing.assert_array_equal(*drawn)
+
+
+def test_noise_in_steps_refuses_what_is_not_finite():
+    with pytest.raises(ValueError, match="values must be finite"):
+        DiscreteNoise().add_gaussian_steps(
+            np.array([[[[np.nan]]]]), 1.0, 1.0, np.zeros(1, dtype=int), 0, "output"
+        )

@@ -5,9 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.privacy.summation import Summation, finest_step
+from dpadmm.privacy.summation import Summation, finest_step, least_steps
 
 STEP = 2.0**-40
 
@@ -73,3 +74,22 @@ def test_a_sum_out_of_range_is_refused():
 def test_a_summand_off_the_grid_or_out_of_range_is_not_sent(value, words):
     with pytest.raises(ParameterError, match=words):
         summation().to_words(np.array([0.0, value]))
+
+
+@pytest.mark.parametrize("numbers", [1.0, 1e7, 1e9, 1e12])
+def test_discrete_noise_costs_next_to_nothing_more_than_rounded_noise(numbers):
+    steps = least_steps(numbers)
+    assert steps >= 2**24
+    assert (2 * math.sqrt(100 * numbers) + 200) / (24 * steps**2) <= 1.0000001e-11
+
+
+@pytest.mark.parametrize("spread", [4.0, 8.0, 16.0])
+def test_a_discrete_gaussian_is_a_rounded_one_times_what_the_statement_says(spread):
+    """exp((1 - x^2) / 24 s^2), to the next order in 1 / s^2, at places in the bulk."""
+    places = np.arange(-5 * spread, 5 * spread + 1)
+    discrete = np.exp(-(places**2) / (2 * spread**2)) / (math.sqrt(2 * math.pi) * spread)
+    rounded = ndtr((places + 0.5) / spread) - ndtr((places - 0.5) / spread)
+    loss = np.log(discrete / rounded)
+    stated = (1 - (places / spread) ** 2) / (24 * spread**2)
+    assert np.abs(loss - stated).max() < 1 / spread**4
+    assert np.abs(loss).max() > 10 / spread**4

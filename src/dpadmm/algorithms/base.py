@@ -179,6 +179,8 @@ class Algorithm(ABC):
     hears_everybody: ClassVar[bool] = False
     #: Releases under a privacy budget.
     private: ClassVar[bool] = False
+    #: Weighs agreement by a penalty; without, one that is given has no part in a run.
+    uses_penalty: ClassVar[bool] = True
     #: Takes a penalty of its own for each round or party.
     varies_penalty: ClassVar[bool] = False
     #: One party alone is no use: without neighbours its problem has no strong convexity but the

@@ -49,8 +49,8 @@ from pydantic import Field, PositiveFloat
 from dpadmm.algorithms.base import Algorithm, Options, Settings
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
+from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.mechanisms import (
     Released,
     gaussian_events,
@@ -60,7 +60,7 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
-from dpadmm.privacy.summation import LEAST_STEPS, NOISE_REACH, Summation, finest_step
+from dpadmm.privacy.summation import NOISE_REACH, Summation, finest_step, least_steps
 from dpadmm.problem.row_sums import summation_error
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
@@ -137,6 +137,7 @@ class DPGD(Algorithm):
     default_rounds: ClassVar[int] = 100
     hears_everybody: ClassVar[bool] = True
     private: ClassVar[bool] = True
+    uses_penalty: ClassVar[bool] = False
     claims_epsilon: ClassVar[bool] = False
     options: ClassVar[type[Options]] = DPGDOptions
 
@@ -156,14 +157,20 @@ class DPGD(Algorithm):
                 f"calibration must be 'proven' for {cls.name!r}, which is no paper's algorithm "
                 f"with noise of its own to reproduce; got {settings.calibration!r}."
             )
-        mu = gaussian_mu(budget.epsilon, budget.ideal_delta)
-        mu = mu / (budget.rows_per_person * math.sqrt(settings.rounds))
+        # Noise in units of the sensitivity: 1 / mu_t.
+        relative = gaussian_sigma(
+            budget.epsilon,
+            budget.ideal_delta,
+            1.0,
+            np.ones(settings.rounds),
+            rows_per_person=budget.rows_per_person,
+        )
         exact = _sensitivity(site)
         if options.noise == "shared":
-            shared = _summation(site, float((exact / mu).max()), options.colluders)
+            shared = _summation(site, float((exact * relative).max()), options.colluders)
             sensitivity = exact + shared.step * math.sqrt(site.features * site.outputs)
-            sigma = np.full(len(mu), float((sensitivity / mu).max()))
-            _check_steps(shared, float(sigma[0]))
+            sigma = np.full(len(exact), float((sensitivity * relative).max()))
+            _check_steps(shared, float(sigma[0]), site, settings.rounds)
             spread = float(sigma[0]) / math.sqrt(shared.parties - shared.colluders)
         elif options.colluders is not None:
             raise ParameterError(
@@ -171,7 +178,7 @@ class DPGD(Algorithm):
                 f"on nobody else; got {options.colluders!r}."
             )
         else:
-            shared, sensitivity, sigma = None, exact, exact / mu
+            shared, sensitivity, sigma = None, exact, exact * relative
             spread = math.sqrt(float(np.mean(sigma**2)))
         step = _step(site, settings.rounds, options, spread / math.sqrt(site.parties))
         return cls(options.momentum, step, sensitivity, sigma, shared)
@@ -286,14 +293,15 @@ def _summation(site: Site, sigma: float, colluders: int | None) -> Summation:
     return Summation(finest_step(bound), parties, tau, bound)
 
 
-def _check_steps(shared: Summation, sigma: float) -> None:
+def _check_steps(shared: Summation, sigma: float, site: Site, rounds: int) -> None:
     """Refuse noise that a grid of doubles is too coarse for, or too fine."""
     share = sigma / math.sqrt(shared.parties - shared.colluders)
-    if share < LEAST_STEPS * shared.step:
+    least = shared.step * least_steps(site.features * site.outputs * rounds)
+    if share < least:
         raise ParameterError(
-            f"the noise of a share must be at least 2^24 steps of {shared.step:.3g} with noise = "
-            f"'shared', so that sums of {shared.parties} summands are exact; got {share:.3g}. Use "
-            "noise = 'own', or a smaller epsilon."
+            f"the noise of a share must be at least {least:.3g} with noise = 'shared', so that "
+            f"sums of {shared.parties} summands are exact in steps of {shared.step:.3g}; got "
+            f"{share:.3g}. Use noise = 'own', or a smaller epsilon."
         )
     if shared.parties * NOISE_REACH * sigma > shared.bound:
         raise ParameterError(

@@ -40,6 +40,7 @@ RELEASES: Final = {
     "post-processing": "functions of earlier releases",
     "non-private": "releases without noise",
     "gaussian": "Gaussian noise on a value of bounded sensitivity",
+    "shared-gaussian": "Gaussian noise of all honest parties, on a sum of which no part is seen",
     "pure": "pure releases: the exact minimiser under noise of density exp(-rate ||b||)",
     "gaussian-objective": "the exact minimiser under Gaussian noise in the objective (Theorem OP)",
     "inexact-solve": "Gaussian noise on what the solver returns (AMP)",

@@ -140,10 +140,11 @@ class SharedGaussian(Event):
       :math:`10\sum_{k=1}^{N-\tau-1} e^{-2\pi^2 s^2 k/(k+1)}` against one discrete Gaussian
       (Kairouz, Liu, Steinke 2021): with :math:`s\ge 2^{24}` less than :math:`10^{-10^{14}}`.
     * A discrete Gaussian's mass at x standard deviations is that of a rounded Gaussian, which is
-      mu-GDP, times :math:`\exp((x^2-1)/24s^2)`. Of M numbers, all rounds together, these factors
+      mu-GDP, times :math:`\exp((1-x^2)/24s^2)`. Of M numbers, all rounds together, these factors
       have a product within :math:`\exp(\pm(2\sqrt{Mv}+2v)/24s^2)` but for a chance of
       :math:`2e^{-v}`; with v = 100 and M up to :math:`10^7` that is a privacy loss of
-      :math:`10^{-11}`.
+      :math:`10^{-11}`, and for more numbers s is larger
+      (:func:`~dpadmm.privacy.summation.least_steps`).
 
     Both are below the room that sensitivities and deltas leave for samplers
     (:data:`~dpadmm.privacy.noise.SAMPLER_ALLOWANCE`).

@@ -26,12 +26,15 @@ import numpy as np
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.plain import Array, Words
 
-__all__ = ["LEAST_STEPS", "NOISE_REACH", "Summation", "finest_step"]
+__all__ = ["LEAST_STEPS", "NOISE_REACH", "Summation", "finest_step", "least_steps"]
 
 #: The standard deviation of a summand's noise is at least so many steps.
 LEAST_STEPS: Final = 2.0**24
 #: No noise goes further than so many standard deviations; that it does has a chance of exp(-1800).
 NOISE_REACH: Final = 60.0
+# What the difference between discrete and rounded noise may cost, but for a chance of 2 exp(-v).
+_LOSS: Final = 1e-11
+_CHANCE: Final = 100.0
 # Sums stay below so many steps.
 _MOST_STEPS: Final = 2.0**52
 
@@ -39,6 +42,18 @@ _MOST_STEPS: Final = 2.0**52
 def finest_step(bound: float) -> float:
     """The smallest power of two of which sums up to ``bound`` are fewer than 2^52 multiples."""
     return math.ldexp(1.0, math.frexp(bound)[1] - 52)
+
+
+def least_steps(numbers: float) -> float:
+    r"""The standard deviation of a share, in steps, for so many numbers, all rounds together.
+
+    .. math:: s \ge 2^{24},\qquad \frac{2\sqrt{Mv} + 2v}{24 s^2} \le 10^{-11},\quad v = 100
+
+    What :class:`~dpadmm.privacy.events.SharedGaussian` needs of M numbers; up to :math:`10^7` of
+    them the first decides.
+    """
+    spread = 2 * math.sqrt(_CHANCE * numbers) + 2 * _CHANCE
+    return max(LEAST_STEPS, math.sqrt(spread / (24 * _LOSS)))
 
 
 @dataclass(frozen=True)

@@ -199,8 +199,9 @@ def plan(
     if parameters.algorithm_chosen and budget is not None:
         choice = choice_of(site, budget, settings.options)
     planned = Plan(configured, site, rounds, penalty, budget, settings, choice)
-    # What is chosen automatically is not warned of.
-    chosen = None if isinstance(parameters.penalty, str) else penalty
+    # What is chosen automatically, or has no part in the run, is not warned of.
+    ours = isinstance(parameters.penalty, str) or not algorithm.uses_penalty
+    chosen = None if ours else penalty
     for finding in findings(site, announced(planned), rounds, chosen):
         warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
     return planned
