@@ -33,12 +33,12 @@ def _entry(algorithm: str, loss: str = "logistic", **options: Any) -> dict[str, 
 #: What is compared: a label, and the parameters that it stands for. Without growth, and where DVP
 #: needs no extra convexity, M-ADMM is the same as DVP.
 ENTRIES: dict[str, dict[str, Any]] = {
-    "dvp": _entry("dvp"),
+    "dvp": _entry("dvp", noise="exp-norm"),
     "dvp, gaussian": _entry("dvp", noise="gaussian"),
     "dvp, gaussian, huber-hinge": _entry("dvp", "huber-hinge", noise="gaussian"),
-    "m-admm": _entry("m-admm"),
+    "m-admm": _entry("m-admm", noise="exp-norm"),
     "m-admm, gaussian": _entry("m-admm", noise="gaussian"),
-    "r-admm": _entry("r-admm"),
+    "r-admm": _entry("r-admm", noise="exp-norm"),
     "r-admm, gaussian": _entry("r-admm", noise="gaussian"),
     "r-admm, output": _entry("r-admm", noise="output"),
     "mr-admm, gaussian": _entry("mr-admm", noise="gaussian"),

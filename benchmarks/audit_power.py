@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dpadmm.audit import AlgorithmCase, NoiseScores, audit_case, find_faults
+from dpadmm.audit.algorithms import AlgorithmCase
+from dpadmm.audit.cases import audit_case
+from dpadmm.audit.covariance import NoiseScores, find_faults
 
 SEEDS = range(3)
 SAMPLES = 50_000

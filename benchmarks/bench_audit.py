@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dpadmm.audit import audit_case, gaussian_case
+from dpadmm.audit.cases import audit_case, gaussian_case
 from dpadmm.privacy.noise import SimulatedNoise
 
 SAMPLES = 1_000_000

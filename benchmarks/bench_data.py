@@ -15,8 +15,8 @@ import pyarrow.parquet
 
 from dpadmm.data.adult import adult_schema, adult_table
 from dpadmm.data.generators import WAVE_DIMENSION, waveform
-from dpadmm.data.named import encode
 from dpadmm.data.schema import Label, NumericColumn, Schema
+from dpadmm.data.tables import encode
 
 CHUNK_ROWS = 100_000
 

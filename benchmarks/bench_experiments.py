@@ -36,7 +36,10 @@ def main() -> list[Row]:
     found = [Row(f"{name}: milliseconds of a gradient pass", 1000 * one_pass, None)]
     for algorithm in REGISTRY:
         parameters = TrainingParameters(
-            algorithm, rounds=_ROUNDS, algorithm_options=_OPTIONS.get(algorithm, {})
+            algorithm,
+            rounds=_ROUNDS,
+            loss="logistic",
+            algorithm_options=_OPTIONS.get(algorithm, {}),
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

@@ -139,6 +139,7 @@ def bench_accuracy() -> list[Row]:
                 algorithm=name,
                 rounds=20,
                 regularization=regularization,
+                loss="logistic",
                 algorithm_options=options,
             ),
             shard.counts,

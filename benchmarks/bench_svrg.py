@@ -17,7 +17,7 @@ from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
 from dpadmm.solvers.inner_loop import loss_code
-from dpadmm.solvers.svrg import descend
+from dpadmm.solvers.svrg import InnerProblem, descend
 from dpadmm.solvers.workspace import Workspace
 
 _STEPS, _BATCH = 50, 20
@@ -58,25 +58,26 @@ def bench_loop(rows: np.ndarray, labels: np.ndarray) -> Row:
     draws, none = random.normal(size=(_STEPS + 1, features)), np.zeros(features)
     constants = (loss.slope_bound, loss.slope_range, loss.curvature_bound)
 
+    problem = InnerProblem(
+        rows,
+        labels,
+        loss_code(loss),
+        constants,
+        1.0,
+        start,
+        gradient,
+        none,
+        0.1,
+        0.5,
+        0.6,
+        batches,
+        0.0,
+        1.2,
+    )
+
     def ours() -> Any:
         for _ in range(20):
-            descend(
-                rows,
-                labels,
-                loss_code(loss),
-                constants,
-                1.0,
-                start,
-                gradient,
-                none,
-                0.1,
-                0.5,
-                0.6,
-                batches,
-                0.0,
-                1.2,
-                draws,
-            )
+            descend(problem, draws)
 
     def bare() -> Any:
         for _ in range(20):

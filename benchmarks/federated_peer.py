@@ -75,6 +75,7 @@ def planned(spec: dict[str, Any]) -> Plan:
         tolerance=1e-6,
         penalty=0.05,
         regularization=1e-2,
+        loss="logistic",
     )
     names = tuple(f"node-{number}" for number in range(parties))
     return plan(parameters, [spec["rows"]] * parties, features=spec["features"], names=names)
@@ -140,8 +141,7 @@ def main(path: str, number: int) -> None:
             watcher.round(done, spec["rounds"])
 
         train_party(
-            whole,
-            number,
+            whole.of_party(number),
             shard,
             exchange=exchange,
             noise=noise,

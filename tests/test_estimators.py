@@ -248,6 +248,47 @@ def test_prediction_prepares_rows_as_training_does(data):
     np.testing.assert_allclose(model.decision_function(rows), expected, atol=1e-14)
 
 
+@pytest.mark.parametrize("scale", [0.25, 3.0])
+def test_the_intercept_is_the_weight_of_the_appended_number_times_that_number(data, scale):
+    rows, labels = data
+    model = classifier(intercept_scale=scale).fit(rows, labels)
+    appended = np.column_stack([rows / 4.0, np.full(len(rows), scale)])
+    appended /= np.maximum(np.linalg.norm(appended, axis=1), 1.0)[:, None]
+    # The same training, told what the last column of its rows is.
+    told = classifier(fit_intercept=False, data_norm=1.0).fit(appended, labels)
+    np.testing.assert_allclose(model.coef_, told.coef_[:, :-1], atol=1e-12)
+    np.testing.assert_allclose(model.intercept_, scale * told.coef_[:, -1], atol=1e-12)
+    np.testing.assert_allclose(model.node_intercept_, scale * told.node_coef_[..., -1], atol=1e-12)
+    scores = model.decision_function(rows)
+    np.testing.assert_allclose(scores, told.decision_function(appended), atol=1e-12)
+    # As with any linear classifier, that row by row is scaled down afterwards.
+    plain = rows / 4.0 @ model.coef_[0] + model.intercept_
+    np.testing.assert_array_equal(scores > 0, plain > 0)
+
+
+def test_a_short_constant_leaves_short_rows_their_length():
+    rows = np.array([[0.3, 0.4]])
+    one = prepare_rows(rows, data_norm=1.0, fit_intercept=True)
+    short = prepare_rows(rows, data_norm=1.0, fit_intercept=True, intercept_scale=0.25)
+    np.testing.assert_allclose(one, np.array([[0.3, 0.4, 1.0]]) / np.sqrt(1.25))
+    np.testing.assert_allclose(short, [[0.3, 0.4, 0.25]])
+
+
+def test_an_automatic_loss_is_told_and_has_no_probabilities_under_noise(data):
+    private = classifier(algorithm="pr-admm", penalty="auto").fit(*data)
+    assert (private.loss, private.loss_) == ("auto", "huber-hinge")
+    assert not hasattr(private, "predict_proba")
+    with pytest.raises(AttributeError) as refusal:
+        private._offers_probabilities()
+    assert "'huber-hinge', which 'auto' chose" in str(refusal.value)
+    assert "Use loss='logistic', which has them." in str(refusal.value)
+    plain = classifier().fit(*data)
+    assert plain.loss_ == "logistic"
+    assert hasattr(plain, "predict_proba")
+    named = classifier(algorithm="pr-admm", penalty="auto", loss="logistic").fit(*data)
+    assert named.predict_proba(data[0]).shape == (len(data[0]), 2)
+
+
 def test_one_party_and_one_round_work(data):
     assert classifier(n_parties=1, rounds=1).fit(*data).node_coef_.shape == (1, 1, 6)
 
@@ -323,7 +364,7 @@ def test_the_topology_must_suit_the_algorithm(data, algorithm, topology):
     assert repr(topology) in text
 
 
-@pytest.mark.parametrize("parameter", ["penalty", "regularization", "data_norm"])
+@pytest.mark.parametrize("parameter", ["penalty", "regularization", "data_norm", "intercept_scale"])
 @pytest.mark.parametrize("value", [0, -1.5, np.nan, np.inf, None, True, [1.0], np.ones(2), 10**400])
 def test_a_number_must_be_positive_and_finite(data, parameter, value):
     text = refusal(data, **{parameter: value})

@@ -35,6 +35,10 @@ ORDER = [
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names.split()}
 MOST_AT_THE_TOP = 6
 LONGEST = 600
+# Rooms whose functions are short and take few parameters, docstrings and options counted.
+SHORT_ROOMS = ("audit", "cli", "data", "experiments")
+LONGEST_FUNCTION = 50
+MOST_PARAMETERS = 8
 
 
 def modules():
@@ -96,6 +100,29 @@ def test_the_folder_listing_shows_the_architecture():
     assert len([name for name in top if name.startswith("dpadmm.")]) <= MOST_AT_THE_TOP
     lengths = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+
+
+def functions_beyond(text):
+    """Names of the functions that are too long or take too much."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            given = [argument for argument in arguments if argument.arg not in ("self", "cls")]
+            lines = node.end_lineno - node.lineno + 1
+            if lines > LONGEST_FUNCTION or len(given) > MOST_PARAMETERS:
+                yield node.name
+
+
+def test_a_function_is_no_longer_than_a_page_and_takes_a_handful():
+    long = "def long():\n" + "    pass\n" * LONGEST_FUNCTION
+    wide = "def wide(" + ", ".join(f"x{number}" for number in range(9)) + "): ...\n"
+    assert list(functions_beyond(long + wide + "def short(x): ...\n")) == ["long", "wide"]
+    beyond = {}
+    for name, path in FILES.items():
+        found = list(functions_beyond(path.read_text()))
+        if found and name.startswith(tuple(f"dpadmm.{room}" for room in SHORT_ROOMS)):
+            beyond[name] = found
+    assert beyond == {}
 
 
 def test_a_public_name_has_one_home():

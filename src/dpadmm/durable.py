@@ -18,7 +18,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.sentences import DataError
 
 __all__ = [
-    "Closing",
+    "Closable",
     "FileRefusal",
     "check_writable",
     "parse_json",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class Closing(ABC):
+class Closable(ABC):
     """Closed at the end of a ``with`` block, however it ends."""
 
     @abstractmethod
@@ -52,9 +52,7 @@ class Closing(ABC):
 #: Far more than any configuration, record or status file takes.
 LARGEST: Final = 64 << 20
 
-
 _PIECE: Final = 1 << 20
-
 
 # What dpadmm writes is a few levels deep; whatever walks over it may call itself so often.
 _DEEPEST: Final = 100

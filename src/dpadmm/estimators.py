@@ -26,9 +26,9 @@ from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows
 from dpadmm.run import parameters as defaults
 from dpadmm.run.charges import charged
 from dpadmm.run.classifier import Classifier
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.parameters import TrainingParameters, chosen_loss
 from dpadmm.run.plan import Plan, plan
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.train import lay_out, state_privacy, train
 
 __all__ = ["ADMMClassifier", "FederatedClassifier"]
 
@@ -76,14 +76,18 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The weight of the squared norm in the objective above.
     party_weight : {"rows", "equal"}
         Whether a party counts by its rows or as one.
-    loss : {"logistic", "huber-hinge", "squared"}
-        ``predict_proba`` exists for the logistic loss only.
+    loss : {"auto", "logistic", "huber-hinge", "squared"}
+        ``"auto"`` is huber-hinge for private algorithms in a proven calibration that can take it,
+        and logistic otherwise; ``predict_proba`` exists for the logistic loss only.
     fit_intercept : bool
-        Append a 1 to each row.
+        Append ``intercept_scale`` to each row.
     data_norm : float
         A public bound on the norm of a row; longer rows are scaled down.
     rows_per_person : int
         How many rows of a party one person may have.
+    intercept_scale : float
+        The number that is appended to a row divided by ``data_norm``, before the row is scaled
+        down to norm 1. Beside features that are much shorter a large one uses up the row's norm.
     output : {"auto", "last", "tail", "mean"}
         ``coef_`` is the mean over parties of their last messages, of their messages in the last
         third of the rounds, or of all their messages. ``"auto"`` takes the last for algorithms
@@ -97,7 +101,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     coef_, intercept_
-        The classifier, as in scikit-learn.
+        The classifier, as in scikit-learn: ``intercept_`` is the weight of the appended number,
+        times that number.
     node_coef_, node_intercept_
         Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``.
     algorithm_, rounds_
@@ -112,8 +117,11 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Disagreement and change per round, functions of the messages.
     penalty_
         The penalty used: in the first round, the mean over parties, where it varies.
+    loss_
+        The name of the loss that was asked for, or that ``"auto"`` chose.
     """
 
+    # scikit-learn wants every parameter by its name, with its default.
     def __init__(
         self,
         algorithm: str = defaults.ALGORITHM,
@@ -136,6 +144,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         output: str = defaults.OUTPUT,
         algorithm_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
+        intercept_scale: float = 1.0,
     ) -> None:
         self.algorithm = algorithm
         self.epsilon = epsilon
@@ -154,6 +163,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.output = output
         self.algorithm_options = algorithm_options
         self.random_state = random_state
+        self.intercept_scale = intercept_scale
 
     # -- training ---------------------------------------------------------------------------
 
@@ -195,6 +205,44 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ``sample_weight`` and ``class_weight`` are refused: a row that counts more moves the
             model more, and no theorem here covers that.
         """
+        self._check_asked(refused)
+        for what, given in (("parties", parties), ("classes", classes)):
+            if ledgers and given is None:
+                raise ParameterError(
+                    f"{what} must be given in a run charged to ledgers: it has to be public and "
+                    "the same in every run; got none."
+                )
+        rows, codes, labels = self._read(X, y, classes)
+        random = check_random_state(self.random_state)
+        names, members = self._members(rows.shape[0], parties, random)
+        planned = plan(
+            self._training_parameters(),
+            [len(member) for member in members],
+            features=rows.shape[1] + bool(self.fit_intercept),
+            outputs=1 if len(labels) == 2 else len(labels),
+            names=tuple(str(name) for name in names),
+        )
+        noise: NoiseSource = secure_noise()
+        if self.random_state is not None:
+            noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
+        with charged(planned, ledgers, run_id, noise) as runs:
+            shard = self._shard(planned, noise, rows, codes, members, label_epsilon)
+            outcome = train(planned, shard, noise=noise, ledgers=runs)
+        own = () if classes is not None else (_CLASSES_FROM_ROWS,)
+        Classifier.of_run(
+            planned,
+            outcome,
+            state_privacy(planned, outcome.events, noise, also_not_covered=own),
+            classes=labels,
+            parties=names,
+            output=self.output,
+            fit_intercept=bool(self.fit_intercept),
+            intercept_scale=float(self.intercept_scale),
+        ).give_to(self)
+        return self
+
+    def _check_asked(self, refused: Mapping[str, Any]) -> None:
+        """Refuse what is not served, before a row is looked at."""
         for name in refused:
             if name not in _REFUSED:
                 raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
@@ -206,60 +254,24 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.output not in _OUTPUTS:
             raise unknown_name("output", self.output, _OUTPUTS)
         positive_number("data_norm", self.data_norm)
-        for what, given in (("parties", parties), ("classes", classes)):
-            if ledgers and given is None:
-                raise ParameterError(
-                    f"{what} must be given in a run charged to ledgers: it has to be public and "
-                    "the same in every run; got none."
-                )
-        rows, codes = self._read(X, y, classes)
-        random = check_random_state(self.random_state)
-        self.parties_, members = self._members(rows.shape[0], parties, random)
-        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        planned = plan(
-            self._training_parameters(),
-            [len(member) for member in members],
-            features=rows.shape[1] + bool(self.fit_intercept),
-            outputs=outputs,
-            names=tuple(str(name) for name in self.parties_),
-        )
-        noise: NoiseSource = secure_noise()
-        if self.random_state is not None:
-            noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
-        with charged(planned, ledgers, run_id, noise) as runs:
-            shard = self._shard(planned, noise, rows, codes, members, label_epsilon)
-            outcome = train(planned, shard, noise=noise, ledgers=runs)
-        own = () if classes is not None else (_CLASSES_FROM_ROWS,)
-        fitted = Classifier.of_run(
-            planned,
-            outcome,
-            noise,
-            output=self.output,
-            fit_intercept=bool(self.fit_intercept),
-            also_not_covered=own,
-        )
-        for item in fields(fitted):
-            setattr(self, f"{item.name}_", getattr(fitted, item.name))
-        return self
+        positive_number("intercept_scale", self.intercept_scale)
 
     def _read(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None
-    ) -> tuple[Rows, NDArray[np.intp]]:
-        """Set ``classes_`` and what scikit-learn notes of ``X``; return rows and class numbers."""
+    ) -> tuple[Rows, NDArray[np.intp], NDArray[Any]]:
+        """Return rows, class numbers and the classes; set what scikit-learn notes of ``X``."""
         if classes is not None:
             validate_data(self, X, skip_check_array=True, ensure_2d=False)
             rows = finite_rows(X)
             self.n_features_in_ = rows.shape[1]
-            self.classes_, codes = class_codes(y, classes, rows.shape[0])
-            return rows, codes
+            known, codes = class_codes(y, classes, rows.shape[0])
+            return rows, codes, known
         rows, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_classification_targets(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ParameterError(
-                f"y must have at least two classes; got one class, {self.classes_[0]!r}."
-            )
-        return rows, codes
+        known, codes = np.unique(labels, return_inverse=True)
+        if len(known) < 2:
+            raise ParameterError(f"y must have at least two classes; got one class, {known[0]!r}.")
+        return rows, codes, known
 
     def _shard(
         self,
@@ -272,11 +284,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Shard:
         """Lay out the rows of every party, prepared one by one."""
         signs = label_signs(codes, planned.site.outputs)
-        norm, intercept = float(self.data_norm), bool(self.fit_intercept)
-        parties = [
-            (prepare_rows(rows[member], data_norm=norm, fit_intercept=intercept), signs[member])
-            for member in members
-        ]
+        parties = [(self._prepared(rows[member]), signs[member]) for member in members]
         if label_epsilon is None:
             return lay_out(planned, parties, noise=noise)
         try:
@@ -303,21 +311,29 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """How many rounds it ran."""
         return len(self.history_["change"])
 
-    def _training_parameters(self) -> TrainingParameters:
-        return TrainingParameters(
-            algorithm=self.algorithm,
-            topology=self.topology,
-            rounds=self.rounds,
-            penalty=self.penalty,
-            regularization=self.regularization,
-            party_weight=self.party_weight,
-            loss=self.loss,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            calibration=self.calibration,
-            rows_per_person=self.rows_per_person,
-            algorithm_options=self.algorithm_options or {},
+    @property
+    def loss_(self) -> str:
+        """The loss that was minimised: what "auto" stood for, or what was asked for."""
+        return self._loss(self.algorithm_)
+
+    def _prepared(self, rows: Rows) -> Rows:
+        """Rows of norm 1 at most, as the parties train on them and predictions are made."""
+        return prepare_rows(
+            rows,
+            data_norm=float(self.data_norm),
+            fit_intercept=bool(self.fit_intercept),
+            intercept_scale=float(self.intercept_scale),
         )
+
+    def _loss(self, algorithm: str) -> str:
+        options = self.algorithm_options or {}
+        return chosen_loss(self.loss, algorithm, options, self.calibration)
+
+    def _training_parameters(self) -> TrainingParameters:
+        apart = {"tolerance", "algorithm_chosen"}
+        names = {item.name for item in fields(TrainingParameters)} - apart
+        asked = {name: getattr(self, name) for name in names}
+        return TrainingParameters(**asked | {"algorithm_options": self.algorithm_options or {}})
 
     def _members(
         self, count: int, parties: ArrayLike | None, random: np.random.RandomState
@@ -346,12 +362,11 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         given = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        rows: Rows = prepare_rows(
-            given, data_norm=float(self.data_norm), fit_intercept=self.fit_intercept
-        )
+        rows = self._prepared(given)
         weights = self.coef_
         if self.fit_intercept:
-            weights = np.concatenate([self.coef_, self.intercept_[:, None]], axis=1)
+            appended = self.intercept_[:, None] / self.intercept_scale
+            weights = np.concatenate([self.coef_, appended], axis=1)
         return np.asarray(rows @ weights.T)
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -367,8 +382,15 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[scores.argmax(axis=1)]
 
     def _offers_probabilities(self) -> bool:
-        if not get_loss(self.loss).probabilistic:
-            raise AttributeError(f"predict_proba needs loss='logistic'; this is {self.loss!r}.")
+        # Whatever "auto" picks takes the loss of the algorithm that is the default.
+        named = self.algorithm != defaults.AUTO
+        loss = self._loss(self.algorithm if named else defaults.ALGORITHM)
+        if not get_loss(loss).probabilistic:
+            chosen = ", which 'auto' chose" if self.loss == "auto" else ""
+            raise AttributeError(
+                f"predict_proba must have a loss with probabilities; got {loss!r}{chosen}. "
+                "Use loss='logistic', which has them."
+            )
         return True
 
     @available_if(_offers_probabilities)  # type: ignore[untyped-decorator]
@@ -417,6 +439,7 @@ class FederatedClassifier(ADMMClassifier):
         party_weight: str = defaults.PARTY_WEIGHT,
         loss: str = defaults.LOSS,
         fit_intercept: bool = True,
+        intercept_scale: float = 1.0,
         data_norm: float = 1.0,
         rows_per_person: int = defaults.ROWS_PER_PERSON,
         output: str = defaults.OUTPUT,
@@ -436,6 +459,7 @@ class FederatedClassifier(ADMMClassifier):
             party_weight=party_weight,
             loss=loss,
             fit_intercept=fit_intercept,
+            intercept_scale=intercept_scale,
             data_norm=data_norm,
             rows_per_person=rows_per_person,
             output=output,

@@ -1,25 +1,94 @@
-"""Plain values: arrays of numbers, and text of others made safe to show."""
+"""Plain values: numbers and JSON in one form each, and text of others made safe to show."""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, PlainSerializer
 
-__all__ = ["LONGEST_TEXT", "Array", "Words", "visible"]
-
+__all__ = [
+    "LONGEST_TEXT",
+    "Array",
+    "Delta",
+    "Epsilon",
+    "Words",
+    "canonical_json",
+    "json_bound",
+    "json_data",
+    "json_number",
+    "number_of",
+    "visible",
+]
 
 Array = NDArray[np.float64]
-
-
 #: Integers modulo 2^64: how a summand travels.
 Words = NDArray[np.uint64]
 
 
+def json_number(value: float) -> float | str | None:
+    """A number as JSON has it: "infinite" for what it has no figure for, None for no number."""
+    if math.isfinite(value):
+        return value
+    return None if math.isnan(value) else "infinite" if value > 0 else "-infinite"
+
+
+def json_data(value: Any) -> Any:
+    """Data that JSON has a word for: lists for arrays, text for keys, words for numbers."""
+    if isinstance(value, Mapping):
+        return {str(key): json_data(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return json_data(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [json_data(item) for item in value]
+    return json_number(value) if isinstance(value, float) else value
+
+
+def number_of(value: Any) -> Any:
+    """What :func:`json_number` wrote, as a number again; anything else as it is."""
+    return math.inf if value == "infinite" else -math.inf if value == "-infinite" else value
+
+
+def json_bound(value: float) -> float | str:
+    """An upper bound as JSON has it: what is no number bounds nothing, and is infinite."""
+    return value if math.isfinite(value) else "infinite"
+
+
+def _bound(value: Any) -> Any:
+    return number_of(json_bound(value) if isinstance(value, float) else value)
+
+
+#: An upper bound from 0 to infinity, as it is saved and read.
+Epsilon = Annotated[
+    float, BeforeValidator(_bound), Field(ge=0), PlainSerializer(json_bound, when_used="json")
+]
+Delta = Annotated[float, Field(ge=0, le=1)]
+
+
+def canonical_json(
+    value: Any, *, allow_nan: bool = False, default: Callable[[Any], Any] | None = None
+) -> str:
+    """The one JSON text of a value: what is hashed must not depend on how it was written.
+
+    Parameters
+    ----------
+    value
+        Data for JSON.
+    allow_nan, default
+        As :func:`json.dumps` has them, for what is hashed before it is checked.
+    """
+    separators = (",", ":")
+    return json.dumps(
+        value, sort_keys=True, separators=separators, allow_nan=allow_nan, default=default
+    )
+
+
 #: Longer texts are cut: they come from others.
 LONGEST_TEXT: Final = 300
-
 
 # Letters to Unicode, but nothing to see: fillers, a blank, joiners, selectors of variants.
 _BLANK: Final = frozenset(

@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 
 __all__ = ["WHITESPACE", "DataError", "Part", "Place", "canonical_text", "finding", "shown_value"]
 
-
 WHITESPACE: Final = " \t\n\v\f\r"
 """What is trimmed off a cell; ASCII only, the same for a schema's texts and a file's cells."""
 
@@ -45,18 +44,18 @@ def _text(value: Any) -> Any:
 
 Text = Annotated[str, BeforeValidator(_text)]
 
-
 Name = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
-
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
-def refuse_repeats(texts: tuple[str, ...], what: str) -> tuple[str, ...]:
+def refuse_repeats(
+    texts: tuple[str, ...], must: str, advice: str = "remove one"
+) -> tuple[str, ...]:
     seen: set[str] = set()
     for text in texts:
         if text in seen:
-            raise fail(f"{what} must list each value once; {text!r} is there twice: remove one")
+            raise fail(f"{must}; {text!r} is there twice: {advice}")
         seen.add(text)
     return texts
 
@@ -73,9 +72,7 @@ def as_tuple(value: Any) -> Any:
 
 Texts = Annotated[tuple[Text, ...], BeforeValidator(as_tuple)]
 
-
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]
-
 
 _KINDS: Final = "'numeric' or 'categorical'"
 #: Where a finding is, in words, from pydantic's location of it.

@@ -181,7 +181,8 @@ def test_a_proven_calibration_spends_the_budget(noise, epsilon, outputs, rows):
 def test_extra_convexity_leaves_half_of_a_round_to_the_noise():
     # 20 rounds at a total of 0.1: the Jacobian alone would cost more than a round may.
     site = site_of()
-    algorithm = configure("dvp", site, rounds=20, epsilon=0.1)
+    paper = {"noise": "exp-norm"}
+    algorithm = configure("dvp", site, rounds=20, epsilon=0.1, options=paper)
     plain = LAM / len(COUNTS) + 2 * 0.02 * site.degree
     assert (algorithm.convexity > plain).all()
     jacobian = np.log1p(algorithm.kappa)
@@ -231,7 +232,8 @@ def test_bad_options_are_refused_in_words(options, calibration, words):
 
 def test_a_message_that_leaves_no_room_for_the_noise_is_refused_before_rows_are_read():
     site = site_of()
-    algorithm = configure("dvp", site, rounds=5, epsilon=0.01, tolerance=2e-12)
+    paper = {"noise": "exp-norm"}
+    algorithm = configure("dvp", site, rounds=5, epsilon=0.01, tolerance=2e-12, options=paper)
     with pytest.raises(ParameterError, match="tolerance must be at least"):
         algorithm.announce(algorithm.init(site), site, 0)
 
@@ -239,7 +241,8 @@ def test_a_message_that_leaves_no_room_for_the_noise_is_refused_before_rows_are_
 def test_noise_has_the_size_that_is_charged():
     # Gradient noise is seen from outside through the stationarity of the message.
     site, parties = site_of((100, 200, 300), runs=3000), parties_of((100, 200, 300))
-    algorithm = configure("dvp", site, rounds=1, epsilon=1.0, tolerance=1e-9)
+    paper = {"noise": "exp-norm"}
+    algorithm = configure("dvp", site, rounds=1, epsilon=1.0, tolerance=1e-9, options=paper)
     assert isinstance(algorithm, DVP)
     sent = messages_of(algorithm, site, parties, 1, ObjectiveOnly())[0][:, :, 0]
     for p, (rows, labels) in enumerate(parties):

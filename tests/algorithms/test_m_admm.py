@@ -192,7 +192,8 @@ def test_published_iterates_and_claim_are_those_of_the_equations(own):
 
 def test_a_round_costs_less_as_the_penalty_grows_and_noise_in_the_minimiser_stays():
     site = site_of()
-    algorithm = configure("m-admm", site, rounds=20, penalty=0.1, options={"penalty_growth": 1.1})
+    options = {"penalty_growth": 1.1, "noise": "exp-norm"}
+    algorithm = configure("m-admm", site, rounds=20, penalty=0.1, options=options)
     np.testing.assert_allclose(algorithm.scale[1:] / algorithm.scale[:-1], 1.1)
     # b / (2 eta V), which the minimiser moves by where the rows have no say.
     e = algorithm.scale / (2 * algorithm.penalty * site.degree)
@@ -282,6 +283,7 @@ def test_growth_does_not_go_with_a_list_of_penalties():
         with_penalties((0.1, 0.2), 2, options={"penalty_growth": 1.1})
 
 
-def test_too_small_a_budget_says_what_would_do():
+@pytest.mark.parametrize("noise", ["exp-norm", "gaussian"])
+def test_too_small_a_budget_says_what_would_do(noise):
     with pytest.raises(InfeasibleBudgetError, match="fewer rounds, a larger penalty or more rows"):
-        configure("m-admm", site_of(), rounds=20, epsilon=0.02)
+        configure("m-admm", site_of(), rounds=20, epsilon=0.02, options={"noise": noise})

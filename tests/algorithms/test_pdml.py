@@ -12,7 +12,8 @@ from tests.helpers import oracles
 from dpadmm import ADMMClassifier
 from dpadmm.algorithms.base import Budget, Settings
 from dpadmm.algorithms.pdml import PDML
-from dpadmm.audit import AlgorithmCase, audit_case
+from dpadmm.audit.algorithms import AlgorithmCase
+from dpadmm.audit.cases import audit_case
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.figures import pair

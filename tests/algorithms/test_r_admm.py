@@ -598,7 +598,12 @@ def test_even_iterations_are_left_out_only_where_everyone_can_compute_them():
 def test_noise_is_never_cut_off_by_the_solver(algorithm):
     """A tolerance that large noise could miss is refused before anything is drawn."""
     parameters = TrainingParameters(
-        algorithm, rounds=10, penalty=0.03, tolerance=1.45e-13, epsilon=1.0, delta=1e-5
+        algorithm,
+        rounds=10,
+        penalty=0.03,
+        tolerance=1.45e-13,
+        loss="logistic",
+        algorithm_options={"noise": "exp-norm"},
     )
     with pytest.raises(ParameterError, match="tolerance must be at least"):
         announced(plan(parameters, [100, 100, 100], features=50))

@@ -15,26 +15,21 @@ from dpadmm.algorithms import REGISTRY
 from dpadmm.algorithms.base import Budget, Settings
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.algorithms.pr_admm import PRADMM
-from dpadmm.audit import (
-    MECHANISMS,
-    AlgorithmCase,
-    AuditSetting,
-    EpsilonClaim,
-    GaussianClaim,
-    SharedNoise,
-    SilentNoise,
-    audit_case,
+from dpadmm.audit.algorithms import AlgorithmCase
+from dpadmm.audit.bounds import (
+    ScoreCounts,
     audit_scores,
+    choose_attack,
     clopper_pearson_lower,
     clopper_pearson_upper,
-    exp_norm_case,
-    gaussian_case,
-    gaussian_objective_case,
-    mechanism_case,
-    randomized_response_case,
 )
-from dpadmm.audit.bounds import ScoreCounts, choose_attack
+from dpadmm.audit.cases import audit_case, gaussian_case, randomized_response_case
+from dpadmm.audit.claims import EpsilonClaim, GaussianClaim
+from dpadmm.audit.noise import SharedNoise, SilentNoise
+from dpadmm.audit.objective import exp_norm_case, gaussian_objective_case
 from dpadmm.audit.party import Candidate, canary_rows, one_party
+from dpadmm.audit.registry import MECHANISMS, mechanism_case
+from dpadmm.audit.verdict import AuditSetting
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianObjectivePerturbation

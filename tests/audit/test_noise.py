@@ -7,21 +7,14 @@ import pytest
 from scipy import stats
 
 from dpadmm.algorithms import REGISTRY
-from dpadmm.audit import (
-    AlgorithmCase,
-    EchoNoise,
-    Federation,
-    NoiseScores,
-    RecordingNoise,
-    Scene,
-    audit_algorithm,
-    audit_case,
-    audit_noise,
-    draw_scene,
-    find_faults,
-    normal_scores,
-)
+from dpadmm.audit.algorithms import AlgorithmCase
+from dpadmm.audit.cases import audit_case
+from dpadmm.audit.covariance import NoiseScores, find_faults, normal_scores
+from dpadmm.audit.noise import EchoNoise, RecordingNoise
 from dpadmm.audit.oracle import Oracle, parts_of
+from dpadmm.audit.scene import Federation, Scene, draw_scene
+from dpadmm.audit.whole import audit_algorithm
+from dpadmm.audit.witness import audit_noise
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.events import GaussianRelease, PostProcessing, SharedGaussian
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise

@@ -22,12 +22,12 @@ from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.odds import Odds
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report.html import render
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import run_report
 from dpadmm.report.tables import Table, cell_text
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
 from dpadmm.run.model import load_model, model_bytes
+from dpadmm.run.record import RecordedRun
 from dpadmm.run.sealed import pack, unpack
 
 #: Between two numbers of the digits that are shown, above the nearer one.
@@ -37,11 +37,10 @@ PAIR = re.compile(r"\(([0-9.e+-]+), ([0-9.e+-]+)\)-differential")
 
 def stated(epsilon, delta, **changes):
     return PrivacyStatement(
-        "pr-admm",
-        epsilon,
-        delta,
-        {"north": Guarantee(epsilon, delta, "exact-gaussian", "a theorem")},
-        {},
+        algorithm="pr-admm",
+        epsilon=epsilon,
+        delta=delta,
+        parties={"north": Guarantee(epsilon, delta, "exact-gaussian", "a theorem")},
         rows_per_person=1,
         noise="some source",
         simulated=False,
@@ -151,12 +150,14 @@ def test_train_account_and_report_show_no_less_than_was_spent(awkward, dpadmm):
 def test_a_node_shows_no_less_than_was_spent(awkward, capsys):
     run = train_run(load_config(awkward / "run.toml"))
     federation = {"rounds_complete": 12, "rows": run.rows}
-    node_command._show(dataclasses.replace(run, federation=federation))
+    come_from = run.model.provenance | {"federation": federation}
+    model = dataclasses.replace(run.model, provenance=come_from)
+    node_command._show(dataclasses.replace(run, model=model))
     text = capsys.readouterr().out
     ((epsilon, delta),) = PAIR.findall(text)
-    assert float(epsilon) >= run.fitted.privacy.epsilon
-    assert float(delta) >= run.fitted.privacy.delta
-    assert float(_rows_of(text, ("north",))["north"][2]) >= run.fitted.privacy.epsilon
+    assert float(epsilon) >= run.privacy.epsilon
+    assert float(delta) >= run.privacy.delta
+    assert float(_rows_of(text, ("north",))["north"][2]) >= run.privacy.epsilon
 
 
 def test_a_ledger_shows_no_less_spent_and_no_more_left(awkward, dpadmm):
@@ -265,24 +266,25 @@ CAVEAT = "Rely on the agreed budget, (1, 0.001)."
 @pytest.fixture
 def ended_early(awkward):
     run = train_run(load_config(awkward / "run.toml"))
-    privacy = dataclasses.replace(run.fitted.privacy, caveats=(CAVEAT,))
-    return dataclasses.replace(run, fitted=dataclasses.replace(run.fitted, privacy=privacy))
+    privacy = dataclasses.replace(run.privacy, caveats=(CAVEAT,))
+    classifier = dataclasses.replace(run.classifier, privacy=privacy)
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, classifier=classifier))
 
 
 def test_a_caveat_stands_wherever_the_figures_do(ended_early, awkward):
     record = write_results(ended_early)
-    assert record["privacy"]["caveats"] == [CAVEAT]
+    assert record.plain()["privacy"]["caveats"] == [CAVEAT]
     assert ended_early.summary()["privacy"]["caveats"] == [CAVEAT]
     loaded = load_model(awkward / "m.model").privacy
     assert loaded.caveats == (CAVEAT,)
     assert ("Caveat", CAVEAT) in loaded.lines()
     assert CAVEAT in str(ended_early.estimator.privacy_)
-    page = html.unescape(render(run_report(RecordedRun.from_dict(record))))
+    page = html.unescape(render(run_report(record)))
     assert CAVEAT in page
 
 
 def test_a_model_of_an_older_version_is_read(ended_early, tmp_path):
-    document, arrays = unpack(model_bytes(ended_early.model()), "model")
+    document, arrays = unpack(model_bytes(ended_early.model), "model")
     del document["privacy"]["caveats"]
     (tmp_path / "old.model").write_bytes(pack(document, arrays))
     assert load_model(tmp_path / "old.model").privacy.caveats == ()

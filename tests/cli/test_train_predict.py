@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpadmm.data.named import encode
+from dpadmm.data.tables import encode
 from dpadmm.run.model import load_model
 
 SOURCE = str(Path(__file__).parents[2] / "src")

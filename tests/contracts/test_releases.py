@@ -156,7 +156,7 @@ def test_neighbours_reach_the_same_messages_by_one_step_of_ps_admm(monkeypatch):
     algorithm, site = planned.algorithm, planned.site
     sigma = float(np.hypot(algorithm.gradient_sigma, algorithm.difference_sigma)[0])
     grid = 2.0 ** (np.floor(np.log2(sigma)) - COARSE_BITS)
-    steps = grid * np.arange(-(2**12), 2**12 + 1)
+    steps = grid * np.arange(-(2**13), 2**13 + 1)
     reachable = set((algorithm.weighting * -(algorithm.step_size * steps)).tolist())
     rows, labels = oracles.random_parties(3, (50,), 1)[0]
     neighbour = rows.copy()

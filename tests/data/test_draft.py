@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from dpadmm.data.named import draft_schema, encode
+from dpadmm.data.draft import draft_schema
+from dpadmm.data.tables import encode
 from dpadmm.sentences import DataError
 
 SAMPLE = pd.DataFrame(
@@ -22,6 +23,7 @@ def test_bounds_and_levels_are_those_of_the_sample():
     schema = draft_schema(SAMPLE, "y")
     age, work, mixed, same, nothing = schema.columns
     assert (age.lower, age.upper) == (17.0, 41.5)
+    assert (schema.version, age.range) == (2, (-1.0, 1.0))
     assert work.levels == ("a", "b")
     assert mixed.levels == ("1", "2", "x")
     assert same.lower < 3 < same.upper

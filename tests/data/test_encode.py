@@ -47,6 +47,36 @@ def test_values_are_clipped_scaled_one_hot_and_brought_to_norm_one():
     assert (counts.columns["k"].missing, counts.columns["k"].other) == (1, 1)
 
 
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_ranges_and_the_constants_weight_are_what_the_schema_says(layout):
+    columns = (
+        NumericColumn(name="u", lower=-1.0, upper=3.0),
+        CategoricalColumn(name="k", levels=("1", "true", "z")),
+        NumericColumn(name="v", lower=0.0, upper=10.0, missing=False, range=(0.0, 1.0)),
+    )
+    schema = Schema(version=2, label=SCHEMA.label, columns=columns, constant=0.25)
+    found = encoded(
+        schema, layout, u=["1.5", "99", "x"], v=["5", "-3", ""], k=["z", "q", "?"], y=["b"] * 3
+    )
+    raw = np.array(
+        # u, v, u is missing, k=1, k=true, k=z, k is missing, k is other, constant
+        [
+            [0.25, 0.5, 0, 0, 0, 1, 0, 0, 0.25],
+            [1.0, 0.0, 0, 0, 0, 0, 0, 1, 0.25],
+            [0.0, 0.5, 1, 0, 0, 0, 1, 0, 0.25],
+        ]
+    )
+    expected = raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1)
+    rows = found.rows if layout == "dense" else found.rows.toarray()
+    np.testing.assert_allclose(rows, expected, rtol=1e-15)
+
+
+def test_a_short_row_keeps_the_constants_weight():
+    columns = (NumericColumn(name="u", lower=0.0, upper=1.0, missing=False),)
+    schema = Schema(version=2, label=SCHEMA.label, columns=columns, constant=0.5)
+    assert encoded(schema, u=[0.75], y=["a"]).rows.tolist() == [[0.5, 0.5]]
+
+
 def test_a_short_row_keeps_its_length():
     schema = Schema(
         label=Label(column="y", positive="1"),

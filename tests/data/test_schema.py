@@ -88,7 +88,16 @@ def test_a_positive_value_stands_against_all_others():
         ({"missing_values": ["?", "?"]}, ["missing_values", "'?'", "twice"]),
         ({"columns__1__name": "age is missing", "columns__0__name": "age"}, []),
         ({"colour": "red"}, ["colour", "not a known key"]),
-        ({"version": 2}, ["version", "2"]),
+        ({"version": 3}, ["version", "3"]),
+        ({"columns__0__range": [-1, 2]}, ["'age'", "range", "[-1, 1] or [0, 1]", "[-1, 2]"]),
+        ({"columns__0__range": "wide"}, ["'age'", "range", "[-1, 1]", "wide"]),
+        ({"columns__0__range": [0, 1, 2]}, ["'age'", "range", "[-1, 1]"]),
+        ({"columns__1__range": [0, 1]}, ["'work'", "range", "not a known key"]),
+        ({"constant": 0}, ["constant", "true, false or a positive number", "0"]),
+        ({"constant": -0.5}, ["constant", "positive", "-0.5"]),
+        ({"constant": float("nan")}, ["constant", "positive", "nan"]),
+        ({"constant": 1e300}, ["constant", "up to 1000", "1e+300"]),
+        ({"constant": "yes"}, ["constant", "true, false", "yes"]),
         ({"label": "income"}, ["label"]),
         ({"columns__0__name": "{x}", "columns__0__lower": 200}, ["'{x}'", "lower"]),
     ],
@@ -149,7 +158,13 @@ def schemas(draw):
         if draw(st.booleans()):
             lower, upper = sorted(draw(st.lists(finite, min_size=2, max_size=2, unique=True)))
             columns.append(
-                NumericColumn(name=name, lower=lower, upper=upper, missing=draw(st.booleans()))
+                NumericColumn(
+                    name=name,
+                    lower=lower,
+                    upper=upper,
+                    missing=draw(st.booleans()),
+                    range=draw(st.sampled_from([None, (-1.0, 1.0), (0.0, 1.0)])),
+                )
             )
         else:
             levels = draw(st.lists(texts.map(canonical_text), min_size=1, unique=True))
@@ -157,7 +172,8 @@ def schemas(draw):
     content = {
         "label": Label(column=names[-1], classes=("0", "1")),
         "columns": tuple(columns),
-        "constant": draw(st.booleans()),
+        "constant": draw(st.sampled_from([False, True, 0.5])),
+        "version": draw(st.sampled_from([1, 2])),
     }
     try:
         return Schema(**content)
@@ -218,7 +234,10 @@ def test_the_hash_does_not_depend_on_how_the_file_is_written():
         {"columns__1__missing": False},
         {"columns__1__other": False},
         {"columns": BASE["columns"][::-1]},
+        {"columns__0__range": [-1, 1]},
+        {"version": 2},
         {"constant": False},
+        {"constant": 0.5},
         {"missing_values": ["?"]},
         {"label__classes": ["high", "low"]},
         {"label__column": "wage"},
@@ -233,3 +252,35 @@ def test_the_hash_is_written_down():
     # Parties with different versions compare this: a change must be deliberate.
     expected = "2e748d4c196c581bfcdf54976d43897a7f91c9f18398c2d52d79337bc21363e8"
     assert Schema.from_dict(BASE).sha256 == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 1},
+        {"columns__0__range": [0, 1]},
+        {"version": 2, "columns__0__range": [0, 1]},
+        {"constant": 1.0},
+    ],
+)
+def test_the_hash_does_not_tell_how_the_same_encoding_is_said(changes):
+    assert Schema.from_dict(changed(**changes)).sha256 == Schema.from_dict(BASE).sha256
+
+
+def test_a_schema_from_before_there_were_ranges_keeps_its_hash_and_its_words():
+    schema = Schema.from_dict(BASE)
+    # Written down when numbers were encoded between 0 and 1 and there was nothing else.
+    known = "2e748d4c196c581bfcdf54976d43897a7f91c9f18398c2d52d79337bc21363e8"
+    assert schema.sha256 == known
+    assert "range" not in schema.to_toml()
+    assert "range" not in schema.model_dump(mode="json")["columns"][0]
+
+
+@pytest.mark.parametrize(("version", "ends"), [(1, (0.0, 1.0)), (2, (-1.0, 1.0))])
+def test_the_version_decides_the_range_of_a_column_that_has_none(version, ends):
+    schema = Schema.from_dict(changed(version=version))
+    assert schema.numeric[0].ends == ends
+    assert Schema.from_dict(changed(version=version, columns__0__range=[0, 1])).numeric[0].ends == (
+        0.0,
+        1.0,
+    )

@@ -315,7 +315,7 @@ def test_a_disk_that_fills_up_leaves_nothing_behind(tmp_path, write):
         check=False,
     )
     assert found.returncode == 1
-    assert found.stderr.startswith("refused: into must be writable with room")
+    assert found.stderr.startswith("refused: into must be writable with enough room")
     assert target.read_bytes() == b"what was there before"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["rows.csv", "rows.npy", "schema.toml"]
 

@@ -43,8 +43,7 @@ def main(spec_path, party):
     messages = []
     with exchange:
         outcome = train_party(
-            planned,
-            party,
+            planned.of_party(party),
             Shard.from_parties([make_parties(spec)[party]]),
             exchange=exchange,
             noise=SimulatedNoise(spec["key"]),

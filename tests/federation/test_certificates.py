@@ -14,14 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadmm.errors import ParameterError
-from dpadmm.federation.certificates import (
-    check_identity,
-    check_key_file,
-    check_node_name,
-    describe,
-    make_authority,
-    make_certificate,
-)
+from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import check_identity, check_node_name, describe, load_key
 from dpadmm.sentences import DataError
 
 
@@ -133,7 +127,7 @@ def test_keys_are_private_whatever_the_mask(tmp_path):
         os.umask(before)
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "open").stat().st_mode) == 0o700
-    check_key_file(key)
+    load_key(key)
 
 
 def test_nothing_is_overwritten(folder):
@@ -229,23 +223,23 @@ def test_a_key_that_others_reach(folder, mode):
     key = folder / "north.key"
     key.chmod(mode)
     with pytest.raises(ParameterError, match=f"has mode {mode:o}: run chmod 600"):
-        check_key_file(key)
+        load_key(key)
 
 
 def test_a_key_of_somebody_else(folder, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(folder).st_uid + 1)
     with pytest.raises(ParameterError, match="must belong to the user"):
-        check_key_file(folder / "north.key")
+        load_key(folder / "north.key")
 
 
 def test_files_that_are_no_keys_or_certificates(folder):
     for content in ("", "-----BEGIN PRIVATE KEY-----\nsecret\n-----END PRIVATE KEY-----\n"):
         (folder / "north.key").write_text(content)
         with pytest.raises(ParameterError, match="unencrypted PEM") as refusal:
-            check_key_file(folder / "north.key")
+            load_key(folder / "north.key")
         assert "secret" not in str(refusal.value)
     with pytest.raises(ParameterError, match="No such file"):
-        check_key_file(folder / "nowhere.key")
+        load_key(folder / "nowhere.key")
     with pytest.raises(ParameterError, match="without a key"):
         describe(folder / "south.key")
     (folder / "empty").touch()
@@ -258,7 +252,7 @@ def test_files_that_are_no_keys_or_certificates(folder):
     assert openssl(*command, "-aes256", "-pass", "pass:word", "-out", locked).returncode == 0
     locked.chmod(0o600)
     with pytest.raises(ParameterError, match="unencrypted"):
-        check_key_file(locked)
+        load_key(locked)
 
 
 class TestIdentity:

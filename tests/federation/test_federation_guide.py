@@ -73,7 +73,7 @@ def test_the_guide_runs_as_printed(fork_server, tmp_path):
     assert len(checks) == 1
     models = [load_model(places[name] / f"{name}.model") for name in NAMES]
     # Of two parties each hears both: they have one model, and each states its own guarantee.
-    assert abs(models[0].arrays["coef"] - models[1].arrays["coef"]).max() < 1e-12
+    assert abs(models[0].classifier.coef - models[1].classifier.coef).max() < 1e-12
     assert [list(model.privacy.parties) for model in models] == [["north"], ["south"]]
     assert "differential privacy" in (places["south"] / "south.txt").read_text()
     assert len((places["north"] / "predictions.csv").read_text().splitlines()) == 3001

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import ExchangeError
+from dpadmm.federation.identity import describe
 from dpadmm.federation.local import run_nodes, write_federation
-from dpadmm.federation.node import prepare_node
 from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.setup import prepare_node
 from dpadmm.ledger.filters import Policy
 
 SCHEMA = Schema(
@@ -22,14 +23,14 @@ SCHEMA = Schema(
 RUN = {"run_id": "r", "algorithm": "pr-admm", "topology": "ring", "rounds": 3, "delta": 1e-5}
 
 
-def federation(folder, count=4):
+def federation(folder, count=4, **changes):
     data = {}
     for number in range(count):
         file = folder / f"{number}.parquet"
         table = pa.table({"x": [0.1, 0.9] * 20, "y": [-1, 1] * 20})
         pyarrow.parquet.write_table(table, file)
         data[f"n{number}"] = (file, 40)
-    return write_federation(folder, folder, SCHEMA, data, RUN, Policy(1.0, 1e-5))
+    return write_federation(folder, folder, SCHEMA, data, RUN | changes, Policy(1.0, 1e-5))
 
 
 def test_every_node_accepts_its_files(tmp_path):
@@ -41,6 +42,17 @@ def test_every_node_accepts_its_files(tmp_path):
         assert prepared.security is not None
         assert prepared.config.watch.status == node.status
     assert len({prepare_node(load_node_config(node.config)).run for node in nodes}) == 1
+
+
+def test_nodes_know_each_other_by_certificate(tmp_path):
+    """Noise can be shared: everybody has everybody's pin, and it is the certificate's."""
+    options = {"noise": "shared", "colluders": 2}
+    nodes = federation(tmp_path, algorithm="dp-gd", topology="server", algorithm_options=options)
+    configs = [load_node_config(node.config) for node in nodes]
+    for config in configs:
+        assert prepare_node(config).planned.algorithm.summation.colluders == 2
+        own = describe(config.certificates.certificate).fingerprint
+        assert {other.pins[config.node.name] for other in configs} == {own}
 
 
 def children():

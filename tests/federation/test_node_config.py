@@ -179,7 +179,11 @@ def test_what_comes_after_a_loss_stays_within_the_agreed_budget(federation):
 
 def test_after_a_loss_the_order_of_the_agreed_run_decides(tmp_path):
     """Others may have chosen who was lost, and when: the best order of one course is no bound."""
-    run = {"algorithm": "dvp", "algorithm_options": {"noise": "gaussian"}}
+    run = {
+        "algorithm": "dvp",
+        "loss": "logistic",
+        "algorithm_options": {"noise": "gaussian"},
+    }
     federation = Federation(tmp_path / "federation", None, NAMES, run=run)
     agreed, schema = federation.agreed, federation.schema
     whole = Segment.whole(agreed, agreed.plan(schema), schema)
@@ -291,8 +295,8 @@ def test_releases_of_one_format_agree_and_formats_do_not(monkeypatch):
             monkeypatch.setattr(module, "__version__", "9.9.9")
     assert agreed.digest(schema).hex() == pinned
     assert not list(differences(before, agreed.facts(schema)))
-    monkeypatch.setitem(AgreedRun.facts.__globals__, "NUMBERS_FORMAT", 2)
-    assert list(differences(before, agreed.facts(schema))) == [("numbers", 1, 2)]
+    monkeypatch.setitem(AgreedRun.facts.__globals__, "NUMBERS_FORMAT", 3)
+    assert list(differences(before, agreed.facts(schema))) == [("numbers", 2, 3)]
     assert agreed.digest(schema).hex() != pinned
 
 

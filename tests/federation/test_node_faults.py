@@ -19,9 +19,9 @@ from tests.helpers.federation_net import Federation
 from dpadmm.data.party_rows import encode_party
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.report.html import render
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import run_report
 from dpadmm.run.model import load_model
+from dpadmm.run.record import RecordedRun
 
 NAMES = ("north", "south", "west")
 VALIDATOR = jsonschema.Draft202012Validator(
@@ -81,14 +81,14 @@ def test_a_finished_node_started_again_spends_nothing_and_has_the_same_model(bui
         federation.start(name)
     for name in NAMES:
         assert federation.wait(name) == 0
-    before = load_model(federation.folder / "west.model").arrays["coef"]
+    before = load_model(federation.folder / "west.model").classifier.coef
     # Alone: everything it needs is in its own files, and that nobody needs it, too.
     federation.write("west", policy={"serve_for": 90})
     begin = time.monotonic()
     federation.start("west")
     assert federation.wait("west") == 0, federation.output("west")
     assert time.monotonic() - begin < 60
-    assert (load_model(federation.folder / "west.model").arrays["coef"] == before).all()
+    assert (load_model(federation.folder / "west.model").classifier.coef == before).all()
     assert not federation.log("west", "neighbours-late")
     with SQLiteLedger(federation.folder / "west.ledger") as ledger:
         assert len(ledger.verify().runs["trial"].commits) == 10
@@ -264,7 +264,7 @@ def test_what_the_others_reach_is_their_own_optimum(build, tmp_path, averager):
         np.concatenate([part.labels for part in parts]),
     )
     for name in rows:
-        found = load_model(federation.folder / f"{name}.model").arrays["coef"]
+        found = load_model(federation.folder / f"{name}.model").classifier.coef
         np.testing.assert_allclose(found, pooled.coef_, atol=2e-3)
 
 

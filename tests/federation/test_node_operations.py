@@ -21,7 +21,8 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation, free_ports, sign_again
 
-from dpadmm.federation.certificates import describe, make_authority, make_certificate
+from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import describe
 from dpadmm.federation.reach import REACHED, probe
 from dpadmm.federation.transport.addresses import split_address
 from dpadmm.federation.transport.session import PeerSession, Security

@@ -5,15 +5,12 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import Federation
+from tests.helpers.federation_net import Federation, in_process
 
 from dpadmm.algorithms import REGISTRY
-from dpadmm.data.party_rows import encode_party
-from dpadmm.federation.transport.wire import decode_message
-from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.problem.rows import label_signs
+from dpadmm.errors import ExchangeError
+from dpadmm.federation.transport.wire import decode_message, decode_words
 from dpadmm.run.model import load_model
-from dpadmm.run.train import lay_out, train
 
 KEY = 11
 ROUNDS = 8
@@ -34,23 +31,6 @@ OTHERWISE = {
         "output": "mean",
     }
 }
-
-
-def in_process(federation, folder):
-    """Messages of every round, ``(rounds, parties, ...)``."""
-    planned, noise = federation.agreed.plan(federation.schema), SimulatedNoise(KEY)
-    encoded = [
-        encode_party(federation.folder / f"{name}.csv", federation.schema, folder) for name in NAMES
-    ]
-    rows = [(party.rows, label_signs(party.labels, planned.site.outputs)) for party in encoded]
-    messages = []
-    train(
-        planned,
-        lay_out(planned, rows, noise=noise),
-        noise=noise,
-        on_round=lambda done, message: messages.append(message),
-    )
-    return np.stack(messages)
 
 
 def federated(federation):
@@ -82,23 +62,62 @@ def test_every_round_agrees_with_one_process(fork_server, tmp_path, algorithm, a
         tmp_path / "federation", fork_server, NAMES, tls=tls, averager=averager, run=run
     )
     federated(federation)
-    expected = in_process(federation, tmp_path)
+    expected = in_process(federation, tmp_path, KEY)
     digest = federation.agreed.digest(federation.schema)
     for name in NAMES:
         kept = federation.messages(name)
         assert len(kept) == ROUNDS
         for t, messages in enumerate(kept):
-            for party, data in messages.items():
+            # Gradients are no models: what comes of them is compared below.
+            models = {} if REGISTRY[algorithm].hears_everybody else messages
+            for party, data in models.items():
                 values = decode_message(
                     data, run=digest, party=party, t=t, shape=expected.shape[2:]
                 )
                 truth = expected[t].mean(axis=0) if party == len(NAMES) else expected[t, party]
                 np.testing.assert_allclose(values, truth, rtol=0, atol=1e-9)
         model = load_model(federation.folder / f"{name}.model")
-        assert model.privacy.simulated
+        assert model.classifier.privacy.simulated
         # A ring of three is complete and a server's mean is that of all: everybody's model is one.
         tail = expected[-(ROUNDS // 3) :].mean(axis=(0, 1))[0]
         wanted = tail if REGISTRY[algorithm].private else expected[-1].mean(axis=0)[0]
         if "output" in run:
             wanted = expected.mean(axis=(0, 1))[0]
-        np.testing.assert_allclose(model.arrays["coef"], wanted, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(model.classifier.coef, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("topology", "averager"), [("server", "hub"), ("server", None), ("complete", None)]
+)
+def test_shared_noise_gives_the_model_of_one_process(fork_server, tmp_path, topology, averager):
+    """Around a server, and where every node adds up: sums of words are sums of doubles."""
+    run = {
+        "algorithm": "dp-gd",
+        "topology": topology,
+        "rounds": ROUNDS,
+        "algorithm_options": {"noise": "shared"},
+    }
+    federation = Federation(tmp_path / "federation", fork_server, NAMES, averager=averager, run=run)
+    federated(federation)
+    expected = in_process(federation, tmp_path, KEY)
+    shape = expected.shape[2:]
+    digest = federation.agreed.digest(federation.schema)
+    summation = federation.agreed.plan(federation.schema).algorithm.summation
+    for name in NAMES:
+        kept = federation.messages(name)
+        assert len(kept) == ROUNDS
+        for t, messages in enumerate(kept):
+            words = {
+                party: decode_words(data, run=digest, party=party, t=t, shape=shape)
+                for party, data in messages.items()
+            }
+            total = words[len(NAMES)] if averager else sum(words.values())
+            assert np.abs(summation.from_words(total)).max() < summation.bound / 10
+            with pytest.raises(ExchangeError, match="a sum must be at most"):
+                summation.from_words(words[NAMES.index(name)])
+        model = load_model(federation.folder / f"{name}.model")
+        assert model.classifier.privacy.simulated
+        wanted = expected[-(ROUNDS // 3) :].mean(axis=(0, 1))[0]
+        np.testing.assert_allclose(model.classifier.coef, wanted, rtol=0, atol=1e-9)
+    # Keys are gone with the run.
+    assert not list(federation.folder.glob("*.key"))

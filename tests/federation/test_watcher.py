@@ -25,9 +25,10 @@ from dpadmm.errors import (
     ExchangeError,
     ParameterError,
 )
-from dpadmm.federation.facts import FIELDS, LONGEST_TEXT, public_facts
+from dpadmm.federation.facts import FIELDS, public_facts
 from dpadmm.federation.metrics import parse_address
 from dpadmm.federation.watcher import Watcher
+from dpadmm.plain import LONGEST_TEXT
 from dpadmm.sentences import DataError
 
 

@@ -19,11 +19,13 @@ import zenoh
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
+from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import AGREEMENT_TOPIC
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.federation.consent import Consents
+from dpadmm.federation.identity import describe
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.transport.wire import encode_message
@@ -31,7 +33,10 @@ from dpadmm.federation.transport.words import Agreeing, Heard
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.problem.rows import label_signs
 from dpadmm.run.config import validated
+from dpadmm.run.train import lay_out, train
 from tests.helpers.wards import SCHEMA, write_ward
 
 RESULTS = ("model", "record", "statement")
@@ -184,10 +189,12 @@ class Federation:
         (folder / "schema.toml").write_text(schema)
         self.schema = Schema.from_toml(schema)
         (write_rows or write_wards)(folder, self.rows)
+        self.pins = {}
         if tls:
             make_authority(folder / "certificates")
             for name in self.nodes:
-                make_certificate(folder / "certificates", name)
+                made, _ = make_certificate(folder / "certificates", name)
+                self.pins[name] = describe(made).fingerprint
 
     def agreed_text(self, **changes):
         run = {**self.run, **changes}
@@ -207,13 +214,18 @@ class Federation:
     def agreed(self):
         return validated(AgreedRun, tomllib.loads(self.agreed_text()), self.folder, "agreed")
 
+    @property
+    def shared(self):
+        """Whether parties share their noise."""
+        return self.run.get("algorithm_options", {}).get("noise") == "shared"
+
     def neighbours(self, name):
         agreed = self.agreed
         return agreed.neighbours(name, agreed.plan(self.schema))
 
     def make_ledger(self, name, epsilon=None):
         path = self.folder / f"{name}.ledger"
-        kind = "gaussian" if self.run["algorithm"] == "pr-admm" else "renyi"
+        kind = "gaussian" if self.run["algorithm"] in ("pr-admm", "dp-gd") else "renyi"
         # At one order of Renyi divergence a run costs more than it states.
         total = epsilon or self.run["epsilon"] * (1 if kind == "gaussian" else 4)
         policy = Policy(total, self.run["delta"], filter=kind)
@@ -245,6 +257,8 @@ class Federation:
                 f'certificate = "certificates/{name}.pem"',
                 f'key = "certificates/{name}.key"',
             ]
+        if self.shared:
+            lines += ["[pins]", *(f'{each} = "{pin}"' for each, pin in self.pins.items())]
         limits = {
             "serve_for": 10,
             "start_within": 60,
@@ -308,6 +322,24 @@ class Federation:
         with MessageFile(self.folder / f"{name}.messages") as store:
             run = self.agreed.digest(self.schema)
             return [store.messages(run, t) for t in range(store.rounds(run))]
+
+
+def in_process(federation, folder, key):
+    """Models of every round, ``(rounds, parties, ...)``: of most algorithms, the messages."""
+    planned, noise = federation.agreed.plan(federation.schema), SimulatedNoise(key)
+    encoded = [
+        encode_party(federation.folder / f"{name}.csv", federation.schema, folder)
+        for name in federation.names
+    ]
+    rows = [(party.rows, label_signs(party.labels, planned.site.outputs)) for party in encoded]
+    messages = []
+    train(
+        planned,
+        lay_out(planned, rows, noise=noise),
+        noise=noise,
+        on_round=lambda done, message: messages.append(message),
+    )
+    return np.stack(messages)
 
 
 class BadNeighbour:

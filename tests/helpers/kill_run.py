@@ -2,6 +2,7 @@
 
 ``python -m tests.helpers.kill_run --kills 300`` runs federations on a ring, a complete graph and
 around a server, in turn, until so many processes were killed; what it found is printed as JSON.
+``--kinds shared shared-complete --nodes 20 --losses 2`` does it with noise that twenty nodes share.
 """
 
 import argparse
@@ -16,16 +17,27 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from dpadmm.federation.transport.wire import decode_message
+from dpadmm.federation.transport.wire import decode_message, decode_words
 from dpadmm.ledger.sqlite import SQLiteLedger
 from tests.helpers.federation_net import Federation, ForkServer
 
-NAMES = ("n0", "n1", "n2", "n3", "n4")
+NODES = 5
 RUNS = {
     "ring": {"topology": "ring"},
     "complete": {"topology": "complete"},
     "server": {"topology": "server", "algorithm": "ps-admm"},
+    "shared": {
+        "topology": "server",
+        "algorithm": "dp-gd",
+        "algorithm_options": {"noise": "shared"},
+    },
+    "shared-complete": {
+        "topology": "complete",
+        "algorithm": "dp-gd",
+        "algorithm_options": {"noise": "shared"},
+    },
 }
+AVERAGED = ("server", "shared")
 # A restart takes seconds on a busy machine; who takes longer is given up by the others.
 LOST_AFTER = 15
 # Nothing that a node waits for takes longer, all its waiting together.
@@ -86,14 +98,27 @@ def ended(process):
 class Trial:
     """One federation, killed at random."""
 
-    def __init__(self, server, folder, kind, seed, *, rounds=100, lose=True, lost_after=LOST_AFTER):
+    def __init__(
+        self,
+        server,
+        folder,
+        kind,
+        seed,
+        *,
+        rounds=100,
+        losses=None,
+        nodes=NODES,
+        lost_after=LOST_AFTER,
+    ):
         self.draw, self.found = random.Random(seed), Found()
-        averager = "hub" if kind == "server" else None
+        averager = "hub" if kind in AVERAGED else None
+        names = tuple(f"n{number}" for number in range(nodes))
         self.federation = Federation(
-            folder, server, NAMES, averager=averager, run={**RUNS[kind], "rounds": rounds}
+            folder, server, names, averager=averager, run={**RUNS[kind], "rounds": rounds}
         )
         # One, and now and then another one soon after.
-        self.lost = self.draw.sample(NAMES, 1 + (self.draw.random() < 0.25)) if lose else []
+        several = 1 + (self.draw.random() < 0.25)
+        self.lost = self.draw.sample(names, several if losses is None else losses)
         for name in self.federation.nodes:
             if name != averager:
                 self.federation.make_ledger(name)
@@ -152,7 +177,7 @@ class Trial:
             federation.close()
         self.look()
         if self.found.losses == 1 and self.found.went_on:
-            self.found.left_out = len(NAMES) - 1 - self.found.went_on
+            self.found.left_out = len(federation.names) - 1 - self.found.went_on
         return self.found
 
     def wait_until(self, ready):
@@ -221,8 +246,12 @@ class Trial:
             left = parties[run.hex()]
             if party == len(left):
                 continue  # the server's mean
-            values = decode_message(different.pop(), run=run, party=party, t=t, shape=shape)
-            if values.tobytes() not in charged[left[party]][t]:
+            decode = decode_words if federation.shared else decode_message
+            values = decode(different.pop(), run=run, party=party, t=t, shape=shape)
+            # Rounds of a stretch of sums begin at 0 again; words are nobody else's anyway.
+            known = charged[left[party]]
+            rounds = known.values() if federation.shared else [known[t]]
+            if not any(values.tobytes() in messages for messages in rounds):
                 self.found.uncharged += 1
                 self.note(f"round {t} of {left[party]} is in no ledger")
 
@@ -247,6 +276,10 @@ def main():
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", nargs="*", default=list(RUNS))
+    parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--losses", type=int)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--lost-after", type=int, default=LOST_AFTER)
     parser.add_argument("--folder", type=Path)
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp())
@@ -258,7 +291,16 @@ def main():
             server.warm()
         while (done := sum(found.kills for found in total.values())) < arguments.kills:
             kind = arguments.kinds[seed % len(arguments.kinds)]
-            trial = Trial(server, folder / f"{kind}-{seed}", kind, seed)
+            trial = Trial(
+                server,
+                folder / f"{kind}-{seed}",
+                kind,
+                seed,
+                rounds=arguments.rounds,
+                losses=arguments.losses,
+                nodes=arguments.nodes,
+                lost_after=arguments.lost_after,
+            )
             found = trial.play(before=4, after=min(8, arguments.kills - done))
             total[kind].add(found)
             sys.stderr.write(f"{kind} {seed}: {json.dumps(asdict(found))}\n")

@@ -60,6 +60,8 @@ OUTPUT = 'noise.add_gaussian(values, sigma[:, None, None, None], parties, t, "ou
 SHARE = "share = sigma / math.sqrt(summation.parties - summation.colluders)"
 LONG = audit("--algorithm pr-admm --rounds 50 --samples 500")
 SHORT = "--samples 500 --rounds 4"
+MASKS = "tests/federation/test_masks.py"
+KEYS = "tests/federation/test_stretch_keys.py"
 
 MUTANTS = [
     # How much noise there is --------------------------------------------------------------------
@@ -257,8 +259,8 @@ MUTANTS = [
         "tolerance",
         "the solver's 2 tol / m left out of the sensitivity",
         "privacy/sensitivity.py",
-        "(gradient + 2 * _real(tolerance)) / _real(convexity)",
-        "gradient / _real(convexity)",
+        "(gradient + 2 * reals(tolerance)) / reals(convexity)",
+        "gradient / reals(convexity)",
         audit("--algorithm pr-admm", SHORT),
     ),
     Mutant(
@@ -525,6 +527,72 @@ MUTANTS = [
         "if not (residual <= tolerance[:, None, None]).all():",
         "if False:",
         "tests/privacy/test_mechanisms.py::test_a_residual_beyond_the_charge_releases_nothing",
+    ),
+    # Sums of which nothing else is seen ----------------------------------------------------------
+    Mutant(
+        "one-mask-for-all-rounds",
+        "the key of a pair is the same in every round",
+        "federation/transport/masks.py",
+        "            _number(t),\n",
+        "            _number(0),\n",
+        f"{MASKS}::test_no_difference_of_two_words_is_predictable_to_a_lost_colluder",
+    ),
+    Mutant(
+        "sums-not-bound",
+        "masks vanish also where parties were told different sums",
+        "federation/transport/masks.py",
+        "            sums,\n",
+        '            b"",\n',
+        f"{MASKS}::test_views_that_differ_leave_uniform_words_in_the_sum",
+    ),
+    Mutant(
+        "members-not-bound",
+        "masks vanish also where parties believe in different certificates",
+        "federation/transport/masks.py",
+        '(member.name.encode("ascii"), member.certificate, member.public_key)',
+        '(member.name.encode("ascii"), member.public_key)',
+        f"{MASKS}::test_views_that_differ_leave_uniform_words_in_the_sum",
+    ),
+    Mutant(
+        "pins-not-looked-at",
+        "a key is believed under any certificate that signed it",
+        "federation/stretch_keys.py",
+        "if hashlib.sha256(shown).hexdigest() != self._pins.get(name):",
+        "if not shown:",
+        f"{KEYS}::test_a_certificate_of_the_same_authority_and_name_is_not_believed",
+    ),
+    Mutant(
+        "keys-for-any-run",
+        "a key is believed whatever run it was signed for",
+        "federation/stretch_keys.py",
+        "{_VERSION}\\n{run.hex()}\\n",
+        "{_VERSION}\\n",
+        f"{KEYS}::test_a_key_for_something_else_is_not_believed",
+    ),
+    Mutant(
+        "second-draw-under-a-mask",
+        "a node whose ledger was put back draws again under the masks of rounds that it sent",
+        "federation/stretch_keys.py",
+        "if sent > released:",
+        "if False:",
+        f"{KEYS}::test_a_key_remembers_what_was_sent_under_it",
+    ),
+    Mutant(
+        "new-key-in-a-stretch",
+        "a node that lost its key makes another one in the midst of a stretch",
+        "federation/stretch_keys.py",
+        "if private is None and (released or self._name in self.ring):",
+        "if False:",
+        f"{KEYS}::test_a_lost_key_ends_the_stretch_for_its_owner",
+    ),
+    Mutant(
+        "smaller-crowd",
+        "how many parties may collude is worked out anew after a loss",
+        "federation/agreed_run.py",
+        'options["colluders"] = summation.colluders',
+        'options.pop("colluders", None)',
+        "tests/federation/test_node_shared.py"
+        "::test_cutting_parties_off_never_lowers_how_many_may_collude",
     ),
 ]
 

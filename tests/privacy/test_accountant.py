@@ -30,7 +30,7 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from dpadmm.privacy.labels import joint_label_delta, joint_label_guarantee, joint_label_pure
+from dpadmm.privacy.labels import joint_label_delta, joint_label_guarantee
 
 OBJECTIVE = GaussianObjectivePerturbation(0.05, 0.25 / (8000 * 2.01))
 SAMPLED = SubsampledGaussian(1, 1000, 1.0, 0.8)
@@ -418,8 +418,6 @@ def test_a_bad_delta_or_epsilon_is_refused(delta):
 
 
 def test_joint_label_guarantee():
-    assert joint_label_pure(1.0, 1.0) == pytest.approx(0.434, abs=5e-4)
-    assert joint_label_pure(1.0, 700.0) == pytest.approx(1.0)
     randomization = LabelRandomizedResponse(1.0)
     releases = [(GaussianRelease(0.1, 1.0), 25)]
     guarantee = joint_label_guarantee(randomization, releases, 1e-5)

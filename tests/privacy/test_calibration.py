@@ -23,13 +23,12 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.histories import best_split, one_release_history, split_history
+from dpadmm.privacy.histories import InnerReleases, best_split, split_history
 from dpadmm.privacy.sensitivity import (
     argmin_sensitivity,
     gradient_sensitivity,
     jacobian_ratio,
     public_norm_factor,
-    strong_convexity,
 )
 from dpadmm.problem import schedules
 
@@ -50,8 +49,7 @@ def assert_calibrated(epsilon, target, accuracy=1e-6):
 
 
 def test_the_local_problems_constants():
-    convexity = strong_convexity(1.0, 5, [0.5, 0.25], [2, 2])
-    np.testing.assert_allclose(convexity, [2.2, 1.2])
+    convexity = np.array([2.2, 1.2])
     np.testing.assert_allclose(gradient_sensitivity([100, 200], weight=2), [0.04, 0.02])
     np.testing.assert_allclose(argmin_sensitivity(100, convexity), 0.02 / convexity)
     np.testing.assert_allclose(
@@ -59,9 +57,7 @@ def test_the_local_problems_constants():
     )
     np.testing.assert_allclose(jacobian_ratio(100, convexity), 0.0025 / convexity)
     # PR-ADMM's setting: 1.25e-4 for eta = 0.5, V = 2, n = 8000 and no regularisation.
-    assert float(argmin_sensitivity(8000, strong_convexity(0, 5, 0.5, 2))) == pytest.approx(1.25e-4)
-    with pytest.raises(ValueError, match="strong convexity must be positive"):
-        strong_convexity(0.0, 5, 0.0, 2)
+    assert float(argmin_sensitivity(8000, 2.0)) == pytest.approx(1.25e-4)
     with pytest.raises(ValueError, match="gradient sensitivity must be"):
         gradient_sensitivity(-1)
 
@@ -263,18 +259,13 @@ def test_a_batch_rare_enough_needs_no_noise_to_speak_of():
 
 def test_split_and_one_release_histories():
     def history(share):
-        return split_history(5, 4, 5, 500, 0.5, 0.4, 0.004, share)
+        return split_history(InnerReleases(5, 4, 5, 500), 0.5, 0.4, 0.004, share)
 
     share, guarantee = best_split(history, 1e-5)
     assert 0 < share < 1
     for other in (0.05, 0.5, 0.95):
         assert guarantee.epsilon <= spent(history(other), 1e-5) * (1 + 1e-3)
     assert [count for _, count in history(0.5)] == [15, 20]
-    once = one_release_history(5, 4, 5, 500, 1.25, 0.004, 0.1)
-    assert once == [
-        (SubsampledGaussian(5, 500, 1.0, 1.25), 15),
-        (GaussianRelease(0.004, 0.1), 5),
-    ]
 
 
 # Pure releases of different sizes ----------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Statements: the words and numbers that stand wherever an epsilon stands."""
 
+import dataclasses
 import json
 import math
 
@@ -10,12 +11,12 @@ from dpadmm import ADMMClassifier
 from dpadmm.privacy.events import GaussianRelease, NonPrivate, SharedGaussian
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SIMULATED
-from dpadmm.privacy.statement import make_statement
+from dpadmm.privacy.statement import Charges, PrivacyStatement, Terms, make_statement
 
 
 def statement(events, names=("a", "b"), deltas=(1e-5, 1e-6), **changes):
-    settings = {"rows_per_person": 1, "noise": "some source", "simulated": False} | changes
-    return make_statement("pr-admm", names, events, deltas, **settings)
+    settings = {"algorithm": "pr-admm", "noise": "some source", "simulated": False} | changes
+    return make_statement(Charges(names, events, deltas), Terms(**settings))
 
 
 def test_the_network_has_the_largest_figure_never_the_sum():
@@ -38,6 +39,22 @@ def test_without_noise_nothing_is_guaranteed():
     assert math.isinf(made.epsilon)
     assert "none" in str(made)
     assert json.loads(json.dumps(made.to_dict()))["epsilon"] == "infinite"
+
+
+def test_what_is_written_is_read_again():
+    made = statement(
+        [[NonPrivate()], [GaussianRelease(0.1, 1.0)]],
+        details=(("Label", "none"),),
+        caveats=("Lost a node.",),
+        claim="0.1",
+    )
+    written = json.loads(json.dumps(made.to_dict(), allow_nan=False))
+    assert PrivacyStatement.from_dict(written) == dataclasses.replace(made, rounds={})
+    # A figure that could not be worked out is never told as a finite one, nor as nothing.
+    unknown = dataclasses.replace(made.parties["b"], epsilon=math.nan)
+    lost = dataclasses.replace(made, epsilon=math.nan, parties={"b": unknown})
+    assert lost.to_dict()["epsilon"] == lost.to_dict()["parties"]["b"]["epsilon"] == "infinite"
+    assert not PrivacyStatement.from_dict(lost.to_dict()).private
 
 
 def test_a_simulation_and_an_outside_theorem_are_called_so():

@@ -32,11 +32,11 @@ def test_penalty_growth_is_geometric():
     np.testing.assert_allclose(schedules.penalty_growth(0.5, 1.1, 3), [0.5, 0.55, 0.605])
 
 
-@pytest.mark.parametrize("name", sorted(schedules.NOISE_SCHEDULES))
+@pytest.mark.parametrize("name", ["constant", "geometric", "iteration", "periodic"])
 def test_every_schedule_starts_at_one_and_has_one_ratio_a_round(name):
     arguments = () if name == "constant" else (0.9,)
     for rounds in (1, 7):
-        ratios = schedules.NOISE_SCHEDULES[name](rounds, *arguments)
+        ratios = getattr(schedules, name)(rounds, *arguments)
         assert ratios.shape == (rounds,)
         assert ratios[0] == 1
         assert (ratios > 0).all()

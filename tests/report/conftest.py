@@ -11,11 +11,11 @@ from dpadmm.experiments.comparison_pages import write_comparison
 from dpadmm.experiments.pages import reproduce
 from dpadmm.experiments.runner import Store
 from dpadmm.report.html import render
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import run_report
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.record import RecordedRun
 
 SCHEMA = """
 constant = true
@@ -60,7 +60,7 @@ def records(tmp_path_factory):
     found = {}
     for kind, run in wanted.items():
         folder = write_files(tmp_path_factory.mktemp(kind), run=run)
-        found[kind] = write_results(train_run(load_config(folder / "run.toml")))
+        found[kind] = write_results(train_run(load_config(folder / "run.toml"))).plain()
     return found
 
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from dpadmm.cli import app
 from dpadmm.report.document import read_report
 from dpadmm.report.html import render
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import run_report
 from dpadmm.report.runs import runs_report
+from dpadmm.run.record import RecordedRun
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)

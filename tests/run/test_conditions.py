@@ -34,7 +34,7 @@ def test_default_settings_are_not_warned_of(algorithm, rounds, rows, features):
 
 def test_a_penalty_too_large_for_the_rounds():
     # The papers' eta = .5 on a ring, 105 features: 2 * .5 * 2 * 105 / .25 = 840 rounds a step.
-    (line,) = found_by(features=105, algorithm="pr-admm", penalty=0.5, rounds=50)
+    (line,) = found_by(features=105, algorithm="pr-admm", penalty=0.5, rounds=50, loss="logistic")
     assert "2 eta V d / (c c1), is 840, more than 50" in line
     assert "lower the penalty" in line
     assert "\n" not in line
@@ -44,10 +44,7 @@ def test_a_penalty_too_large_for_the_rounds():
 
 
 def test_a_jacobian_that_takes_the_budget():
-    options = {"noise": "gaussian"}
-    lines = found_by(
-        algorithm="dvp", penalty=5e-4, rounds=3, epsilon=20.0, algorithm_options=options
-    )
+    lines = found_by(algorithm="dvp", penalty=5e-4, rounds=3, epsilon=20.0, loss="logistic")
     assert len(lines) == 1
     assert "kappa = c c1 / (n m) of party 0 is 0.155, more than 0.1" in lines[0]
     assert "raise the penalty" in lines[0]

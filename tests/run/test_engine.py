@@ -20,6 +20,8 @@ from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
 from dpadmm.run.engine import Checkpoint, run
 from dpadmm.run.exchange import Exchange, InProcess
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import plan
 from dpadmm.sentences import DataError
 from dpadmm.solvers.workspace import Workspace
 
@@ -632,3 +634,41 @@ def test_bad_messages_stop_the_run_before_another_round_is_charged(fault):
             exchange=Faulty(log),
         )
     assert {entry[2] for entry in log if entry[0] == "reserve"} == {0}
+
+
+def test_a_run_goes_on_from_the_state_that_another_one_left():
+    """Another step, and other weights: what was absorbed before stays as it was absorbed."""
+
+    def planned(step):
+        parameters = TrainingParameters(
+            "dp-gd", rounds=4, topology="server", algorithm_options={"step": step}
+        )
+        return plan(parameters, (30, 30, 40), features=5)
+
+    before, after = planned(0.5), planned(0.25)
+    parties = oracles.random_parties(0, (30, 30, 40), 5)
+    first, second, *_ = messages_of(before.algorithm, before.site, parties, 4)[0]
+    sums = []
+
+    class Taped(Exchange):
+        def __call__(self, message, t):
+            if t >= len(sums):
+                sums.append(message.values.mean(axis=0, keepdims=True))
+            return sums[t]
+
+    messages_of(before.algorithm, before.site, parties, 2, exchange=Taped())
+    models = messages_of(
+        after.algorithm,
+        after.site,
+        parties,
+        4,
+        exchange=Taped(),
+        replayed=[np.zeros(after.site.shape)] * 2,
+        absorbed_by=[(before.algorithm, before.site)] * 2,
+    )[0]
+    np.testing.assert_array_equal(models[0], first)
+    np.testing.assert_array_equal(models[1], second)
+    velocity = (first - second) / 0.5
+    gradient = sums[2] + after.site.regularization / 3 * second[:1]
+    wanted = second[0] - 0.25 * (0.9 * velocity[0] + gradient[0])
+    np.testing.assert_allclose(models[2][0], wanted, rtol=0, atol=1e-12)

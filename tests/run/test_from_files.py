@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpadmm import ADMMClassifier
-from dpadmm.data.named import encode
 from dpadmm.data.party_rows import encode_by_party, encode_party
 from dpadmm.data.schema import Schema, load_schema
+from dpadmm.data.tables import encode
 from dpadmm.errors import ParameterError
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.config import load_config
@@ -90,7 +90,7 @@ def test_a_run_equals_the_estimator_on_encoded_rows(hospitals):
     expected = ADMMClassifier(algorithm="admm", rounds=12, fit_intercept=False)
     expected.fit(rows, np.array(schema.classes)[codes], owners)
     # A model is made without the estimator; it knows every parameter all the same.
-    assert set(run.parameters) == set(expected.get_params())
+    assert set(run.model.estimator_parameters) == set(expected.get_params())
     assert np.allclose(run.estimator.coef_, expected.coef_, atol=1e-12)
     assert run.rows == {"north": 60, "south": 40, "west": 20}
 

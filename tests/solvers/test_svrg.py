@@ -12,7 +12,7 @@ from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
-from dpadmm.solvers.svrg import descend
+from dpadmm.solvers.svrg import InnerProblem, descend
 from dpadmm.solvers.workspace import Workspace
 
 COUNTS = (30, 12, 45)
@@ -154,7 +154,7 @@ def single(rows, *, point, start, batch, relative=0.0, loss="logistic"):
     """Where two steps lead when the first is given by ``point`` and the second has no noise."""
     known = get_loss(loss)
     eta = 1e-3
-    return descend(
+    problem = InnerProblem(
         rows,
         np.ones(len(rows)),
         loss_code(known),
@@ -169,8 +169,8 @@ def single(rows, *, point, start, batch, relative=0.0, loss="logistic"):
         np.arange(batch)[None],
         0.0,
         relative,
-        np.ones((2, len(start))),
     )
+    return descend(problem, np.ones((2, len(start))))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "huber-hinge"])

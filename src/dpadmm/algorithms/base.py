@@ -27,7 +27,7 @@ from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.summation import Summation
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.site import Site
-from dpadmm.solvers.workspace import Workspace
+from dpadmm.solvers.workspace import Workspace, reachable_tolerance
 
 __all__ = [
     "Algorithm",
@@ -138,11 +138,16 @@ class Settings:
         """The residual of a solve whose result is sent as it is."""
         return _PLAIN_RESIDUAL if self.tolerance is None else self.tolerance
 
-    def private_tolerance(self, site: Site) -> Array:
-        """The residual of a solve whose result gets noise: part of its sensitivity."""
+    def private_tolerance(self, site: Site, convexity: Array | None = None) -> Array:
+        """The residual of a solve whose result gets noise: part of its sensitivity.
+
+        A small part, unless rounding keeps solves of that strong convexity from being so exact:
+        with very many rows and features.
+        """
         if self.tolerance is not None:
             return np.full(len(site.index), self.tolerance)
-        return _PRIVATE_RESIDUAL * site.loss.slope_bound * site.weight / site.rows
+        wanted = _PRIVATE_RESIDUAL * site.loss.slope_bound * site.weight / site.rows
+        return wanted if convexity is None else reachable_tolerance(site, convexity, wanted)
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,8 @@ class Algorithm(ABC):
     needs_neighbours: ClassVar[bool] = False
     #: Published noise follows from an epsilon for rows, which is then what the paper claims.
     claims_epsilon: ClassVar[bool] = True
+    #: Options whose theorem is about the logistic loss.
+    logistic_options: ClassVar[tuple[str, ...]] = ()
     #: What ``algorithm_options`` may hold.
     options: ClassVar[type[Options]] = Options
 
@@ -259,6 +266,36 @@ class Algorithm(ABC):
         """
         kind = getattr(cls.parse_options(options), "noise", "gaussian")
         return math.sqrt(site.features) if kind == "exp-norm" else 1.0
+
+    @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """What an automatic penalty must be at least, for the budget to suffice for the noise."""
+        return 0.0
+
+    @classmethod
+    def automatic_loss(cls, options: Mapping[str, Any], calibration: str) -> str:
+        """The name of the loss that ``loss="auto"`` stands for.
+
+        Under noise huber-hinge finds the better classifier and is never worse; papers mean the
+        logistic loss, and without noise only that one has probabilities.
+        """
+        noisy = cls.private and calibration == "proven"
+        named = any(options.get(name) for name in cls.logistic_options)
+        return "huber-hinge" if noisy and not named else "logistic"
+
+    @classmethod
+    def settled_options(cls, given: Mapping[str, Any], calibration: str) -> dict[str, Any]:
+        """``algorithm_options`` with an option ``noise`` of "auto" decided.
+
+        Gaussian noise is shorter for the same budget; a published calibration, and an option that
+        sets the rate of a paper's noise, mean noise of density exp(-rate ||b||).
+        """
+        options = cls.parse_options(given)
+        if getattr(options, "noise", None) != "auto":
+            return dict(given)
+        rates = (getattr(options, name, None) for name in ("epsilon_per_round", "noise_rate"))
+        papers_own = calibration == "published" or any(rate is not None for rate in rates)
+        return {**given, "noise": "exp-norm" if papers_own else "gaussian"}
 
     @classmethod
     def training_loss(cls, loss: Loss, options: Mapping[str, Any]) -> Loss:

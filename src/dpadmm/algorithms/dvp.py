@@ -39,15 +39,16 @@ from dpadmm.algorithms.inputs import CourseOption, check_common, over_rounds
 from dpadmm.algorithms.objective import (
     check_total,
     check_within_budget,
+    least_penalty,
     plan_objective,
     release_level,
+    site_kappa,
 )
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import exponential_rate
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
-from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.site import Site
 
 __all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
@@ -56,9 +57,10 @@ __all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
 class DVPOptions(GraphOptions):
     """Options of ``dvp``."""
 
-    noise: Literal["exp-norm", "gaussian"] = Field(
-        "exp-norm",
-        description="density proportional to exp(-rate ||b||) as in the paper, or normal",
+    noise: Literal["auto", "exp-norm", "gaussian"] = Field(
+        "auto",
+        description="density proportional to exp(-rate ||b||) as in the paper, or normal; "
+        '"auto" is normal in a proven calibration, unless epsilon_per_round is given',
     )
     epsilon_per_round: CourseOption = Field(
         None,
@@ -76,15 +78,10 @@ def extra_convexity(site: Site, convexity: Array, jacobian: Array) -> Array:
 
 def printed_perturbation(site: Site, convexity: Array, alpha: Array) -> tuple[Array, Array]:
     """Algorithm 2's zeta and Phi, with the fraction of the proof and Phi at least 0."""
-    kappa = _kappa(site, convexity)
+    kappa = site_kappa(site, convexity)
     spare = alpha - 2 * np.log1p(kappa)
     zeta = np.where(spare > 0, spare, alpha / 2)
     return zeta, np.where(spare > 0, 0.0, extra_convexity(site, convexity, alpha / 4))
-
-
-def _kappa(site: Site, convexity: Array) -> Array:
-    curvature = site.loss.curvature_bound
-    return jacobian_ratio(site.rows, convexity, weight=site.weight, curvature=curvature)
 
 
 @final
@@ -98,9 +95,19 @@ class DVP(PerturbedADMM):
     options: ClassVar[type[Options]] = DVPOptions
 
     @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """Room for Gaussian noise beside the Jacobians; for exp-norm noise Phi makes it."""
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        if settings.calibration == "published" or options.noise == "exp-norm":
+            return 0.0
+        return least_penalty(site, budget, options.noise, settings.rounds)
+
+    @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix alpha, Phi and the noise of every party."""
-        options = cls.parse_options(settings.options)
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options = cls.parse_options(settled)
         budget = settings.require_budget(cls.name)
         published, given = settings.calibration == "published", options.epsilon_per_round
         check_noise(cls.name, options.noise, "epsilon_per_round", given, published=published)
@@ -127,7 +134,7 @@ class DVP(PerturbedADMM):
             level = release_level(site, budget, rounds) if alpha is None else alpha
             extra = extra_convexity(site, plain, level / 2)
             if alpha is not None:
-                kappa, slope = _kappa(site, plain + extra), site.loss.slope_bound
+                kappa, slope = site_kappa(site, plain + extra), site.loss.slope_bound
                 rate = exponential_rate(level, site.rows, kappa, weight=site.weight, slope=slope)
                 scale = (1 + SAMPLER_ALLOWANCE) / rate
         planned = plan_objective(

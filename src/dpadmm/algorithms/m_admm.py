@@ -38,13 +38,18 @@ from pydantic import Field
 
 from dpadmm.algorithms.base import Budget, GraphOptions, Options, Settings, graph_convexity
 from dpadmm.algorithms.inputs import CourseOption, grown, over_rounds
-from dpadmm.algorithms.objective import check_total, check_within_budget, plan_objective
+from dpadmm.algorithms.objective import (
+    check_total,
+    check_within_budget,
+    least_penalty,
+    plan_objective,
+    site_kappa,
+)
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import InfeasibleBudgetError
 from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.site import Site
 
 __all__ = ["MADMM", "MADMMOptions", "printed_loss"]
@@ -56,9 +61,10 @@ _PRINTED: Final = 1.4
 class MADMMOptions(GraphOptions):
     """Options of ``m-admm``."""
 
-    noise: Literal["exp-norm", "gaussian"] = Field(
-        "exp-norm",
-        description="e of density proportional to exp(-rate ||e||) as in the paper, or normal",
+    noise: Literal["auto", "exp-norm", "gaussian"] = Field(
+        "auto",
+        description="e of density proportional to exp(-rate ||e||) as in the paper, or normal; "
+        '"auto" is normal in a proven calibration, unless noise_rate is given',
     )
     noise_rate: CourseOption = Field(
         None,
@@ -91,9 +97,19 @@ class MADMM(PerturbedADMM):
     options: ClassVar[type[Options]] = MADMMOptions
 
     @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """Room for noise beside the Jacobians, in a proven calibration to the budget."""
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        if settings.calibration == "published" or options.noise_rate is not None:
+            return 0.0
+        return least_penalty(site, budget, options.noise, settings.rounds)
+
+    @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix the penalty of every round, the dual step and the noise of every party."""
-        options = cls.parse_options(settings.options)
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options = cls.parse_options(settled)
         budget = settings.require_budget(cls.name)
         published, given = settings.calibration == "published", options.noise_rate
         check_noise(cls.name, options.noise, "noise_rate", given, published=published)
@@ -170,8 +186,7 @@ def _printed_rate(site: Site, budget: Budget, penalty: Array) -> Array:
 def _check_condition(site: Site, convexity: Array) -> None:
     """``2 c1 < (n / c) m`` in every round, under which the published total was derived."""
     curvature = site.loss.curvature_bound
-    least = convexity.min(axis=0)
-    kappa = jacobian_ratio(site.rows, least, weight=site.weight, curvature=curvature)
+    kappa = site_kappa(site, convexity.min(axis=0))
     if (kappa >= 0.5).any():
         party = int(np.argmax(kappa))
         raise ParameterError(

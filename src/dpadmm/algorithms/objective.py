@@ -25,16 +25,21 @@ from dpadmm.privacy.calibration import (
 from dpadmm.privacy.events import InexactSolve
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.mechanisms import ObjectivePerturbation
+from dpadmm.privacy.mechanisms import SOLVED_TO, ObjectivePerturbation
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
 from dpadmm.problem.site import Site
+from dpadmm.solvers.workspace import reachable_tolerance
 
 __all__ = [
     "check_total",
     "check_within_budget",
+    "gaussian_room",
+    "gradient_reach",
+    "least_penalty",
     "plan_objective",
     "release_level",
+    "site_kappa",
 ]
 
 # The part of the budget's mu that AMP may use up over a whole run.
@@ -42,6 +47,9 @@ _INEXACT_SHARE: Final = 0.02
 # The residual of a solve, relative to what one row changes in the gradient: with the share above,
 # AMP's noise comes out at 1% of what the gradient noise does to the minimiser.
 _RESIDUAL: Final = 1e-4
+# kappa of a release relative to its mu, of an automatic penalty: the Jacobians then use up about
+# twice its square of the budget's mu^2, a fifth.
+_JACOBIAN_SHARE: Final = 0.3
 
 
 def plan_objective(
@@ -73,18 +81,11 @@ def plan_objective(
         every release costs the same.
     """
     releases, outputs = len(convexity), site.outputs
-    sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
-        site.rows, weight=site.weight, slope=site.loss.slope_bound
-    )
-    kappa = np.stack(
-        [
-            jacobian_ratio(site.rows, bowl, weight=site.weight, curvature=site.loss.curvature_bound)
-            for bowl in convexity
-        ]
-    )
-    residual = (
-        _RESIDUAL * sensitivity if tolerance is None else np.full_like(sensitivity, tolerance)
-    )
+    sensitivity, kappa = gradient_reach(site), site_kappa(site, convexity)
+    residual = np.full_like(sensitivity, tolerance or 0.0)
+    if tolerance is None:
+        solved_to = SOLVED_TO * _RESIDUAL * sensitivity
+        residual = reachable_tolerance(site, convexity.min(axis=0), solved_to) / SOLVED_TO
     inexact_mu = _inexact_mu(budget, releases * outputs)
     output_sigma = 2 * residual / (convexity * inexact_mu)
     if scale is None:
@@ -102,6 +103,20 @@ def plan_objective(
         )
         for release in range(releases)
     )
+
+
+def gradient_reach(site: Site) -> Array:
+    """How far one row moves each party's gradient, with the room that samplers need."""
+    slope = site.loss.slope_bound
+    return (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
+        site.rows, weight=site.weight, slope=slope
+    )
+
+
+def site_kappa(site: Site, convexity: Array) -> Array:
+    """Kappa = c c_1 / (n m) of each party, for each m."""
+    curvature = site.loss.curvature_bound
+    return jacobian_ratio(site.rows, convexity, weight=site.weight, curvature=curvature)
 
 
 def _gradient_noise(
@@ -183,6 +198,40 @@ def release_level(site: Site, budget: Budget, releases: int) -> Array:
             for epsilon, delta, mu in shares
         ]
     )
+
+
+def gaussian_room(budget: Budget, count: int) -> Array:
+    r"""The kappa of ``count`` releases with Gaussian noise that leaves the noise most of a budget.
+
+    .. math:: \kappa = \mu\min\Bigl(\frac{0.3}{\sqrt{\mathrm{count}}},
+                       \frac{1}{\sqrt{2\ln(1/\delta)}}\Bigr)
+
+    for a budget of :math:`\mu`-GDP. By Theorem OP the Jacobians cost about
+    :math:`a\,\mathrm{count}\,\kappa^2` of Renyi divergence, beside the :math:`a\mu^2/2` that there
+    are, at orders a below :math:`1 + 1/\kappa`, among them the
+    :math:`1 + \sqrt{2\ln(1/\delta)}/\mu` at which Gaussian releases convert best.
+    """
+    mu = gaussian_mu(budget.epsilon, budget.ideal_delta) / budget.rows_per_person
+    share, order = _JACOBIAN_SHARE / np.sqrt(count), np.sqrt(-2 * np.log(budget.ideal_delta))
+    return np.asarray(mu * np.minimum(share, 1 / order))
+
+
+def least_penalty(site: Site, budget: Budget, kind: str, releases: int) -> float:
+    r"""The penalty from which on the Jacobians of all releases leave room for noise.
+
+    .. math:: \eta = \max_i \frac{1}{2V_i}
+              \Bigl(\frac{c_i c_1}{n_i\kappa_i} - \frac{\lambda}{N}\Bigr)
+
+    with the :math:`\kappa_i` of :func:`gaussian_room`, or, of noise of density exp(-rate ||b||),
+    :math:`e^{\epsilon_i/2} - 1`: half of a release's :math:`\epsilon_i`.
+    """
+    if kind == "gaussian":
+        ratio = gaussian_room(budget, releases * site.outputs)
+    else:
+        ratio = np.expm1(release_level(site, budget, releases) / 2)
+    convexity = site.weight * site.loss.curvature_bound / (site.rows * ratio)
+    missing = convexity - site.regularization / site.parties
+    return float((missing / (2 * np.maximum(site.degree, 1))).max())
 
 
 def _inexact_mu(budget: Budget, count: int) -> Array:

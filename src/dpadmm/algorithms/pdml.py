@@ -147,6 +147,11 @@ class PDML(Algorithm):
     start: float | Array = 0.0
 
     @classmethod
+    def automatic_loss(cls, options: Mapping[str, Any], calibration: str) -> str:
+        """The loss that has a correction for randomised labels."""
+        return "logistic"
+
+    @classmethod
     def training_loss(cls, loss: Loss, options: Mapping[str, Any]) -> Loss:
         """Correct the loss for randomised labels."""
         return corrected_for_label_noise(loss, cls.parse_options(options).label_epsilon)
@@ -159,8 +164,8 @@ class PDML(Algorithm):
         published = settings.calibration == "published"
         largest = options.largest_label_epsilon or options.label_epsilon
         _check(options, largest, site.outputs, published)
-        tolerance = settings.private_tolerance(site)
         convexity = graph_convexity(site, settings.penalty)
+        tolerance = settings.private_tolerance(site, convexity)
         # Flipping a label turns l'(m) u into -l'(-m) u: apart by 2 l'(0) u at every m.
         flip = 2 * abs(float(site.loss.slope(np.zeros(1))[0]))
         row, label = (

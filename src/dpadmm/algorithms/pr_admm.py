@@ -137,6 +137,7 @@ class PRADMM(Algorithm):
     paper: ClassVar[str] = "Ding, Zhang, Chen, Xue, Zhang, Pan, IEEE Big Data 2019"
     private: ClassVar[bool] = True
     needs_neighbours: ClassVar[bool] = True
+    logistic_options: ClassVar[tuple[str, ...]] = ("public_norm",)
     options: ClassVar[type[Options]] = PRADMMOptions
 
     penalty: float
@@ -161,10 +162,11 @@ class PRADMM(Algorithm):
         published = settings.calibration == "published"
         if options.public_norm and published:
             raise ParameterError("public_norm must be off for a published calibration; got True.")
-        tolerance = settings.private_tolerance(site)
+        convexity = graph_convexity(site, settings.penalty)
+        tolerance = settings.private_tolerance(site, convexity)
         reach = argmin_sensitivity(
             site.rows,
-            graph_convexity(site, settings.penalty),
+            convexity,
             weight=site.weight,
             slope=site.loss.slope_bound,
             tolerance=tolerance,

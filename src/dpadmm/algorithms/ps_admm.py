@@ -32,28 +32,33 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dpadmm.algorithms.base import Algorithm, Budget, Options, Settings
+from dpadmm.algorithms.base import Budget, Options, Settings
 from dpadmm.algorithms.scas_admm import (
     SCASOptions,
+    StochasticADMM,
     SVRGState,
     batch_sizes,
     printed_step_sizes,
     step_sizes,
-    svrg_absorb,
-    svrg_init,
 )
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.gradient_noise import GradientPerturbation, InnerNoise
-from dpadmm.privacy.histories import best_split, one_release_noise, split_history, split_noise
+from dpadmm.privacy.histories import (
+    InnerReleases,
+    best_split,
+    one_release_noise,
+    split_history,
+    split_noise,
+)
 from dpadmm.privacy.mechanisms import Released, release_noisy_gradients
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
 from dpadmm.problem.row_sums import summation_error
 from dpadmm.problem.site import Site
-from dpadmm.solvers.inner_loop import InnerLoop, loss_code
+from dpadmm.solvers.inner_loop import loss_code
 from dpadmm.solvers.workspace import Workspace
 
 __all__ = ["PSADMM", "PSADMMOptions"]
@@ -81,17 +86,13 @@ class PSADMMOptions(SCASOptions):
 
 @final
 @dataclass(frozen=True)
-class PSADMM(Algorithm):
+class PSADMM(StochasticADMM):
     """Stochastic ADMM around a server whose gradients carry Gaussian noise.
 
     Parameters
     ----------
-    penalty
-        rho, common to all parties.
-    steps
-        S, inner steps of a message.
-    batch, step_size, weighting
-        Of the inner loop, per party: rows of a batch, eta, xi / (2 eta).
+    penalty, steps, batch, step_size, weighting
+        As in :class:`~dpadmm.algorithms.scas_admm.StochasticADMM`.
     form
         "one-release" or "split".
     sensitivity, difference_sensitivity
@@ -104,15 +105,9 @@ class PSADMM(Algorithm):
 
     name: ClassVar[str] = "ps-admm"
     paper: ClassVar[str] = "Ding, Errapotu, Zhang, Gong, Pan, Han, SecureComm 2019"
-    needs_server: ClassVar[bool] = True
     private: ClassVar[bool] = True
     options: ClassVar[type[Options]] = PSADMMOptions
 
-    penalty: float
-    steps: int
-    batch: NDArray[np.int64]
-    step_size: Array
-    weighting: Array
     form: Form
     sensitivity: Array
     difference_sensitivity: Array
@@ -170,11 +165,6 @@ class PSADMM(Algorithm):
             claimed,
         )
 
-    @property
-    def loop(self) -> InnerLoop:
-        """What the inner loop is run with."""
-        return InnerLoop(self.steps, self.batch, self.step_size, self.weighting, self.penalty)
-
     def _perturbation(self, site: Site) -> GradientPerturbation:
         return GradientPerturbation(
             self.form,
@@ -187,10 +177,6 @@ class PSADMM(Algorithm):
             self.difference_sigma,
         )
 
-    def init(self, site: Site) -> SVRGState:
-        """Start from zero everywhere."""
-        return svrg_init(site)
-
     def announce(self, state: SVRGState, site: Site, t: int) -> tuple[Event, ...]:
         """Charge the gradients of the inner loop; refuse messages too large to compute with."""
         _check_size(state, site, self)
@@ -200,10 +186,9 @@ class PSADMM(Algorithm):
         self, state: SVRGState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
         """Descend from the last message along noisy gradients and send where that leads."""
-        linear = state.dual - self.penalty * state.consensus
 
         def descend(inner: InnerNoise) -> Array:
-            return workspace.svrg(state.message, linear, self.loop, inner)
+            return workspace.svrg(state.message, self.linear(state), self.loop, inner)
 
         return release_noisy_gradients(
             descend,
@@ -213,12 +198,6 @@ class PSADMM(Algorithm):
             noise,
             t,
         )
-
-    def absorb(
-        self, state: SVRGState, message: Array, inbox: Array, site: Site, t: int
-    ) -> SVRGState:
-        """Update z and the dual variable from the server's mean."""
-        return svrg_absorb(state, message, inbox, site, self.penalty)
 
     def claim(self, site: Site) -> str | None:
         """Theorem 2 of the paper, in the published calibration."""
@@ -236,8 +215,8 @@ class _Steps:
     full: Array
     difference: Array
 
-    def _numbers(self, place: int) -> tuple[int, int, int, int]:
-        return self.outer, self.inner, int(self.batch[place]), int(self.rows[place])
+    def _releases(self, place: int) -> InnerReleases:
+        return InnerReleases(self.outer, self.inner, int(self.batch[place]), int(self.rows[place]))
 
     def one_release(self, budget: Budget) -> tuple[Array, Array]:
         """Noise of the full gradients, and of the differences in units of Delta_s."""
@@ -245,7 +224,7 @@ class _Steps:
             one_release_noise(
                 float(budget.epsilon[place]),
                 float(budget.ideal_delta[place]),
-                *self._numbers(place),
+                self._releases(place),
                 share=_GRADIENT_SHARE,
                 rows_per_person=budget.rows_per_person,
             )
@@ -260,7 +239,7 @@ class _Steps:
             split_noise(
                 float(budget.epsilon[place]),
                 float(budget.ideal_delta[place]),
-                *self._numbers(place),
+                self._releases(place),
                 float(self.difference[place]),
                 float(self.full[place]),
                 rows_per_person=budget.rows_per_person,
@@ -276,7 +255,7 @@ class _Steps:
         search = cache(_best_share)
         found = [
             search(
-                self._numbers(place),
+                self._releases(place),
                 *(float(each[place]) for each in (sigma, self.difference, self.full, budget.delta)),
                 budget.rows_per_person,
             )
@@ -287,7 +266,7 @@ class _Steps:
 
 
 def _best_share(
-    numbers: tuple[int, int, int, int],
+    releases: InnerReleases,
     sigma: float,
     difference: float,
     full: float,
@@ -295,7 +274,7 @@ def _best_share(
     rows_per_person: int,
 ) -> float:
     """The part of a given variance to count for the batch differences."""
-    history = partial(split_history, *numbers, sigma, difference, full)
+    history = partial(split_history, releases, sigma, difference, full)
     return best_split(history, delta, rows_per_person=rows_per_person)[0]
 
 

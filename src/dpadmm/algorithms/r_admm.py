@@ -53,6 +53,7 @@ from dpadmm.algorithms.inputs import (
     grown,
     over_rounds,
 )
+from dpadmm.algorithms.objective import least_penalty
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.algorithms.recycled_noise import proven_noise, published_loss, published_noise
 from dpadmm.errors import ParameterError
@@ -84,10 +85,11 @@ __all__ = [
 class RADMMOptions(GraphOptions):
     """Options of ``r-admm``."""
 
-    noise: Literal["exp-norm", "gaussian", "output"] = Field(
-        "exp-norm",
-        description="noise in the gradient, of density exp(-rate ||b||) or Gaussian, or Gaussian "
-        "noise added to the solution",
+    noise: Literal["auto", "exp-norm", "gaussian", "output"] = Field(
+        "auto",
+        description="noise in the gradient, of density exp(-rate ||b||) as in the paper or "
+        'Gaussian, or Gaussian noise added to the solution; "auto" is Gaussian noise in the '
+        "gradient in a proven calibration and the paper's in a published one",
     )
     gamma: float | None = Field(
         None,
@@ -192,9 +194,20 @@ class RecycledADMM(Algorithm, ABC):
     start: float | Array = 0.0
 
     @classmethod
+    def least_penalty(cls, site: Site, settings: Settings) -> float:
+        """Room for noise beside the Jacobians, in a proven calibration to the budget."""
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        if settings.calibration == "published" or options.noise == "output":
+            return 0.0
+        releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds
+        return least_penalty(site, budget, options.noise, releases)
+
+    @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate each party's noise over the odd iterations to its own budget."""
-        options = cls.parse_options(settings.options)
+        settled = cls.settled_options(settings.options, settings.calibration)
+        options = cls.parse_options(settled)
         budget = settings.require_budget(cls.name)
         published = settings.calibration == "published"
         releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds

@@ -17,13 +17,13 @@ from typing import Final, Literal
 import numpy as np
 
 from dpadmm.algorithms.base import Budget, Settings
-from dpadmm.algorithms.objective import check_total, plan_objective
+from dpadmm.algorithms.objective import check_total, gradient_reach, plan_objective, site_kappa
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
-from dpadmm.privacy.sensitivity import argmin_sensitivity, gradient_sensitivity, jacobian_ratio
+from dpadmm.privacy.sensitivity import argmin_sensitivity
 from dpadmm.problem.site import Site
 
 __all__ = ["proven_noise", "published_loss", "published_noise"]
@@ -59,7 +59,7 @@ def proven_noise(
         plan = plan_objective(site, budget, noise, convexity, tolerance=settings.tolerance)
         names = ("sensitivity", "scale", "kappa", "output_sigma", "tolerance")
         return {name: np.stack([getattr(part, name) for part in plan]) for name in names}
-    tolerance = settings.private_tolerance(site)
+    tolerance = settings.private_tolerance(site, convexity.min(axis=0))
     reach = argmin_sensitivity(
         site.rows,
         convexity,
@@ -117,28 +117,15 @@ def published_noise(
             f"{site.names[party]} it reads {2 * curvature:g} < {bound[party]:.6g}. Raise the "
             "penalty, or use calibration 'proven', which needs no such condition."
         )
-    kappa = jacobian_ratio(site.rows, convexity, weight=site.weight, curvature=curvature)
-    nothing, each = np.zeros_like(kappa), np.ones_like(kappa)
+    kappa = site_kappa(site, convexity)
+    each = np.ones_like(kappa)
     if noise_rate is None:
-        jacobian = published_loss(site, nothing, kappa)
-        # The paper counts one row; each further one costs as much again. Rounding must not carry
-        # the claim beyond epsilon.
-        share = budget.epsilon * (1 - _ROUNDING) / budget.rows_per_person
-        rate = (share - jacobian) / published_loss(site, each, nothing)
-        if not (rate > 0).all():
-            party = int(np.argmin(rate))
-            least = AtMost(jacobian[party] * budget.rows_per_person)
-            raise ParameterError(
-                f"epsilon of {site.names[party]} must exceed {least}, what eq. (32) "
-                f"counts for the Jacobians alone; got {Given(budget.epsilon[party])}."
-            )
+        rate = _published_rate(site, budget, kappa)
     else:
         rate = noise_rate
         claimed = published_loss(site, each * rate, kappa) * budget.rows_per_person
         check_total(site, budget, claimed, "noise_rate")
-    sensitivity = (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
-        site.rows, weight=site.weight, slope=site.loss.slope_bound
-    )
+    sensitivity = gradient_reach(site)
     tolerance = (
         _PUBLISHED_RESIDUAL * sensitivity
         if settings.tolerance is None
@@ -152,3 +139,21 @@ def published_noise(
         "output_sigma": 2 * tolerance / (convexity * inexact_mu),
         "tolerance": each * tolerance,
     }
+
+
+def _published_rate(site: Site, budget: Budget, kappa: Array) -> Array:
+    """Alpha for which eq. (32) comes to each party's epsilon, the same in every release."""
+    nothing, each = np.zeros_like(kappa), np.ones_like(kappa)
+    jacobian = published_loss(site, nothing, kappa)
+    # The paper counts one row; each further one costs as much again. Rounding must not carry the
+    # claim beyond epsilon.
+    share = budget.epsilon * (1 - _ROUNDING) / budget.rows_per_person
+    rate = (share - jacobian) / published_loss(site, each, nothing)
+    if not (rate > 0).all():
+        party = int(np.argmin(rate))
+        least = AtMost(jacobian[party] * budget.rows_per_person)
+        raise ParameterError(
+            f"epsilon of {site.names[party]} must exceed {least}, what eq. (32) "
+            f"counts for the Jacobians alone; got {Given(budget.epsilon[party])}."
+        )
+    return np.asarray(rate)

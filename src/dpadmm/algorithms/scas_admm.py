@@ -26,6 +26,7 @@ Published: PS-ADMM's Algorithm 1 as printed, the control of its figures, with b 
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple, Self, final
 
@@ -49,12 +50,11 @@ __all__ = [
     "SCASADMM",
     "SCASOptions",
     "SVRGState",
+    "StochasticADMM",
     "batch_sizes",
     "printed_step_sizes",
     "smoothness",
     "step_sizes",
-    "svrg_absorb",
-    "svrg_init",
 ]
 
 # Rows of a batch unless told otherwise.
@@ -141,24 +141,9 @@ def printed_step_sizes(site: Site, penalty: float, given: float | None) -> tuple
     return eta, 2 / (1 - 2 * eta * curvature)
 
 
-def svrg_init(site: Site) -> SVRGState:
-    """Start from zero everywhere."""
-    zero = np.zeros(site.shape)
-    return SVRGState(zero, zero, zero)
-
-
-def svrg_absorb(
-    state: SVRGState, message: Array, inbox: Array, site: Site, penalty: float
-) -> SVRGState:
-    """Keep the message; update z and the dual from the server's mean."""
-    served = ServerState(state.consensus, state.dual)
-    return SVRGState(message, *server_absorb(served, message, inbox, site, penalty))
-
-
-@final
 @dataclass(frozen=True)
-class SCASADMM(Algorithm):
-    """Stochastic ADMM around a data-less averaging server.
+class StochasticADMM(Algorithm, ABC):
+    """Stochastic ADMM around a data-less averaging server: what its algorithms share.
 
     Parameters
     ----------
@@ -168,20 +153,47 @@ class SCASADMM(Algorithm):
         S, inner steps of a message.
     batch, step_size, weighting
         Of the inner loop, per party: rows of a batch, eta, xi / (2 eta).
-    published
-        PS-ADMM's Algorithm 1 as printed.
     """
 
-    name: ClassVar[str] = "scas-admm"
-    paper: ClassVar[str] = "Zhao, Li, Zhou, 2015; Ding, Errapotu, Zhang, Gong, Pan, Han, 2019"
     needs_server: ClassVar[bool] = True
-    options: ClassVar[type[Options]] = SCASOptions
 
     penalty: float
     steps: int
     batch: NDArray[np.int64]
     step_size: Array
     weighting: Array
+
+    @property
+    def loop(self) -> InnerLoop:
+        """What the inner loop is run with."""
+        return InnerLoop(self.steps, self.batch, self.step_size, self.weighting, self.penalty)
+
+    def init(self, site: Site) -> SVRGState:
+        """Start from zero everywhere."""
+        zero = np.zeros(site.shape)
+        return SVRGState(zero, zero, zero)
+
+    def linear(self, state: SVRGState) -> Array:
+        """``lambda - rho z``, the public linear term of a local problem."""
+        return state.dual - self.penalty * state.consensus
+
+    def absorb(
+        self, state: SVRGState, message: Array, inbox: Array, site: Site, t: int
+    ) -> SVRGState:
+        """Keep the message; update z and the dual variable from the server's mean."""
+        served = ServerState(state.consensus, state.dual)
+        return SVRGState(message, *server_absorb(served, message, inbox, site, self.penalty))
+
+
+@final
+@dataclass(frozen=True)
+class SCASADMM(StochasticADMM):
+    """Stochastic ADMM without noise; ``published``: PS-ADMM's Algorithm 1 as printed."""
+
+    name: ClassVar[str] = "scas-admm"
+    paper: ClassVar[str] = "Zhao, Li, Zhou, 2015; Ding, Errapotu, Zhang, Gong, Pan, Han, 2019"
+    options: ClassVar[type[Options]] = SCASOptions
+
     published: bool = False
 
     @classmethod
@@ -198,15 +210,6 @@ class SCASADMM(Algorithm):
             *steps(site, settings.penalty, options.step_size),
             published,
         )
-
-    @property
-    def loop(self) -> InnerLoop:
-        """What the inner loop is run with."""
-        return InnerLoop(self.steps, self.batch, self.step_size, self.weighting, self.penalty)
-
-    def init(self, site: Site) -> SVRGState:
-        """Start from zero everywhere."""
-        return svrg_init(site)
 
     def announce(self, state: SVRGState, site: Site, t: int) -> tuple[Event, ...]:
         """Say that nothing is protected."""
@@ -226,14 +229,8 @@ class SCASADMM(Algorithm):
             relative=none,
             draws=np.zeros((nodes, site.runs, 0, site.outputs, site.features)),
         )
-        linear = state.dual - self.penalty * state.consensus
-        return release_unprotected(workspace.svrg(state.message, linear, loop, inner))
-
-    def absorb(
-        self, state: SVRGState, message: Array, inbox: Array, site: Site, t: int
-    ) -> SVRGState:
-        """Update z and the dual variable from the server's mean."""
-        return svrg_absorb(state, message, inbox, site, self.penalty)
+        sent = workspace.svrg(state.message, self.linear(state), loop, inner)
+        return release_unprotected(sent)
 
     def claim(self, site: Site) -> str | None:
         """That the paper claims nothing for its Algorithm 1."""

@@ -39,7 +39,6 @@ from scipy.special import expit
 
 from dpadmm.algorithms.base import Algorithm, graph_convexity
 from dpadmm.algorithms.dp_gd import DPGD
-from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.audit.cases import Case
 from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
 from dpadmm.audit.noise import SharedNoise, SilentNoise
@@ -113,7 +112,11 @@ class Adversary(Exchange):
         """Weigh the honest party's message and answer with the fixed one."""
         event = message.events[0]
         if (objective := self._algorithm.objective(self._state, self._site, t)) is not None:
-            self.evidence += self._loss(objective, message.values)
+            # The privacy loss of a minimiser under gradient noise.
+            plain, changed = (
+                part.log_density(objective, message.values) for part in self._candidates
+            )
+            self.evidence += changed - plain
         elif not isinstance(event, PostProcessing):
             gaussian = isinstance(event, GaussianRelease | SharedGaussian)
             self.evidence += self._projection(message.values, t, gaussian=gaussian)
@@ -121,11 +124,6 @@ class Adversary(Exchange):
         inbox = np.array(self._inbox)
         self._state = self._algorithm.absorb(self._state, message.values, inbox, self._site, t)
         return inbox
-
-    def _loss(self, objective: ObjectiveRelease, sent: Array) -> Array:
-        """The privacy loss of a minimiser under gradient noise."""
-        plain, changed = (part.log_density(objective, sent) for part in self._candidates)
-        return changed - plain
 
     def _projection(self, sent: Array, t: int, *, gaussian: bool) -> Array:
         """How far the message lies from the one solution to the other."""
@@ -214,21 +212,21 @@ class AlgorithmCase(Case):
             if gaussian
             else EpsilonClaim(epsilon, delta)
         )
-        several = scene.rows_per_person > 1
-        rows = (
-            f"the {scene.rows_per_person} replaced rows point"
-            if several
-            else ("the replaced row points")
-        )
-        self.setting = AuditSetting(
-            scene.words() + (f", noise times {noise_scale:g}" if noise_scale != 1 else ""),
+        self.setting = self._words(exact=adversary.exact)
+
+    def _words(self, *, exact: bool) -> AuditSetting:
+        """What is audited, who attacks it and how, and what is measured."""
+        people, scale = self._scene.rows_per_person, self._noise_scale
+        rows = "the replaced row points" if people == 1 else f"the {people} replaced rows point"
+        return AuditSetting(
+            self._scene.words() + (f", noise times {scale:g}" if scale != 1 else ""),
             f"{self._others()}: their messages drive the party's centre "
             f"{self._radius:.4g} and more out in one direction; {rows} against it, and to "
             "opposite sides across it",
             "the privacy loss of all messages"
-            if adversary.exact
+            if exact
             else "the messages, projected on the difference of solves without noise",
-            *([f"{scene.rows_per_person} rows of one party are replaced"] if several else []),
+            *([f"{people} rows of one party are replaced"] if people > 1 else []),
         )
 
     @classmethod

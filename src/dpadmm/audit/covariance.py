@@ -103,10 +103,6 @@ class Deviation:
     sentence: str
     probability: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for machines."""
-        return {"sentence": self.sentence, "probability": self.probability}
-
 
 @dataclass(frozen=True)
 class _Family:
@@ -173,7 +169,9 @@ def _families(scores: NoiseScores) -> Iterator[_Family]:
     for axis, name in enumerate(AXES):
         if scores.values.shape[axis] > 1:
             yield _correlations(scores, np.moveaxis(scores.values, axis, 0), (name,))
-    yield _cells(scores)
+    # Between any two cells, over runs.
+    cells = ("party", "round", "output", "coordinate")
+    yield _correlations(scores, np.moveaxis(scores.values, 1, -1), cells)
     if scores.exact:
         yield _shape(scores)
 
@@ -217,12 +215,6 @@ def _correlations(scores: NoiseScores, ordered: Array, names: tuple[str, ...]) -
         )
 
     return _Family(_chances(pairs, count), words)
-
-
-def _cells(scores: NoiseScores) -> _Family:
-    """Between any two cells, over runs."""
-    names = ("party", "round", "output", "coordinate")
-    return _correlations(scores, np.moveaxis(scores.values, 1, -1), names)
 
 
 def _between_kinds(scores: Sequence[NoiseScores]) -> Iterator[_Family]:

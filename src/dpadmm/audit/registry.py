@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from dpadmm.audit.cases import (
@@ -42,13 +43,11 @@ class Mechanism:
     published: _Builder | None = None
 
 
-def _published_exp_norm(epsilon: float, delta: float, *, noise_scale: float) -> Case:
-    return exp_norm_case(epsilon, delta, noise_scale=noise_scale, calibration="published")
-
-
 MECHANISMS: Final[dict[str, Mechanism]] = {
     "gaussian": Mechanism(gaussian_case),
-    "exp-norm": Mechanism(exp_norm_case, pure=True, published=_published_exp_norm),
+    "exp-norm": Mechanism(
+        exp_norm_case, pure=True, published=partial(exp_norm_case, calibration="published")
+    ),
     "gaussian-objective": Mechanism(gaussian_objective_case),
     "inexact-solve": Mechanism(inexact_solve_case),
     "randomized-response": Mechanism(randomized_response_case, pure=True),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -96,14 +96,7 @@ class NoiseReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for machines."""
-        return {
-            "refuted": self.refuted,
-            "findings": [finding.to_dict() for finding in self.findings],
-            "false_alarm": self.false_alarm,
-            "tests": self.tests,
-            "draws": self.draws,
-            "sources": list(self.sources),
-        }
+        return {"refuted": self.refuted, **asdict(self)}
 
 
 def audit_noise(
@@ -128,10 +121,7 @@ def audit_noise(
     """
     if not 0 < false_alarm < 0.5:
         raise ParameterError(f"false_alarm must be between 0 and 0.5; got {false_alarm!r}.")
-    federation = Federation.of(scene)
-    algorithm, site = federation.configure(), federation.site
-    oracle = Oracle(scene, site, algorithm)
-    numbers = len(site.rows) * scene.rounds * _steps(algorithm) * scene.outputs * scene.features
+    trial = _Trial.of(scene, noise_scale)
     keys = np.random.SeedSequence([scene.seed, 4]).generate_state(2)
     # Two sources of each kind: what is drawn from one must not be drawn from the other again.
     kinds: dict[str, tuple[list[NoiseSource], int]] = {
@@ -141,10 +131,8 @@ def audit_noise(
     found: list[Deviation] = []
     tests = draws = 0
     for kind, (sources, wanted) in kinds.items():
-        runs = min(max(wanted // (2 * numbers), _FEWEST_RUNS // 2), _MOST_RUNS // 2)
-        witnesses = [
-            _witness(federation, algorithm, oracle, source, runs, noise_scale) for source in sources
-        ]
+        runs = min(max(wanted // (2 * trial.numbers), _FEWEST_RUNS // 2), _MOST_RUNS // 2)
+        witnesses = [trial.witness(source, runs) for source in sources]
         scores = _joined(witnesses)
         findings, made = find_faults(scores, false_alarm / len(kinds))
         found += [replace(each, sentence=f"{each.sentence} ({kind})") for each in findings]
@@ -152,7 +140,7 @@ def audit_noise(
         draws += sum(each.values.size for each in scores)
     certain = witnesses[0].findings
     if scene.calibration == "proven":
-        certain = certain + oracle.check_total(witnesses[0].charged)
+        certain = certain + trial.oracle.check_total(witnesses[0].charged)
     return NoiseReport(
         findings=(*_first_of_each(certain), *found),
         false_alarm=false_alarm,
@@ -162,30 +150,44 @@ def audit_noise(
     )
 
 
-def _witness(
-    federation: Federation,
-    algorithm: Algorithm,
-    oracle: Oracle,
-    source: NoiseSource,
-    runs: int,
-    noise_scale: float,
-) -> Witness:
-    """Run the parties once, many runs side by side."""
-    site = replace(federation.site, runs=runs)
-    recording = RecordingNoise(source, noise_scale)
-    witness = Witness(algorithm, site, federation, oracle, recording)
-    ledgers = [MemoryLedger() for _ in site.index]
-    outcome = run(
-        algorithm,
-        site,
-        Workspace(federation.shard(), site),
-        rounds=federation.scene.rounds,
-        exchange=witness,
-        ledgers=ledgers,
-        noise=recording,
-    )
-    witness.finish(outcome.events)
-    return witness
+@dataclass(frozen=True)
+class _Trial:
+    """Parties that run an algorithm to be watched, and what its claim needs."""
+
+    federation: Federation
+    algorithm: Algorithm
+    oracle: Oracle
+    noise_scale: float
+
+    @classmethod
+    def of(cls, scene: Scene, noise_scale: float) -> _Trial:
+        """Draw the parties, and calibrate the algorithm to their budgets."""
+        federation = Federation.of(scene)
+        algorithm = federation.configure()
+        return cls(federation, algorithm, Oracle(scene, federation.site, algorithm), noise_scale)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of noise a run draws."""
+        scene, parties = self.federation.scene, len(self.federation.rows)
+        return parties * scene.rounds * _steps(self.algorithm) * scene.outputs * scene.features
+
+    def witness(self, source: NoiseSource, runs: int) -> Witness:
+        """Run the parties once, many runs side by side."""
+        site = replace(self.federation.site, runs=runs)
+        recording = RecordingNoise(source, self.noise_scale)
+        witness = Witness(self.algorithm, site, self.federation, self.oracle, recording)
+        outcome = run(
+            self.algorithm,
+            site,
+            Workspace(self.federation.shard(), site),
+            rounds=self.federation.scene.rounds,
+            exchange=witness,
+            ledgers=[MemoryLedger() for _ in site.index],
+            noise=recording,
+        )
+        witness.finish(outcome.events)
+        return witness
 
 
 def _joined(witnesses: list[Witness]) -> list[NoiseScores]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 import typer
 from rich.text import Text
 
+from dpadmm.cli.options import named_values, read_value, takes
 from dpadmm.cli.output import JsonOption, console, emit, show_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
@@ -26,70 +26,74 @@ if TYPE_CHECKING:
     from dpadmm.run.parameters import TrainingParameters
     from dpadmm.run.plan import Plan
 
-__all__ = ["account"]
-
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
 
 ReleaseKind = Literal["gaussian", "pure", "objective", "subsampled"]
 
 
-def account(
+@dataclass(frozen=True, kw_only=True)
+class AccountOptions:
+    """What ``dpadmm account`` is asked."""
+
     config: Annotated[
         Path | None,
         typer.Argument(help="A configuration; it then decides the run, and the options do not."),
-    ] = None,
-    epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Its delta.")] = defaults.DELTA,
-    algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = defaults.ALGORITHM,
+    ] = None
+    epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = 1.0
+    delta: Annotated[float, typer.Option(help="Its delta.")] = defaults.DELTA
+    algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = defaults.ALGORITHM
     rounds: Annotated[
         str,
         typer.Option(help="Messages, or releases of one kind; auto: as the algorithm has them."),
-    ] = defaults.ROUNDS,
-    rows: Annotated[
-        str, typer.Option(help="Rows of each party, separated by commas.")
-    ] = "8000,8000,8000,8000,8000",
-    features: Annotated[int, typer.Option(help="Columns of an encoded row.")] = 105,
-    topology: Annotated[str, typer.Option(help="Who talks to whom.")] = "auto",
+    ] = defaults.ROUNDS
+    rows: Annotated[str, typer.Option(help="Rows of each party, separated by commas.")] = (
+        "8000,8000,8000,8000,8000"
+    )
+    features: Annotated[int, typer.Option(help="Columns of an encoded row.")] = 105
+    topology: Annotated[str, typer.Option(help="Who talks to whom.")] = "auto"
     penalty: Annotated[
         str,
         typer.Option(help="A number or auto; or JSON: a list over rounds, a table of parties."),
-    ] = "auto",
-    regularization: Annotated[
-        float, typer.Option(help="Weight of the squared norm.")
-    ] = defaults.REGULARIZATION,
-    party_weight: Annotated[str, typer.Option(help="rows or equal.")] = "rows",
-    rows_per_person: Annotated[int, typer.Option(help="Rows replaced at once.")] = 1,
+    ] = "auto"
+    regularization: Annotated[float, typer.Option(help="Weight of the squared norm.")] = (
+        defaults.REGULARIZATION
+    )
+    party_weight: Annotated[str, typer.Option(help="rows or equal.")] = "rows"
+    rows_per_person: Annotated[int, typer.Option(help="Rows replaced at once.")] = 1
     option: Annotated[
         list[str] | None, typer.Option(help="An option of the algorithm, NAME=VALUE or NAME=JSON.")
-    ] = None,
+    ] = None
     release: Annotated[
         ReleaseKind | None,
         typer.Option(help="Compose `--rounds` releases of this kind instead of a run."),
-    ] = None,
-    mu: Annotated[
-        float | None, typer.Option(help="gaussian, objective: sensitivity / sigma.")
-    ] = None,
-    release_epsilon: Annotated[
-        float | None, typer.Option(help="pure: epsilon of one release.")
-    ] = None,
+    ] = None
+    mu: Annotated[float | None, typer.Option(help="gaussian, objective: sensitivity / sigma.")] = (
+        None
+    )
+    release_epsilon: Annotated[float | None, typer.Option(help="pure: epsilon of one release.")] = (
+        None
+    )
     convexity: Annotated[
         float | None, typer.Option(help="objective: strong convexity m of the local problem.")
-    ] = None,
-    batch: Annotated[int | None, typer.Option(help="subsampled: rows of a batch.")] = None,
-    population: Annotated[
-        int | None, typer.Option(help="subsampled: rows it is drawn from.")
-    ] = None,
+    ] = None
+    batch: Annotated[int | None, typer.Option(help="subsampled: rows of a batch.")] = None
+    population: Annotated[int | None, typer.Option(help="subsampled: rows it is drawn from.")] = (
+        None
+    )
     noise_multiplier: Annotated[
         float | None, typer.Option(help="subsampled: sigma / replace-one sensitivity.")
-    ] = None,
+    ] = None
     schedule: Annotated[
         Literal["constant", "periodic", "iteration", "geometric"],
         typer.Option(help="gaussian: how the variance changes over the rounds."),
-    ] = "constant",
-    decay: Annotated[float, typer.Option(help="Of the schedule.")] = 0.925,
-    period: Annotated[int, typer.Option(help="Of the periodic schedule.")] = 1,
-    as_json: JsonOption = False,
-) -> None:
+    ] = "constant"
+    decay: Annotated[float, typer.Option(help="Of the schedule.")] = 0.925
+    period: Annotated[int, typer.Option(help="Of the periodic schedule.")] = 1
+    as_json: JsonOption = False
+
+
+@takes(AccountOptions)
+def account(options: AccountOptions) -> None:
     """Say what a run would guarantee and cost each party, or compose releases by hand.
 
     No data are read. Examples:
@@ -102,47 +106,12 @@ def account(
 
     * `dpadmm account --release gaussian --mu 0.01 --schedule periodic --decay 0.925`
     """
-    if release is None:
-        if config is not None:
-            question = _from_config(config)
-        else:
-            from dpadmm.run.parameters import TrainingParameters
-
-            parameters = TrainingParameters(
-                algorithm=algorithm,
-                epsilon=epsilon,
-                delta=delta,
-                rounds=_plain(rounds),
-                topology=topology,
-                penalty=_plain(penalty),
-                regularization=regularization,
-                party_weight=party_weight,
-                rows_per_person=rows_per_person,
-                algorithm_options=_options(option or []),
-            )
-            question = _Question(parameters, _counts(rows), features)
-        result = _run(question)
-        show = _show_run
+    if options.release is not None:
+        result, show = _composed(options, options.release), _show_releases
     else:
-        events, facts = _releases(
-            release,
-            _releases_made(rounds),
-            {
-                "mu": mu,
-                "release_epsilon": release_epsilon,
-                "convexity": convexity,
-                "batch": batch,
-                "population": population,
-                "noise_multiplier": noise_multiplier,
-            },
-            rows=_counts(rows)[0],
-            schedule=schedule,
-            decay=decay,
-            period=period,
-        )
-        result = _composed(release, events, delta, rows_per_person, facts)
-        show = _show_releases
-    if as_json:
+        told = _from_options(options) if options.config is None else _from_config(options.config)
+        result, show = _run(told), _show_run
+    if options.as_json:
         emit("account", result)
     else:
         show(result)
@@ -174,6 +143,25 @@ class _Question(NamedTuple):
         )
 
 
+def _from_options(options: AccountOptions) -> _Question:
+    """What the options say."""
+    from dpadmm.run.parameters import TrainingParameters
+
+    parameters = TrainingParameters(
+        algorithm=options.algorithm,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        rounds=read_value(options.rounds),
+        topology=options.topology,
+        penalty=read_value(options.penalty),
+        regularization=options.regularization,
+        party_weight=options.party_weight,
+        rows_per_person=options.rows_per_person,
+        algorithm_options=named_values(options.option or []),
+    )
+    return _Question(parameters, _counts(options.rows), options.features)
+
+
 def _from_config(path: Path) -> _Question:
     """What a configuration says, without opening a file of rows."""
     from dpadmm.data.schema import load_schema
@@ -193,13 +181,12 @@ def _from_config(path: Path) -> _Question:
             f"reading its files; they are not for {missing}."
         )
     schema = load_schema(told.data.schema_file)
-    classes = len(schema.classes)
     names = tuple(counts)
     return _Question(
         told.parameters(names),
         list(counts.values()),
         len(schema.feature_names),
-        1 if classes == 2 else classes,
+        schema.outputs,
         names,
         told.run.simulation_key is not None,
     )
@@ -350,68 +337,64 @@ def _show_run(result: dict[str, Any]) -> None:
 # -- releases by hand ----------------------------------------------------------------------------
 
 
-def _releases(
-    kind: ReleaseKind,
-    count: int,
-    given: dict[str, Any],
-    *,
-    rows: int,
-    schedule: str,
-    decay: float,
-    period: int,
-) -> tuple[list[Event], dict[str, Any]]:
-    """The events of ``count`` releases of one kind, and facts worth showing."""
-    from dpadmm.errors import positive_integer
+def _releases(options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
+    """The events of ``--rounds`` releases of one kind, and facts worth showing."""
     from dpadmm.privacy import events
-    from dpadmm.problem import schedules
 
     def need(name: str) -> Any:
-        if given[name] is None:
+        value = getattr(options, name)
+        if value is None:
             flag = name.replace("_", "-")
-            raise ParameterError(f"--{flag} must be given with --release {kind}; got none.")
-        return given[name]
+            raise ParameterError(
+                f"--{flag} must be given with --release {options.release}; got none."
+            )
+        return value
 
-    positive_integer("rounds", count)
-    if kind == "pure":
+    rows, count = _counts(options.rows)[0], _releases_made(options.rounds)
+    if options.release == "pure":
         return [events.Repeated(events.PureRelease(need("release_epsilon")), count)], {}
-    if kind == "objective":
+    if options.release == "objective":
         # Logistic loss with weight 1: curvature at most 1/4.
         kappa = 0.25 / (rows * need("convexity"))
         one = events.GaussianObjectivePerturbation(need("mu"), kappa)
         return [events.Repeated(one, count)], {"kappa": kappa}
-    if kind == "subsampled":
+    if options.release == "subsampled":
         event = events.SubsampledGaussian(
             need("batch"), need("population"), 1.0, need("noise_multiplier")
         )
         return [events.Repeated(event, count)], {"sampling_rate": event.sampling_rate}
+    return _gaussian_releases(need("mu"), options)
+
+
+def _gaussian_releases(mu: float, options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
+    """Releases whose variance follows a schedule, the first with the given ``mu``."""
+    from dpadmm.privacy.events import GaussianRelease
+    from dpadmm.problem import schedules
+
+    count, decay = _releases_made(options.rounds), options.decay
     ratios = {
         "constant": lambda: schedules.constant(count),
-        "periodic": lambda: schedules.periodic(count, decay, period),
+        "periodic": lambda: schedules.periodic(count, decay, options.period),
         "iteration": lambda: schedules.iteration(count, decay),
         "geometric": lambda: schedules.geometric(count, decay),
-    }[schedule]()
-    total = schedules.inverse_variance_sum(ratios)
-    releases: list[Event] = [
-        events.GaussianRelease(need("mu"), math.sqrt(ratio)) for ratio in ratios
-    ]
-    facts = {"inverse_variance_sum": total, "largest_share": schedules.largest_share(ratios)}
-    return releases, facts
+    }[options.schedule]()
+    facts = {
+        "inverse_variance_sum": schedules.inverse_variance_sum(ratios),
+        "largest_share": schedules.largest_share(ratios),
+    }
+    return [GaussianRelease(mu, math.sqrt(ratio)) for ratio in ratios], facts
 
 
-def _composed(
-    kind: str, events: list[Event], delta: float, rows_per_person: int, facts: dict[str, Any]
-) -> dict[str, Any]:
+def _composed(options: AccountOptions, kind: ReleaseKind) -> dict[str, Any]:
     from dpadmm.privacy.gaussian import gaussian_mu
-    from dpadmm.privacy.statement import make_statement
+    from dpadmm.privacy.statement import Charges, Terms, make_statement
 
+    events, facts = _releases(options)
+    delta = options.delta
+    by_hand = "none drawn: these releases were composed by hand"
     spent = make_statement(
-        f"{kind} releases",
-        ("the party",),
-        [events],
-        [delta],
-        rows_per_person=rows_per_person,
-        noise="none drawn: these releases were composed by hand",
-        simulated=False,
+        Charges(("the party",), [events], [delta], options.rows_per_person),
+        Terms(algorithm=f"{kind} releases", noise=by_hand, simulated=False),
         by_round=False,
     )
     finite = spent.private and delta > 0 and spent.epsilon > 0
@@ -423,7 +406,7 @@ def _composed(
         "accountant": spent.accountant,
         "theorem": spent.theorem,
         **facts,
-        "curve": _curve([events], rows_per_person),
+        "curve": _curve([events], options.rows_per_person),
         "lines": spent.lines(),
     }
 
@@ -489,7 +472,7 @@ def _releases_made(text: str) -> int:
     """How many releases to compose: a number, or as many as most algorithms make."""
     from dpadmm.run.choice import chosen_rounds
 
-    return chosen_rounds(_plain(text), defaults.ALGORITHM)
+    return chosen_rounds(read_value(text), defaults.ALGORITHM)
 
 
 def _short(value: float | None, digits: int = 4) -> str:
@@ -510,24 +493,3 @@ def _counts(text: str) -> list[int]:
     if min(counts) < 1:
         raise ParameterError(f"rows must be whole numbers separated by commas; got {text!r}.")
     return counts
-
-
-def _options(pairs: list[str]) -> dict[str, Any]:
-    """``name=value`` pairs; a value that reads as JSON (a number, a list, a table) is that."""
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, mark, value = pair.partition("=")
-        if not mark:
-            raise ParameterError(f"option must be NAME=VALUE; got {pair!r}.")
-        options[name] = _plain(value)
-    return options
-
-
-def _plain(text: str) -> Any:
-    """What a text says as a number or in JSON, or the text."""
-    for read in (int, float, json.loads):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return text

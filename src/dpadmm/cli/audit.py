@@ -4,113 +4,128 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.progress import Progress
 from rich.text import Text
 
-from dpadmm.cli.account import _options as read_options
+from dpadmm.cli.options import named_values, takes
 from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost
 
 if TYPE_CHECKING:
-    from dpadmm.audit import Verdict
-
-__all__ = ["REFUTED", "audit"]
+    from dpadmm.audit.verdict import Verdict
 
 #: The exit code of a refuted claim; 0 is one that stands, 2 a question that makes no sense.
 REFUTED: Final = 3
 
 
-def audit(
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """What ``dpadmm audit`` is asked."""
+
     mechanism: Annotated[
         str | None, typer.Option(help="A mechanism, such as gaussian; a wrong name lists all.")
-    ] = None,
+    ] = None
     algorithm: Annotated[
         str | None, typer.Option(help="Or a whole private algorithm, such as pr-admm.")
-    ] = None,
-    epsilon: Annotated[float, typer.Option(help="The claimed epsilon, of the whole run.")] = 1.0,
-    delta: Annotated[
-        float, typer.Option(help="The claimed delta; pure mechanisms have none.")
-    ] = 1e-5,
-    rounds: Annotated[int, typer.Option(help="Messages of an algorithm.")] = 3,
-    rows: Annotated[int, typer.Option(help="Rows of an algorithm's party.")] = 100,
-    penalty: Annotated[float, typer.Option(help="The algorithm's penalty.")] = 0.5,
+    ] = None
+    epsilon: Annotated[float, typer.Option(help="The claimed epsilon, of the whole run.")] = 1.0
+    delta: Annotated[float, typer.Option(help="The claimed delta; pure mechanisms have none.")] = (
+        1e-5
+    )
+    rounds: Annotated[int, typer.Option(help="Messages of an algorithm.")] = 3
+    rows: Annotated[int, typer.Option(help="Rows of an algorithm's party.")] = 100
+    penalty: Annotated[float, typer.Option(help="The algorithm's penalty.")] = 0.5
     features: Annotated[
         int | None, typer.Option(help="Dimension of a row; drawn from the seed if not given.")
-    ] = None,
+    ] = None
     outputs: Annotated[
         int | None, typer.Option(help="Columns of the classifier; drawn if not given.")
-    ] = None,
+    ] = None
     rows_per_person: Annotated[
         int | None, typer.Option(help="Rows replaced at once; drawn if not given.")
-    ] = None,
+    ] = None
     option: Annotated[
         list[str] | None,
         typer.Option(help="An option of the algorithm, NAME=VALUE; drawn where not given."),
-    ] = None,
+    ] = None
     calibration: Annotated[
         str, typer.Option(help="proven, or published: the noise that a paper prints.")
-    ] = "proven",
+    ] = "proven"
     noise_scale: Annotated[
         float, typer.Option(help="Multiply the noise: below 1 makes the claim false.")
-    ] = 1.0,
-    samples: Annotated[int, typer.Option(help="Runs of each of the two data sets.")] = 50_000,
+    ] = 1.0
+    samples: Annotated[int, typer.Option(help="Runs of each of the two data sets.")] = 50_000
     confidence: Annotated[
         float, typer.Option(help="How surely nothing false is said: the bound, and the noise.")
-    ] = 0.99,
+    ] = 0.99
     seed: Annotated[
         int, typer.Option(help="Decides setting and attack; deployed noise takes no seed.")
-    ] = 0,
-    as_json: JsonOption = False,
-) -> None:
+    ] = 0
+    as_json: JsonOption = False
+
+
+@takes(AuditOptions)
+def audit(options: AuditOptions) -> None:
     """Run the worst case many times and bound from below what it loses; test a run's noise.
 
     Exits with 0 if the claim stands, 3 if it is refuted, 2 if the question makes no sense.
     """
-    from dpadmm.audit import audit_algorithm, audit_case, draw_scene, mechanism_case
-
-    with refusals("audit", as_json):
-        if (mechanism is None) == (algorithm is None):
+    with refusals("audit", options.as_json):
+        if (options.mechanism is None) == (options.algorithm is None):
             raise ParameterError("either --mechanism or --algorithm must be given, and not both.")
-        drawn = {"features": features, "outputs": outputs, "rows_per_person": rows_per_person}
-        given = {name: value for name, value in drawn.items() if value is not None}
-        with _progress(2 * samples) as on_progress:
-            measured: dict[str, Any] = {
-                "samples": samples,
-                "confidence": confidence,
-                "on_progress": on_progress,
-            }
-            if algorithm is not None:
-                scene = draw_scene(
-                    algorithm,
-                    seed,
-                    epsilon=epsilon,
-                    delta=delta,
-                    rounds=rounds,
-                    rows=rows,
-                    penalty=penalty,
-                    options=read_options(option or []),
-                    calibration=calibration,
-                    **given,
-                )
-                verdict = audit_algorithm(scene, noise_scale=noise_scale, **measured)
-            else:
-                if given or option:
-                    what = next(iter(given), "option")
-                    raise ParameterError(f"{what} must be left out for a mechanism.")
-                case = mechanism_case(
-                    str(mechanism), epsilon, delta, noise_scale=noise_scale, calibration=calibration
-                )
-                verdict = audit_case(case, seed=seed, **measured)
-    if as_json:
-        emit("audit", {"seed": seed, **verdict.to_dict()})
+        with _progress(2 * options.samples) as on_progress:
+            verdict = _audited(options, on_progress)
+    if options.as_json:
+        emit("audit", {"seed": options.seed, **verdict.to_dict()})
     else:
         _show(verdict)
     if verdict.refuted:
         raise typer.Exit(REFUTED)
+
+
+def _audited(options: AuditOptions, on_progress: Callable[[int], None]) -> Verdict:
+    """The verdict on an algorithm or, where none is named, on a mechanism."""
+    from dpadmm.audit.cases import audit_case
+    from dpadmm.audit.registry import mechanism_case
+    from dpadmm.audit.scene import draw_scene
+    from dpadmm.audit.whole import audit_algorithm
+
+    drawn = {name: getattr(options, name) for name in ("features", "outputs", "rows_per_person")}
+    given = {name: value for name, value in drawn.items() if value is not None}
+    measured: dict[str, Any] = {
+        "samples": options.samples,
+        "confidence": options.confidence,
+        "on_progress": on_progress,
+    }
+    if options.algorithm is not None:
+        scene = draw_scene(
+            options.algorithm,
+            options.seed,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            rounds=options.rounds,
+            rows=options.rows,
+            penalty=options.penalty,
+            options=named_values(options.option or []),
+            calibration=options.calibration,
+            **given,
+        )
+        return audit_algorithm(scene, noise_scale=options.noise_scale, **measured)
+    if given or options.option:
+        raise ParameterError(f"{next(iter(given), 'option')} must be left out for a mechanism.")
+    case = mechanism_case(
+        str(options.mechanism),
+        options.epsilon,
+        options.delta,
+        noise_scale=options.noise_scale,
+        calibration=options.calibration,
+    )
+    return audit_case(case, seed=options.seed, **measured)
 
 
 @contextmanager

@@ -9,8 +9,6 @@ import typer
 
 from dpadmm.cli.output import JsonOption, emit, refusals, say
 
-__all__ = ["cert_app"]
-
 _OWN_AUTHORITY = (
     "This authority is for trials: whoever holds its key can pass for any node, and it cannot "
     "withdraw a certificate. For more than a trial, organisations bring certificates of their own. "
@@ -43,7 +41,8 @@ def authority(
     It never overwrites a file. Whoever holds ca.key can make a certificate in any node's name.
     """
     with refusals("cert authority", as_json):
-        from dpadmm.federation.certificates import describe, make_authority
+        from dpadmm.federation.certificates import make_authority
+        from dpadmm.federation.identity import describe
 
         certificate, key = make_authority(folder, name=name, days=days)
         facts = describe(certificate).to_dict()
@@ -78,7 +77,8 @@ def node(
     It never overwrites a file. The node gets ca.pem, NAME.pem and NAME.key, and nothing else.
     """
     with refusals("cert node", as_json):
-        from dpadmm.federation.certificates import DEFAULT_HOSTS, describe, make_certificate
+        from dpadmm.federation.certificates import DEFAULT_HOSTS, make_certificate
+        from dpadmm.federation.identity import describe
 
         certificate, key = make_certificate(
             folder, name, hosts=host or DEFAULT_HOSTS, days=days, authority=authority
@@ -99,7 +99,7 @@ def show(
 ) -> None:
     """Show what a certificate says. Compare the fingerprint by telephone."""
     with refusals("cert show", as_json):
-        from dpadmm.federation.certificates import describe
+        from dpadmm.federation.identity import describe
 
         facts = describe(file)
     if as_json:

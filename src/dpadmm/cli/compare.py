@@ -3,64 +3,73 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpadmm.cli.options import takes
 from dpadmm.cli.output import JsonOption, console, emit, refusals, show_meaning, show_table
 from dpadmm.cli.progress import cell_progress
+from dpadmm.errors import ParameterError
 from dpadmm.run import parameters as defaults
 
 if TYPE_CHECKING:
     from dpadmm.experiments.comparison import Comparison
+    from dpadmm.experiments.problems import ProblemSource
+    from dpadmm.run.parameters import TrainingParameters
 
-__all__ = ["compare"]
 
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """What ``dpadmm compare`` is asked."""
 
-def compare(
     data: Annotated[
         str, typer.Argument(help="A named data set such as adult, or a configuration (run.toml).")
-    ],
+    ]
     algorithm: Annotated[
         list[str] | None,
         typer.Option(
             help="An algorithm, with options if any: pr-admm, 'dvp:noise=gaussian'. Repeatable; "
             "a good selection unless given."
         ),
-    ] = None,
-    epsilon: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "0.1,1,10",
-    delta: Annotated[float, typer.Option(help="Of every budget.")] = defaults.DELTA,
-    topology: Annotated[str, typer.Option(help="Graphs, separated by commas.")] = "ring",
-    calibration: Annotated[
-        str, typer.Option(help="proven, published, or both.")
-    ] = defaults.CALIBRATION,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Messages (50).")] = None,
-    parties: Annotated[int, typer.Option(min=2, help="Of a named data set.")] = 5,
+    ] = None
+    epsilon: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "0.1,1,10"
+    delta: Annotated[float, typer.Option(help="Of every budget.")] = defaults.DELTA
+    topology: Annotated[str, typer.Option(help="Graphs, separated by commas.")] = "ring"
+    calibration: Annotated[str, typer.Option(help="proven, published, or both.")] = (
+        defaults.CALIBRATION
+    )
+    rounds: Annotated[int | None, typer.Option(min=1, help="Messages (50).")] = None
+    parties: Annotated[int, typer.Option(min=2, help="Of a named data set.")] = 5
     rows_per_party: Annotated[
         int, typer.Option(min=0, help="Of a named data set; 0 deals out all.")
-    ] = 0,
+    ] = 0
     test_rows: Annotated[
         float, typer.Option(min=0, help="Of a named data set: rows to judge by, or their share.")
-    ] = 0.2,
+    ] = 0.2
     public_evaluation: Annotated[
         Path | None,
         typer.Option(
             help="With a configuration: a file of rows to judge by. By naming it you declare its "
             "rows public."
         ),
-    ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Repeated runs of each.")] = 10,
-    splits: Annotated[int, typer.Option(min=1, help="Random splits of a named data set.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Of the noise and the splits.")] = 0,
+    ] = None
+    runs: Annotated[int, typer.Option(min=1, help="Repeated runs of each.")] = 10
+    splits: Annotated[int, typer.Option(min=1, help="Random splits of a named data set.")] = 1
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise and the splits.")] = 0
     output: Annotated[Path, typer.Option(help="Folder for table, figure, manifest.")] = Path(
         "dpadmm-comparison"
-    ),
-    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 2,
-    backend: Annotated[str, typer.Option(help="loky, dask or ray.")] = "loky",
-    address: Annotated[str | None, typer.Option(help="Of a running Dask or Ray cluster.")] = None,
-    as_json: JsonOption = False,
-) -> None:
+    )
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 2
+    backend: Annotated[str, typer.Option(help="loky, dask or ray.")] = "loky"
+    address: Annotated[str | None, typer.Option(help="Of a running Dask or Ray cluster.")] = None
+    as_json: JsonOption = False
+
+
+@takes(CompareOptions)
+def compare(options: CompareOptions) -> None:
     """Compare algorithms, budgets and graphs, and what one would pick instead.
 
     Beside the algorithms stand the pooled optimum and each party alone, both without privacy, and
@@ -71,91 +80,82 @@ def compare(
     crash, goes on where it stopped and gives the same table.
     """
     from dpadmm.experiments.comparison_pages import write_comparison
-    from dpadmm.experiments.runner import Store, compute
-    from dpadmm.experiments.runner import backend as use_backend
+    from dpadmm.experiments.runner import Store, backend, compute
 
-    with refusals("compare", as_json):
-        told = _comparison(
-            data,
-            algorithm,
-            shared=(epsilon, delta, topology, calibration, rounds),
-            dealt=(parties, rows_per_party, test_rows, seed),
-            public_evaluation=public_evaluation,
-            runs=runs,
-            splits=splits,
-        )
+    output, jobs = options.output, options.jobs
+    with refusals("compare", options.as_json):
+        told = _comparison(options)
         told.check()
         store = Store(output / "cells")
         with (
-            use_backend(backend, jobs, address),
-            cell_progress("comparing", quiet=as_json) as on_done,
+            backend(options.backend, jobs, options.address),
+            cell_progress("comparing", quiet=options.as_json) as on_done,
         ):
             results = compute(told.cells(), store, jobs=jobs, on_done=on_done)
         command = "dpadmm " + " ".join(sys.argv[1:])
         manifest = write_comparison(told, results, output, command)
-    if as_json:
+    if options.as_json:
         emit("compare", {"folder": str(output), **manifest})
     else:
-        _show(told, manifest, output)
+        _show(manifest, output)
 
 
-def _comparison(
-    data: str,
-    algorithms: list[str] | None,
-    *,
-    shared: tuple[str, float, str, str, int | None],
-    dealt: tuple[int, int, float, int],
-    public_evaluation: Path | None,
-    runs: int,
-    splits: int,
-) -> Comparison:
-    from dataclasses import replace
-
-    from dpadmm.errors import ParameterError
+def _comparison(options: CompareOptions) -> Comparison:
     from dpadmm.experiments.comparison import DEFAULT_ENTRIES, Comparison, parse_entry
-    from dpadmm.experiments.problems import FileProblem, NamedProblem, ProblemSource
-    from dpadmm.run.config import load_config
-    from dpadmm.run.parameters import CALIBRATIONS, TrainingParameters
+    from dpadmm.run.parameters import CALIBRATIONS
 
-    epsilon, delta, topology, calibration, rounds = shared
-    parties, rows_per_party, test_rows, seed = dealt
-    problem: ProblemSource
+    problem, parameters = _problem(options)
+    parameters = replace(
+        parameters,
+        algorithm_options={},
+        delta=options.delta,
+        rounds=options.rounds or parameters.rounds,
+    )
+    both = options.calibration == "both"
+    return Comparison(
+        problem,
+        parameters,
+        tuple(parse_entry(text) for text in options.algorithm or DEFAULT_ENTRIES),
+        epsilons=_numbers("--epsilon", options.epsilon),
+        topologies=tuple(options.topology.split(",")),
+        calibrations=CALIBRATIONS if both else (options.calibration,),
+        runs=options.runs,
+        splits=options.splits,
+        seed=options.seed,
+    )
+
+
+def _problem(options: CompareOptions) -> tuple[ProblemSource, TrainingParameters]:
+    """The rows to compare on, and how to train on them."""
+    from dpadmm.experiments.problems import FileProblem, NamedProblem
+    from dpadmm.run.config import load_config, load_toml
+    from dpadmm.run.parameters import TrainingParameters
+
+    data, public = options.data, options.public_evaluation
     if data.endswith(".toml"):
-        if public_evaluation is None:
+        if public is None:
             raise ParameterError(
                 "--public-evaluation must name a file of public rows to judge by, with a "
                 f"configuration; got none with {data}."
             )
-        problem = FileProblem.of(Path(data), public_evaluation)
+        problem = FileProblem.of(Path(data), public)
         config = load_config(data)
+        # An automatic loss is every algorithm's own, not that of the configuration's.
+        asked = load_toml(data, "configuration").get("run", {}).get("loss", defaults.LOSS)
         parameters = config.parameters([party.name for party in config.party])
-    else:
-        if public_evaluation is not None:
-            raise ParameterError(
-                "--public-evaluation goes with a configuration; a named data set holds rows back "
-                "itself (--test-rows)."
-            )
-        problem = NamedProblem(data, parties, rows_per_party, test_rows, split_seed=seed)
-        parameters = TrainingParameters(algorithm="admm")
-    parameters = replace(
-        parameters, algorithm_options={}, delta=delta, rounds=rounds or parameters.rounds
+        return problem, replace(parameters, loss=asked)
+    if public is not None:
+        raise ParameterError(
+            "--public-evaluation goes with a configuration; a named data set holds rows back "
+            "itself (--test-rows)."
+        )
+    named = NamedProblem(
+        data, options.parties, options.rows_per_party, options.test_rows, split_seed=options.seed
     )
-    return Comparison(
-        problem,
-        parameters,
-        tuple(parse_entry(text) for text in algorithms or DEFAULT_ENTRIES),
-        epsilons=_numbers("--epsilon", epsilon),
-        topologies=tuple(topology.split(",")),
-        calibrations=CALIBRATIONS if calibration == "both" else (calibration,),
-        runs=runs,
-        splits=splits,
-        seed=seed,
-    )
+    return named, TrainingParameters(algorithm="admm")
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:
-    from dpadmm.errors import ParameterError
-
     try:
         return tuple(float(word) for word in text.split(","))
     except ValueError:
@@ -164,22 +164,12 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         ) from None
 
 
-def _show(comparison: Comparison, manifest: dict[str, Any], output: Path) -> None:
-    from dpadmm.experiments.comparison_pages import epsilon_words, figure_words
+def _show(manifest: dict[str, Any], output: Path) -> None:
+    from dpadmm.experiments.comparison_pages import short_table
 
-    show_table(
-        f"{manifest['data']['dataset']}: {manifest['data']['source']}",
-        ("who", "graph", "epsilon", *comparison.measured),
-        [
-            (
-                line["who"],
-                line["topology"],
-                epsilon_words(line),
-                *(figure_words(line, name) for name in comparison.measured),
-            )
-            for line in manifest["lines"]
-        ],
-    )
+    table = short_table(manifest)
+    title = f"{manifest['data']['dataset']}: {manifest['data']['source']}"
+    show_table(title, table.columns, table.rows)
     refused = {line["who"]: line["refused"] for line in manifest["lines"] if line["refused"]}
     for who, reason in refused.items():
         typer.echo(f"{who} was refused: {reason}")

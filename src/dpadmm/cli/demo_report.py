@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import platform
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
-import numpy as np
-
-from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report import texts
 from dpadmm.report.document import Report, Section, Words
 from dpadmm.report.plots import Bar, BarPlot, LinePlot
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import course, run_report
-from dpadmm.run.engine import Outcome
+from dpadmm.run.classifier import Classifier
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan
-from dpadmm.version import __version__
-
-__all__ = ["ShownRun", "demo_report"]
+from dpadmm.run.record import Learnt, RecordedRun
 
 
 @dataclass(frozen=True)
 class ShownRun:
-    """The run that the report is about, and what it says it guarantees."""
+    """The run that the report is about, the first of the repeated ones."""
 
     parameters: TrainingParameters
     planned: Plan
-    outcome: Outcome
-    statement: PrivacyStatement
+    classifier: Classifier
 
 
 def demo_report(
@@ -57,7 +47,7 @@ def demo_report(
     command
         What makes it again.
     """
-    record = RecordedRun.from_dict(_record(shown, label, features, command))
+    record = _record(shown, label, features, command)
     bars = tuple(Bar(who, 100 * share) for who, _, share in accuracy)
     lines = tuple(
         course(name, [100 * share for share in each["accuracy"]])
@@ -76,45 +66,16 @@ def demo_report(
 
 def _record(
     shown: ShownRun, label: tuple[str, tuple[str, str]], features: Sequence[str], command: str
-) -> dict[str, Any]:
-    """The facts that a run record has, of the first of the repeated runs."""
-    planned, outcome, statement = shown.planned, shown.outcome, shown.statement
-    site, topology = planned.site, planned.site.topology
-    name, classes = label
-    weights = outcome.tail[:, 0, 0].mean(axis=0)
-    largest = np.argsort(-np.abs(weights), kind="stable")[:12].tolist()
-    return {
-        "version": 1,
-        "dpadmm": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "ended": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
-        "command": command,
-        "config": {"run": asdict(shown.parameters)},
-        "run_sha256": "",
-        "algorithm": planned.algorithm.name,
-        "rounds": planned.rounds,
-        "classes": list(classes),
-        "features": site.features,
-        "parties": [
-            {"name": party, "rows": rows}
-            for party, rows in zip(site.names, site.rows.tolist(), strict=True)
-        ],
-        "privacy": statement.to_dict(),
-        "history": {
-            "disagreement": outcome.history.disagreement[:, 0].tolist(),
-            "change": outcome.history.change[:, 0].tolist(),
-        },
-        "epsilon_after_rounds": {
-            party: values.tolist() for party, values in statement.rounds.items()
-        },
-        "topology": {"name": topology.name, "server": topology.server, "edges": topology.edges},
-        "learnt": {
-            "label": name,
-            "columns": [],
-            "weights": [
-                {"feature": features[p], "towards": classes[1], "weight": float(weights[p])}
-                for p in largest
-            ],
-        },
-    }
+) -> RecordedRun:
+    site, (name, classes) = shown.planned.site, label
+    return RecordedRun.of_classifier(
+        shown.classifier,
+        site.topology,
+        dict(zip(site.names, site.rows.tolist(), strict=True)),
+        command=command,
+        config={"run": asdict(shown.parameters)},
+        run_sha256="",
+        rounds=shown.planned.rounds,
+        features=site.features,
+        learnt=Learnt.of_model(name, (), classes, features, shown.classifier.coef),
+    )

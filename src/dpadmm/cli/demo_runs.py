@@ -4,47 +4,29 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, TaskID
 
-from dpadmm.cli.output import console
+from dpadmm.cli.output import console, show_table
 from dpadmm.plain import Array
+from dpadmm.privacy.figures import Given
+from dpadmm.sentences import DataError
 
-__all__ = [
-    "DELTA",
-    "DEMO_REGULARIZATION",
-    "DemoData",
-    "accuracies",
-    "load_data",
-    "progress_bar",
-    "score",
-    "together",
-]
-
+if TYPE_CHECKING:
+    from dpadmm.privacy.statement import PrivacyStatement
+    from dpadmm.run.parameters import TrainingParameters
 
 _Course = dict[str, list[float]]
 
-
 _PARTIES = 5
-
 
 _RUNS = 5
 
-
 _BUDGETS = (0.1, 1.0, 10.0)
 
-
 DELTA = 1e-5
-
 
 DEMO_REGULARIZATION = 1e-4
 
@@ -60,22 +42,9 @@ class DemoData(NamedTuple):
     test_labels: Array
 
 
-def progress_bar(*, quiet: bool) -> Progress:
-    """A bar for every run; nothing where a machine reads."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=quiet,
-    )
-
-
 def load_data(seed: int) -> DemoData:
     """Adult where it is at hand, else waveform; a fifth of the rows of each party each."""
-    from dpadmm.data.named import DataError, load
+    from dpadmm.data.named import load
 
     data = None
     if os.environ.get("DPADMM_DATA"):
@@ -112,19 +81,44 @@ def accuracies(data: DemoData) -> list[tuple[str, int, float]]:
     """Each party on its own rows, and scikit-learn on all of them."""
     from sklearn.linear_model import LogisticRegression
 
-    def fitted(rows: Array, labels: Array, parties: int) -> float:
+    def accuracy(rows: Array, labels: Array, parties: int) -> float:
         strength = parties / (len(labels) * DEMO_REGULARIZATION)
         model = LogisticRegression(C=strength, fit_intercept=False, max_iter=2000)
         return score(data, model.fit(rows, labels).coef_[0])
 
     result = []
     for number, (rows, labels) in enumerate(data.members):
-        result.append((f"party {number} alone", len(labels), fitted(rows, labels, 1)))
+        result.append((f"party {number} alone", len(labels), accuracy(rows, labels, 1)))
     pooled_rows = np.concatenate([rows for rows, _ in data.members])
     pooled_labels = np.concatenate([labels for _, labels in data.members])
-    pooled = fitted(pooled_rows, pooled_labels, _PARTIES)
+    pooled = accuracy(pooled_rows, pooled_labels, _PARTIES)
     result.append(("pooled (rows shared)", len(pooled_labels), pooled))
     return result
+
+
+def demo_result(
+    data: DemoData, rows: list[tuple[str, int, float]], statement: PrivacyStatement
+) -> dict[str, Any]:
+    """What was found, for machines."""
+    return {
+        "data": data.title,
+        "accuracy": [dict(zip(("who", "rows", "accuracy"), row, strict=True)) for row in rows],
+        "privacy": statement.to_dict(),
+    }
+
+
+def show_accuracy(data: DemoData, rows: list[tuple[str, int, float]]) -> None:
+    """Print who reached what."""
+    console.print(f"\n[bold]Data:[/bold] {data.title}\n", highlight=False)
+    table = [(who, count, f"{100 * accuracy:.1f} %") for who, count, accuracy in rows]
+    show_table("Accuracy on held-out rows", ("who", "rows", "accuracy"), table)
+
+
+def show_statement(heading: str, statement: PrivacyStatement) -> None:
+    """Print what is guaranteed, line by line."""
+    console.print(f"\n[bold]{heading}[/bold]", highlight=False)
+    for part, words in statement.lines():
+        console.print(f"  [bold]{part}:[/bold] {words}", highlight=False)
 
 
 def together(
@@ -136,10 +130,9 @@ def together(
 ) -> tuple[dict[str, Any], dict[str, _Course]]:
     """ADMM without noise, then PR-ADMM at several budgets, several runs each."""
     from dpadmm.cli.demo_report import ShownRun
-    from dpadmm.privacy.figures import Given
     from dpadmm.privacy.noise import SimulatedNoise
     from dpadmm.problem.rows import Shard
-    from dpadmm.run.parameters import TrainingParameters
+    from dpadmm.run.classifier import Classifier
     from dpadmm.run.plan import plan
     from dpadmm.run.train import state_privacy, train
 
@@ -150,13 +143,7 @@ def together(
     shown = None
     for epsilon in (None, *budgets):
         label = "no noise" if epsilon is None else f"epsilon = {Given(epsilon)}"
-        parameters = TrainingParameters(
-            algorithm="admm" if epsilon is None else "pr-admm",
-            rounds=rounds,
-            epsilon=1.0 if epsilon is None else epsilon,
-            delta=DELTA,
-            regularization=DEMO_REGULARIZATION,
-        )
+        parameters = _parameters(epsilon, rounds)
         planned = plan(
             parameters,
             shard.counts,
@@ -178,8 +165,25 @@ def together(
         }
         if epsilon == 1.0:
             statement = state_privacy(planned, outcome.events, noise)
-            shown = ShownRun(parameters, planned, outcome, statement)
+            names, classes = planned.site.names, data.label[1]
+            classifier = Classifier.of_run(
+                planned, outcome, statement, classes=classes, parties=names
+            )
+            shown = ShownRun(parameters, planned, classifier)
     return {"rows": rows, "shown": shown}, histories
+
+
+def _parameters(epsilon: float | None, rounds: int) -> TrainingParameters:
+    """ADMM without noise where there is no budget, else PR-ADMM within it."""
+    from dpadmm.run.parameters import TrainingParameters
+
+    return TrainingParameters(
+        algorithm="admm" if epsilon is None else "pr-admm",
+        rounds=rounds,
+        epsilon=1.0 if epsilon is None else epsilon,
+        delta=DELTA,
+        regularization=DEMO_REGULARIZATION,
+    ).settled()
 
 
 def _mean_score(data: DemoData, messages: Array) -> float:

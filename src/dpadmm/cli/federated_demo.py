@@ -16,12 +16,15 @@ from dpadmm.cli.demo_runs import (
     DEMO_REGULARIZATION,
     DemoData,
     accuracies,
+    demo_result,
     load_data,
-    progress_bar,
     score,
+    show_accuracy,
+    show_statement,
     together,
 )
-from dpadmm.cli.output import console, emit, refusals, show_table
+from dpadmm.cli.output import console, emit, refusals
+from dpadmm.cli.progress import rounds_bar
 from dpadmm.cli.status import status_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import Given
@@ -31,8 +34,7 @@ if TYPE_CHECKING:
 
     from dpadmm.data.schema import Schema
     from dpadmm.federation.local import LocalNode
-
-__all__ = ["federated_demo"]
+    from dpadmm.privacy.statement import PrivacyStatement
 
 _EPSILON = 1.0
 
@@ -45,7 +47,7 @@ def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> N
         _make_folder(results)
         raw = load_data(seed)
         data, schema = _encoded(raw)
-        with progress_bar(quiet=as_json) as progress:
+        with rounds_bar(quiet=as_json, shown=True) as progress:
             rows = accuracies(data)
             simulated, _ = together(data, rounds, seed, progress, budgets=(_EPSILON,))
         rows += simulated["rows"]
@@ -55,37 +57,26 @@ def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> N
         models = {node.name: load_model(node.model) for node in nodes}
     total = sum(len(labels) for _, labels in data.members)
     for name, model in models.items():
-        accuracy = score(data, model.arrays["coef"][0])
+        accuracy = score(data, model.classifier.coef[0])
         rows.append((f"federated, epsilon = {Given(_EPSILON)}, model of {name}", total, accuracy))
     statement = models[nodes[0].name].privacy
     if as_json:
-        emit(
-            "demo",
-            {
-                "data": data.title,
-                "accuracy": [
-                    dict(zip(("who", "rows", "accuracy"), row, strict=True)) for row in rows
-                ],
-                "privacy": statement.to_dict(),
-                "history": {},
-                "plot": None,
-                "report": None,
-                "nodes": [_places(node) for node in nodes],
-            },
-        )
-        return
-    console.print(f"\n[bold]Data:[/bold] {data.title}\n", highlight=False)
-    table = [(who, count, f"{100 * accuracy:.1f} %") for who, count, accuracy in rows]
-    show_table("Accuracy on held-out rows", ("who", "rows", "accuracy"), table)
+        places = {"plot": None, "report": None, "nodes": [_places(node) for node in nodes]}
+        emit("demo", demo_result(data, rows, statement) | {"history": {}} | places)
+    else:
+        show_accuracy(data, rows)
+        _show_nodes(nodes, statement, results)
+
+
+def _show_nodes(nodes: list[LocalNode], statement: PrivacyStatement, results: Path) -> None:
+    """Print what the first node states, and where everything is."""
     console.print(
         "\nThe nodes were processes of their own, over mutual TLS, each with a certificate, a "
         "ledger and noise from the operating system.\nOn a ring a node's model is the mean of its "
         "own messages and its neighbours'.",
         highlight=False,
     )
-    console.print(f"\n[bold]What {nodes[0].name} states for its rows[/bold]", highlight=False)
-    for heading, words in statement.lines():
-        console.print(f"  [bold]{heading}:[/bold] {words}", highlight=False)
+    show_statement(f"What {nodes[0].name} states for its rows", statement)
     console.print(f"\n[bold]What the nodes wrote to {results}[/bold]", highlight=False)
     for node in nodes:
         names = ", ".join(Path(file).name for file in list(_places(node).values())[1:])
@@ -110,8 +101,8 @@ def _make_folder(results: Path) -> None:
 
 def _encoded(data: DemoData) -> tuple[DemoData, Schema]:
     """The demo's rows as a public schema encodes them, which is how nodes read files."""
-    from dpadmm.data.named import encode
     from dpadmm.data.schema import Label, NumericColumn, Schema
+    from dpadmm.data.tables import encode
 
     # Adult's are between 0 and 1 already and stay as they are. The waves are sums of a triangle
     # of height 6 and noise of variance 1, divided by 16.

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import JsonOption, console, emit, print_refusal, say, show_table
-from dpadmm.errors import LedgerError
+from dpadmm.cli.options import takes
+from dpadmm.cli.output import JsonOption, console, emit, refusals, say, show_table
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
 if TYPE_CHECKING:
     from dpadmm.ledger.balance import Account
     from dpadmm.ledger.sqlite import SQLiteLedger
-
-__all__ = ["ledger_app"]
 
 ledger_app = typer.Typer(
     name="ledger",
@@ -33,16 +30,6 @@ PathArgument = Annotated[Path, typer.Argument(help="The ledger's file.")]
 _TIMEOUT = 10.0
 
 
-@contextmanager
-def _refusals(command: str, as_json: bool) -> Iterator[None]:
-    """Print a refusal in one sentence and exit with 2."""
-    try:
-        yield
-    except (LedgerError, ValueError, OSError) as error:
-        print_refusal(f"ledger {command}", str(error), as_json=as_json)
-        raise typer.Exit(2) from None
-
-
 def _open(path: Path) -> SQLiteLedger:
     """Open a ledger to look at it; after a crash only a writer can clear up."""
     from dpadmm.ledger.sqlite import SQLiteLedger
@@ -50,59 +37,72 @@ def _open(path: Path) -> SQLiteLedger:
     return SQLiteLedger(path, timeout=_TIMEOUT, read_only=not os.access(path, os.W_OK))
 
 
-@ledger_app.command()
-def init(
-    path: PathArgument,
-    dataset: Annotated[str, typer.Option(help="Name of the data set.")],
-    owner: Annotated[str, typer.Option(help="Name of the party that holds it.")],
-    rows: Annotated[int, typer.Option(help="Number of its rows.")],
-    epsilon: Annotated[float, typer.Option(help="What may ever be spent on it, in all.")],
-    delta: Annotated[float, typer.Option(help="The delta that goes with epsilon.")],
-    rows_per_person: Annotated[int, typer.Option(help="The most rows of one person.")] = 1,
+@dataclass(frozen=True, kw_only=True)
+class LedgerOptions:
+    """What ``dpadmm ledger init`` is asked."""
+
+    path: PathArgument
+    dataset: Annotated[str, typer.Option(help="Name of the data set.")]
+    owner: Annotated[str, typer.Option(help="Name of the party that holds it.")]
+    rows: Annotated[int, typer.Option(help="Number of its rows.")]
+    epsilon: Annotated[float, typer.Option(help="What may ever be spent on it, in all.")]
+    delta: Annotated[float, typer.Option(help="The delta that goes with epsilon.")]
+    rows_per_person: Annotated[int, typer.Option(help="The most rows of one person.")] = 1
     filter_: Annotated[
         str,
         typer.Option(
             "--filter",
             help="gaussian (for algorithms with Gaussian output noise) or renyi (for all).",
         ),
-    ] = "gaussian",
+    ] = "gaussian"
     order: Annotated[
         float | None, typer.Option(help="Order of the renyi filter, if not chosen for you.")
-    ] = None,
+    ] = None
     schema_hash: Annotated[
         str | None, typer.Option(help="Hash of the schema that encodes the rows.")
-    ] = None,
+    ] = None
     colluders: Annotated[
         int | None,
         typer.Option(help="Shared noise must hold against at least so many colluding parties."),
-    ] = None,
+    ] = None
     epsilon_alone: Annotated[
         float | None,
         typer.Option(help="What shared noise may ever spend if all other parties collude."),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    ] = None
+    as_json: JsonOption = False
+
+
+@ledger_app.command()
+@takes(LedgerOptions)
+def init(options: LedgerOptions) -> None:
     """Create the ledger of a data set, with nothing spent. It never replaces a file."""
     from dpadmm.ledger.entries import ChargedData
     from dpadmm.ledger.filters import Policy
     from dpadmm.ledger.sqlite import SQLiteLedger
 
-    with _refusals("init", as_json):
-        policy = Policy(epsilon, delta, rows_per_person, filter_, order, colluders, epsilon_alone)
-        with SQLiteLedger.create(
-            path, ChargedData(dataset, owner, rows, schema_hash), policy
-        ) as made:
-            if as_json:
+    with refusals("ledger init", options.as_json):
+        policy = Policy(
+            options.epsilon,
+            options.delta,
+            options.rows_per_person,
+            options.filter_,
+            options.order,
+            options.colluders,
+            options.epsilon_alone,
+        )
+        data = ChargedData(options.dataset, options.owner, options.rows, options.schema_hash)
+        with SQLiteLedger.create(options.path, data, policy) as made:
+            if options.as_json:
                 emit("ledger init", made.account.to_dict())
             else:
-                say(f"Created {path}.")
+                say(f"Created {options.path}.")
                 say(made.statement())
 
 
 @ledger_app.command()
 def show(path: PathArgument, as_json: JsonOption = False) -> None:
     """Show the policy, what was spent, what is left, and every run."""
-    with _refusals("show", as_json), _open(path) as ledger:
+    with refusals("ledger show", as_json), _open(path) as ledger:
         account = ledger.account
         if as_json:
             emit("ledger show", account.to_dict())
@@ -147,7 +147,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Recompute every hash, message and cost; fails at the first row that is wrong."""
-    with _refusals("verify", as_json), _open(path) as ledger:
+    with refusals("ledger verify", as_json), _open(path) as ledger:
         account = ledger.verify(head)
         if as_json:
             emit("ledger verify", {"valid": True, **account.to_dict()})
@@ -174,6 +174,6 @@ def export(
     ] = False,
 ) -> None:
     """Print every row as a line of JSON: enough to recompute the spending."""
-    with _refusals("export", False), _open(path) as ledger:
+    with refusals("ledger export", False), _open(path) as ledger:
         for row in ledger.export(messages=messages):
             sys.stdout.write(json.dumps(row) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final
@@ -15,21 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
-from dpadmm.plain import visible
-
-__all__ = [
-    "JSON_VERSION",
-    "JsonOption",
-    "console",
-    "emit",
-    "errors",
-    "print_refusal",
-    "refusals",
-    "say",
-    "show_meaning",
-    "show_table",
-    "warn",
-]
+from dpadmm.plain import json_data, visible
 
 #: Version of the envelope below; a field never changes its meaning within a version.
 JSON_VERSION: Final = 1
@@ -52,7 +37,7 @@ errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
 def emit(command: str, result: dict[str, Any]) -> None:
     """Print ``{"version", "command", "result"}``; numbers that are not finite become words."""
-    envelope = {"version": JSON_VERSION, "command": command, "result": _plain(result)}
+    envelope = {"version": JSON_VERSION, "command": command, "result": json_data(result)}
     typer.echo(json.dumps(envelope, indent=2, allow_nan=False))
 
 
@@ -129,16 +114,3 @@ def show_meaning(meaning: Mapping[str, Any]) -> None:
         console.print(Text(f"{heading}: {words}."))
     for title, table in meaning["tables"].items():
         show_table(title, table["columns"], table["rows"])
-
-
-def _plain(value: Any) -> Any:
-    """Data that JSON has a word for."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "infinite" if value > 0 else "-infinite" if value < 0 else None
-    return value

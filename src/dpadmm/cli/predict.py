@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from dpadmm.cli.options import DelimiterOption
 from dpadmm.cli.output import JsonOption, emit, refusals
 from dpadmm.errors import ParameterError
-
-if TYPE_CHECKING:
-    from dpadmm.run.model import Model
-
-__all__ = ["predict"]
 
 
 def predict(
@@ -24,9 +20,7 @@ def predict(
         Path | None,
         typer.Option("--output", "-o", help="CSV or Parquet file to make; CSV is printed without."),
     ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
-    ] = None,
+    delimiter: DelimiterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict the rows of a file: a label and its score for each, in the order of the file."""
@@ -45,7 +39,8 @@ def predict(
                 "or a device"
             )
         loaded = load_model(model)
-        if output is None and sys.stdout.isatty() and not _fit_for_terminal(loaded):
+        printable = all(str(name).isprintable() for name in loaded.classifier.classes)
+        if output is None and sys.stdout.isatty() and not printable:
             raise ParameterError(
                 f"--output must be given: class names of {model} have control characters, which "
                 "are not for a terminal; got none"
@@ -67,7 +62,3 @@ def _refuse_overwriting(output: Path, *inputs: Path) -> None:
             raise ParameterError(
                 f"--output must be another file than what is read; got {output}: choose another"
             )
-
-
-def _fit_for_terminal(model: Model) -> bool:
-    return all(str(name).isprintable() for name in model.classes)

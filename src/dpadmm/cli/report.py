@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpadmm.cli.output import JsonOption, emit, refusals, say
+from dpadmm.durable import check_writable, write_whole
+from dpadmm.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
     from dpadmm.report.document import Report
-    from dpadmm.report.records import RecordedRun
-
-__all__ = ["report"]
+    from dpadmm.run.record import RecordedRun
 
 # What a record raises that has the form of one, but whose parts contradict each other.
 _UNFIT = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -46,8 +46,6 @@ def report(
     this makes it again from the record of the run.
     """
     with refusals("report", as_json):
-        from dpadmm.durable import check_writable, write_whole
-        from dpadmm.errors import ParameterError
         from dpadmm.report.html import render
 
         if output.resolve() in [_record(path).resolve() for path in runs]:
@@ -74,12 +72,11 @@ def _record(path: Path) -> Path:
 
 
 def _report(paths: list[Path], ledgers: list[str]) -> Report:
-    from dpadmm.errors import ParameterError
     from dpadmm.report.document import read_report
     from dpadmm.report.html import SAVED
-    from dpadmm.report.records import read_record
     from dpadmm.report.run import run_report
     from dpadmm.report.runs import runs_report
+    from dpadmm.run.record import read_record
 
     if ledgers and len(paths) > 1:
         raise ParameterError(f"--ledger must come with one run; got {len(paths)} runs.")
@@ -108,9 +105,8 @@ def _names(paths: list[Path]) -> list[str]:
 
 def _with_ledgers(run: RecordedRun, ledgers: list[str]) -> RecordedRun:
     """The run with ledgers as they are now."""
-    from dpadmm.errors import ParameterError, unknown_name
-    from dpadmm.report.records import LedgerCheck
     from dpadmm.run.charges import ledger_checks
+    from dpadmm.run.record import LedgerCheck
 
     places: dict[str, str | Path] = {}
     for text in ledgers:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpadmm.cli.options import DelimiterOption, takes
 from dpadmm.cli.output import JsonOption, emit, refusals, show_table, warn
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.sentences import DataError
@@ -15,8 +16,6 @@ from dpadmm.sentences import DataError
 if TYPE_CHECKING:
     from dpadmm.data.encode import Counts
     from dpadmm.data.schema import Schema
-
-__all__ = ["CHECK_WARNING", "schema_app"]
 
 CHECK_WARNING = (
     "These counts are about private rows and covered by no privacy budget: do not share them."
@@ -28,46 +27,48 @@ schema_app = typer.Typer(
     no_args_is_help=True,
 )
 
-DelimiterOption = Annotated[
-    str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
-]
+
+@dataclass(frozen=True, kw_only=True)
+class DraftOptions:
+    """What ``dpadmm schema draft`` is asked."""
+
+    sample: Annotated[Path, typer.Argument(help="CSV or Parquet file with PUBLIC rows.")]
+    label: Annotated[str, typer.Option(help="Name of the column to predict.")]
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the schema goes.")] = Path(
+        "schema.toml"
+    )
+    party: Annotated[
+        str | None, typer.Option(help="Name of the column that says whose row it is.")
+    ] = None
+    constant: Annotated[bool, typer.Option(help="Ask for a constant column.")] = False
+    max_levels: Annotated[
+        int | None, typer.Option(min=1, help="The most levels of a categorical column (50).")
+    ] = None
+    delimiter: DelimiterOption = None
+    force: Annotated[bool, typer.Option(help="Replace a schema that is there.")] = False
+    as_json: JsonOption = False
 
 
 @schema_app.command()
-def draft(
-    sample: Annotated[Path, typer.Argument(help="CSV or Parquet file with PUBLIC rows.")],
-    label: Annotated[str, typer.Option(help="Name of the column to predict.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the schema goes.")] = Path(
-        "schema.toml"
-    ),
-    party: Annotated[
-        str | None, typer.Option(help="Name of the column that says whose row it is.")
-    ] = None,
-    constant: Annotated[bool, typer.Option(help="Ask for a constant column.")] = False,
-    max_levels: Annotated[
-        int | None, typer.Option(min=1, help="The most levels of a categorical column (50).")
-    ] = None,
-    delimiter: DelimiterOption = None,
-    force: Annotated[bool, typer.Option(help="Replace a schema that is there.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+@takes(DraftOptions)
+def draft(options: DraftOptions) -> None:
     """Write a first schema from a PUBLIC sample; read it through before sharing it."""
     from dpadmm.data.draft import DRAFT_WARNING, MAX_LEVELS, draft_schema
 
     warn(f"{DRAFT_WARNING}.")
-    with refusals("schema draft", as_json):
+    with refusals("schema draft", options.as_json):
         schema = draft_schema(
-            sample,
-            label,
-            party=party,
-            constant=constant,
-            max_levels=max_levels or MAX_LEVELS,
-            delimiter=delimiter,
+            options.sample,
+            options.label,
+            party=options.party,
+            constant=options.constant,
+            max_levels=options.max_levels or MAX_LEVELS,
+            delimiter=options.delimiter,
         )
-        _write(schema, output, force)
-    if as_json:
+        _write(schema, options.output, options.force)
+    if options.as_json:
         content = {
-            "schema": str(output),
+            "schema": str(options.output),
             "schema_sha256": schema.sha256,
             "numeric": [column.name for column in schema.numeric],
             "categorical": [column.name for column in schema.categorical],
@@ -77,7 +78,7 @@ def draft(
         emit("schema draft", content)
         return
     typer.echo(
-        f"Wrote {output}: {len(schema.numeric)} numeric and {len(schema.categorical)} "
+        f"Wrote {options.output}: {len(schema.numeric)} numeric and {len(schema.categorical)} "
         f"categorical columns, {len(schema.classes)} classes, {len(schema.feature_names)} "
         "encoded columns. Read it through: widen bounds and complete levels by what is commonly "
         "known."
@@ -120,7 +121,7 @@ def check(
 
 
 def _report(schema: Schema, counts: Counts) -> dict[str, Any]:
-    columns = {name: dataclasses.asdict(found) for name, found in counts.columns.items()}
+    columns = {name: asdict(found) for name, found in counts.columns.items()}
     return {
         "schema_sha256": schema.sha256,
         "encoded_columns": len(schema.feature_names),

@@ -18,8 +18,6 @@ from dpadmm.privacy.figures import AtLeast, AtMost
 if TYPE_CHECKING:
     from dpadmm.federation.status import NodeStatus
 
-__all__ = ["status", "status_table"]
-
 _COLUMNS = ("node", "life", "round", "waiting for", "epsilon spent", "left", "last event", "age")
 _TROUBLE = ("dead", "silent")
 _STYLES = {"dead": "red", "silent": "yellow", "stopped": "yellow", "finished": "green"}

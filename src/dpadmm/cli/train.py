@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table, warn
-from dpadmm.privacy.figures import AtMost
+from dpadmm.cli.output import JsonOption, emit, errors, refusals, warn
+from dpadmm.cli.progress import rounds_bar
+from dpadmm.cli.run_output import result_places, show_run
+from dpadmm.durable import write_whole
+from dpadmm.errors import BudgetError
 
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
 if TYPE_CHECKING:
     from dpadmm.report.document import Report
     from dpadmm.run.config import RunConfig
-    from dpadmm.run.result import Run
-
-__all__ = ["train_command"]
 
 
 def train_command(
@@ -27,15 +26,13 @@ def train_command(
     as_json: JsonOption = False,
 ) -> None:
     """Train a model as a configuration says; print what it cost each party's privacy."""
-    from dpadmm.errors import BudgetError
-    from dpadmm.report.records import RecordedRun
     from dpadmm.report.run import run_report
     from dpadmm.run.config import load_config
     from dpadmm.run.from_files import Watch, train_run, write_results
 
     with refusals("train", as_json):
         told = load_config(config)
-        with _progress(quiet=as_json) as progress:
+        with rounds_bar(quiet=as_json) as progress:
             task = progress.add_task("checking", total=told.run.rounds)
             stages: list[str] = []
 
@@ -56,23 +53,20 @@ def train_command(
         record = write_results(run)
         # After the results: whatever happens to the page, what was paid for is there.
         if told.result.report_file is not None:
-            _write(run_report(RecordedRun.from_dict(record)), told.result.report_file)
+            _write(run_report(record), told.result.report_file)
     for sentence in run.warnings:
         warn(sentence)
-    result = told.result
+    places = result_places(told.result)
     if as_json:
-        places = {
-            "model": str(result.model),
-            "record": None if result.record is None else str(result.record),
-            "report": None if result.report_file is None else str(result.report_file),
-        }
         emit("train", places | run.summary())
-    else:
-        _show(run)
+        return
+    show_run(run, "Spent", rounds=str(told.run.rounds))
+    for kind in ("record", "report"):
+        if places[kind] is not None:
+            typer.echo(f"{kind.capitalize()}: {places[kind]}")
 
 
 def _write(report: Report, place: Path) -> None:
-    from dpadmm.durable import write_whole
     from dpadmm.report.html import render
 
     write_whole(place, render(report).encode(), "report")
@@ -88,47 +82,3 @@ def _write_refusal(config: RunConfig, reason: str, *, started: bool) -> None:
         now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         _write(refusal_report(config, reason, now, started=started), place)
         errors.print(Text(f"Report: {place}"))
-
-
-def _progress(*, quiet: bool) -> Progress:
-    """A bar on standard error; nothing where nobody watches."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-        disable=quiet or not errors.is_terminal,
-    )
-
-
-def _show(run: Run) -> None:
-    """Public facts and functions of messages only."""
-    summary = run.summary()
-    for name, words in summary["ledgers"].items():
-        console.print(f"Ledger of {name}", style="bold", highlight=False)
-        console.print(words, markup=False, highlight=False, soft_wrap=True)
-    for heading, words in run.fitted.privacy.lines():
-        console.print(f"{heading}: {words}", markup=False, highlight=False, soft_wrap=True)
-    show_table(
-        "Spent",
-        ("party", "rows", "epsilon", "delta"),
-        [
-            (
-                party["name"],
-                party["rows"],
-                party["epsilon"] if isinstance(party["epsilon"], str) else AtMost(party["epsilon"]),
-                AtMost(party["delta"]),
-            )
-            for party in summary["parties"]
-        ],
-    )
-    taken = "" if run.seconds is None else f", {run.seconds:.1f} s"
-    typer.echo(f"Run {run.sha256[:12]}, {run.config.run.rounds} rounds{taken}.")
-    typer.echo(f"Model: {run.config.result.model}")
-    if run.config.result.record is not None:
-        typer.echo(f"Record: {run.config.result.record}")
-    if run.config.result.report_file is not None:
-        typer.echo(f"Report: {run.config.result.report_file}")

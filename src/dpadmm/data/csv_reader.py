@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from dpadmm.data.csv_quotes import count_lines, lone_quotes
 from dpadmm.sentences import DataError, canonical_text
 
-__all__ = ["Header", "read_csv", "read_header"]
+__all__ = ["CsvColumns", "Header", "read_csv", "read_header"]
 
 BLOCK_BYTES: Final = 2**22
 AT_ONCE_BYTES: Final = 2**25
@@ -96,10 +96,29 @@ def _first_record(data: bytes, is_all: bool) -> tuple[int, int | None]:
     return start, len(data) if is_all else None
 
 
-def read_csv(
-    path: Path, header: Header, names: Sequence[str], delimiter: str, texts: Sequence[str] = ()
-) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Read some columns of a CSV file; those in `texts` with every distinct cell stored once.
+@dataclass(frozen=True, slots=True)
+class CsvColumns:
+    """Some columns of a CSV file.
+
+    Attributes
+    ----------
+    path, header, delimiter
+        The file, its column names, and what stands between its cells.
+    names
+        The columns to read.
+    texts
+        Those of them whose every distinct cell is stored once.
+    """
+
+    path: Path
+    header: Header
+    delimiter: str
+    names: Sequence[str]
+    texts: Sequence[str] = ()
+
+
+def read_csv(wanted: CsvColumns) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Read some columns of a CSV file.
 
     Yields
     ------
@@ -107,20 +126,20 @@ def read_csv(
         Cells as bytes in the order of the file, and how many of these rows stand for lines
         that could not be split into cells.
     """
-    table = _read_at_once(path, header, names, delimiter, texts)
+    table = _read_at_once(wanted)
     if table is not None:
         for batch in table.to_batches():
             yield batch, 0
         return
-    utf8 = _is_utf8(path)
-    lone = lone_quotes(path, header.size, delimiter)
+    utf8 = _is_utf8(wanted.path)
+    lone = lone_quotes(wanted.path, wanted.header.size, wanted.delimiter)
     # Arrow stops at a line longer than a block. That is rare: read as if it did not occur, and
     # when it does begin anew with larger blocks, leaving out the rows already given.
     given, block = 0, BLOCK_BYTES
     while True:
         passed = 0
         try:
-            for batch, ragged in _scan(path, header, names, delimiter, texts, block, utf8, lone):
+            for batch, ragged in _scan(wanted, block, utf8, lone):
                 new = max(given - passed, 0)
                 passed += batch.num_rows
                 if passed > given:
@@ -165,41 +184,34 @@ def _undone_cells(cells: pa.Array) -> pa.Array:
 
 
 def _options(
-    header: Header,
-    names: Sequence[str],
-    delimiter: str,
-    texts: Sequence[str],
-    block: int,
-    note: Callable[[Any], str],
-    *,
-    threads: bool,
-    utf8: bool,
+    wanted: CsvColumns, block: int, note: Callable[[Any], str], *, threads: bool, utf8: bool
 ) -> dict[str, Any]:
     distinct = pa.dictionary(pa.int32(), pa.binary())
     return {
         "read_options": pyarrow.csv.ReadOptions(
             use_threads=threads,
             block_size=block,
-            column_names=list(header.names),
+            column_names=list(wanted.header.names),
             encoding="utf8" if utf8 else "latin-1",
         ),
         "parse_options": pyarrow.csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note
+            delimiter=wanted.delimiter, newlines_in_values=True, invalid_row_handler=note
         ),
         "convert_options": pyarrow.csv.ConvertOptions(
-            column_types={n: distinct if n in texts else pa.binary() for n in header.names},
-            include_columns=list(names),
+            column_types={
+                name: distinct if name in wanted.texts else pa.binary()
+                for name in wanted.header.names
+            },
+            include_columns=list(wanted.names),
             strings_can_be_null=False,
         ),
     }
 
 
-def _read_at_once(
-    path: Path, header: Header, names: Sequence[str], delimiter: str, texts: Sequence[str]
-) -> pa.Table | None:
+def _read_at_once(wanted: CsvColumns) -> pa.Table | None:
     """Read a small file with several threads; None if it is not small or odd in any way."""
     # In small steps: room for the most that may be there takes longer to get than to fill.
-    pieces: list[bytes] = []
+    path, header, pieces = wanted.path, wanted.header, list[bytes]()
     with pa.input_stream(path, compression="detect") as stream:
         while len(pieces) * READ_BYTES <= AT_ONCE_BYTES and (piece := stream.read(READ_BYTES)):
             pieces.append(piece)
@@ -213,7 +225,7 @@ def _read_at_once(
         ragged.append(row)
         return "skip"
 
-    options = _options(header, names, delimiter, texts, BLOCK_BYTES, note, threads=True, utf8=True)
+    options = _options(wanted, BLOCK_BYTES, note, threads=True, utf8=True)
     try:
         table = pyarrow.csv.read_csv(pa.BufferReader(pa.py_buffer(data)[header.size :]), **options)
     except pa.ArrowInvalid:
@@ -221,18 +233,11 @@ def _read_at_once(
     if ragged:
         return None
     swallowed = table.num_rows < count_lines(data, header.size)
-    return None if swallowed and lone_quotes(path, header.size, delimiter) else table
+    return None if swallowed and lone_quotes(path, header.size, wanted.delimiter) else table
 
 
 def _scan(
-    path: Path,
-    header: Header,
-    names: Sequence[str],
-    delimiter: str,
-    texts: Sequence[str],
-    block: int,
-    utf8: bool,
-    lone: Sequence[int],
+    wanted: CsvColumns, block: int, utf8: bool, lone: Sequence[int]
 ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.bool_]]]:
     """Read the rows once; second, which rows stand for ragged lines."""
     # Arrow may parse ahead in a thread of its own: this list only ever grows.
@@ -242,10 +247,11 @@ def _scan(
         ragged.append(row.number - 1)
         return "skip"
 
-    options = _options(header, names, delimiter, texts, block, note, threads=False, utf8=utf8)
-    with pa.input_stream(path, compression="detect") as stream:
-        stream.read(header.size)
-        rows = _with_blanks(stream, [place - header.size for place in lone])
+    size, names = wanted.header.size, wanted.names
+    options = _options(wanted, block, note, threads=False, utf8=utf8)
+    with pa.input_stream(wanted.path, compression="detect") as stream:
+        stream.read(size)
+        rows = _with_blanks(stream, [place - size for place in lone])
         try:
             reader = pyarrow.csv.open_csv(rows, **options)
         except pa.ArrowInvalid as error:

@@ -39,7 +39,7 @@ def draft_schema(
     label: str,
     *,
     party: str | None = None,
-    constant: bool = False,
+    constant: bool | float = False,
     max_levels: int = MAX_LEVELS,
     delimiter: str | None = None,
 ) -> Schema:
@@ -59,7 +59,7 @@ def draft_schema(
     party
         Name of the column that says whose row it is, if there is one.
     constant
-        Whether the schema asks for a constant column.
+        Whether the schema asks for a constant column, or with which weight.
     max_levels
         The most levels of a categorical column.
     delimiter
@@ -68,6 +68,16 @@ def draft_schema(
     if max_levels < 1:
         raise DataError(f"max_levels must be 1 or more; got {max_levels}")
     table = read_table(sample, delimiter=delimiter)
+    _check_sample(table, label, party)
+    names = [name for name in table.schema.names if name not in (label, party)]
+    columns = tuple(_draft_column(name, table[name], max_levels) for name in names)
+    if not columns:
+        raise DataError("sample must have a column besides the label; got none")
+    drafted = _draft_label(label, table[label], max_levels)
+    return Schema(version=2, label=drafted, columns=columns, constant=constant, party=party)
+
+
+def _check_sample(table: pa.Table, label: str, party: str | None) -> None:
     names = table.schema.names
     for role, name in (("label", label), ("party", party)):
         if name is not None and name not in names:
@@ -76,27 +86,20 @@ def draft_schema(
         check_type(name, table.schema.field(name).type, "the sample", as_number=False)
     if not table.num_rows:
         raise DataError("sample must have at least one row; got none")
-    columns: list[Column] = [
-        _draft_column(name, table[name], max_levels) for name in names if name not in (label, party)
-    ]
-    if not columns:
-        raise DataError("sample must have a column besides the label; got none")
-    classes = sorted(_known_texts(table[label]).unique().to_pylist())
+
+
+def _draft_label(name: str, cells: pa.ChunkedArray, max_levels: int) -> Label:
+    classes = sorted(_known_texts(cells).unique().to_pylist())
     if len(classes) < 2:
         raise DataError(
-            f"label must have at least two values in the sample; {label!r} has {len(classes)}"
+            f"label must have at least two values in the sample; {name!r} has {len(classes)}"
         )
     if len(classes) > max_levels:
         raise DataError(
-            f"label must have at most max_levels = {max_levels} values; {label!r} has "
+            f"label must have at most max_levels = {max_levels} values; {name!r} has "
             f"{len(classes)}: choose another column or raise max_levels"
         )
-    return Schema(
-        label=Label(column=label, classes=tuple(classes)),
-        columns=tuple(columns),
-        constant=constant,
-        party=party,
-    )
+    return Label(column=name, classes=tuple(classes))
 
 
 def _known_texts(cells: pa.ChunkedArray) -> pa.Array:

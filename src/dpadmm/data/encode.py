@@ -16,9 +16,9 @@ How cells are read is told in :mod:`dpadmm.data.values`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, final
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,8 @@ __all__ = [
     "EncodedBatch",
     "EncodedRows",
     "Layout",
+    "RowsInMemory",
+    "RowsStore",
     "assemble",
     "encode_batch",
     "is_sparse",
@@ -95,8 +97,10 @@ class EncodedBatch:
         Shape (numeric columns, rows): the first encoded columns.
     places
         Shape (other entries, rows): the encoded column of every other entry; -1 for none.
+    entries
+        Shape (other entries,): what these entries are times `unit`: 1, or the constant's weight.
     unit
-        Shape (rows,): what these entries are, 1 divided by the norm the row had above 1.
+        Shape (rows,): 1 divided by the norm the row had above 1.
     labels
         Codes into the schema's classes; None if the table has no label column.
     parties
@@ -107,6 +111,7 @@ class EncodedBatch:
 
     numbers: NDArray[np.float64] = field(repr=False)
     places: NDArray[np.int32] = field(repr=False)
+    entries: NDArray[np.float64] = field(repr=False)
     unit: NDArray[np.float64] = field(repr=False)
     labels: NDArray[np.int64] | None = field(repr=False)
     parties: pa.StringArray | None = field(repr=False)
@@ -118,6 +123,7 @@ class EncodedBatch:
         return EncodedBatch(
             self.numbers[:, chosen],
             self.places[:, chosen],
+            self.entries,
             unit,
             None if self.labels is None else self.labels[chosen],
             None,
@@ -131,20 +137,19 @@ class EncodedBatch:
         out[:, : len(self.numbers)] = self.numbers[:, part].T
         first = np.arange(rows, dtype=np.int64) * features
         flat, unit = out.reshape(-1), self.unit[part]
-        for places in self.places[:, part]:
+        for places, entry in zip(self.places[:, part], self.entries, strict=True):
             if places.min(initial=0) < 0:
                 present = places >= 0
-                flat[first[present] + places[present]] = unit[present]
+                flat[first[present] + places[present]] = entry * unit[present]
             else:
-                flat[first + places] = unit
+                flat[first + places] = entry * unit
 
     def to_sparse(self, features: int) -> sparse.csr_array:
         """Return the rows as a sparse array; numbers that are 0 are kept as entries."""
         count, rows = self.numbers.shape
         numeric = np.broadcast_to(np.arange(count, dtype=np.int32)[:, np.newaxis], (count, rows))
         columns = np.concatenate([numeric, self.places]).T
-        ones = np.broadcast_to(self.unit, self.places.shape)
-        values = np.concatenate([self.numbers, ones]).T
+        values = np.concatenate([self.numbers, self.entries[:, np.newaxis] * self.unit]).T
         present = columns >= 0
         start = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
         shape = (rows, features)
@@ -219,7 +224,9 @@ def _encode_numeric(
     values = np.where(missing, column.fill_value, values)
     inside = np.clip(values, column.lower, column.upper)
     clipped = int(np.count_nonzero(inside != values))
-    return (inside - column.lower) / (column.upper - column.lower), missing, clipped
+    share = (inside - column.lower) / (column.upper - column.lower)
+    lowest, highest = column.ends
+    return lowest + (highest - lowest) * share, missing, clipped
 
 
 def _encode_categorical(
@@ -268,36 +275,16 @@ def encode_batch(
         Leave out rows with a missing value. For public experiments only: the number of rows
         left depends on what the rows hold, which no budget covers.
     """
-    rows = batch.num_rows
-    numbers = np.empty((len(schema.numeric), rows))
-    places = np.full((schema.entries_per_row - len(numbers), rows), -1, np.int32)
-    squares = np.zeros(rows)
-    incomplete = np.zeros(rows, np.bool_)
-    counts: dict[str, ColumnCounts] = {}
-    sentinels = [float(text) for text in schema.missing_values if _is_finite_number(text)]
-
-    slot, offset = 0, len(numbers)
-    for number, column in enumerate(schema.numeric):
-        scaled, missing, clipped = _encode_numeric(batch[column.name], column, sentinels)
-        numbers[number] = scaled
-        squares += scaled * scaled
-        if column.missing:
-            places[slot, missing] = offset
-            slot, offset = slot + 1, offset + 1
-        incomplete |= missing
-        counts[column.name] = ColumnCounts(int(np.count_nonzero(missing)), 0, clipped)
-    for category in schema.categorical:
-        cells = batch[category.name]
-        places[slot], missing, other = _encode_categorical(cells, category, schema, offset)
-        slot, offset = slot + 1, offset + len(category.levels) + category.missing + category.other
-        incomplete |= missing
-        counts[category.name] = ColumnCounts(int(np.count_nonzero(missing)), other, 0)
+    numbers, places, incomplete, counts = _encode_columns(batch, schema)
+    entries = np.ones(len(places))
     if schema.constant:
-        places[slot] = offset
-
+        entries[-1] = schema.constant
     # Entries are added one after the other, so that a row's norm does not depend on the others.
-    for entries in places:
-        squares += entries >= 0
+    squares = np.zeros(batch.num_rows)
+    for scaled in numbers:
+        squares += scaled * scaled
+    for place, entry in zip(places, entries, strict=True):
+        squares += entry**2 * (place >= 0)
     norms = np.sqrt(np.maximum(squares, 1.0))
     numbers /= norms
     unit = 1.0 / norms
@@ -313,8 +300,39 @@ def encode_batch(
         labels = None if labels is None else labels[keep]
         parties = None if parties is None else parties.filter(pa.array(keep))
         dropped = int(np.count_nonzero(incomplete))
-    found = Counts(rows - dropped, bad_labels, ragged_rows, dropped, counts)
-    return EncodedBatch(numbers, places, unit, labels, parties, found)
+    found = Counts(batch.num_rows - dropped, bad_labels, ragged_rows, dropped, counts)
+    return EncodedBatch(numbers, places, entries, unit, labels, parties, found)
+
+
+def _encode_columns(
+    batch: pa.RecordBatch, schema: Schema
+) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.bool_], dict[str, ColumnCounts]]:
+    """Numbers and places of a batch before rows are scaled, which rows miss a value, counts."""
+    rows = batch.num_rows
+    numbers = np.empty((len(schema.numeric), rows))
+    places = np.full((schema.entries_per_row - len(numbers), rows), -1, np.int32)
+    incomplete = np.zeros(rows, np.bool_)
+    counts: dict[str, ColumnCounts] = {}
+    sentinels = [float(text) for text in schema.missing_values if _is_finite_number(text)]
+
+    slot, offset = 0, len(numbers)
+    for number, column in enumerate(schema.numeric):
+        cells = batch[column.name]
+        numbers[number], missing, clipped = _encode_numeric(cells, column, sentinels)
+        if column.missing:
+            places[slot, missing] = offset
+            slot, offset = slot + 1, offset + 1
+        incomplete |= missing
+        counts[column.name] = ColumnCounts(int(np.count_nonzero(missing)), 0, clipped)
+    for category in schema.categorical:
+        cells = batch[category.name]
+        places[slot], missing, other = _encode_categorical(cells, category, schema, offset)
+        slot, offset = slot + 1, offset + len(category.levels) + category.missing + category.other
+        incomplete |= missing
+        counts[category.name] = ColumnCounts(int(np.count_nonzero(missing)), other, 0)
+    if schema.constant:
+        places[slot] = offset
+    return numbers, places, incomplete, counts
 
 
 def _is_finite_number(text: str) -> bool:
@@ -324,7 +342,51 @@ def _is_finite_number(text: str) -> bool:
         return False
 
 
-Writer = Callable[[EncodedBatch], None]
+class RowsStore(Protocol):
+    """Where encoded rows go until all are there."""
+
+    def write(self, batch: EncodedBatch) -> None:
+        """Append the rows of a batch."""
+
+    def finish(self, rows: int) -> Any:
+        """All rows, of which there are so many."""
+
+
+@final
+class RowsInMemory:
+    """Collects batches, and lays their rows out at the end.
+
+    Parameters
+    ----------
+    schema
+        The public description they are encoded by.
+    layout
+        "dense", "sparse" or "auto" (see :func:`is_sparse`).
+    """
+
+    def __init__(self, schema: Schema, layout: Layout = "auto") -> None:
+        is_sparse(schema, 0, layout)
+        self._schema, self._layout = schema, layout
+        self._batches: list[EncodedBatch] = []
+
+    def write(self, batch: EncodedBatch) -> None:
+        """Append the rows of a batch."""
+        self._batches.append(batch)
+
+    def finish(self, rows: int) -> Any:
+        """All rows, as an array or a sparse one."""
+        features = len(self._schema.feature_names)
+        if is_sparse(self._schema, rows, self._layout):
+            parts = [batch.to_sparse(features) for batch in self._batches]
+            # Not all three of batches, parts and rows in memory at once.
+            self._batches.clear()
+            return sparse.vstack([sparse.csr_array((0, features)), *parts], format="csr")
+        dense = np.zeros((rows, features))
+        start = 0
+        for batch in self._batches:
+            batch.write_into(dense[start : start + batch.counts.rows])
+            start += batch.counts.rows
+        return dense
 
 
 def assemble(
@@ -332,8 +394,7 @@ def assemble(
     schema: Schema,
     *,
     layout: Layout = "auto",
-    write: Writer | None = None,
-    finish: Callable[[int], NDArray[np.float64]] | None = None,
+    store: RowsStore | None = None,
 ) -> EncodedRows:
     """Put encoded batches together.
 
@@ -345,12 +406,15 @@ def assemble(
         The public description they were encoded by.
     layout
         "dense", "sparse" or "auto" (see :func:`is_sparse`).
-    write, finish
-        Where the entries go instead of memory: `write` takes each batch, `finish` the number
-        of rows and gives the array.
+    store
+        Where the rows go instead of memory.
     """
-    is_sparse(schema, 0, layout)
-    kept: list[EncodedBatch] = []
+    if store is not None and layout == "sparse":
+        raise DataError(
+            "layout must be 'dense' or 'auto' when rows are written to a file; got 'sparse': "
+            "leave out into or layout"
+        )
+    store = store or RowsInMemory(schema, layout)
     labels: list[NDArray[np.int64]] = []
     parties: list[pa.StringArray] = []
     counts = Counts(columns={column.name: ColumnCounts() for column in schema.columns})
@@ -360,32 +424,11 @@ def assemble(
             labels.append(batch.labels)
         if batch.parties is not None:
             parties.append(batch.parties)
-        if write is None:
-            kept.append(batch)
-        else:
-            write(batch)
-    features = len(schema.feature_names)
-    rows: Any
-    if finish is not None:
-        rows = finish(counts.rows)
-    elif is_sparse(schema, counts.rows, layout):
-        parts = [batch.to_sparse(features) for batch in kept]
-        rows = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, features))
-    else:
-        rows = np.zeros((counts.rows, features))
-        start = 0
-        for batch in kept:
-            batch.write_into(rows[start : start + batch.counts.rows])
-            start += batch.counts.rows
-    codes, names = None, ()
-    if schema.party is not None:
-        chunks = pa.chunked_array(parties, pa.string()).combine_chunks()
-        coded = pc.fill_null(chunks, "missing").dictionary_encode()
-        codes = coded.indices.to_numpy().astype(np.int64)
-        names = tuple(coded.dictionary.to_pylist())
+        store.write(batch)
+    codes, names = (None, ()) if schema.party is None else _coded(parties)
     unlabelled = counts.rows > 0 and not labels
     return EncodedRows(
-        rows=rows,
+        rows=store.finish(counts.rows),
         labels=None if unlabelled else np.concatenate([np.zeros(0, np.int64), *labels]),
         classes=schema.classes,
         feature_names=schema.feature_names,
@@ -394,3 +437,10 @@ def assemble(
         party_codes=codes,
         parties=names,
     )
+
+
+def _coded(parties: list[pa.StringArray]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Codes of the cells of a party column, and the names in order of appearance."""
+    chunks = pa.chunked_array(parties, pa.string()).combine_chunks()
+    coded = pc.fill_null(chunks, "missing").dictionary_encode()
+    return coded.indices.to_numpy().astype(np.int64), tuple(coded.dictionary.to_pylist())

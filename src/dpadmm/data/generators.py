@@ -5,9 +5,10 @@ Department, University of California, Berkeley, 1996 (twonorm, ringnorm); L. Bre
 J. Friedman, R. Olshen and C. Stone, *Classification and Regression Trees*, 1984, section 2.6.2
 (waveform).
 
-Every function returns raw values and labels of -1 and +1. :func:`scaled` brings rows to norm at
-most 1 with a bound that is fixed and public: a row is divided by the bound in
-:data:`NORM_BOUNDS` and scaled down to norm 1 where that is not enough (fewer than 1 row in 1,000).
+Every function takes the number of rows and a seed, or a generator to draw from, and returns raw
+values and labels of -1 and +1. :func:`scaled` brings rows to norm at most 1 with a bound that is
+fixed and public: a row is divided by the bound in :data:`NORM_BOUNDS` and scaled down to norm 1
+where that is not enough (fewer than 1 row in 1,000).
 """
 
 from __future__ import annotations
@@ -55,13 +56,6 @@ def twonorm(n: int, seed: int | np.random.Generator) -> Sample:
 
     Class +1 is :math:`N(a\mathbf 1, I)` and class -1 is :math:`N(-a\mathbf 1, I)` with
     :math:`a = 2/\sqrt{20}`. The best error is :math:`\Phi(-2) = 2.3\,\%`, by a hyperplane.
-
-    Parameters
-    ----------
-    n
-        Number of rows.
-    seed
-        A seed, or a generator to draw from.
     """
     generator = _generator(n, seed)
     y = np.where(generator.random(n) < 0.5, 1.0, -1.0)
@@ -75,13 +69,6 @@ def ringnorm(n: int, seed: int | np.random.Generator) -> Sample:
 
     Class +1 is :math:`N(0, 4I)` and class -1 is :math:`N(a\mathbf 1, I)` with
     :math:`a = 2/\sqrt{20}`.
-
-    Parameters
-    ----------
-    n
-        Number of rows.
-    seed
-        A seed, or a generator to draw from.
 
     Notes
     -----
@@ -121,13 +108,6 @@ def waveform_classes(
 
 def waveform(n: int, seed: int | np.random.Generator) -> Sample:
     """Draw the waveform problem as two classes: class 0 (+1) against the other two (-1).
-
-    Parameters
-    ----------
-    n
-        Number of rows.
-    seed
-        A seed, or a generator to draw from.
 
     Notes
     -----

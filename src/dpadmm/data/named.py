@@ -1,4 +1,4 @@
-"""Data sets by name, and the encoding of files by a public schema."""
+"""Data sets by name."""
 
 from __future__ import annotations
 
@@ -9,22 +9,10 @@ from dpadmm.data import raetsch
 from dpadmm.data.adult import WHERE as ADULT_WHERE
 from dpadmm.data.adult import load_adult
 from dpadmm.data.dataset import Dataset
-from dpadmm.data.draft import draft_schema
 from dpadmm.data.raetsch import Origin
-from dpadmm.data.tables import PublicDataWarning, encode, read_batches
 from dpadmm.sentences import DataError
 
-__all__ = [
-    "NAMES",
-    "DataError",
-    "Dataset",
-    "PublicDataWarning",
-    "draft_schema",
-    "encode",
-    "load",
-    "read_batches",
-    "where",
-]
+__all__ = ["NAMES", "load", "where"]
 
 NAMES: Final = ("adult", *raetsch.RAETSCH_NAMES)
 
@@ -48,7 +36,7 @@ def load(
         Where the files are; without it, the folder in the environment variable
         ``DPADMM_DATA``, then ``~/.cache/dpadmm`` (or ``$XDG_CACHE_HOME/dpadmm``).
     seed, rows
-        For data sets that are drawn: the seed and the number of rows.
+        For data sets that are drawn: the seed, and the number of rows (their own unless given).
     origin
         For Rätsch's problems: where from (see :func:`dpadmm.data.raetsch.load_raetsch`).
     download

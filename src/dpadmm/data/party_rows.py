@@ -7,7 +7,6 @@ memory, as a sparse array.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,9 +16,8 @@ from typing import Any, Final, final
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy import sparse
 
-from dpadmm.data.encode import EncodedBatch, is_sparse
+from dpadmm.data.encode import EncodedBatch, RowsInMemory, RowsStore, is_sparse
 from dpadmm.data.rows_file import RowsFile
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encoded_batches
@@ -76,62 +74,30 @@ def encode_by_party(
 def _part(schema: Schema, path: Path, stack: ExitStack) -> _Part:
     # Asked as if there were very many rows: how many there are is not known yet.
     if is_sparse(schema, 2**40):
-        return _SparsePart(schema)
-    return _DiskPart(path, stack.enter_context(RowsFile(path, len(schema.feature_names))))
+        return _Part(path, RowsInMemory(schema))
+    return _Part(path, stack.enter_context(RowsFile(path, len(schema.feature_names))))
 
 
-class _Part(ABC):
+@final
+class _Part:
     """What was read of one party so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path, store: RowsStore) -> None:
+        self._path, self._store = path, store
         self._labels: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
 
     def add(self, batch: EncodedBatch) -> None:
         """Take more rows."""
         assert batch.labels is not None
         self._labels.append(batch.labels)
-        self._keep(batch)
+        self._store.write(batch)
 
     def finished(self) -> PartyRows:
-        """Return all rows."""
+        """Return all rows; a file of them has no name any more."""
         labels = np.concatenate(self._labels)
-        return PartyRows(self._rows(len(labels)), labels)
-
-    @abstractmethod
-    def _keep(self, batch: EncodedBatch) -> None: ...
-
-    @abstractmethod
-    def _rows(self, count: int) -> Any: ...
-
-
-@final
-class _DiskPart(_Part):
-    def __init__(self, path: Path, file: RowsFile) -> None:
-        super().__init__()
-        self._path, self._file = path, file
-
-    def _keep(self, batch: EncodedBatch) -> None:
-        self._file.write(batch)
-
-    def _rows(self, count: int) -> Any:
-        rows = self._file.finish(count)
-        self._path.unlink()
-        return rows
-
-
-@final
-class _SparsePart(_Part):
-    def __init__(self, schema: Schema) -> None:
-        super().__init__()
-        self._schema = schema
-        self._parts = [sparse.csr_array((0, len(schema.feature_names)))]
-
-    def _keep(self, batch: EncodedBatch) -> None:
-        self._parts.append(batch.to_sparse(len(self._schema.feature_names)))
-
-    def _rows(self, count: int) -> Any:
-        rows = sparse.vstack(self._parts, format="csr")
-        return rows if is_sparse(self._schema, count) else rows.toarray()
+        rows = self._store.finish(len(labels))
+        self._path.unlink(missing_ok=True)
+        return PartyRows(rows, labels)
 
 
 def _by_party(batch: EncodedBatch) -> Iterator[tuple[str | None, EncodedBatch]]:

@@ -11,8 +11,10 @@ that no row is longer than 1; drawn sets are scaled as :mod:`dpadmm.data.generat
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -30,51 +32,6 @@ Origin = Literal["auto", "keel", "raetsch", "generator"]
 Cells = list[tuple[str, ...]]
 PrintedTable = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-IMAGE_BOUNDS: Final = (
-    ("region-centroid-col", 1, 254),
-    ("region-centroid-row", 11, 251),
-    ("short-line-density-5", 0, 1 / 3),
-    ("short-line-density-2", 0, 2 / 9),
-    ("vedge-mean", 0, 30),
-    ("vedge-sd", 0, 1000),
-    ("hedge-mean", 0, 45),
-    ("hedge-sd", 0, 1400),
-    ("intensity-mean", 0, 150),
-    ("rawred-mean", 0, 150),
-    ("rawblue-mean", 0, 151),
-    ("rawgreen-mean", 0, 150),
-    ("exred-mean", -50, 10),
-    ("exblue-mean", -15, 85),
-    ("exgreen-mean", -35, 25),
-    ("value-mean", 0, 151),
-    ("saturation-mean", 0, 1),
-    ("hue-mean", -3.15, 3.15),
-)
-# Names of the levels without their leading "A<column>"; numbers stand for themselves.
-GERMAN_BOUNDS: Final = (
-    ("checking-status", 1, 4),
-    ("duration", 4, 72),
-    ("credit-history", 0, 4),
-    ("purpose", 0, 10),
-    ("credit-amount", 250, 18424),
-    ("savings", 1, 5),
-    ("employment", 1, 5),
-    ("installment-rate", 1, 4),
-    ("personal-status", 1, 4),
-    ("other-parties", 1, 3),
-    ("residence-since", 1, 4),
-    ("property", 1, 4),
-    ("age", 19, 75),
-    ("other-plans", 1, 3),
-    ("housing", 1, 3),
-    ("existing-credits", 1, 4),
-    ("job", 1, 4),
-    ("dependents", 1, 2),
-    ("telephone", 1, 2),
-    ("foreign-worker", 1, 2),
-)
-SPLICE_BOUNDS: Final = tuple((f"base{i:+d}", 1, 4) for i in range(-30, 31) if i)
-BANANA_BOUNDS: Final = (("x1", -4, 4), ("x2", -4, 4))
 IMAGE_NEGATIVE: Final = ("4", "5", "7")
 
 
@@ -120,59 +77,42 @@ def _twonorm(cells: Cells) -> PrintedTable:
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
+    """A problem as ``raetsch.toml`` has it, how its file is read and how it is drawn."""
+
     rows: int
     file: str | None = None
     file_rows: int = 0
-    read: Callable[[Cells], PrintedTable] | None = None
-    bounds: tuple[tuple[str, float, float], ...] = ()
-    draw: Callable[[int, int], generators.Sample] | None = None
     notes: str = ""
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    read: Callable[[Cells], PrintedTable] | None = None
+    draw: Callable[[int, int], generators.Sample] | None = None
 
 
-RECIPES: Final[dict[str, _Recipe]] = {
-    "german": _Recipe(
-        1000,
-        "german.dat",
-        1000,
-        _german,
-        GERMAN_BOUNDS,
-        notes="+1 is a bad credit risk; categories by their number in UCI's description, as the "
-        "benchmark's 20 columns suggest; its own order of levels is not documented.",
-    ),
-    "image": _Recipe(
-        2086,
-        "segment.dat",
-        2310,
-        _image,
-        IMAGE_BOUNDS,
-        notes="Repeated rows and the constant column removed, which gives the benchmark's 2,086 "
-        "rows and 18 columns. The benchmark split the 7 classes at random into two groups that "
-        "are not documented; classes 4, 5 and 7 (-1, 898 rows) against the rest (+1, 1,188 rows) "
-        "is one of three splits with the benchmark's group sizes.",
-    ),
-    "ringnorm": _Recipe(
-        7400,
-        "ring.dat",
-        7400,
-        _ringnorm,
-        draw=generators.ringnorm,
-        notes="KEEL lost the decimal points and final zeros: divided by 1,000, about one value "
-        "in ten is still ten times too small. +1 is the wide class.",
-    ),
-    "banana": _Recipe(5300, "banana.dat", 5300, _banana, BANANA_BOUNDS),
-    "splice": _Recipe(
-        2991,
-        "splice.dat",
-        3190,
-        _splice,
-        SPLICE_BOUNDS,
-        notes="Repeated rows and rows with an ambiguous base removed, which gives the benchmark's "
-        "2,991 rows; A, C, G, T as 1 to 4 (the benchmark's numbering is not documented); +1 is "
-        "a splice site of either kind.",
-    ),
-    "twonorm": _Recipe(7400, "twonorm.dat", 7400, _twonorm, draw=generators.twonorm),
-    "waveform": _Recipe(5000, draw=generators.waveform),
+_READERS: Final = {
+    "german": _german,
+    "image": _image,
+    "ringnorm": _ringnorm,
+    "banana": _banana,
+    "splice": _splice,
+    "twonorm": _twonorm,
 }
+_DRAWN: Final = {
+    "ringnorm": generators.ringnorm,
+    "twonorm": generators.twonorm,
+    "waveform": generators.waveform,
+}
+
+
+def _recipes() -> dict[str, _Recipe]:
+    told = tomllib.loads(resources.files("dpadmm.data").joinpath("raetsch.toml").read_text("utf-8"))
+    told["splice"]["bounds"] = {f"base{place:+d}": (1, 4) for place in range(-30, 31) if place}
+    return {
+        name: _Recipe(**facts, read=_READERS.get(name), draw=_DRAWN.get(name))
+        for name, facts in told.items()
+    }
+
+
+RECIPES: Final = _recipes()
 RAETSCH_NAMES: Final = tuple(RECIPES)
 
 
@@ -185,21 +125,10 @@ def load_raetsch(
     origin: Origin = "auto",
     download: bool = True,
 ) -> Dataset:
-    """Load one of the benchmark's problems.
+    """Load one of the benchmark's problems; parameters are :func:`dpadmm.data.named.load`'s.
 
-    Parameters
-    ----------
-    name
-        One of :data:`RAETSCH_NAMES`.
-    folder
-        Where KEEL's files are; without it, ``DPADMM_DATA``, then the cache folder.
-    seed, rows
-        For what is drawn: the seed, and the number of rows (the benchmark's unless given).
-    origin
-        "keel", "generator" or "raetsch" (the benchmark's own file); "auto" takes the first of
-        KEEL's file, the generator and the benchmark's file that there is.
-    download
-        Whether the benchmark's file may be fetched.
+    "keel" is KEEL's file, "generator" a draw and "raetsch" the benchmark's own file; "auto" takes
+    the first of these that there is, in this order.
     """
     recipe = RECIPES[name]
     if origin not in ("auto", "keel", "raetsch", "generator"):
@@ -271,8 +200,8 @@ def _from_keel(name: str, recipe: _Recipe, path: Path) -> Dataset:
         )
     notes = recipe.notes
     if recipe.bounds:
-        names = tuple(bound[0] for bound in recipe.bounds)
-        lower, upper = (np.array([bound[i] for bound in recipe.bounds]) for i in (1, 2))
+        names = tuple(recipe.bounds)
+        lower, upper = np.array(list(recipe.bounds.values())).T
         X = _between(X, lower, upper)
         notes += (
             " Columns scaled to [-1, 1] by public bounds and divided by the root of their number."

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.data.encode import EncodedBatch
+from dpadmm.durable import written_whole
 from dpadmm.sentences import DataError
 
 __all__ = ["RowsFile"]
@@ -19,6 +18,7 @@ __all__ = ["RowsFile"]
 WRITE_BYTES: Final = 2**24
 
 
+@final
 class RowsFile:
     """Collects rows in a file beside the one wanted and renames it at the end.
 
@@ -36,22 +36,13 @@ class RowsFile:
     def __init__(self, path: Path, features: int) -> None:
         if path.suffix != ".npy":
             raise DataError(f"into must be the path of an .npy file; got {path.name!r}")
-        self._path = path
-        self._features = features
-        self._partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
-        try:
-            # Encoded rows are private: nobody else may read them.
-            handle = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        except OSError as error:
-            raise self._error(error) from None
-        self._file = os.fdopen(handle, "wb")
+        self._path, self._features, self._finished = path, features, False
+        # Encoded rows are private: nobody else may read them.
+        self._whole = written_whole(path, "into", private=True)
 
     def __enter__(self) -> Self:
-        try:
-            self._write_header(0)
-        except BaseException:
-            self._remove()
-            raise
+        self._file = self._whole.__enter__()
+        self._write_header(0)
         return self
 
     def __exit__(
@@ -60,7 +51,10 @@ class RowsFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._remove()
+        if not self._finished:
+            # What was not finished ends as by an error: nothing is left behind.
+            why = error or DataError(f"{self._path} was not finished")
+            self._whole.__exit__(type(why), why, trace)
 
     def write(self, batch: EncodedBatch) -> None:
         """Append the rows of a batch."""
@@ -69,27 +63,14 @@ class RowsFile:
         for start in range(0, rows, step):
             dense = np.zeros((min(step, rows - start), self._features))
             batch.write_into(dense, start)
-            try:
-                self._file.write(dense.astype("<f8", copy=False).data)
-            except OSError as error:
-                raise self._error(error) from None
+            self._file.write(dense.astype("<f8", copy=False).data)
 
     def finish(self, rows: int) -> NDArray[np.float64]:
         """Make the file durable under its name and map it into memory, read-only."""
-        try:
-            self._file.seek(0)
-            self._write_header(rows)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            os.replace(self._partial, self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError as error:
-            raise self._error(error) from None
+        self._file.seek(0)
+        self._write_header(rows)
+        self._finished = True
+        self._whole.__exit__(None, None, None)
         # An array without rows cannot be mapped.
         result: NDArray[np.float64] = np.load(self._path, mmap_mode="r" if rows else None)
         return result
@@ -99,22 +80,4 @@ class RowsFile:
         # the same length whatever the number of rows.
         shape = (rows, self._features)
         content = {"descr": "<f8", "fortran_order": False, "shape": shape}
-        try:
-            np.lib.format.write_array_header_1_0(self._file, content)
-        except OSError as error:
-            raise self._error(error) from None
-
-    def _remove(self) -> None:
-        try:
-            self._file.close()
-        except OSError:
-            # What was not written yet is of no use any more.
-            pass
-        finally:
-            self._partial.unlink(missing_ok=True)
-
-    def _error(self, error: OSError) -> DataError:
-        return DataError(
-            f"into must be writable with room for the encoded rows; got {self._path}: "
-            f"{error.strerror or error}: choose another place or free some room"
-        )
+        np.lib.format.write_array_header_1_0(self._file, content)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import tomllib
 from functools import cached_property, partial
@@ -11,9 +10,19 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import tomli_w
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from dpadmm.durable import FileRefusal, read_text
+from dpadmm.plain import canonical_json
 from dpadmm.sentences import (
     DataError,
     Finite,
@@ -26,6 +35,7 @@ from dpadmm.sentences import (
     fail,
     finding,
     refuse_repeats,
+    shown_value,
 )
 
 __all__ = [
@@ -38,13 +48,43 @@ __all__ = [
     "load_schema",
 ]
 
-
 DEFAULT_MISSING_VALUES: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells that mean "not known" unless the schema says otherwise (compared after trimming)."""
 
 
+#: What the bounds of a numeric column may become: the lower one, and the upper one.
+RANGES: Final = ((-1.0, 1.0), (0.0, 1.0))
+_CENTRED, _FROM_ZERO = RANGES
+# A row scaled down to norm 1 has next to nothing left of its columns beside a constant like that.
+_LARGEST_CONSTANT: Final = 1000
+
+
+def _as_range(value: Any) -> Any:
+    found = tuple(value) if isinstance(value, (list, tuple)) else value
+    if found is not None and found not in RANGES:
+        raise fail(f"must be [-1, 1] or [0, 1]; got {shown_value(value)}: correct it")
+    return found if found is None else (float(found[0]), float(found[1]))
+
+
+def _as_constant(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)) and 0 < value <= _LARGEST_CONSTANT:
+        return float(value)
+    raise fail(
+        f"must be true, false or a positive number up to {_LARGEST_CONSTANT}, the constant's "
+        f"weight; got {shown_value(value)}: correct it"
+    )
+
+
+Range = Annotated[tuple[float, float] | None, BeforeValidator(_as_range)]
+Constant = Annotated[bool | float, BeforeValidator(_as_constant)]
+
+
 class NumericColumn(Part):
-    """A number between two public bounds; encoded as ``(value - lower) / (upper - lower)``.
+    r"""A number between two public bounds, which become the ends of ``range``.
+
+    .. math:: x = r_0 + (r_1 - r_0)\,\frac{v - \mathrm{lower}}{\mathrm{upper} - \mathrm{lower}}
 
     Parameters
     ----------
@@ -56,6 +96,9 @@ class NumericColumn(Part):
         Whether a column says that the value is missing (not a finite number).
     fill
         What stands for a missing value; the middle of the bounds unless given.
+    range
+        ``[-1, 1]`` or ``[0, 1]``; unless given, the former in a schema of version 2 and the latter
+        in one of version 1.
     """
 
     name: Name
@@ -64,6 +107,16 @@ class NumericColumn(Part):
     upper: Finite
     missing: bool = True
     fill: Finite | None = None
+    range: Range = None
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Without a range a column is written as before there were any, to the byte.
+        return {
+            key: value
+            for key, value in serialize(self).items()
+            if key != "range" or value is not None
+        }
 
     @model_validator(mode="after")
     def _check(self) -> NumericColumn:
@@ -88,6 +141,11 @@ class NumericColumn(Part):
     def fill_value(self) -> float:
         """The value that stands for a missing one."""
         return self.lower / 2 + self.upper / 2 if self.fill is None else self.fill
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """What the bounds become."""
+        return _FROM_ZERO if self.range is None else self.range
 
 
 class CategoricalColumn(Part):
@@ -115,7 +173,7 @@ class CategoricalColumn(Part):
     def _check(cls, levels: tuple[str, ...]) -> tuple[str, ...]:
         if not levels:
             raise fail("levels must have at least one value; got none: list the levels")
-        return refuse_repeats(levels, "levels")
+        return refuse_repeats(levels, "levels must list each value once")
 
 
 Column = Annotated[NumericColumn | CategoricalColumn, Field(discriminator="kind")]
@@ -156,7 +214,7 @@ class Label(Part):
                     f"classes must have at least two values; got {len(self.classes)}: "
                     "list all classes"
                 )
-            refuse_repeats(self.classes, "classes")
+            refuse_repeats(self.classes, "classes must list each value once")
         return self
 
     @property
@@ -180,12 +238,15 @@ class Schema(Part):
 
     Parameters
     ----------
+    version
+        1, which a file without it has, or 2: the range of numeric columns without one.
     columns
         :class:`NumericColumn` and :class:`CategoricalColumn` in any order.
     label
         The column to predict.
     constant
-        Whether a column of ones is added (before the row is brought to norm 1).
+        Whether a column of ones is added (before the row is brought to norm 1), or the positive
+        number to add instead of ones.
     missing_values
         Texts that mean a missing value. A level of the same text wins.
     party
@@ -200,31 +261,36 @@ class Schema(Part):
     ``other``; the constant.
     """
 
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 1
     label: Label
     columns: Annotated[tuple[Column, ...], BeforeValidator(as_tuple)]
-    constant: bool = False
+    constant: Constant = False
     missing_values: Texts = DEFAULT_MISSING_VALUES
     party: Name | None = None
     ignore: Names = ()
+
+    @field_validator("columns")
+    @classmethod
+    def _with_ranges(cls, columns: tuple[Column, ...], info: ValidationInfo) -> tuple[Column, ...]:
+        if info.data.get("version") != 2:
+            return columns
+        return tuple(
+            column.model_copy(update={"range": _CENTRED})
+            if isinstance(column, NumericColumn) and column.range is None
+            else column
+            for column in columns
+        )
 
     @model_validator(mode="after")
     def _check(self) -> Schema:
         if not self.columns:
             raise fail("columns must have at least one column besides the label; got none")
-        refuse_repeats(self.missing_values, "missing_values")
+        refuse_repeats(self.missing_values, "missing_values must list each value once")
         party = () if self.party is None else (self.party,)
         names = (*(c.name for c in self.columns), self.label.column, *party, *self.ignore)
-        seen: set[str] = set()
-        for name in names:
-            if name in seen:
-                raise fail(
-                    "a column must have one role (a column, the label, party or ignore); "
-                    f"{name!r} is there twice: remove one"
-                )
-            seen.add(name)
+        refuse_repeats(names, "a column must have one role (a column, the label, party or ignore)")
         # An astute choice of names could make two encoded columns look the same in a report.
-        refuse_repeats(self.feature_names, "the encoded columns")
+        refuse_repeats(self.feature_names, "the encoded columns must list each value once")
         return self
 
     @cached_property
@@ -246,18 +312,23 @@ class Schema(Part):
             names += [f"{column.name}={level}" for level in column.levels]
             names += [f"{column.name} is missing"] * column.missing
             names += [f"{column.name} is other"] * column.other
-        return (*names, *(["constant"] * self.constant))
+        return (*names, *(["constant"] * bool(self.constant)))
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes in the order of their codes."""
         return self.label.names
 
+    @property
+    def outputs(self) -> int:
+        """Columns of a classifier: 1 for two classes, else one for each."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
     @cached_property
     def entries_per_row(self) -> int:
         """The most entries other than zero that an encoded row can have."""
         indicators = sum(column.missing for column in self.numeric)
-        return len(self.numeric) + indicators + len(self.categorical) + self.constant
+        return len(self.numeric) + indicators + len(self.categorical) + bool(self.constant)
 
     @cached_property
     def sha256(self) -> str:
@@ -271,6 +342,10 @@ class Schema(Part):
             entry = column.model_dump()
             if isinstance(column, NumericColumn):
                 entry["fill"] = column.fill_value
+                # Whichever version says it, and as before there were ranges.
+                entry.pop("range", None)
+                if column.ends != _FROM_ZERO:
+                    entry["range"] = column.ends
                 for key in ("lower", "upper", "fill"):
                     entry[key] = _positive_zero(entry[key])
             columns.append(entry)
@@ -278,11 +353,10 @@ class Schema(Part):
             "format": SCHEMA_HASH_PREFIX,
             "label": self.label.model_dump(),
             "columns": columns,
-            "constant": self.constant,
+            "constant": True if self.constant == 1.0 else self.constant,
             "missing_values": sorted(self.missing_values),
         }
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Schema:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet
 
-from dpadmm.data.csv_reader import read_csv, read_header
+from dpadmm.data.csv_reader import CsvColumns, read_csv, read_header
 from dpadmm.data.encode import EncodedBatch, EncodedRows, Layout, assemble, encode_batch
 from dpadmm.data.rows_file import RowsFile
 from dpadmm.data.schema import Schema
@@ -53,6 +53,12 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4", ".br")
 BATCH_ROWS: Final = 2**16
 BATCH_CELLS: Final = 2**18
 BUFFER_BYTES: Final = 2**20
+
+
+DROPPED_WARNING: Final = (
+    "drop_incomplete_public_rows is for public data only: the number of rows left depends on what "
+    "they hold, and no privacy budget covers that"
+)
 
 
 class PublicDataWarning(UserWarning):
@@ -89,8 +95,7 @@ def encode(
     require_label
         Whether a table without the label column is refused (rows to predict have none).
     drop_incomplete_public_rows
-        Leave out rows with a missing value. For public experiments only: the number of rows
-        left depends on what the rows hold, which no budget covers. Warns.
+        Leave out rows with a missing value, as in :func:`~dpadmm.data.encode.encode_batch`. Warns.
 
     Raises
     ------
@@ -98,17 +103,7 @@ def encode(
         If the file cannot be read, its columns are not the schema's, or the disk is full.
     """
     if drop_incomplete_public_rows:
-        warnings.warn(
-            "drop_incomplete_public_rows is for public data only: the number of rows left "
-            "depends on what they hold, and no privacy budget covers that",
-            PublicDataWarning,
-            stacklevel=2,
-        )
-    if into is not None and layout == "sparse":
-        raise DataError(
-            "layout must be 'dense' or 'auto' when rows are written to a file; got 'sparse': "
-            "leave out into or layout"
-        )
+        warnings.warn(DROPPED_WARNING, PublicDataWarning, stacklevel=2)
     batches = encoded_batches(
         source,
         schema,
@@ -119,7 +114,7 @@ def encode(
     if into is None:
         return assemble(batches, schema, layout=layout)
     with RowsFile(Path(into), len(schema.feature_names)) as file:
-        return assemble(batches, schema, write=file.write, finish=file.finish)
+        return assemble(batches, schema, layout=layout, store=file)
 
 
 def encoded_batches(
@@ -273,7 +268,7 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
     header = read_header(path, separator)
 
     def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
-        return read_csv(path, header, names, separator, texts)
+        return read_csv(CsvColumns(path, header, separator, names, texts))
 
     return _Table(str(path), header.names, None, read)
 
@@ -310,7 +305,10 @@ def _columns(table: _Table, schema: Schema, require_label: bool) -> list[str]:
             "remove it, or name it in the schema under ignore"
         )
     if table.types is not None:
-        _check_types(table.types, needed, schema, table.where)
+        numeric = {column.name for column in schema.numeric}
+        for name in needed:
+            kind = table.types.field(name).type
+            check_type(name, kind, table.where, as_number=name in numeric)
     return needed
 
 
@@ -318,12 +316,6 @@ def _listed(names: list[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:5])
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
-
-
-def _check_types(found: pa.Schema, names: list[str], schema: Schema, where: str) -> None:
-    numeric = {column.name for column in schema.numeric}
-    for name in names:
-        check_type(name, found.field(name).type, where, as_number=name in numeric)
 
 
 def check_type(name: str, kind: pa.DataType, where: str, *, as_number: bool) -> None:

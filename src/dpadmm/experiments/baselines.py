@@ -12,23 +12,30 @@ one round, nobody to agree with):
 
 A single noisy solve wants more regularisation the more noise there is:
 
-.. math:: \lambda = \max(\lambda_0,\; a / 8), \qquad a = \frac{2 L \sqrt d}{n \mu},
+.. math:: \lambda = \max\Bigl(\lambda_0,\; \frac a8,\; \frac{c_1}{n\kappa}\Bigr),
+          \qquad a = \frac{2 L \sqrt d}{n \mu},
 
 where a is the norm of Gaussian noise in the gradient: noise then moves the minimiser by at most
 about 8. The 8 was chosen among 1, 2, 4, 8 and 16 on Adult (30,000 rows, 10,000 others to judge by).
+The last term, for Gaussian noise, leaves the noise most of the budget
+(:func:`~dpadmm.algorithms.objective.gaussian_room`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+
+from dpadmm.algorithms.base import Budget
+from dpadmm.algorithms.objective import gaussian_room
 from dpadmm.experiments.job import Job, TrainingJob
 from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.problem.losses import get_loss
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.parameters import TrainingParameters, chosen_loss
 
 __all__ = [
     "ALONE",
@@ -52,6 +59,15 @@ CENTRAL_ADVERSARY: Final = (
     "sees what one place that holds all parties' rows releases; that place is trusted with them"
 )
 _MOVE: Final = 8.0
+# One party, one round.
+_ONE_SOLVE: Final[dict[str, Any]] = {
+    "topology": "path",
+    "rounds": 1,
+    "penalty": 1.0,
+    "algorithm_options": {},
+    "calibration": "proven",
+    "epsilon": 1.0,
+}
 
 
 def pooled_cell(
@@ -76,18 +92,9 @@ def _exact(
     parties: int,
     finals: tuple[str, ...],
 ) -> Job:
-    told = replace(
-        parameters,
-        algorithm="admm",
-        topology="path",
-        rounds=1,
-        penalty=1.0,
-        # The objective counts the regulariser once and the losses once per party.
-        regularization=parameters.regularization / parties,
-        algorithm_options={},
-        calibration="proven",
-        epsilon=1.0,
-    )
+    # The objective counts the regulariser once and the losses once per party.
+    regularization = parameters.regularization / parties
+    told = replace(parameters, algorithm="admm", regularization=regularization, **_ONE_SOLVE)
     return TrainingJob(problem, told, runs=1, finals=finals)
 
 
@@ -105,20 +112,22 @@ def private_cell(
     """Private training on all rows in one place, at the same total budget."""
     delta = parameters.delta
     assert isinstance(delta, float)
-    loss = get_loss(parameters.loss)
-    mu = float(gaussian_mu(epsilon, delta)) / parameters.rows_per_person
+    loss = get_loss(chosen_loss(parameters.loss, "dvp", {}))
+    people = parameters.rows_per_person
+    mu = float(gaussian_mu(epsilon, delta)) / people
     noise = 2 * loss.slope_bound * math.sqrt(facts.features * facts.outputs) / sum(facts.counts)
     least = parameters.regularization / len(facts.counts)
+    if PRIVATE_BASELINES[label] == "gaussian":
+        # Nothing but the regularization keeps the Jacobian small.
+        budget = Budget(np.array([epsilon]), np.array([delta]), people)
+        kappa = float(gaussian_room(budget, facts.outputs)[0])
+        least = max(least, loss.curvature_bound / (sum(facts.counts) * kappa))
     told = replace(
         parameters,
         algorithm="dvp",
-        topology="path",
-        rounds=1,
-        penalty=1.0,
         regularization=max(least, noise / mu / _MOVE),
-        algorithm_options={"noise": PRIVATE_BASELINES[label]},
-        calibration="proven",
-        epsilon=epsilon,
+        **_ONE_SOLVE
+        | {"algorithm_options": {"noise": PRIVATE_BASELINES[label]}, "epsilon": epsilon},
     )
     return TrainingJob(
         OnePartyProblem(problem), told, runs=runs, seed=seed, finals=finals, may_refuse=True

@@ -46,16 +46,13 @@ __all__ = [
     "parse_entry",
 ]
 
-
 #: What is measured of every model.
 MEASURED: Final = ("test accuracy", "log loss", "AUC", "consensus error")
-
 
 #: What a proven epsilon rests on, as columns; guarantees beside it are for the manifest.
 _GROUNDS: Final = ("delta", "theorem", "releases", "adjacency", "adversary", "claim")
 
-
-#: What is compared unless told: noise that is Gaussian where there is a choice.
+#: What is compared unless told: noise that is Gaussian where there is a choice, and said to be.
 DEFAULT_ENTRIES: Final = (
     "admm",
     "pr-admm",
@@ -234,6 +231,16 @@ class Comparison:
     def cells(self) -> dict[str, Job]:
         """Everything to compute, by labels for people."""
         return {label: cell for _, _, label, cell in self._placed()}
+
+    def losses(self) -> dict[str, list[str]]:
+        """Which loss was minimised by whom: an automatic one is every algorithm's own."""
+        found: dict[str, list[str]] = {}
+        for place, _, _, cell in self._placed():
+            if isinstance(cell, TrainingJob):
+                who = f"{place.who} (published)" if place.calibration == "published" else place.who
+                names = found.setdefault(cell.parameters.settled().loss, [])
+                names += [who] * (who not in names)
+        return found
 
     def lines(self, results: Mapping[str, Result]) -> list[Line]:
         """The table, from the results by the labels of :meth:`cells`."""

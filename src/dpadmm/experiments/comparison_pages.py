@@ -30,15 +30,13 @@ __all__ = [
     "COMPARISON_VERSION",
     "NOTICE",
     "epsilon_words",
-    "figure_words",
     "interval_words",
+    "short_table",
     "write_comparison",
 ]
 
-
 #: Version of the manifest; a field never changes its meaning within a version.
 COMPARISON_VERSION: Final = 1
-
 
 NOTICE: Final = (
     "A simulation: noise comes from a seed, and figures are functions of the rows. Where rows are "
@@ -57,6 +55,11 @@ def interval_words(comparison: Comparison) -> str:
         f"{LEVEL:.0%} intervals of the mean over {comparison.runs} draws of the noise; all share "
         "one split of the rows, whose choice they do not cover"
     )
+
+
+def loss_words(losses: Mapping[str, Sequence[str]]) -> str:
+    """Which loss was minimised by whom."""
+    return "; ".join(f"{loss} by {', '.join(names)}" for loss, names in losses.items())
 
 
 def write_comparison(
@@ -88,21 +91,27 @@ def _meaning(lines: Sequence[Line]) -> Meaning:
 
 def comparison_words(manifest: dict[str, Any], meaning: Meaning) -> str:
     """The table for people, in Markdown."""
+    table = short_table(manifest).markdown()
+    return (
+        f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n\n"
+        f"Losses: {loss_words(manifest['losses'])}.\n\n"
+        f"**{HEADING}**\n\n{meaning.markdown()}"
+    )
+
+
+def short_table(manifest: dict[str, Any]) -> Table:
+    """Who reached what, a line each, in words."""
     measured = manifest["comparison"]["measured"]
     rows = [
         (
             line["who"],
             line["topology"],
             epsilon_words(line),
-            *(figure_words(line, name) for name in measured),
+            *(_figure_words(line, name) for name in measured),
         )
         for line in manifest["lines"]
     ]
-    table = Table.of(("who", "graph", "epsilon", *measured), rows).markdown()
-    return (
-        f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n\n"
-        f"**{HEADING}**\n\n{meaning.markdown()}"
-    )
+    return Table.of(("who", "graph", "epsilon", *measured), rows)
 
 
 def epsilon_words(line: dict[str, Any]) -> str:
@@ -119,7 +128,7 @@ def epsilon_words(line: dict[str, Any]) -> str:
     return f"claimed {'none' if claimed is None else Given(claimed)}, proven {words}"
 
 
-def figure_words(line: dict[str, Any], name: str) -> str:
+def _figure_words(line: dict[str, Any], name: str) -> str:
     """A mean and half the width of its interval."""
     found = line["figures"].get(name)
     if found is None or found["mean"] is None:
@@ -192,6 +201,7 @@ def _manifest(
             "simulated": True,
         },
         "comparison": asdict(comparison),
+        "losses": comparison.losses(),
         "lines": [
             {**line.plain(), "mark": meaning.mark(line.privacy) if line.privacy else ""}
             for line in lines
@@ -228,6 +238,7 @@ def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel])
             (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
             *_best(manifest),
             (texts.INTERVALS, f"{intervals}."),
+            (texts.LOSSES, f"{loss_words(manifest['losses'])}."),
             *meaning.sentences(),
         ),
         sections=(

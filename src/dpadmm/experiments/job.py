@@ -199,13 +199,9 @@ class TrainingJob(Job):
         values = {name: np.array(course) for name, course in taken.items()}
         for which in ("last", "tail", "mean"):
             models = getattr(outcome, which)
-            values |= _measured(f"{which}/", self.finals, models, problem)
+            values |= {
+                f"{which}/{name}": get_measure(name)(models, problem) for name in self.finals
+            }
         values["disagreement"] = outcome.history.disagreement
         values["change"] = outcome.history.change
         return outcome, values, training
-
-
-def _measured(
-    prefix: str, names: tuple[str, ...], models: Array, problem: Problem
-) -> dict[str, Array]:
-    return {f"{prefix}{name}": get_measure(name)(models, problem) for name in names}

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.data.named import Dataset, load
+from dpadmm.data.dataset import Dataset
+from dpadmm.data.named import load
 from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import check_columns
@@ -34,11 +35,9 @@ __all__ = [
     "dense",
 ]
 
-
 # Rows with fewer entries than this part are kept sparse: on Adult (an eighth) a pass over them
 # takes half the time.
 _MOSTLY_ZERO: Final = 0.2
-
 
 # How a data set's source says that its rows are not those a paper used.
 _NOT_THE_ORIGINAL: Final = ("stand", "not identical", "not the benchmark")
@@ -179,11 +178,6 @@ def compact(rows: Array) -> Rows:
     return sparse.csr_array(rows) if np.count_nonzero(rows) < _MOSTLY_ZERO * rows.size else rows
 
 
-def _majority(labels: Array) -> float:
-    positive = float((labels > 0).mean())
-    return max(positive, 1 - positive)
-
-
 @lru_cache(maxsize=4)
 def _deal(problem: NamedProblem) -> Problem:
     data = _named(problem.dataset, problem.drawn_rows)
@@ -198,6 +192,7 @@ def _deal(problem: NamedProblem) -> Problem:
     order = np.random.default_rng(problem.split_seed).permutation(total)
     shares = np.array_split(order[:used], problem.parties)
     test = order[used : used + held]
+    positive = float((data.y[test] > 0).mean())
     stand_in = data.source if any(word in data.source for word in _NOT_THE_ORIGINAL) else None
     rows = compact(data.X)
     return Problem(
@@ -214,7 +209,7 @@ def _deal(problem: NamedProblem) -> Problem:
             "rows": [len(share) for share in shares],
             "features": data.X.shape[1],
             "test_rows": held,
-            "majority_of_test_rows": _majority(data.y[test]),
+            "majority_of_test_rows": max(positive, 1 - positive),
         },
     )
 
@@ -280,14 +275,13 @@ def _read(problem: FileProblem) -> Problem:
             Path(folder),
             delimiter=config.data.delimiter,
         )
-    outputs = 1 if len(schema.classes) == 2 else len(schema.classes)
     if not len(test.labels):
         raise ParameterError(
             f"the file of public rows must have at least one row; {problem.evaluation} has none."
         )
     return Problem(
         members=tuple(
-            (party.rows, label_signs(party.labels, outputs)) for party in parties.values()
+            (party.rows, label_signs(party.labels, schema.outputs)) for party in parties.values()
         ),
         test_rows=test.rows,
         test_codes=np.asarray(test.labels, dtype=np.int64),

@@ -28,9 +28,7 @@ __all__ = [
     "worker_died",
 ]
 
-
 BACKENDS: Final = ("loky", "dask", "ray")
-
 
 # How the three say that a process ended under a task.
 _DEATHS: Final = {"TerminatedWorkerError", "KilledWorker", "WorkerCrashedError", "ActorDiedError"}
@@ -100,7 +98,6 @@ def _missing(name: str, package: str) -> ParameterError:
 
 
 _FORMAT: Final = "dpadmm-cells/1"
-
 
 _LABEL: Final = "store.json"
 

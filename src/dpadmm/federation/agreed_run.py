@@ -8,18 +8,19 @@ whether it simulates is its own business and stands in its ``node.toml``.
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from dpadmm.algorithms.dp_gd import default_colluders
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
+from dpadmm.plain import canonical_json
 from dpadmm.run.config import RunSection, load_toml, plain_data, training_parameters, validated
 from dpadmm.run.plan import Plan, plan
-from dpadmm.sentences import Name, Part, as_tuple, fail
+from dpadmm.sentences import Name, Part, as_tuple, fail, refuse_repeats
 from dpadmm.version import NUMBERS_FORMAT
 
 __all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]
@@ -86,10 +87,7 @@ class AgreedRun(Part):
             )
         if len(self.party) < 2:
             raise fail(f"there must be at least two [[party]] tables; got {len(self.party)}")
-        names = self.nodes
-        for name in names:
-            if names.count(name) > 1:
-                raise fail(f"a node must be named once; {name!r} is there twice: change one")
+        refuse_repeats(self.nodes, "a node must be named once", "change one")
         return self
 
     @property
@@ -111,7 +109,7 @@ class AgreedRun(Part):
         """Everything public that must be the same at every node."""
         # How a party's own file names parties and which columns it has besides is its own affair.
         columns = schema.model_dump(mode="json", exclude={"party", "ignore"})
-        return {
+        agreed = {
             "format": FORMAT,
             "numbers": NUMBERS_FORMAT,
             "run": plain_data(self.run.model_dump(exclude={"simulation_key"})),
@@ -121,20 +119,31 @@ class AgreedRun(Part):
             "schema_sha256": schema.sha256,
             "schema": plain_data(columns),
         }
+        if self.colluders is not None:
+            agreed["colluders"] = self.colluders
+        return agreed
+
+    @property
+    def colluders(self) -> int | None:
+        """How many parties shared noise must hold against, said or not; None with own noise."""
+        options = self.run.algorithm_options
+        if options.get("noise") != "shared":
+            return None
+        given = options.get("colluders")
+        return default_colluders(len(self.party)) if given is None else int(given)
 
     def digest(self, schema: Schema) -> bytes:
         """The run's 32 bytes, which every message carries."""
-        text = json.dumps(self.facts(schema), sort_keys=True, separators=(",", ":"))
+        text = canonical_json(self.facts(schema), allow_nan=True)
         return hashlib.sha256(text.encode("ascii")).digest()
 
     def plan(self, schema: Schema) -> Plan:
         """The plan of all parties; refuses what does not fit together."""
-        classes = len(schema.classes)
         planned = plan(
             training_parameters(self.run, self.names),
             [party.rows for party in self.party],
             features=len(schema.feature_names),
-            outputs=1 if classes == 2 else classes,
+            outputs=schema.outputs,
             names=self.names,
         )
         if self.server is not None and not planned.site.topology.server:
@@ -158,9 +167,13 @@ class AgreedRun(Part):
             changes["topology"] = tuple(pair for pair in pairs if lost not in pair)
         for name in ("epsilon", "delta", "penalty"):
             changes[name] = _of_others(getattr(run, name), lost)
-        changes["algorithm_options"] = {
-            name: _of_others(value, lost) for name, value in run.algorithm_options.items()
-        }
+        options = {name: _of_others(value, lost) for name, value in run.algorithm_options.items()}
+        summation = planned.algorithm.summation
+        if summation is not None:
+            # As agreed on, also where it went without saying: else whoever cuts parties off would
+            # lower it.
+            options["colluders"] = summation.colluders
+        changes["algorithm_options"] = options
         parties = tuple(party for party in self.party if party.name != lost)
         if len(parties) < 2:
             raise ParameterError(f"a run must have at least two parties; {lost!r} leaves one.")

@@ -1,6 +1,11 @@
-"""The node without rows that averages what parties send; it adds no noise and keeps no ledger."""
+"""The node without rows that averages what parties send; it adds no noise and keeps no ledger.
+
+Where parties send words under masks it adds them up, and sees nothing but their sum.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -8,9 +13,12 @@ from dpadmm.errors import ParameterError
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.recovery import Departure, Segment, SomebodyLeft
 from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost
 from dpadmm.federation.transport.session import PeerSession
-from dpadmm.federation.transport.wire import decode_message, encode_message
+from dpadmm.federation.transport.sum_exchange import added_words
+from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
+from dpadmm.plain import Array, Words
 
 __all__ = ["average"]
 
@@ -35,37 +43,39 @@ def _average_segment(
     number = len(agreed.names)
     sources = {name: place for place, name in enumerate(agreed.names)}
     options = node.mailbox_options(departure, segment)
-    mailbox = Mailbox(session, run, number, sources, shape, node.store, **options)
+    ring = None if segment.planned.algorithm.summation is None else KeyRing(agreed.names)
+    mailbox = Mailbox(session, run, number, sources, shape, node.store, ring=ring, **options)
+    rounds, first = segment.rounds - segment.first_sent, segment.first_sent
     decision = None if departure is None else departure.decided()
     t = node.store.rounds(run)
-    while decision is None and t < segment.rounds:
+    while decision is None and t < rounds:
         try:
             if departure is not None and departure.lost:
                 raise SomebodyLeft(departure.lost)
+            if ring is not None and not ring.complete:
+                mailbox.gather(t)
             received = {place: mailbox.receive(place, t) for place in sources.values()}
         except (NeighbourLost, SomebodyLeft) as error:
             slow = isinstance(error, NeighbourLost) and not error.ended
             if slow and session.present(error.name):
                 continue
-            node.watcher.event("neighbour-lost", level="error", neighbour=error.name, round=t)
+            told = {"neighbour": error.name, "round": first + t}
+            node.watcher.event("neighbour-lost", level="error", **told)
             if departure is None:
                 break
-            departure.freeze(error.name, t)
+            departure.freeze(error.name, first + t)
             try:
                 decision = departure.settle(node.prepared.config.policy.lost_after)
             except Disagreement as refusal:
                 node.watcher.event("cannot-go-on", level="error", error=refusal)
             break
-        heard = [
-            decode_message(data, run=run, party=place, t=t, shape=shape)
-            for place, data in received.items()
-        ]
-        mean = encode_message(run, number, t, np.mean(heard, axis=0))
+        answer = _added_up(received, run, t, shape, words=ring is not None)
+        mean = encode_message(run, number, t, answer)
         # Kept before it is sent: a restarted server hands out the same bytes.
         mailbox.keep(t, {number: mean, **received})
         mailbox.tell(mean)
         t += 1
-        node.watcher.round(t, segment.rounds)
+        node.watcher.round(first + t, segment.rounds)
         node.watcher.bytes(*mailbox.take_counts())
     if decision is None:
         return mailbox, departure, None
@@ -77,3 +87,22 @@ def _average_segment(
     left = list(following.agreed.nodes)
     node.watcher.event("going-on", spec=following.run.hex(), nodes=left, round=decision.kept)
     return mailbox, departure, following
+
+
+def _added_up(
+    received: Mapping[int, bytes], run: bytes, t: int, shape: tuple[int, ...], *, words: bool
+) -> Array | Words:
+    """The mean of the parties' messages, or the sum of their words."""
+    if words:
+        return added_words(
+            [
+                decode_words(data, run=run, party=place, t=t, shape=shape)
+                for place, data in received.items()
+            ]
+        )
+    heard = [
+        decode_message(data, run=run, party=place, t=t, shape=shape)
+        for place, data in received.items()
+    ]
+    mean: Array = np.mean(heard, axis=0)
+    return mean

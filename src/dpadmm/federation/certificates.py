@@ -26,11 +26,7 @@ from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.federation.identity import (
     AUTHORITY,
     USAGES,
-    CertificateFacts,
-    check_identity,
-    check_key_file,
     check_node_name,
-    describe,
     extension,
     load_certificates,
     load_key,
@@ -39,11 +35,6 @@ from dpadmm.sentences import DataError
 
 __all__ = [
     "DEFAULT_HOSTS",
-    "CertificateFacts",
-    "check_identity",
-    "check_key_file",
-    "check_node_name",
-    "describe",
     "make_authority",
     "make_certificate",
 ]

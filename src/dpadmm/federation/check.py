@@ -53,22 +53,22 @@ class Check:
         return asdict(self)
 
 
-def check_node(prepared: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
-    """Look at everything that a start of a prepared node needs, one after the other."""
-    config = prepared.config
-    if config.certificates is not None and prepared.security is not None:
-        yield _try("certificate", lambda: _certificate(prepared))
+def check_node(setup: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
+    """Look at everything that a start of a node needs, one after the other."""
+    config = setup.config
+    if config.certificates is not None and setup.security is not None:
+        yield _try("certificate", lambda: _certificate(setup))
     if config.node.ledger is not None:
-        yield _try("ledger", lambda: _ledger(prepared))
+        yield _try("ledger", lambda: _ledger(setup))
     for what in ("log", "status"):
         place = getattr(config.watch, what)
         if place is not None:
             yield _try(what, partial(_place, what, place))
     yield _try("port", lambda: _port("listen", config.node.listen))
     if config.watch.metrics is not None:
-        yield _try("metrics", lambda: _metrics(prepared))
+        yield _try("metrics", lambda: _metrics(setup))
     for name, address in config.addresses.items() if reach else ():
-        found = probe(name, address, prepared.security)
+        found = probe(name, address, setup.security)
         yield Check(f"reach {name}", found.reached, f"{found.reason}: {found.advice}")
 
 
@@ -79,22 +79,22 @@ def _try(what: str, look: Callable[[], str]) -> Check:
         return Check(what, False, str(error))
 
 
-def _certificate(prepared: NodeSetup) -> str:
-    assert prepared.security is not None
-    facts = describe(prepared.security.certificate)
+def _certificate(setup: NodeSetup) -> str:
+    assert setup.security is not None
+    facts = describe(setup.security.certificate)
     return f"{facts.name}, for {', '.join(facts.hosts)}; {facts.days_left} days left."
 
 
-def _ledger(prepared: NodeSetup) -> str:
+def _ledger(setup: NodeSetup) -> str:
     """Owner, schema, rows, every hash, and whether what the run will be charged fits."""
-    path, agreed = prepared.config.node.ledger, prepared.agreed
+    path, agreed = setup.config.node.ledger, setup.agreed
     assert path is not None
     if os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise LedgerError(f"ledger {path} and its folder must be writable; they are not.")
-    segment = Segment.whole(agreed, prepared.planned, prepared.schema)
-    own = prepared.planned.of_party(agreed.names.index(prepared.name))
+    segment = Segment.whole(agreed, setup.planned, setup.schema)
+    own = setup.planned.of_party(agreed.names.index(setup.name))
     with SQLiteLedger(path, timeout=_TIMEOUT) as ledger:
-        check_owner(prepared.name, ledger, prepared.schema.sha256)
+        check_owner(setup.name, ledger, setup.schema.sha256)
         account = ledger.verify()
         check_runs(own, [ledger], segment.run_id, secure_noise())
         known = account.runs.get(segment.run_id)
@@ -128,10 +128,10 @@ def _port(what: str, address: str) -> str:
     return f"{address} is free."
 
 
-def _metrics(prepared: NodeSetup) -> str:
+def _metrics(setup: NodeSetup) -> str:
     from dpadmm.federation.metrics import Metrics
 
-    watch = prepared.config.watch
+    watch = setup.config.watch
     assert watch.metrics is not None
-    Metrics(watch.metrics, prepared.name, "", anywhere=watch.metrics_anywhere).close()
+    Metrics(watch.metrics, setup.name, "", anywhere=watch.metrics_anywhere).close()
     return f"{watch.metrics} is free."

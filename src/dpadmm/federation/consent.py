@@ -29,24 +29,20 @@ on that machine can make them up, and the log says ``"signed": false``.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from datetime import UTC, datetime
 from typing import Final, final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import (
-    SigningKey,
     certificate_fault,
     load_certificates,
     load_signing_key,
 )
+from dpadmm.federation.signatures import from_base64, sign, to_base64, verify
 from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.words import LONGEST_CONSENT, Consent
 
@@ -89,8 +85,8 @@ class Consents:
         if self._security is None:
             return _UNSIGNED
         chain = load_certificates(self._security.certificate)
-        signature = _sign(load_signing_key(self._security.key), signed_text(self._run, self.name))
-        texts = [_text(item.public_bytes(Encoding.DER)) for item in chain]
+        signature = sign(load_signing_key(self._security.key), signed_text(self._run, self.name))
+        texts = [to_base64(item.public_bytes(Encoding.DER)) for item in chain]
         # The authority itself is at every node.
         roots = {root.public_bytes(Encoding.DER) for root in self._roots}
         texts = texts[:1] + [
@@ -99,7 +95,7 @@ class Consents:
             if item.public_bytes(Encoding.DER) not in roots
         ]
         try:
-            return Consent(certificates=texts, signature=_text(signature))
+            return Consent(certificates=texts, signature=to_base64(signature))
         except ValueError:
             raise ParameterError(
                 "a certificate must have at most 3 others between it and the authority, with it at "
@@ -113,47 +109,15 @@ class Consents:
         if not consent.certificates or not consent.signature:
             return "it is not signed"
         try:
-            chain = [x509.load_der_x509_certificate(_bytes(text)) for text in consent.certificates]
+            chain = [
+                x509.load_der_x509_certificate(from_base64(text)) for text in consent.certificates
+            ]
             found = certificate_fault(name, chain[0], chain[1:], self._roots, datetime.now(UTC))
             if not found:
                 key = chain[0].public_key()
-                _verify(key, _bytes(consent.signature), signed_text(self._run, name))
+                verify(key, from_base64(consent.signature), signed_text(self._run, name))
         except InvalidSignature:
             return "its signature is not of this run by the key of the certificate"
         except Exception:  # whatever another's bytes do to a parser, they are no consent
             return "its certificate cannot be read"
         return found
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise ValueError("must be base64") from None
-
-
-def _pss() -> padding.PSS:
-    return padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
-
-
-def _sign(key: SigningKey, text: bytes) -> bytes:
-    if isinstance(key, ec.EllipticCurvePrivateKey):
-        return key.sign(text, ec.ECDSA(hashes.SHA256()))
-    if isinstance(key, rsa.RSAPrivateKey):
-        return key.sign(text, _pss(), hashes.SHA256())
-    return key.sign(text)
-
-
-def _verify(key: object, signature: bytes, text: bytes) -> None:
-    if isinstance(key, ec.EllipticCurvePublicKey):
-        key.verify(signature, text, ec.ECDSA(hashes.SHA256()))
-    elif isinstance(key, rsa.RSAPublicKey):
-        key.verify(signature, text, _pss(), hashes.SHA256())
-    elif isinstance(key, ed25519.Ed25519PublicKey):
-        key.verify(signature, text)
-    else:
-        raise InvalidSignature

@@ -18,6 +18,7 @@ from dpadmm.federation.transport.mailbox import NeighbourLost
 from dpadmm.federation.transport.party_exchange import PeerExchange
 from dpadmm.federation.transport.rollback import DrawRefused
 from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.sum_exchange import SumRefused
 from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
@@ -91,7 +92,8 @@ class HearingExchange(Exchange):
     """An exchange that remembers what was heard.
 
     On a graph a node hears its neighbours: its model is the mean of their messages and its own.
-    Around a server it hears the mean of all, which is the model of every party.
+    Around a server it hears the mean of all, which is the model of every party. Where messages are
+    no models, what is remembered here is not used.
 
     Parameters
     ----------
@@ -119,21 +121,25 @@ class HearingExchange(Exchange):
         self._exchange = exchange
         self._session = session
         self._tail_start = tail_start(rounds)
-        self._server = own.site.topology.server
+        self._mean = own.algorithm.hears_mean(own.site)
         self._ledger = ledger
         ledger.before_draw = self.before_draw
-        self._confirmed = False
+        self._ready = False
         self._when_lost = when_lost
         self._departure = departure
         self._watcher = watcher
         names = [own.site.names[0], *exchange.source_names]
         #: Whose messages the model is the mean of.
-        self.names = (_MEAN,) if self._server else tuple(names)
+        one_model = self._mean or own.algorithm.hears_everybody
+        self.names = (_MEAN,) if one_model else tuple(names)
         #: Rounds that are complete.
         self.done = 0
         #: Who was lost, if the run ended for it.
         self.lost: str | None = None
-        self.last = np.zeros((len(self.names), *own.site.shape[1:]))
+        #: What was wrong with a sum, if the run ended for it.
+        self.refused_sum: str | None = None
+        sources = 1 if self._mean else len(names)
+        self.last = np.zeros((sources, *own.site.shape[1:]))
         self._sum = np.zeros_like(self.last)
         self._total = np.zeros_like(self.last)
 
@@ -151,24 +157,29 @@ class HearingExchange(Exchange):
     def __call__(self, message: Released, t: int) -> Array:
         """Exchange round ``t`` and remember it."""
         inbox = self._patiently(lambda: self._exchange_round(message, t), t)
-        self.last = inbox if self._server else np.concatenate([message.values, inbox])
+        self.last = inbox if self._mean else np.concatenate([message.values, inbox])
         self.done = t + 1
         self._total = self._total + self.last
         if t >= self._tail_start:
             self._sum = self._sum + self.last
         return inbox
 
+    def cover(self, message: Released, t: int) -> Released:
+        """What is committed and sent for what was computed."""
+        return self._exchange.cover(message, t)
+
     def before_draw(self, t: int) -> None:
         """Wait until the neighbours heard no round that this node has not drawn; or end the run."""
         if self._departure is not None and self._departure.lost:
             self._leave(self._departure.lost, t)
             raise RunEnded
-        if not self._confirmed:
+        if not self._ready:
             self._patiently(self._exchange.mailbox.confirm, t)
-            self._confirmed = True
+            self._patiently(lambda: self._exchange.open(t), t)
+            self._ready = True
 
     def _exchange_round(self, message: Released, t: int) -> Array:
-        complete = t < self._exchange.mailbox.rounds
+        complete = t < self._exchange.complete_rounds
         if self._departure is not None and self._departure.lost and not complete:
             self._exchange.offer(message, t)
             raise SomebodyLeft(self._departure.lost)
@@ -193,12 +204,16 @@ class HearingExchange(Exchange):
             except SomebodyLeft as error:
                 self._leave(error.name, t)
                 raise RunEnded from error
+            except SumRefused as error:
+                self.refused_sum = str(error)
+                self._watcher.event("sum-refused", level="error", round=t, error=error)
+                raise RunEnded from error
 
     def _leave(self, name: str, t: int) -> None:
         """End here; where the others go on, tell them how far this node is."""
         self.lost = name
         if self._departure is not None and name != self._session.name:
-            self._departure.freeze(name, self._ledger.released)
+            self._departure.freeze(name, self._ledger.released, self.done)
         self._watcher.event(
             "neighbour-lost",
             level="error",

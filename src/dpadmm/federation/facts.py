@@ -8,7 +8,6 @@ or the seconds of a local solve, and no field takes an array, bytes or an object
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
-from dpadmm.plain import LONGEST_TEXT, visible
+from dpadmm.plain import json_number, visible
 
-__all__ = ["FIELDS", "LONGEST_TEXT", "Fact", "code_word", "plain_text", "public_facts"]
+__all__ = ["FIELDS", "Fact", "code_word", "plain_text", "public_facts"]
 
 #: What a fact looks like in the log.
 Fact = str | int | float | bool | list[str]
@@ -48,11 +47,10 @@ def _count(value: Any) -> int:
 def _number(value: Any) -> float | str:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError
-    number = float(value)
-    if math.isnan(number):
+    number = json_number(float(value))
+    if number is None:
         raise ValueError
-    # JSON has no word for it.
-    return number if math.isfinite(number) else "infinite" if number > 0 else "-infinite"
+    return number
 
 
 def plain_text(value: Any) -> str:

@@ -35,7 +35,6 @@ __all__ = [
     "certificate_facts",
     "certificate_fault",
     "check_identity",
-    "check_key_file",
     "check_node_name",
     "describe",
     "extension",
@@ -116,11 +115,6 @@ def describe(path: str | Path) -> CertificateFacts:
 def certificate_facts(data: bytes) -> CertificateFacts:
     """What a certificate says that was shown on a connection (DER)."""
     return _facts(x509.load_der_x509_certificate(data))
-
-
-def check_key_file(path: str | Path) -> None:
-    """Refuse a key that anybody else may read or replace, or that no node could use."""
-    load_key(Path(path))
 
 
 def check_identity(

@@ -21,6 +21,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.agreed_run import load_agreed_run
 from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import describe
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -54,6 +55,13 @@ class LocalNode:
     statement: Path
     log: Path
     status: Path
+
+    @classmethod
+    def within(cls, folder: Path, results: Path, name: str) -> LocalNode:
+        """A node whose configuration is in one folder, and what it leaves behind in another."""
+        kinds = ("model", "record", "statement", "log")
+        left = {kind: (results / f"{name}.{kind}").resolve() for kind in kinds}
+        return cls(name, folder / f"{name}.toml", **left, status=folder / f"{name}.status.json")
 
     @property
     def report(self) -> Path:
@@ -99,56 +107,58 @@ def write_federation(
     make_authority(trial)
     (folder / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
     parties = [{"name": name, "rows": rows} for name, (_, rows) in data.items()]
-    agreed_file = folder / "agreed.toml"
-    agreed_file.write_text(
-        tomli_w.dumps({"schema_sha256": schema.sha256, "run": run, "party": parties}),
-        encoding="utf-8",
-    )
-    agreed = load_agreed_run(agreed_file)
+    content = {"schema_sha256": schema.sha256, "run": run, "party": parties}
+    (folder / "agreed.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
+    agreed = load_agreed_run(folder / "agreed.toml")
     planned = agreed.plan(schema)
     places = {
         name: f"127.0.0.1:{port}" for name, port in zip(data, free_ports(len(data)), strict=True)
     }
+    pins = {name: describe(make_certificate(trial, name)[0]).fingerprint for name in data}
     nodes = []
     for name, (rows_file, rows) in data.items():
-        make_certificate(trial, name)
         ledger = folder / f"{name}.ledger"
         SQLiteLedger.create(ledger, ChargedData("rows", name, rows, schema.sha256), policy).close()
-        kinds = ("model", "record", "statement", "log")
-        left = {kind: (results / f"{name}.{kind}").resolve() for kind in kinds}
-        status = folder / f"{name}.status.json"
-        config = folder / f"{name}.toml"
-        content = {
-            "run": str(agreed_file),
-            "node": {
-                "name": name,
-                "listen": places[name],
-                "data": str(rows_file),
-                "schema": str(folder / "schema.toml"),
-                "ledger": str(ledger),
-                "messages": str(folder / f"{name}.messages"),
-            },
-            "certificates": {
-                "authority": str(trial / "ca.pem"),
-                "certificate": str(trial / f"{name}.pem"),
-                "key": str(trial / f"{name}.key"),
-            },
-            "policy": {
-                "epsilon": policy.epsilon,
-                "delta": policy.delta,
-                "start_within": 120.0,
-                "serve_for": 20.0,
-            },
-            "result": {kind: str(left[kind]) for kind in ("model", "record", "statement")},
-            "watch": {"log": str(left["log"]), "status": str(status)},
-            "neighbour": [
-                {"name": other, "address": places[other]}
-                for other in agreed.neighbours(name, planned)
-            ],
-        }
-        config.write_text(tomli_w.dumps(content), encoding="utf-8")
-        nodes.append(LocalNode(name, config, **left, status=status))
+        node = LocalNode.within(folder, results, name)
+        told = _node_config(folder, node, rows_file, places[name], policy)
+        told["pins"] = pins
+        told["neighbour"] = [
+            {"name": other, "address": places[other]} for other in agreed.neighbours(name, planned)
+        ]
+        node.config.write_text(tomli_w.dumps(told), encoding="utf-8")
+        nodes.append(node)
     return nodes
+
+
+def _node_config(
+    folder: Path, node: LocalNode, rows_file: Path, listen: str, policy: Policy
+) -> dict[str, Any]:
+    """What a ``node.toml`` says, but for the others."""
+    trial = folder / "certificates"
+    return {
+        "run": str(folder / "agreed.toml"),
+        "node": {
+            "name": node.name,
+            "listen": listen,
+            "data": str(rows_file),
+            "schema": str(folder / "schema.toml"),
+            "ledger": str(folder / f"{node.name}.ledger"),
+            "messages": str(folder / f"{node.name}.messages"),
+        },
+        "certificates": {
+            "authority": str(trial / "ca.pem"),
+            "certificate": str(trial / f"{node.name}.pem"),
+            "key": str(trial / f"{node.name}.key"),
+        },
+        "policy": {
+            "epsilon": policy.epsilon,
+            "delta": policy.delta,
+            "start_within": 120.0,
+            "serve_for": 20.0,
+        },
+        "result": {kind: str(getattr(node, kind)) for kind in ("model", "record", "statement")},
+        "watch": {"log": str(node.log), "status": str(node.status)},
+    }
 
 
 def run_nodes(

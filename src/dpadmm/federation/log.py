@@ -19,7 +19,7 @@ import sys
 import threading
 from typing import Final, final
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.transport.words import NAME_PATTERN
 from dpadmm.federation.watcher import Watcher
@@ -148,7 +148,7 @@ class Refusals:
 
 
 @final
-class TransportLog(Closing):
+class TransportLog(Closable):
     """Reads what Zenoh writes to descriptor 1, from before its first session until it is closed.
 
     Parameters

@@ -7,11 +7,12 @@ local solves, and so about rows.
 from __future__ import annotations
 
 import ipaddress
+from functools import partial
 from typing import final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 from dpadmm.errors import ParameterError
 
 __all__ = ["Metrics", "parse_address"]
@@ -41,7 +42,7 @@ def _is_loopback(host: str) -> bool:
 
 
 @final
-class Metrics(Closing):
+class Metrics(Closable):
     """Serves the numbers of one node until it is closed.
 
     Parameters
@@ -58,45 +59,32 @@ class Metrics(Closing):
         host, port = parse_address(address, anywhere=anywhere)
         # A registry of its own: the usual one has the numbers of the process.
         registry = CollectorRegistry()
-        info = Gauge(
-            "dpadmm_node_info", "1, with names as labels.", ["node", "run"], registry=registry
-        )
+        gauge = partial(Gauge, registry=registry)
+        counter = partial(Counter, registry=registry)
+        neighbour = ["neighbour"]
+        info = gauge("dpadmm_node_info", "1, with names as labels.", ["node", "run"])
         info.labels(node, run).set(1)
-        self.round = Gauge("dpadmm_round", "Complete rounds.", registry=registry)
-        self.rounds = Gauge("dpadmm_rounds", "Rounds of the run.", registry=registry)
-        self.waiting = Gauge(
+        self.round = gauge("dpadmm_round", "Complete rounds.")
+        self.rounds = gauge("dpadmm_rounds", "Rounds of the run.")
+        self.waiting = gauge(
             "dpadmm_waiting_seconds",
             "For how long this round has waited for a neighbour; 0 when it came.",
-            ["neighbour"],
-            registry=registry,
+            neighbour,
         )
-        self.waited = Counter(
-            "dpadmm_waited_seconds",
-            "All waiting for a neighbour.",
-            ["neighbour"],
-            registry=registry,
-        )
-        self.unreachable = Gauge(
+        self.waited = counter("dpadmm_waited_seconds", "All waiting for a neighbour.", neighbour)
+        self.unreachable = gauge(
             "dpadmm_unreachable",
             "1 for a neighbour that cannot be reached, by the node's own attempt.",
-            ["neighbour"],
-            registry=registry,
+            neighbour,
         )
-        self.sent = Counter("dpadmm_sent_bytes", "Bytes of messages sent.", registry=registry)
-        self.received = Counter(
-            "dpadmm_received_bytes", "Bytes of messages received.", registry=registry
-        )
-        self.epsilon_spent = Gauge(
-            "dpadmm_epsilon_spent", "Spent on the data set, by its ledger.", registry=registry
-        )
-        self.epsilon_left = Gauge(
+        self.sent = counter("dpadmm_sent_bytes", "Bytes of messages sent.")
+        self.received = counter("dpadmm_received_bytes", "Bytes of messages received.")
+        self.epsilon_spent = gauge("dpadmm_epsilon_spent", "Spent on the data set, by its ledger.")
+        self.epsilon_left = gauge(
             "dpadmm_epsilon_left",
             "Epsilon of Gaussian releases that still fit into the data set's budget.",
-            registry=registry,
         )
-        self.dropped = Counter(
-            "dpadmm_dropped_messages", "Messages refused.", ["reason"], registry=registry
-        )
+        self.dropped = counter("dpadmm_dropped_messages", "Messages refused.", ["reason"])
         try:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:

@@ -14,15 +14,15 @@ from dpadmm.federation.averager import average
 from dpadmm.federation.party import train_node
 from dpadmm.federation.recovery import Departure, SomebodyLeft
 from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.setup import NodeSetup, prepare_node
+from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.watcher import Watcher
 from dpadmm.run.result import Run
 
-__all__ = ["NodeSetup", "prepare_node", "run_node"]
+__all__ = ["run_node"]
 
 
-def run_node(prepared: NodeSetup, watcher: Watcher) -> Run | None:
+def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
     """Run a node to its end: the results are written, and late neighbours were served.
 
     Returns
@@ -30,12 +30,12 @@ def run_node(prepared: NodeSetup, watcher: Watcher) -> Run | None:
     Run or None
         What was trained; nothing at a server.
     """
-    config = prepared.config
-    watcher.join(str(prepared.agreed.run.run_id))
+    config = setup.config
+    watcher.join(str(setup.agreed.run.run_id))
     trained: Run | None = None
     with ExitStack() as stack:
-        node = NodeRuntime.open(prepared, watcher, stack)
-        choice = prepared.planned.choice
+        node = NodeRuntime.open(setup, watcher, stack)
+        choice = setup.planned.choice
         if choice is not None:
             advice = {"advice": choice.advice} if choice.advice else {}
             watcher.event("algorithm-chosen", choice=choice.reason, **advice)
@@ -58,5 +58,6 @@ def _serve(mailbox: Mailbox, departure: Departure | None, seconds: float) -> tup
     except SomebodyLeft as error:
         # This node has all its rounds. The others learn how far it is, and go on among themselves.
         assert departure is not None
-        departure.freeze(error.name, mailbox.rounds)
+        rounds = departure.first_sent + mailbox.rounds
+        departure.freeze(error.name, rounds, rounds)
         return mailbox.finish(seconds)

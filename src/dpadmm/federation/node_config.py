@@ -6,6 +6,7 @@ whom it talks to. Nothing in it comes from anybody else, and no one else sees it
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -14,14 +15,14 @@ from pydantic import BeforeValidator, Field, model_validator
 from dpadmm.algorithms import reviewed
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
-from dpadmm.federation.identity import check_identity
+from dpadmm.federation.identity import check_identity, describe
 from dpadmm.federation.transport.addresses import split_address
 from dpadmm.federation.transport.session import Security, check_loopback
 from dpadmm.privacy.figures import Given
 from dpadmm.run.config import File, Page, load_toml, validated
 from dpadmm.run.parameters import CALIBRATIONS
 from dpadmm.run.plan import Plan
-from dpadmm.sentences import Names, Part, as_tuple, fail
+from dpadmm.sentences import Names, Part, as_tuple, fail, refuse_repeats
 
 __all__ = ["WHEN_LOST", "NodeConfig", "NodePolicy", "load_node_config"]
 
@@ -43,6 +44,9 @@ WHEN_LOST: Final = {
 }
 
 
+_FINGERPRINT: Final = re.compile(r"[0-9a-f]{64}")
+
+
 def _address(value: Any) -> Any:
     try:
         split_address(value if isinstance(value, str) else "")
@@ -54,7 +58,17 @@ def _address(value: Any) -> Any:
     return value
 
 
+def _fingerprint(value: Any) -> Any:
+    if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
+        raise fail(
+            "must be the sha256 of a certificate, 64 digits and small letters as dpadmm cert show "
+            f"prints it; got {value!r}: compare it by telephone"
+        )
+    return value
+
+
 Address = Annotated[str, BeforeValidator(_address)]
+Fingerprint = Annotated[str, BeforeValidator(_fingerprint)]
 Time = Annotated[float, Field(gt=0, le=1e8)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -113,6 +127,9 @@ class NodePolicy(Part):
         Which algorithms may run here; any private one of this package unless given.
     calibration
         Which calibrations; "proven" unless given.
+    colluders
+        The smallest number of colluding parties that shared noise must hold against; any unless
+        given.
     when_lost
         What to do about a neighbour that never returns: "wait", "stop" or "continue".
     lost_after
@@ -127,6 +144,7 @@ class NodePolicy(Part):
     delta: Limit | None = None
     algorithms: Names | None = None
     calibration: Names = ("proven",)
+    colluders: Annotated[int, Field(ge=1)] | None = None
     when_lost: Literal["wait", "stop", "continue"] = "wait"
     lost_after: Time = 3600.0
     start_within: Time = 86400.0
@@ -214,11 +232,15 @@ class NodeConfig(Part):
         The file with the agreed run.
     node, certificates, policy, neighbour, result, watch, simulation
         The tables of the file.
+    pins
+        ``[pins]``: the sha256 of the certificate of each party, by its name, as its owner said it
+        to this one. Noise that parties share needs everybody's: a server could invent parties.
     """
 
     run: File
     node: NodeSection
     certificates: CertificateSection | None = None
+    pins: Annotated[dict[NodeName, Fingerprint], Field(default_factory=dict)]
     policy: NodePolicy = NodePolicy()
     neighbour: Annotated[tuple[NeighbourSection, ...], BeforeValidator(as_tuple)]
     result: NodeResultSection | None = None
@@ -227,10 +249,8 @@ class NodeConfig(Part):
 
     @model_validator(mode="after")
     def _check(self) -> NodeConfig:
-        names = [self.node.name, *(each.name for each in self.neighbour)]
-        for name in names:
-            if names.count(name) > 1:
-                raise fail(f"a node must be named once; {name!r} is there twice: change one")
+        names = (self.node.name, *(each.name for each in self.neighbour))
+        refuse_repeats(names, "a node must be named once", "change one")
         if self.node.role == "server":
             if self.node.data is not None or self.node.ledger is not None:
                 raise fail("a server has no rows: data and ledger under [node] must be left out")
@@ -290,8 +310,33 @@ class NodeConfig(Part):
                 f"[[neighbour]] must list those that the agreed run links {name!r} with "
                 f"({', '.join(sorted(wanted))}); got {', '.join(sorted(given)) or 'none'}."
             )
-        if self.node.role == "party" and self.simulation is None:
-            self._check_policy(agreed, planned)
+        if self.node.role == "party":
+            if planned.algorithm.summation is not None:
+                self._check_pins(agreed)
+            if self.simulation is None:
+                self._check_policy(agreed, planned)
+
+    def _check_pins(self, agreed: AgreedRun) -> None:
+        """Refuse to share noise with parties that this node's owner has not pinned."""
+        name = self.node.name
+        missing = set(agreed.names) - {name, *self.pins}
+        if missing:
+            raise ParameterError(
+                "[pins] must have the sha256 of every other party's certificate where noise is "
+                f"shared, else a server could invent parties; {', '.join(sorted(missing))} is not "
+                "there. dpadmm cert show prints it: ask its owner by telephone. Nothing was spent."
+            )
+        assert self.certificates is not None
+        own = describe(self.certificates.certificate).fingerprint
+        if self.pins.get(name, own) != own:
+            raise ParameterError(
+                f"the pin of {name} must be the sha256 of its own certificate, {own}; got "
+                f"{self.pins[name]}: tell the others which one it is."
+            )
+        if len({own, *(self.pins[each] for each in agreed.names if each != name)}) < len(
+            agreed.names
+        ):
+            raise ParameterError("[pins] must have another certificate for every party; two agree.")
 
     def _check_policy(self, agreed: AgreedRun, planned: Plan) -> None:
         """The owner's limits come first: no neighbour or operator can widen them."""
@@ -316,6 +361,12 @@ class NodeConfig(Part):
             raise ParameterError(
                 f"calibration must be one that [policy] allows ({', '.join(policy.calibration)}); "
                 f"the agreed run has {run.calibration!r}."
+            )
+        summation = algorithm.summation
+        if summation is not None and summation.colluders < (policy.colluders or 1):
+            raise ParameterError(
+                f"colluders must be at least what [policy] demands, {policy.colluders}; the agreed "
+                f"run has {summation.colluders} of {summation.parties} parties. Nothing was spent."
             )
         assert planned.budget is not None
         place = agreed.names.index(self.node.name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -18,9 +19,11 @@ from dpadmm.federation.recovery import Departure, Segment
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
+from dpadmm.federation.transport.masks import Masks
 from dpadmm.federation.transport.party_exchange import PeerExchange
 from dpadmm.federation.transport.session import PeerSession
-from dpadmm.federation.transport.wire import decode_message, encode_message
+from dpadmm.federation.transport.sum_exchange import SumExchange
+from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
@@ -29,15 +32,15 @@ from dpadmm.privacy.figures import Given
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.report.html import render
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import run_report
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
 from dpadmm.run.from_files import estimator_parameters, file_schema, work_folder, write_results
+from dpadmm.run.model import Model
 from dpadmm.run.plan import Plan
-from dpadmm.run.result import Run
-from dpadmm.run.train import lay_out, train_party
+from dpadmm.run.result import Run, provenance
+from dpadmm.run.train import lay_out, state_privacy, train_party
 from dpadmm.sentences import DataError
 
 __all__ = ["train_node"]
@@ -60,6 +63,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     while True:
         part = _Part(node, session, segment, ledger)
         part.train(shard)
+        part.end()
         node.note_head()
         if best is None or part.listening.done >= best.listening.done:
             best = part
@@ -74,6 +78,8 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
             break
         segment = following
     if best.listening.done == 0:
+        if part.listening.refused_sum is not None:
+            raise ExchangeError(f"{part.listening.refused_sum} There is no model.")
         raise ExchangeError(
             f"{part.listening.lost} was lost before a round was complete: there is no model."
         )
@@ -102,15 +108,8 @@ class _Part:
         self.number = agreed.names.index(node.prepared.name)
         self.own = segment.planned.of_party(self.number)
         self.departure: Departure | None = node.departure(session, segment)
-        self.exchange = PeerExchange(
-            session,
-            self.own.site,
-            segment.run,
-            agreed.names,
-            averager=agreed.server,
-            store=node.store,
-            **node.mailbox_options(self.departure, segment),
-        )
+        self.keys = node.stretch_keys(segment)
+        self.exchange = self._open_exchange(session)
         self.listening = HearingExchange(
             self.exchange,
             session,
@@ -122,11 +121,49 @@ class _Part:
             node.watcher,
         )
         self._told_budget = -_BUDGET_EVERY
+        first = segment.first_sent
         drawn = (
-            encode_message(segment.run, self.number, t, self._message(t))
-            for t in range(self._ledger.released)
+            encode_message(segment.run, self.number, t - first, self._message(t))
+            for t in range(first, self._ledger.released)
         )
-        self.exchange.mailbox.begin(drawn, segment.rounds)
+        self.exchange.mailbox.begin(drawn, segment.rounds - first)
+
+    def _open_exchange(self, session: PeerSession) -> PeerExchange:
+        segment, keys = self.segment, self.keys
+        options = self.node.mailbox_options(self.departure, segment) | {
+            "averager": segment.agreed.server,
+            "store": self.node.store,
+        }
+        address = (session, self.own.site, segment.run, segment.agreed.names)
+        summation = self.own.algorithm.summation
+        if keys is None or summation is None:
+            return PeerExchange(*address, **options)
+
+        def find_masks(released: int, gather: Callable[[], None]) -> Masks:
+            keys.announce(released)
+            gather()
+            return keys.masks()
+
+        return SumExchange(
+            *address,
+            summation=summation,
+            past=segment.past,
+            find_masks=find_masks,
+            before_send=keys.before_send,
+            ring=keys.ring,
+            **options,
+        )
+
+    def end(self) -> None:
+        """No new message goes out in this stretch: its key is destroyed."""
+        if self.keys is None:
+            return
+        try:
+            self.keys.destroy()
+        except OSError as error:
+            # What was paid for is still to be written.
+            advice = f"remove {self.keys.path}"
+            self.node.watcher.event("key-left", level="error", error=error, advice=advice)
 
     def train(self, shard: Shard) -> None:
         """Run the rounds of the segment, or those before somebody was lost."""
@@ -138,8 +175,7 @@ class _Part:
             self._tell_budget()
 
         outcome = train_party(
-            segment.planned,
-            self.number,
+            self.own,
             shard,
             exchange=self.listening,
             noise=node.noise,
@@ -147,6 +183,10 @@ class _Part:
             on_round=on_round,
             rounds=segment.rounds,
             replayed=[message[None] for message in segment.replayed],
+            absorbed_by=[
+                planned.of_party(planned.site.names.index(node.prepared.name))
+                for planned in segment.absorbed_by
+            ],
         )
         self._tell_budget(at_once=True)
         charged = (*segment.charged, *outcome.events[0])
@@ -162,9 +202,13 @@ class _Part:
         policy = node.prepared.config.policy
         try:
             decision = departure.decided() or departure.settle(policy.lost_after)
-            own = tuple(self._message(t) for t in range(decision.kept))
-            schema = node.prepared.schema
-            following = self.segment.following(decision, schema, own, self.outcome.events[0])
+            following = self.segment.following(
+                decision,
+                node.prepared.schema,
+                own=tuple(self._message(t) for t in range(decision.kept)),
+                past=tuple(self.exchange.sums) if isinstance(self.exchange, SumExchange) else (),
+                charged=self.outcome.events[0],
+            )
         except (ParameterError, ExchangeError) as error:
             node.watcher.event("cannot-go-on", level="error", error=error)
             return None
@@ -187,8 +231,11 @@ class _Part:
             return stored
         # A simulation commits nothing and cannot be continued: what it sent is in its mailbox.
         shape = self.own.site.shape[1:]
-        data = self.exchange.mailbox.own(t)
-        return decode_message(data, run=self.segment.run, party=self.number, t=t, shape=shape)
+        place = t - self.segment.first_sent
+        decode: Callable[..., Any] = decode_message if self.keys is None else decode_words
+        data = self.exchange.mailbox.own(place)
+        found: Array = decode(data, run=self.segment.run, party=self.number, t=place, shape=shape)
+        return found
 
     def _tell_budget(self, *, at_once: bool = False) -> None:
         """Tell what the ledger says, once in a while: inverting the curve takes time."""
@@ -218,43 +265,45 @@ def _shard(prepared: NodeSetup, told: RunConfig, own: Plan, noise: NoiseSource) 
 def _trained(
     node: NodeRuntime, told: RunConfig, part: _Part, last: _Part, seconds: float | None
 ) -> Run:
-    """Make the model of this node: the mean of the messages that it may hear, its own included."""
+    """Make the model of this node: the mean of the messages that it may hear, its own included.
+
+    Who hears everybody makes the same model of it as everybody else.
+    """
     prepared, segment, listening = node.prepared, part.segment, part.listening
     agreed = prepared.agreed
     charged = part.outcome.events if node.ledger is None else (_charged(node.ledger, agreed),)
-    heard = replace(
-        part.outcome,
-        last=listening.last,
-        tail=listening.tail,
-        mean=listening.mean,
-        events=charged,
-    )
-    caveats = _about_losses(part, last)
-    return Run(
-        config=told,
-        schema=prepared.schema,
-        fitted=Classifier.of_run(
-            part.own, heard, node.noise, output=told.run.output, caveats=caveats
-        ),
-        parameters=estimator_parameters(told, agreed.names),
+    heard = part.outcome
+    if not part.own.algorithm.hears_everybody:
+        heard = replace(heard, last=listening.last, tail=listening.tail, mean=listening.mean)
+    caveats, schema = _about_losses(part, last), prepared.schema
+    classifier = Classifier.of_run(
+        part.own,
+        heard,
+        state_privacy(part.own, charged, node.noise, caveats=caveats),
+        classes=schema.classes,
         parties=listening.names,
-        rows={prepared.name: agreed.rows[prepared.name]},
-        topology=prepared.planned.site.topology,
-        sha256=prepared.run.hex(),
+        output=told.run.output,
+    )
+    federation = {
+        "node": prepared.name,
+        "nodes": list(agreed.nodes),
+        "rows": agreed.rows,
+        "server": agreed.server,
+        "heard": list(listening.names),
+        "rounds_complete": listening.done,
+        "lost": listening.lost,
+        "went_on_without": list(segment.lost),
+        "changed_run_sha256": segment.run.hex() if segment.lost else None,
+        "tls": prepared.security is not None,
+    }
+    rows = {prepared.name: agreed.rows[prepared.name]}
+    come_from = provenance(told, schema, rows, prepared.run.hex(), federation)
+    return Run(
+        told,
+        Model(classifier, estimator_parameters(told, agreed.names), schema, come_from),
+        prepared.planned.site.topology,
         warnings=prepared.warnings,
         seconds=seconds,
-        federation={
-            "node": prepared.name,
-            "nodes": list(agreed.nodes),
-            "rows": agreed.rows,
-            "server": agreed.server,
-            "heard": list(listening.names),
-            "rounds_complete": listening.done,
-            "lost": listening.lost,
-            "went_on_without": list(segment.lost),
-            "changed_run_sha256": segment.run.hex() if segment.lost else None,
-            "tls": prepared.security is not None,
-        },
     )
 
 
@@ -273,7 +322,7 @@ def _write(prepared: NodeSetup, trained: Run, part: _Part) -> None:
     result = prepared.config.result
     assert result is not None
     if result.statement is not None:
-        lines = [str(trained.fitted.privacy)]
+        lines = [str(trained.privacy)]
         for words in trained.summary()["ledgers"].values():
             lines += ["", "The ledger of this data set:", words]
         if part.segment.lost:
@@ -283,7 +332,7 @@ def _write(prepared: NodeSetup, trained: Run, part: _Part) -> None:
     # After the results: whatever happens to the page, what was paid for is there.
     place = trained.config.result.report_file
     if place is not None:
-        page = render(run_report(RecordedRun.from_dict(record)))
+        page = render(run_report(record))
         write_whole(place, page.encode(), "report")
 
 
@@ -297,10 +346,16 @@ def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
     if lost is not None:
         done = part.listening.done
         caveats.append(f"Ended early: {lost} was lost after {done} rounds: {WHEN_LOST['stop']}")
-    if last is not part:
+    if part.listening.refused_sum is not None:
         caveats.append(
-            f"Going on without {last.segment.lost[-1]} came to nothing: {last.listening.lost} was "
-            f"lost, too, after {last.listening.done} rounds of the changed run "
+            f"Ended early: the sum of round {part.listening.done} was refused: "
+            f"{part.listening.refused_sum} {WHEN_LOST['stop']}"
+        )
+    if last is not part:
+        what = last.listening.refused_sum or f"{last.listening.lost} was lost, too,"
+        caveats.append(
+            f"Going on without {last.segment.lost[-1]} came to nothing: {what} "
+            f"after {last.listening.done} rounds of the changed run "
             f"{last.segment.run.hex()}. The model is that of the rounds before; what was charged "
             "since is counted."
         )

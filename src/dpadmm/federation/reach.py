@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 from dpadmm.federation.identity import CertificateFacts, certificate_facts, describe
 from dpadmm.federation.transport.addresses import split_address
 from dpadmm.federation.transport.session import PeerSession, Security
@@ -314,7 +314,7 @@ def _about_verdict(name: str, word: str, security: Security) -> _Found:
 
 
 @final
-class Reach(Closing):
+class Reach(Closable):
     """Watches for missing neighbours and tells why, until it is closed.
 
     Parameters

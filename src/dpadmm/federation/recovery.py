@@ -17,6 +17,7 @@ from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageStore
+from dpadmm.federation.transport.sum_exchange import PastSum
 from dpadmm.federation.transport.wire import BadMessage
 from dpadmm.federation.transport.words import Decided, Departing, Frozen, Limits, noted, said
 from dpadmm.ledger.adaptive import overspent
@@ -69,7 +70,8 @@ class Decision:
     lost
         Who is left out.
     kept
-        How many rounds all of the others have sent.
+        How many rounds all of the others have sent; where only sums are seen, how many sums all of
+        them have.
     furthest
         How many rounds the furthest of them has sent, and been charged for.
     """
@@ -94,6 +96,9 @@ class Departure:
         Who has rows in the run, all nodes, and how many rounds it has.
     store
         Where it notes what it said.
+    sums, first_sent
+        Only sums of messages are seen: nobody's message is sent again, and the others go on from
+        the last sum that all of them have; and the first round that has messages in this run.
     on_refused
         Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
     """
@@ -106,23 +111,31 @@ class Departure:
         nodes: tuple[str, ...],
         rounds: int,
         store: MessageStore,
+        *,
+        sums: bool = False,
+        first_sent: int = 0,
         on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
     ) -> None:
         self._session, self._run, self._store = session, run, store
+        self._sums, self.first_sent = sums, first_sent
         self._parties, self._nodes = set(parties), set(nodes)
         self._label = run.hex()
         self._lock = threading.Lock()
         self._lost = ""
         self._sent: dict[str, int] = {}
+        self._summed: dict[str, int] = {}
         self._reported = ""
         self._limits, self._tell_refused = Limits(frozenset(nodes), rounds), on_refused
         note, known = store.note(run, _FROZEN), store.note(run, _SENT)
         if note is not None:
             frozen = noted(Frozen, note, "a loss", self._limits)
             self._lost, self._sent = frozen.lost, {session.name: frozen.sent}
+            self._summed = {session.name: frozen.summed}
             if known is not None:
                 # Others may still have to hear it from here.
-                self._sent |= noted(Departing, known, "a loss", self._limits).sent
+                others = noted(Departing, known, "a loss", self._limits)
+                self._sent |= others.sent
+                self._summed |= others.summed
         session.serve(DEPARTURE_TOPIC, self._answer)
 
     @staticmethod
@@ -157,16 +170,25 @@ class Departure:
             if self._reported and not self._lost:
                 raise SomebodyLeft(self._reported)
 
-    def freeze(self, lost: str, sent: int) -> None:
+    def freeze(self, lost: str, sent: int, summed: int = 0) -> None:
         """Stop for good, having released so many rounds; durable when it returns, and said once.
 
         A message that is committed counts, whether it was sent or not: it will not change.
+
+        Parameters
+        ----------
+        lost
+            For whose loss.
+        sent, summed
+            How many rounds were released here, and of how many the sum is here.
         """
         with self._lock:
             if self._lost:
                 return
-            self._store.take_note(self._run, _FROZEN, json.dumps({"lost": lost, "sent": sent}))
+            note = Frozen(lost=lost, sent=sent, summed=summed if self._sums else 0)
+            self._store.take_note(self._run, _FROZEN, note.to_bytes().decode("ascii"))
             self._lost, self._sent[self._session.name] = lost, sent
+            self._summed[self._session.name] = note.summed
 
     def settle(self, timeout: float) -> Decision:
         """Wait until it is known where all of the others stopped.
@@ -184,8 +206,10 @@ class Departure:
             with self._lock:
                 left = self._nodes - {self._lost}
                 missing = left - set(self._sent)
-                known = Departing(lost=self._lost, sent=self._sent)
-                sent = [self._sent[name] for name in self._parties & left if name in self._sent]
+                known = self._known()
+                parties = self._parties & left & set(self._sent)
+                sent = [self._sent[name] for name in parties]
+                summed = [self._summed.get(name, 0) for name in parties]
             if not missing:
                 break
             # Somebody was heard of or came back: the next one may be about to.
@@ -197,7 +221,7 @@ class Departure:
                     f"all others must agree to go on without {self._lost} within {timeout:g} s; "
                     f"not heard of: {', '.join(sorted(missing))}."
                 )
-        decision = Decision(self._lost, min(sent), max(sent))
+        decision = Decision(self._lost, min(summed if self._sums else sent), max(sent))
         self._store.take_note(self._run, _SENT, known.to_bytes().decode("ascii"))
         self._store.take_note(self._run, _DECIDED, json.dumps(vars(decision)))
         return decision
@@ -206,7 +230,11 @@ class Departure:
         with self._lock:
             if label != self._label or not self._lost:
                 return None
-            return Departing(lost=self._lost, sent=self._sent).to_bytes()
+            return self._known().to_bytes()
+
+    def _known(self) -> Departing:
+        summed = self._summed if self._sums else {}
+        return Departing(lost=self._lost, sent=dict(self._sent), summed=dict(summed))
 
     def _take(self, name: str, label: str, data: bytes) -> None:
         try:
@@ -221,6 +249,9 @@ class Departure:
                 for node, value in content.sent.items():
                     if node not in (self._session.name, self._lost):
                         self._sent.setdefault(node, value)
+                        # Nobody has the sum of a round that it has not sent.
+                        summed = min(content.summed.get(node, 0), value)
+                        self._summed.setdefault(node, summed)
 
 
 @dataclass(frozen=True)
@@ -239,6 +270,11 @@ class Segment:
         Who was lost before it.
     replayed
         This party's messages of the first rounds, released before.
+    past, absorbed_by
+        Where only sums are seen: those of the first rounds, of which nothing is sent again; and
+        the plan that each was absorbed by, so that parties go on from the state after the last.
+    first_sent
+        The first of its rounds that has messages of its own; on the wire that is round 0.
     charged
         What this party was charged before.
     first
@@ -251,6 +287,9 @@ class Segment:
     rounds: int
     lost: tuple[str, ...] = ()
     replayed: tuple[Array, ...] = field(default=(), repr=False)
+    past: tuple[PastSum, ...] = field(default=(), repr=False)
+    absorbed_by: tuple[Plan, ...] = field(default=(), repr=False)
+    first_sent: int = 0
     charged: tuple[Event, ...] = field(default=(), repr=False)
     first: Plan | None = field(default=None, repr=False)
 
@@ -270,6 +309,7 @@ class Segment:
         schema: Schema,
         own: tuple[Array, ...] = (),
         charged: tuple[Event, ...] = (),
+        past: tuple[PastSum, ...] = (),
     ) -> Segment:
         """What the others do after a node is lost; refused where the links that are left do not do.
 
@@ -279,8 +319,9 @@ class Segment:
             Without whom, and from where. Refused where no new round would be left.
         schema
             How rows are encoded.
-        own, charged
-            This party's messages of this segment, and what it was charged up to its end.
+        own, charged, past
+            This party's messages of this segment, what it was charged up to its end, and, where
+            only sums are seen, those.
         """
         if decision.rounds(self.rounds) <= decision.kept:
             raise ParameterError(
@@ -293,15 +334,20 @@ class Segment:
             planned = agreed.plan(schema)
         content = f"{decision.lost} {decision.kept} {decision.furthest}"
         digest = hashlib.sha256(self.run + agreed.digest(schema) + content.encode("ascii"))
+        summed = planned.algorithm.summation is not None
+        ran = (*self.absorbed_by, *(self.planned for _ in past[len(self.absorbed_by) :]))
         return Segment(
             agreed,
             planned,
             digest.digest(),
             decision.rounds(self.rounds),
             (*self.lost, decision.lost),
-            own[: decision.kept],
-            charged,
-            self.first or self.planned,
+            replayed=own[: decision.kept],
+            past=past[: decision.kept],
+            absorbed_by=ran[: decision.kept],
+            first_sent=decision.kept if summed else 0,
+            charged=charged,
+            first=self.first or self.planned,
         )
 
     def check_budget(self, name: str) -> None:

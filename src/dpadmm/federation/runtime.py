@@ -13,6 +13,7 @@ from dpadmm.federation.consent import Consents
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, Segment
 from dpadmm.federation.setup import NodeSetup
+from dpadmm.federation.stretch_keys import StretchKeys, check_pinned
 from dpadmm.federation.transport.mailbox import Patience
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageFile, MessageStore
@@ -106,13 +107,14 @@ class NodeRuntime:
 
     def _check_ledger(self, ledger: SQLiteLedger, segment: Segment, number: int) -> None:
         """Refuse a ledger that is older than what this node is known to have sent."""
-        kept = self.store.rounds(segment.run)
+        first = segment.first_sent
+        kept = first + self.store.rounds(segment.run)
         record = ledger.refresh().runs.get(segment.run_id)
         for t in range(len(segment.replayed), kept):
             stored = None if record is None else record.commits.get(t)
-            sent = self.store.messages(segment.run, t).get(number)
+            sent = self.store.messages(segment.run, t - first).get(number)
             if stored is not None and sent == encode_message(
-                segment.run, number, t, ledger.load_message(stored)
+                segment.run, number, t - first, ledger.load_message(stored)
             ):
                 continue
             lacks = "lacks it" if stored is None else "has another message there"
@@ -169,6 +171,8 @@ class NodeRuntime:
         else:
             self.watcher.event("agreeing", neighbours=list(config.addresses))
             reached = agreement.reach(config.policy.start_within)
+            if prepared.planned.algorithm.summation is not None:
+                check_pinned(reached, config.pins)
             self.store.take_note(run, _AGREED, consents_note(reached))
             self.watcher.event("agreed", spec=run.hex(), nodes=list(nodes), signed=consents.signed)
         return session
@@ -188,7 +192,24 @@ class NodeRuntime:
             agreed.nodes,
             segment.rounds,
             self.store,
+            sums=segment.planned.algorithm.summation is not None,
+            first_sent=segment.first_sent,
             on_refused=self._refused,
+        )
+
+    def stretch_keys(self, segment: Segment) -> StretchKeys | None:
+        """The keys of a party in a stretch; None where messages are seen one by one."""
+        if segment.planned.algorithm.summation is None:
+            return None
+        prepared = self.prepared
+        assert prepared.security is not None
+        return StretchKeys(
+            prepared.name,
+            segment,
+            prepared.security,
+            prepared.config.pins,
+            self.store,
+            prepared.config.messages.parent,
         )
 
     def mailbox_options(self, departure: Departure | None, segment: Segment) -> dict[str, Any]:

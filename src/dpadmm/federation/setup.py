@@ -86,8 +86,13 @@ def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> Node
         warnings.simplefilter("always", PrivacyWarning)
         warnings.simplefilter("always", ConvergenceWarning)
         planned = agreed.plan(schema)
+    if planned.algorithm.summation is not None and security is None:
+        raise ParameterError(
+            "noise must be 'own' without TLS: parties that share noise sign their keys with those "
+            "of their certificates. Leave out --insecure-loopback."
+        )
     config.check(agreed, planned)
-    prepared = NodeSetup(
+    setup = NodeSetup(
         config, agreed, schema, planned, security, tuple(str(item.message) for item in caught)
     )
     check_writable(config.messages, "messages")
@@ -96,8 +101,8 @@ def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> Node
             place = getattr(config.result, what)
             if place is not None:
                 check_writable(place, what)
-        told = prepared.run_config()
+        told = setup.run_config()
         check_columns(
             told.party[0].file, file_schema(schema, told), delimiter=config.node.delimiter
         )
-    return prepared
+    return setup

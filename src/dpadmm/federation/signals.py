@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final, final
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 
 __all__ = ["SIGNALS", "Stopped", "Stopping"]
 
@@ -45,7 +45,7 @@ class Stopped(BaseException):
 
 
 @final
-class Stopping(Closing):
+class Stopping(Closable):
     """Raises :class:`Stopped` at the first signal, until it is closed.
 
     Parameters

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from dpadmm.durable import Closing, check_writable, write_whole
+from dpadmm.durable import Closable, check_writable, write_whole
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.federation.facts import code_word, public_facts
 from dpadmm.federation.status import STATUS_VERSION, process_space
@@ -43,7 +43,7 @@ _CROWD_LINES: Final = 1.0
 
 
 @final
-class Watcher(Closing):
+class Watcher(Closable):
     """Tells what a node does; every method may be called from any thread.
 
     Parameters
@@ -90,28 +90,7 @@ class Watcher(Closing):
         self._complaint = ""
         self._last_round_line = -_ROUND_LINES
         self._written = self._ended_well = False
-        now = _now()
-        self._state: dict[str, Any] = {
-            "version": STATUS_VERSION,
-            "node": node,
-            "run": run,
-            "state": "starting",
-            "process": os.getpid(),
-            "process_space": process_space(),
-            "started": now,
-            "changed": now,
-            "round": 0,
-            "rounds": 0,
-            "waiting": {},
-            "unreachable": {},
-            "sent": 0,
-            "received": 0,
-            "epsilon_spent": None,
-            "epsilon_left": None,
-            "dropped": {},
-            "last_event": None,
-            "metrics": None,
-        }
+        self._state = _first_status(node, run)
         self._metrics: Metrics | None = None
         if metrics is not None:
             from dpadmm.federation.metrics import Metrics
@@ -283,8 +262,7 @@ class Watcher(Closing):
         """Leave a last status behind, whoever holds what: the process ends at once."""
         self._state["state"] = "stopped"
         if self._status is not None:
-            content = json.dumps(self._state | {"updated": _now()}, allow_nan=False, indent=1)
-            write_whole(self._status, content.encode("ascii") + b"\n", "status")
+            write_whole(self._status, self._status_text().encode("ascii"), "status")
 
     def close(self) -> None:
         """Say how it ended and stop.
@@ -373,12 +351,16 @@ class Watcher(Closing):
         while not self._closed.wait(_HEARTBEAT):
             self._write_status()
 
+    def _status_text(self) -> str:
+        content = json.dumps(self._state | {"updated": _now()}, allow_nan=False, indent=1)
+        return content + "\n"
+
     def _write_status(self) -> None:
         assert self._status is not None
         with self._lock:
-            content = json.dumps(self._state | {"updated": _now()}, allow_nan=False, indent=1)
+            content = self._status_text().encode("ascii")
         try:
-            write_whole(self._status, content.encode("ascii") + b"\n", "status")
+            write_whole(self._status, content, "status")
         except DataError as error:
             self._complain(str(error))
 
@@ -387,6 +369,32 @@ class Watcher(Closing):
         if sentence != self._complaint:
             self._complaint = sentence
             Console(stderr=True, soft_wrap=True).print(Text(f"Warning: {sentence}"))
+
+
+def _first_status(node: str, run: str) -> dict[str, Any]:
+    """What a status file says before anything happened."""
+    now = _now()
+    return {
+        "version": STATUS_VERSION,
+        "node": node,
+        "run": run,
+        "state": "starting",
+        "process": os.getpid(),
+        "process_space": process_space(),
+        "started": now,
+        "changed": now,
+        "round": 0,
+        "rounds": 0,
+        "waiting": {},
+        "unreachable": {},
+        "sent": 0,
+        "received": 0,
+        "epsilon_spent": None,
+        "epsilon_left": None,
+        "dropped": {},
+        "last_event": None,
+        "metrics": None,
+    }
 
 
 def _now() -> str:

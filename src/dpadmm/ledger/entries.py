@@ -16,18 +16,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from dpadmm.errors import LedgerError, ParameterError, positive_integer
+from dpadmm.plain import canonical_json
 
-__all__ = ["LEDGER_VERSION", "ChargedData", "Entry", "canonical"]
+__all__ = ["LEDGER_VERSION", "ChargedData", "Entry"]
 
 LEDGER_VERSION: Final = 1
 _NO_HASH: Final = "0" * 64
-
-
-def canonical(value: Any) -> str:
-    """The one JSON text of a value: what is hashed must not depend on how it was written."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,7 @@ class Entry:
     ) -> Entry:
         """The entry that continues the chain."""
         number = 0 if previous is None else previous.number + 1
-        text = canonical(content)
+        text = canonical_json(content)
         fields = (number, kind, time, run, round_, text)
         return cls(*fields, hash=_chain(previous, *fields))
 
@@ -113,7 +107,7 @@ class Entry:
         names = ("number", "kind", "time", "run", "round", "hash")
         if not isinstance(data, dict) or not {*names, "content"} <= data.keys():
             raise LedgerError(f"an entry must have the fields {[*names, 'content']}; got {data!r}.")
-        return cls(content=canonical(data["content"]), **{name: data[name] for name in names})
+        return cls(content=canonical_json(data["content"]), **{name: data[name] for name in names})
 
 
 def _chain(
@@ -127,5 +121,5 @@ def _chain(
 ) -> str:
     before = _NO_HASH if previous is None else previous.hash
     return hashlib.sha256(
-        canonical([before, number, kind, time, run, round_, content]).encode()
+        canonical_json([before, number, kind, time, run, round_, content]).encode()
     ).hexdigest()

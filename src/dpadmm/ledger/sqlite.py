@@ -23,7 +23,7 @@ from typing import Any, Final, Self, final
 
 import numpy as np
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.ledger.balance import STORED_TYPES, Account, StoredMessage
 from dpadmm.ledger.base import Ledger
@@ -40,7 +40,7 @@ _TIMEOUT: Final = 30.0
 _LONGEST_NAME: Final = 200
 
 
-class SQLiteLedger(Closing):
+class SQLiteLedger(Closable):
     """The spending on one data set of one owner, over all runs.
 
     Parameters
@@ -368,7 +368,7 @@ def _now() -> str:
 
 
 @final
-class LedgerRun(Ledger, Closing):
+class LedgerRun(Ledger, Closable):
     """One run's view of a data set's ledger; made by :meth:`SQLiteLedger.open_run`."""
 
     def __init__(self, ledger: SQLiteLedger, run_id: str, lock: RunLock) -> None:

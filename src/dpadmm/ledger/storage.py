@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 from dpadmm.errors import LedgerError
 from dpadmm.ledger.entries import LEDGER_VERSION, Entry
 
@@ -79,7 +79,7 @@ _REASONS: Final[dict[int, str]] = {
 }
 
 
-class EntryFile(Closing):
+class EntryFile(Closable):
     """One open file.
 
     Parameters

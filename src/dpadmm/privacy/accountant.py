@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpadmm.plain import Array
+from dpadmm.plain import Array, Delta, Epsilon
 from dpadmm.privacy.composition import (
     Basic,
     Bound,
@@ -46,6 +46,7 @@ from dpadmm.privacy.events import (
     single_events,
 )
 from dpadmm.privacy.gaussian import gaussian_epsilon
+from dpadmm.privacy.odds import Odds, attacker_odds
 
 __all__ = [
     "Guarantee",
@@ -79,14 +80,19 @@ class Guarantee:
     each rests on is the docstring of its class. ``order`` is the Renyi order, where one was used.
     """
 
-    epsilon: float
-    delta: float
+    epsilon: Epsilon
+    delta: Delta
     accountant: str
     theorem: str
     rows_per_person: int = 1
     scope: str = "row"
-    order: float | None = None
+    order: Epsilon | None = None
     events: tuple[str, ...] = ()
+
+    @property
+    def odds(self) -> Odds:
+        """What that means to somebody who guesses."""
+        return attacker_odds(self.epsilon, self.delta, self.accountant)
 
 
 @dataclass(frozen=True, slots=True)

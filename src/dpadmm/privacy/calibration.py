@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +30,7 @@ from dpadmm.privacy.events import (
 )
 from dpadmm.privacy.figures import AtLeast, AtMost
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.sensitivity import gradient_sensitivity
+from dpadmm.privacy.sensitivity import check_range, gradient_sensitivity, reals
 
 __all__ = [
     "InfeasibleBudgetError",
@@ -55,27 +55,24 @@ class InfeasibleBudgetError(ParameterError):
         super().__init__(message)
         self.smallest_epsilon = smallest_epsilon
 
-
-def _real(value: ArrayLike) -> Array:
-    return np.asarray(value, dtype=np.float64)
-
-
-def _check(name: str, values: Array, *, zero: bool = False) -> None:
-    if np.any(~np.isfinite(values)) or np.any(values < 0) or (not zero and np.any(values == 0)):
-        kind = "non-negative" if zero else "positive"
-        raise ValueError(f"{name} must be {kind} and finite; got {values.tolist()!r}")
+    @classmethod
+    def for_floor(cls, least: float, what: str, epsilon: float, advice: str = "") -> Self:
+        """Refuse an epsilon below what something costs that no noise makes cheaper."""
+        return cls(
+            f"epsilon must exceed {AtMost(least)}, what {what} cost; got {epsilon!r}{advice}", least
+        )
 
 
 def _inverse_sum(ratios: ArrayLike) -> tuple[int, float]:
     """Return the number of rounds and sum_t 1 / g_t."""
-    values = np.atleast_1d(_real(ratios))
-    _check("ratios", values)
+    values = np.atleast_1d(reals(ratios))
+    check_range("ratios", values)
     return values.size, float(np.sum(1 / values))
 
 
 def _over_parties(solve: Callable[..., float], *arguments: ArrayLike) -> Array:
     """Apply a scalar search to broadcast arguments, once for every different combination."""
-    arrays = np.broadcast_arrays(*map(_real, arguments))
+    arrays = np.broadcast_arrays(*map(reals, arguments))
     table = np.stack([array.ravel() for array in arrays], axis=-1)
     different, index = np.unique(table, axis=0, return_inverse=True)
     results = np.array([solve(*row) for row in different.tolist()])
@@ -96,8 +93,8 @@ def gaussian_sigma(
 ) -> Array:
     """Return the first round's standard deviation k Delta sqrt(sum 1/g_t) / mu*."""
     _, inverse = _inverse_sum(ratios)
-    sensitivity_ = _real(sensitivity)
-    _check("sensitivity", sensitivity_)
+    sensitivity_ = reals(sensitivity)
+    check_range("sensitivity", sensitivity_)
     mu = gaussian_mu(epsilon, delta)
     sigma: Array = _MARGIN * rows_per_person * sensitivity_ * math.sqrt(inverse) / mu
     return sigma
@@ -131,7 +128,7 @@ def pure_level(
     events of the same party that the budget must cover too (such as the inexact solves).
     """
     others = list(extra)
-    _check("epsilon", _real(epsilon))
+    check_range("epsilon", reals(epsilon))
     if rounds < 1:
         raise ValueError(f"rounds must be a positive integer; got {rounds!r}")
 
@@ -177,9 +174,9 @@ def pure_noise(
     extra
         Events of the same party that the budget must cover too.
     """
-    shares_, fixed_ = np.broadcast_arrays(_real(shares), _real(fixed))
-    _check("shares", shares_)
-    _check("fixed", fixed_, zero=True)
+    shares_, fixed_ = np.broadcast_arrays(reals(shares), reals(fixed))
+    check_range("shares", shares_)
+    check_range("fixed", fixed_, zero=True)
 
     def cost(noise: float) -> float:
         levels, counts = np.unique(shares_ / noise + fixed_, return_counts=True)
@@ -189,11 +186,11 @@ def pure_noise(
 
     least = cost(math.inf)
     if least >= epsilon:
-        raise InfeasibleBudgetError(
-            f"epsilon must exceed {least:.6g}, what the Jacobians and the inexact solves of"
-            f" {shares_.size} releases cost; got {epsilon!r}; fewer rounds, a larger penalty or"
-            " more rows would do",
+        raise InfeasibleBudgetError.for_floor(
             least,
+            f"the Jacobians and the inexact solves of {shares_.size} releases",
+            epsilon,
+            "; fewer rounds, a larger penalty or more rows would do",
         )
     # What would do if the releases only added up; optimal composition needs less.
     room = epsilon - rows_per_person * float(fixed_.sum())
@@ -214,7 +211,7 @@ def exponential_rate(
 
     ``level`` is the epsilon of one release; it must exceed ln(1 + kappa), what the Jacobian costs.
     """
-    level_, kappa_ = np.broadcast_arrays(_real(level), _real(kappa))
+    level_, kappa_ = np.broadcast_arrays(reals(level), reals(kappa))
     room = level_ - np.log1p(kappa_)
     if np.any(~(room > 0)):
         party = int(np.argmin(room))
@@ -270,6 +267,16 @@ def _largest_mu_squared(
     return largest
 
 
+def _over_columns(kappa: ArrayLike, rounds: int) -> tuple[Array, int]:
+    """Kappa of parties and rounds, and how many rounds each column stands for."""
+    kappas = reals(kappa)
+    kappas = kappas if kappas.ndim == 2 else kappas.reshape(-1, 1)
+    if kappas.shape[1] not in (1, rounds):
+        raise ValueError(f"kappa must have 1 or {rounds} columns; got {kappas.shape[1]}")
+    check_range("kappa", kappas, zero=True)
+    return kappas, rounds if kappas.shape[1] == 1 else 1
+
+
 def objective_sigma(
     epsilon: ArrayLike,
     delta: ArrayLike,
@@ -295,17 +302,12 @@ def objective_sigma(
         Variance ratios.
     """
     rounds, inverse = _inverse_sum(ratios)
-    kappas = _real(kappa)
-    kappas = kappas if kappas.ndim == 2 else kappas.reshape(-1, 1)
-    weight = rounds if kappas.shape[1] == 1 else 1
-    if kappas.shape[1] not in (1, rounds):
-        raise ValueError(f"kappa must have 1 or {rounds} columns; got {kappas.shape[1]}")
+    kappas, weight = _over_columns(kappa, rounds)
     epsilon_, delta_, sensitivity_, inexact, _ = np.broadcast_arrays(
-        _real(epsilon), _real(delta), _real(sensitivity), _real(inexact_mu), kappas[:, 0]
+        reals(epsilon), reals(delta), reals(sensitivity), reals(inexact_mu), kappas[:, 0]
     )
-    _check("epsilon", epsilon_)
-    _check("sensitivity", sensitivity_)
-    _check("kappa", kappas, zero=True)
+    check_range("epsilon", epsilon_)
+    check_range("sensitivity", sensitivity_)
     if np.any(~((delta_ > 0) & (delta_ < 1))):
         raise ValueError(f"delta must be in (0, 1) for Gaussian noise; got {delta!r}")
     best = _largest_mu_squared(epsilon_, delta_, kappas, weight, rows_per_person)
@@ -317,12 +319,10 @@ def objective_sigma(
             (GaussianObjectivePerturbation(0.0, value), weight) for value in columns.tolist()
         ]
         floor.append((GaussianRelease(inexact[party] / rows_per_person, 1.0), rounds))
-        least = epsilon_spent(floor, float(delta_[party]), rows_per_person=rows_per_person).epsilon
-        raise InfeasibleBudgetError(
-            f"epsilon must exceed {AtMost(least)}, what the Jacobian and the inexact solves of"
-            f" {rounds} rounds cost; got {float(epsilon_[party])!r}",
-            least,
-        )
+        spent = epsilon_spent(floor, float(delta_[party]), rows_per_person=rows_per_person)
+        what = f"the Jacobian and the inexact solves of {rounds} rounds"
+        advice = "; fewer rounds, a larger penalty or more rows would do"
+        raise InfeasibleBudgetError.for_floor(spent.epsilon, what, float(epsilon_[party]), advice)
     sigma: Array = _MARGIN * rows_per_person * sensitivity_ * np.sqrt(inverse) / np.sqrt(available)
     scalar = not any(map(np.ndim, (epsilon, delta, sensitivity, inexact_mu, kappa)))
     return sigma[0] if scalar else sigma
@@ -363,8 +363,8 @@ def subsampled_sigma(
             )
         return least_noise(cost, target, start=1.0)
 
-    _check("epsilon", _real(epsilon))
-    noise: Array = _real(sensitivity) * _over_parties(solve, epsilon, delta, batch, population)
+    check_range("epsilon", reals(epsilon))
+    noise: Array = reals(sensitivity) * _over_parties(solve, epsilon, delta, batch, population)
     return noise
 
 

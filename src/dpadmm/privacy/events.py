@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Final
 
@@ -48,7 +48,15 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that :func:`event_from_dict` turns back into the same event."""
-        return {"kind": self.kind, "version": self.version, **asdict(self)}
+        content = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"kind": self.kind, "version": self.version, **content}
+
+
+def _plain(value: Any) -> Any:
+    """The value of a field: events that it holds with their kinds and versions."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.to_dict() if isinstance(value, Event) else value
 
 
 def _set_positive(event: Event, *names: str) -> None:
@@ -317,14 +325,6 @@ class Composed(Event):
             )
         object.__setattr__(self, "events", parts)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, the parts with their kinds and versions."""
-        return {
-            "kind": self.kind,
-            "version": self.version,
-            "events": [part.to_dict() for part in self.events],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Event):
@@ -341,15 +341,6 @@ class Repeated(Event):
         if not isinstance(self.event, Event):
             raise ValueError(f"{self.kind}: event must be an event; got {self.event!r}")
         _set_positive_integer(self, "count")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, the event with its kind and version."""
-        return {
-            "kind": self.kind,
-            "version": self.version,
-            "event": self.event.to_dict(),
-            "count": self.count,
-        }
 
 
 #: The one instance that is ever needed.

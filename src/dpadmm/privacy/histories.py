@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -13,36 +14,44 @@ from dpadmm.privacy.calibration import least_noise, subsampled_sigma
 from dpadmm.privacy.events import Event, GaussianRelease, SubsampledGaussian
 from dpadmm.privacy.gaussian import gaussian_mu
 
-__all__ = [
-    "best_split",
-    "one_release_history",
-    "one_release_noise",
-    "split_history",
-    "split_noise",
-]
+__all__ = ["InnerReleases", "best_split", "one_release_noise", "split_history", "split_noise"]
+
+
+@dataclass(frozen=True)
+class InnerReleases:
+    """How often a stochastic algorithm releases.
+
+    Attributes
+    ----------
+    outer, inner
+        Messages, and gradient steps before each.
+    batch, population
+        Rows of a batch, and of the party.
+    """
+
+    outer: int
+    inner: int
+    batch: int
+    population: int
+
+    @property
+    def differences(self) -> int:
+        """How many batch differences there are; the first of each message is zero."""
+        return self.outer * (self.inner - 1)
 
 
 def split_history(
-    outer: int,
-    inner: int,
-    batch: int,
-    population: int,
-    sigma: float,
-    difference_sensitivity: float,
-    gradient_sensitivity: float,
-    share: float,
+    run: InnerReleases, sigma: float, difference: float, gradient: float, share: float
 ) -> list[tuple[Event, int]]:
     """Return what PS-ADMM releases when one noise covers batch difference and full gradient.
 
-    N(0, sigma^2) is the sum of N(0, share sigma^2) on the difference of batch gradients (of which
-    the first of each outer iteration is zero) and N(0, (1 - share) sigma^2) on the full gradient;
-    every share in (0, 1) gives a valid history.
+    N(0, sigma^2) is the sum of N(0, share sigma^2) on the difference of batch gradients and
+    N(0, (1 - share) sigma^2) on the full gradient, with their sensitivities; every share in (0, 1)
+    gives a valid history.
     """
-    difference = SubsampledGaussian(
-        batch, population, difference_sensitivity, sigma * math.sqrt(share)
-    )
-    full = GaussianRelease(gradient_sensitivity, sigma * math.sqrt(1 - share))
-    return [(difference, outer * (inner - 1)), (full, outer * inner)]
+    batch = SubsampledGaussian(run.batch, run.population, difference, sigma * math.sqrt(share))
+    full = GaussianRelease(gradient, sigma * math.sqrt(1 - share))
+    return [(batch, run.differences), (full, run.outer * run.inner)]
 
 
 def best_split(
@@ -65,60 +74,32 @@ def best_split(
     return 1 / (1 + math.exp(-best)), tried[best]
 
 
-def one_release_history(
-    outer: int,
-    inner: int,
-    batch: int,
-    population: int,
-    noise_multiplier: float,
-    gradient_sensitivity: float,
-    gradient_sigma: float,
-) -> list[tuple[Event, int]]:
-    """Return what PS-ADMM releases when each full gradient is released once.
-
-    The batch differences have noise of ``noise_multiplier`` times their current sensitivity.
-    """
-    difference = SubsampledGaussian(batch, population, 1.0, noise_multiplier)
-    return [
-        (difference, outer * (inner - 1)),
-        (GaussianRelease(gradient_sensitivity, gradient_sigma), outer),
-    ]
-
-
 @lru_cache(maxsize=256)
 def one_release_noise(
-    epsilon: float,
-    delta: float,
-    outer: int,
-    inner: int,
-    batch: int,
-    population: int,
-    *,
-    share: float,
-    rows_per_person: int = 1,
+    epsilon: float, delta: float, run: InnerReleases, *, share: float, rows_per_person: int = 1
 ) -> tuple[float, float]:
     r"""Return (gradient noise, difference noise) in units of their sensitivities.
 
     .. math:: \sum_{k=1}^{K}\mu_u^2 = \mathrm{share}\cdot\mu^*(\epsilon, \delta)^2
 
-    fixes the noise of the full gradients; the batch differences get the least noise with which
-    the whole of :func:`one_release_history` stays within the budget, to 1e-3 in epsilon. Without
-    batch differences (one inner step) the gradients get all of it.
+    fixes the noise of the full gradients, each released once; the batch differences, whose noise
+    is a multiple of their current sensitivity, get the least with which the whole stays within the
+    budget, to 1e-3 in epsilon. Without batch differences (one inner step) the gradients get all
+    of it.
     """
     mu = float(gaussian_mu(epsilon, delta)) / rows_per_person
-    steps = outer * (inner - 1)
-    if steps == 0:
-        return (1 + 1e-9) * math.sqrt(outer) / mu, 0.0
-    gradient = math.sqrt(outer / share) / mu
+    if run.differences == 0:
+        return (1 + 1e-9) * math.sqrt(run.outer) / mu, 0.0
+    gradient = math.sqrt(run.outer / share) / mu
     difference = subsampled_sigma(
         epsilon,
         delta,
-        steps,
-        batch,
-        population,
+        run.differences,
+        run.batch,
+        run.population,
         1.0,
         rows_per_person=rows_per_person,
-        extra=[(GaussianRelease(1.0, gradient), outer)],
+        extra=[(GaussianRelease(1.0, gradient), run.outer)],
     )
     return gradient, float(difference)
 
@@ -127,12 +108,9 @@ def one_release_noise(
 def split_noise(
     epsilon: float,
     delta: float,
-    outer: int,
-    inner: int,
-    batch: int,
-    population: int,
-    difference_sensitivity: float,
-    gradient_sensitivity: float,
+    run: InnerReleases,
+    difference: float,
+    gradient: float,
     *,
     rows_per_person: int = 1,
 ) -> tuple[float, float]:
@@ -142,16 +120,7 @@ def split_noise(
     """
 
     def history(sigma: float, share: float) -> list[tuple[Event, int]]:
-        return split_history(
-            outer,
-            inner,
-            batch,
-            population,
-            sigma,
-            difference_sensitivity,
-            gradient_sensitivity,
-            share,
-        )
+        return split_history(run, sigma, difference, gradient, share)
 
     def least(share: float, start: float) -> float:
         def cost(sigma: float) -> float:
@@ -160,8 +129,6 @@ def split_noise(
 
         return least_noise(cost, epsilon, start=start)
 
-    first = least(0.5, difference_sensitivity)
-    share, _ = best_split(
-        lambda tried: history(first, tried), delta, rows_per_person=rows_per_person
-    )
+    first = least(0.5, difference)
+    share, _ = best_split(partial(history, first), delta, rows_per_person=rows_per_person)
     return least(share, first), share

@@ -13,7 +13,7 @@ from dpadmm.privacy.accountant import Guarantee, History, total_mu
 from dpadmm.privacy.events import LabelRandomizedResponse
 from dpadmm.privacy.gaussian import gaussian_delta
 
-__all__ = ["joint_label_delta", "joint_label_guarantee", "joint_label_pure"]
+__all__ = ["joint_label_delta", "joint_label_guarantee"]
 
 
 def joint_label_delta(label_epsilon: float, mu_label: float, epsilon: float) -> float:
@@ -37,12 +37,6 @@ def joint_label_delta(label_epsilon: float, mu_label: float, epsilon: float) -> 
     share = -math.expm1(epsilon - label_epsilon) / (1 + math.exp(-label_epsilon))
     inner = math.log1p(math.expm1(epsilon) / share)
     return share * float(gaussian_delta(inner, mu_label))
-
-
-def joint_label_pure(label_epsilon: float, epsilon: float) -> float:
-    """Return ln((1 + e^(a + b)) / (e^a + e^b)): a randomised label seen through a pure release."""
-    product = math.expm1(-label_epsilon) * math.expm1(-epsilon)
-    return math.log1p(product / (math.exp(-label_epsilon) + math.exp(-epsilon)))
 
 
 def joint_label_guarantee(

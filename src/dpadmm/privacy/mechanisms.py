@@ -447,6 +447,18 @@ def release_noisy_gradients(
     parties, noise, t
         Numbers of the parties, the source of noise, the round.
     """
+    inner = _inner_noise(gradient, perturbation, parties, noise, t)
+    return Released(_MAKER, descend(inner), perturbation.events())
+
+
+def _inner_noise(
+    gradient: Array,
+    perturbation: GradientPerturbation,
+    parties: NDArray[np.intp],
+    noise: NoiseSource,
+    t: int,
+) -> InnerNoise:
+    """What :func:`release_noisy_gradients` draws and lets leave."""
     nodes, runs, outputs, features = gradient.shape
     steps = perturbation.steps
     split = perturbation.form == "split"
@@ -467,7 +479,7 @@ def release_noisy_gradients(
         return noise.add_gaussian(one, spread, parties[place : place + 1], t, "inner")[0, 0]
 
     ahead = (nodes, runs, 0 if noise.on_grid else steps, outputs, features)
-    inner = InnerNoise(
+    return InnerNoise(
         batches=draw_batches(noise, steps, perturbation.batch, perturbation.rows, runs, parties, t),
         carried=carried,
         released=released,
@@ -479,7 +491,6 @@ def release_noisy_gradients(
         draws=noise.add_gaussian(np.zeros(ahead), np.ones(1), parties, t, "inner"),
         release=release if noise.on_grid else None,
     )
-    return Released(_MAKER, descend(inner), perturbation.events())
 
 
 def draw_batches(

@@ -23,38 +23,25 @@ __all__ = [
     "gradient_sensitivity",
     "jacobian_ratio",
     "public_norm_factor",
-    "strong_convexity",
 ]
 
 
-def _real(value: ArrayLike) -> Array:
+def reals(value: ArrayLike) -> Array:
+    """Numbers, or an array of them, as an array."""
     return np.asarray(value, dtype=np.float64)
 
 
-def _check(name: str, values: Array, *, zero: bool = False) -> None:
+def check_range(name: str, values: Array, *, zero: bool = False) -> None:
+    """Refuse values that are not finite and positive, or zero where that is allowed."""
     if np.any(~np.isfinite(values)) or np.any(values < 0) or (not zero and np.any(values == 0)):
         kind = "non-negative" if zero else "positive"
         raise ValueError(f"{name} must be {kind} and finite; got {values.tolist()!r}")
 
 
-def strong_convexity(
-    regularization: ArrayLike,
-    parties: ArrayLike,
-    penalty: ArrayLike,
-    degree: ArrayLike,
-    extra: ArrayLike = 0.0,
-) -> Array:
-    """Return m = lambda / N + 2 eta V + Phi, the strong convexity of a party's subproblem."""
-    value: Array = _real(regularization) / _real(parties)
-    value = value + 2 * _real(penalty) * _real(degree) + _real(extra)
-    _check("strong convexity", value)
-    return value
-
-
 def gradient_sensitivity(rows: ArrayLike, *, weight: ArrayLike = 1.0, slope: float = 1.0) -> Array:
     """Return 2 L c / n: how far replacing one row moves the gradient of the loss."""
-    value: Array = 2 * slope * _real(weight) / _real(rows)
-    _check("gradient sensitivity", value)
+    value: Array = 2 * slope * reals(weight) / reals(rows)
+    check_range("gradient sensitivity", value)
     return value
 
 
@@ -68,7 +55,7 @@ def argmin_sensitivity(
 ) -> Array:
     """Return (2 L c / n + 2 tolerance) / m: how far one row moves a minimiser of that residual."""
     gradient = gradient_sensitivity(rows, weight=weight, slope=slope)
-    value: Array = (gradient + 2 * _real(tolerance)) / _real(convexity)
+    value: Array = (gradient + 2 * reals(tolerance)) / reals(convexity)
     return value
 
 
@@ -76,8 +63,8 @@ def jacobian_ratio(
     rows: ArrayLike, convexity: ArrayLike, *, weight: ArrayLike = 1.0, curvature: float = 0.25
 ) -> Array:
     """Return kappa = c c_1 / (n m): how much one row can add to the Hessian, relatively."""
-    value: Array = _real(weight) * curvature / (_real(rows) * _real(convexity))
-    _check("kappa", value, zero=True)
+    value: Array = reals(weight) * curvature / (reals(rows) * reals(convexity))
+    check_range("kappa", value, zero=True)
     return value
 
 
@@ -123,7 +110,7 @@ def public_norm_factor(radius: ArrayLike) -> Array:
     2 tolerance / m is still to be added; it is not valid for objective perturbation, whose
     minimiser has no public bound.
     """
-    values = _real(radius)
+    values = reals(radius)
     if np.any(~(values >= 0)):
         raise ValueError(f"radius must be non-negative; got {radius!r}")
     radii, bounds = _norm_factor_table()

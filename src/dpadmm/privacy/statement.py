@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter
 
+from dpadmm.plain import Array, Delta, Epsilon, json_bound
 from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
 from dpadmm.privacy.events import Event, alone, shared_events
 from dpadmm.privacy.figures import pair
@@ -18,7 +20,9 @@ from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 __all__ = [
     "ADVERSARY",
     "NOT_COVERED",
+    "Charges",
     "PrivacyStatement",
+    "Terms",
     "adjacency_words",
     "adversary_words",
     "make_statement",
@@ -37,6 +41,20 @@ NOT_COVERED: Final = (
 )
 # In place of the first where noise is shared: the shifts of several summands meet in one sum.
 _ADDED_UP: Final = "a person with rows at several parties, for whom their mu add up"
+
+
+_GUARANTEES: Final = TypeAdapter(dict[str, Guarantee])
+_COURSE: Final = TypeAdapter(list[Epsilon])
+
+
+def _pairs(value: Any) -> Any:
+    """Details as a statement keeps them, from the mapping that is written."""
+    return tuple(value.items()) if isinstance(value, dict) else value
+
+
+def _course(value: Any) -> Array:
+    """An epsilon for each round, from what is written."""
+    return np.array(_COURSE.validate_python(value))
 
 
 def adjacency_words(rows_per_person: int) -> str:
@@ -63,19 +81,14 @@ def adversary_words(events: Iterable[Event]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class PrivacyStatement:
-    """The privacy of a whole run.
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a statement says besides its figures.
 
     Attributes
     ----------
-    epsilon, delta
-        The network's figure: the largest of the parties', never their sum. Infinite without
-        privacy.
-    parties
-        Each party's guarantee over the whole run.
-    rounds
-        Each party's epsilon after each round, at its delta; empty where it was not asked for.
+    algorithm
+        Its name.
     noise
         Where the noise came from.
     simulated
@@ -84,10 +97,10 @@ class PrivacyStatement:
         "proven", or "published": noise as a paper sets it, while the figures here stay proven.
     reviewed
         Whether the algorithm's theorem is this package's own.
-    not_covered
-        What the guarantee does not speak of.
     claim
         What the paper claims, for a published calibration; not what is proven.
+    not_covered
+        What the guarantee does not speak of.
     details
         Guarantees beside that of a row, such as a label's: pairs of a heading and its words.
     caveats
@@ -99,26 +112,65 @@ class PrivacyStatement:
     """
 
     algorithm: str
-    epsilon: float
-    delta: float
-    parties: dict[str, Guarantee]
-    rounds: dict[str, NDArray[np.float64]]
-    rows_per_person: int
     noise: str
     simulated: bool
     calibration: str = "proven"
     reviewed: bool = True
     claim: str | None = None
     not_covered: tuple[str, ...] = NOT_COVERED
-    details: tuple[tuple[str, str], ...] = ()
+    details: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_pairs)] = ()
     caveats: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement(Terms):
+    """The privacy of a whole run.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The network's figure: the largest of the parties', never their sum. Infinite without
+        privacy.
+    rows_per_person
+        How many rows are replaced at once.
+    parties
+        Each party's guarantee over the whole run.
+    rounds
+        Each party's epsilon after each round, at its delta; empty where it was not asked for.
+    adversary
+        Against whom the guarantee holds.
+    alone
+        With shared noise: each party's guarantee if all others collude.
+    """
+
+    epsilon: Epsilon
+    delta: Delta
+    rows_per_person: int
+    parties: Annotated[dict[str, Guarantee], Field(min_length=1)]
+    rounds: dict[str, Annotated[Array, PlainValidator(_course)]] = field(default_factory=dict)
     adversary: str = ADVERSARY
     alone: dict[str, Guarantee] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> PrivacyStatement:
+        """Read what :meth:`to_dict` made; what an older version did not write yet may be missing.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            If it is something else.
+        """
+        return _statements().validate_python(content)
 
     @property
     def private(self) -> bool:
         """Whether anything is guaranteed at all."""
         return math.isfinite(self.epsilon)
+
+    @property
+    def adjacency(self) -> str:
+        """Which data sets are neighbours."""
+        return adjacency_words(self.rows_per_person)
 
     @property
     def theorem(self) -> str:
@@ -143,7 +195,7 @@ class PrivacyStatement:
         lines += [("Caveat", caveat) for caveat in self.caveats]
         lines += self.details
         if self.private:
-            lines.append(("Adjacency", adjacency_words(self.rows_per_person)))
+            lines.append(("Adjacency", self.adjacency))
         if self.private or self.details:
             lines.append(("Adversary", self.adversary))
         if self.private:
@@ -175,10 +227,10 @@ class PrivacyStatement:
         """Plain data for machines; infinite numbers become the string "infinite"."""
         record: dict[str, Any] = {
             "algorithm": self.algorithm,
-            "epsilon": _number(self.epsilon),
+            "epsilon": json_bound(self.epsilon),
             "delta": self.delta,
             "rows_per_person": self.rows_per_person,
-            "adjacency": adjacency_words(self.rows_per_person),
+            "adjacency": self.adjacency,
             "adversary": self.adversary,
             "theorem": self.theorem,
             "accountant": self.accountant,
@@ -190,100 +242,61 @@ class PrivacyStatement:
             "details": dict(self.details),
             "caveats": list(self.caveats),
             "not_covered": list(self.not_covered),
-            "parties": _plain(self.parties),
+            "parties": _GUARANTEES.dump_python(self.parties, mode="json"),
         }
         if self.alone:
-            record["alone"] = _plain(self.alone)
+            record["alone"] = _GUARANTEES.dump_python(self.alone, mode="json")
         return record
 
 
-def _plain(guarantees: dict[str, Guarantee]) -> dict[str, Any]:
-    return {
-        name: {**asdict(guarantee), "epsilon": _number(guarantee.epsilon)}
-        for name, guarantee in guarantees.items()
-    }
+@cache
+def _statements() -> TypeAdapter[PrivacyStatement]:
+    return TypeAdapter(PrivacyStatement)
 
 
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else "infinite"
+Found = TypeVar("Found")
 
 
-def make_statement(
-    algorithm: str,
-    names: Sequence[str],
-    events: Sequence[Sequence[Event]],
-    deltas: Sequence[float] | NDArray[np.float64],
-    *,
-    rows_per_person: int,
-    noise: str,
-    simulated: bool,
-    calibration: str = "proven",
-    reviewed: bool = True,
-    claim: str | None = None,
-    also_not_covered: Sequence[str] = (),
-    details: tuple[tuple[str, str], ...] = (),
-    caveats: Sequence[str] = (),
-    by_round: bool = True,
-) -> PrivacyStatement:
-    """Account what every party was charged.
+@dataclass(frozen=True)
+class Charges:
+    """What every party was charged, round by round.
 
-    Parameters
+    Attributes
     ----------
-    algorithm
-        Its name.
     names, events, deltas
-        Of each party: its name, what it was charged round by round, the delta to state.
+        Of each party: its name, its events, the delta to state.
     rows_per_person
         How many rows are replaced at once.
-    noise, simulated
-        Where noise came from, and whether it can be drawn again.
-    also_not_covered
-        What the noise and the data at hand add to :data:`NOT_COVERED`.
-    calibration, reviewed, claim, details, caveats
-        As in :class:`PrivacyStatement`.
-    by_round
-        Whether to account every round; most of the work where noise is not Gaussian.
     """
-    parties = _guarantees(names, events, deltas, rows_per_person)
-    # Parties often share a history; each different one is accounted once.
-    courses: dict[tuple[tuple[Event, ...], float], NDArray[np.float64]] = {}
-    rounds = {}
-    for name, history, delta in zip(names, events, deltas, strict=True) if by_round else ():
-        key = (tuple(history), float(delta))
-        if key not in courses:
-            courses[key] = spend_over_rounds(
-                history, _ideal(key[1]), rows_per_person=rows_per_person
-            )
-        rounds[name] = courses[key]
-    network = network_guarantee(parties.values())
-    everything = [event for history in events for event in history]
-    apart: dict[str, Guarantee] = {}
-    not_covered = (*NOT_COVERED, *also_not_covered)
-    if shared_events(everything):
-        single = [[alone(event) for event in history] for history in events]
-        apart = _guarantees(names, single, deltas, rows_per_person)
-        details = (*details, *_about_shared_noise(apart))
-        not_covered = tuple(
-            _ADDED_UP if each == _PERSON_ELSEWHERE else each for each in not_covered
-        )
-    return PrivacyStatement(
-        algorithm=algorithm,
-        epsilon=network.epsilon,
-        delta=network.delta,
-        parties=parties,
-        rounds=rounds,
-        rows_per_person=rows_per_person,
-        noise=noise,
-        simulated=simulated,
-        calibration=calibration,
-        reviewed=reviewed,
-        claim=claim,
-        not_covered=not_covered,
-        details=details,
-        caveats=tuple(caveats),
-        adversary=adversary_words(everything),
-        alone=apart,
-    )
+
+    names: Sequence[str]
+    events: Sequence[Sequence[Event]]
+    deltas: Sequence[float] | Array
+    rows_per_person: int = 1
+
+    def guarantees(self) -> dict[str, Guarantee]:
+        """What each party is guaranteed over the whole run."""
+
+        def account(history: tuple[Event, ...], delta: float) -> Guarantee:
+            spent = epsilon_spent(history, _ideal(delta), rows_per_person=self.rows_per_person)
+            return replace(spent, delta=delta)
+
+        return self._of_each(account)
+
+    def courses(self) -> dict[str, Array]:
+        """What each party has spent after each round, at its delta."""
+
+        def account(history: tuple[Event, ...], delta: float) -> Array:
+            people = self.rows_per_person
+            return spend_over_rounds(history, _ideal(delta), rows_per_person=people)
+
+        return self._of_each(account)
+
+    def _of_each(self, account: Callable[[tuple[Event, ...], float], Found]) -> dict[str, Found]:
+        """Account every party; those that share a history are accounted once."""
+        known = cache(account)
+        histories = zip(map(tuple, self.events), map(float, self.deltas), strict=True)
+        return {name: known(*each) for name, each in zip(self.names, histories, strict=True)}
 
 
 def _ideal(delta: float) -> float:
@@ -291,22 +304,38 @@ def _ideal(delta: float) -> float:
     return delta * (1 - SAMPLER_ALLOWANCE)
 
 
-def _guarantees(
-    names: Sequence[str],
-    events: Sequence[Sequence[Event]],
-    deltas: Sequence[float] | NDArray[np.float64],
-    rows_per_person: int,
-) -> dict[str, Guarantee]:
-    """Each party's guarantee; each different history is accounted once."""
-    known: dict[tuple[tuple[Event, ...], float], Guarantee] = {}
-    parties = {}
-    for name, history, delta in zip(names, events, deltas, strict=True):
-        key = (tuple(history), float(delta))
-        if key not in known:
-            spent = epsilon_spent(history, _ideal(key[1]), rows_per_person=rows_per_person)
-            known[key] = replace(spent, delta=key[1])
-        parties[name] = known[key]
-    return parties
+def make_statement(charges: Charges, terms: Terms, *, by_round: bool = True) -> PrivacyStatement:
+    """Account what every party was charged; ``by_round``: after every round, too.
+
+    Accounting every round is most of the work where noise is not Gaussian.
+    """
+    parties = charges.guarantees()
+    network = network_guarantee(parties.values())
+    everything = [event for history in charges.events for event in history]
+    apart: dict[str, Guarantee] = {}
+    if shared_events(everything):
+        single = [[alone(event) for event in history] for history in charges.events]
+        apart = replace(charges, events=single).guarantees()
+        terms = _shared_noise_terms(terms, apart)
+    return PrivacyStatement(
+        **vars(terms),
+        epsilon=network.epsilon,
+        delta=network.delta,
+        rows_per_person=charges.rows_per_person,
+        parties=parties,
+        rounds=charges.courses() if by_round else {},
+        adversary=adversary_words(everything),
+        alone=apart,
+    )
+
+
+def _shared_noise_terms(terms: Terms, apart: dict[str, Guarantee]) -> Terms:
+    """Add what whoever relies on the noise of others must know."""
+    not_covered = tuple(
+        _ADDED_UP if each == _PERSON_ELSEWHERE else each for each in terms.not_covered
+    )
+    details = (*terms.details, *_about_shared_noise(apart))
+    return replace(terms, not_covered=not_covered, details=details)
 
 
 def _about_shared_noise(apart: dict[str, Guarantee]) -> tuple[tuple[str, str], ...]:

@@ -38,8 +38,10 @@ _STACK_BELOW: Final = 1 << 15
 _STACK_SLACK: Final = 1.125
 
 
-def prepare_rows(rows: Rows, *, data_norm: float, fit_intercept: bool) -> Rows:
-    """Divide by ``data_norm``, append 1 if asked, then scale a row down to norm 1 where longer.
+def prepare_rows(
+    rows: Rows, *, data_norm: float, fit_intercept: bool, intercept_scale: float = 1.0
+) -> Rows:
+    """Divide by ``data_norm``, append a number if asked, then scale down to norm 1 where longer.
 
     Row by row: no row's result depends on another row. The result is a new array.
     """
@@ -49,7 +51,7 @@ def prepare_rows(rows: Rows, *, data_norm: float, fit_intercept: bool) -> Rows:
         unit = _units(abs(scaled).max(axis=1).toarray().ravel(), data_norm)
         scaled.data /= np.repeat(unit, np.diff(scaled.indptr))
         if fit_intercept:
-            ones = sparse.csr_array((data_norm / unit)[:, None])
+            ones = sparse.csr_array((intercept_scale * (data_norm / unit))[:, None])
             scaled = sparse.hstack([scaled, ones], format="csr")
         norms = np.sqrt(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel())
         scaled.data /= np.repeat(np.maximum(norms, 1.0), np.diff(scaled.indptr))
@@ -59,7 +61,7 @@ def prepare_rows(rows: Rows, *, data_norm: float, fit_intercept: bool) -> Rows:
     unit = _units(largest, data_norm)
     np.divide(rows, unit[:, None], out=dense[:, : rows.shape[1]])
     if fit_intercept:
-        dense[:, -1] = data_norm / unit
+        dense[:, -1] = intercept_scale * (data_norm / unit)
     norms = np.sqrt(np.einsum("ij,ij->i", dense, dense))
     dense /= np.maximum(norms, 1.0)[:, None]
     return dense

@@ -6,15 +6,11 @@ schedule costs depends on it through the sum of 1/g_t alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-
 import numpy as np
 
 from dpadmm.plain import Array
 
 __all__ = [
-    "NOISE_SCHEDULES",
     "constant",
     "geometric",
     "inverse_variance_sum",
@@ -97,11 +93,3 @@ def largest_share(ratios: Array) -> float:
     """max_t (1/g_t) / sum_t 1/g_t: the part of the budget that a single round takes."""
     inverse = 1.0 / np.asarray(ratios, dtype=np.float64)
     return float(inverse.max() / inverse.sum())
-
-
-NOISE_SCHEDULES: Final[dict[str, Callable[..., Array]]] = {
-    "constant": constant,
-    "periodic": periodic,
-    "iteration": iteration,
-    "geometric": geometric,
-}

@@ -103,9 +103,8 @@ class Site:
         outputs: int = 1,
         runs: int = 1,
         party_weight: str = "rows",
-        names: tuple[str, ...] | None = None,
     ) -> Site:
-        """The site that computes every party: an in-process run."""
+        """The site that computes every party, named by its number: an in-process run."""
         parties = topology.parties
         if len(rows) != parties:
             raise ParameterError(
@@ -115,7 +114,7 @@ class Site:
         weight = np.ones(parties) if party_weight == "equal" else parties * counts / counts.sum()
         mean_only = sparse.csr_array(np.ones((parties, 1)))
         return cls(
-            names=names or tuple(str(party) for party in range(parties)),
+            names=tuple(str(party) for party in range(parties)),
             index=np.arange(parties),
             rows=counts,
             degree=topology.degrees,

@@ -11,8 +11,8 @@ from dpadmm.report import texts
 from dpadmm.report.document import Banner, Tile
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import GuessPlot
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.tables import delta_text
+from dpadmm.run.record import RecordedRun
 
 __all__ = ["answers", "banners", "guesses", "learnt", "over_budget", "riskiest", "tiles"]
 
@@ -141,13 +141,12 @@ def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
         (texts.LEARNT, learnt(run)),
         (texts.GUARANTEED, _guaranteed(run)),
         *((texts.CAVEAT, caveat) for caveat in privacy.caveats),
-        *((heading, words) for heading, words in privacy.details.items()),
+        *privacy.details,
     ]
     if run.private:
-        weakest_first = sorted(privacy.parties.values(), key=lambda each: -each.epsilon)
         because = texts.BECAUSE_WORDS.format(
-            theorem="; ".join(dict.fromkeys(each.theorem for each in weakest_first)),
-            accountant="; ".join(dict.fromkeys(each.accountant for each in weakest_first)),
+            theorem=privacy.theorem,
+            accountant=privacy.accountant,
             calibration=privacy.calibration,
         )
         not_covered = list(privacy.not_covered)

@@ -15,9 +15,9 @@ from dpadmm.report.answers import answers, banners, guesses, riskiest, tiles
 from dpadmm.report.document import Block, Code, Facts, Report, Section, Words
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import Bar, BarPlot, GraphPlot, LinePlot, Series
-from dpadmm.report.records import LedgerCheck, RecordedRun
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.report.tables import Cell, Table
+from dpadmm.run.record import LedgerCheck, RecordedRun
 
 __all__ = ["configuration_text", "course", "run_report", "thinned"]
 
@@ -44,14 +44,8 @@ def _without_nothing(value: Any) -> Any:
 
 # What keeps a page small and a drawing readable; the record has everything.
 _MOST_ROWS = 500
-
-
 _MOST_POINTS = 300
-
-
 _MOST_COURSES = 6
-
-
 _MOST_BARS = 12
 
 
@@ -325,8 +319,8 @@ def weights_section(run: RecordedRun) -> list[Section]:
 
 def configuration_section(run: RecordedRun) -> Section:
     """What it was told, where it came from, and the command that repeats it."""
-    facts = [(head, str(getattr(run, field))) for head, field in texts.FACTS_OF_RUN]
-    facts = [(head, value) for head, value in facts if value]
+    facts = [(head, getattr(run, field)) for head, field in texts.FACTS_OF_RUN]
+    facts = [(head, str(value)) for head, value in facts if value]
     # Records of older versions have the time of private runs, too, which depends on rows.
     if run.seconds is not None and not run.private:
         facts.append((texts.SECONDS, f"{run.seconds:g}"))

@@ -10,10 +10,10 @@ from dpadmm.report.answers import banners, learnt, over_budget, riskiest
 from dpadmm.report.document import Banner, Block, Code, Report, Section, Words
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import LinePlot, Series
-from dpadmm.report.records import RecordedRun
 from dpadmm.report.run import configuration_section, configuration_text, course, parties_section
 from dpadmm.report.tables import Table, delta_text
 from dpadmm.run.config import RunConfig
+from dpadmm.run.record import RecordedRun
 from dpadmm.version import __version__
 
 __all__ = ["refusal_report", "runs_report"]

@@ -28,11 +28,8 @@ __all__ = [
     "standalone",
 ]
 
-
 # Beyond these, sums and ratios leave the range of doubles; nothing that is plotted is there.
 _SMALLEST: Final = 1e-280
-
-
 _LARGEST: Final = 1e280
 
 
@@ -123,21 +120,12 @@ def scale_over(
 
 #: Larger graphs are told in words: nobody can read them drawn, and the page stays small.
 MOST_PARTIES: Final = 150
-
-
 MOST_LINKS: Final = 1500
-
-
 _PICTURE_WIDTH: Final = 420.0
-
-
 _PICTURE_HEIGHT: Final = 280.0
-
 
 # With more parties than this the names would cover each other; the table has them.
 _MOST_NAMES: Final = 24
-
-
 _SERVER: Final = -1
 
 
@@ -146,17 +134,7 @@ def draw_graph(plot: GraphPlot) -> tuple[list[Html], float]:
     topology = Topology(SERVER if plot.server else "edges", len(plot.names), tuple(plot.edges))
     places = _places(topology)
     links = [*plot.edges, *((place, _SERVER) for place in places if plot.server and place >= 0)]
-    drawn = [
-        element(
-            "line",
-            x1=f"{places[a][0]:g}",
-            y1=f"{places[a][1]:g}",
-            x2=f"{places[b][0]:g}",
-            y2=f"{places[b][1]:g}",
-            class_="link",
-        )
-        for a, b in links
-    ]
+    drawn = [_line(*places[a], *places[b], "link") for a, b in links]
     if plot.server:
         drawn += _server(*places[_SERVER])
     most = max(plot.rows, default=1)
@@ -170,7 +148,7 @@ def draw_graph(plot: GraphPlot) -> tuple[list[Html], float]:
             element("circle", hint, cx=f"{x:g}", cy=f"{y:g}", r=f"{radius:.3g}", class_=class_)
         )
         if len(plot.names) <= _MOST_NAMES:
-            drawn.append(_name(x, y + radius + 14, name))
+            drawn.append(_label(x, y + radius + 14, cut(name, 18), "label halo", "middle"))
     return drawn, _PICTURE_HEIGHT
 
 
@@ -221,17 +199,11 @@ def _circle(nodes: list[int]) -> dict[int, tuple[float, float]]:
     }
 
 
-def _name(x: float, y: float, name: str) -> Html:
-    return element(
-        "text", cut(name, 18), x=f"{x:g}", y=f"{y:g}", class_="label halo", text_anchor="middle"
-    )
-
-
 def _server(x: float, y: float) -> list[Html]:
     box = element(
         "rect", x=f"{x - 14:g}", y=f"{y - 14:g}", width="28", height="28", rx="4", class_="server"
     )
-    return [box, _name(x, y + 29, texts.SERVER)]
+    return [box, _label(x, y + 29, texts.SERVER, "label halo", "middle")]
 
 
 def draw_guesses(plot: GuessPlot) -> tuple[list[Html], float, float]:
@@ -263,40 +235,20 @@ def draw_guesses(plot: GuessPlot) -> tuple[list[Html], float, float]:
 
 #: The style of drawings, for the page and for a file of its own.
 FIGURE_STYLE: Final = files("dpadmm.report").joinpath("figure.css").read_text(encoding="utf-8")
-
-
 _WIDTH: Final = 420.0
-
-
 _LEFT, _RIGHT, _BOTTOM = 58.0, 14.0, 42.0
-
-
 _HEIGHT_OF_AXES: Final = 220.0
-
-
 _STYLES: Final = 6
-
 
 # A character of the labels is about this wide.
 _CHARACTER: Final = 6.4
-
-
 _MOST_MARKS: Final = 16
-
-
 _LONGEST_LABEL: Final = 34
-
-
 _LONGEST_TICK: Final = 10
-
 
 # Of a figure with several plots: the width between them, and the height of a line of its heading.
 _GAP: Final = 24.0
-
-
 _HEADING_LINE: Final = 20.0
-
-
 _HEADING_CHARACTERS: Final = 60
 
 

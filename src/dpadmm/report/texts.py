@@ -359,6 +359,7 @@ OWN_FILES = "own files"
 COMPARED = "What was compared"
 COMPARED_ON = "On which data"
 INTERVALS = "What intervals say"
+LOSSES = "Which loss was minimised"
 COMPARISON_COLUMNS = (
     "who",
     "graph",

@@ -121,7 +121,7 @@ def chosen_rounds(rounds: Any, algorithm: str) -> int:
 
 
 def settled(parameters: TrainingParameters, parties: int) -> TrainingParameters:
-    """The same run with its algorithm and its rounds decided."""
+    """The same run with its algorithm, its rounds, its loss and its kind of noise decided."""
     if parameters.algorithm == AUTO:
         topology: Any = parameters.topology
         if isinstance(topology, Iterable) and not isinstance(topology, str):
@@ -131,7 +131,8 @@ def settled(parameters: TrainingParameters, parties: int) -> TrainingParameters:
             topology, parameters.calibration, parameters.algorithm_options, parties
         )
         parameters = replace(parameters, algorithm=name, algorithm_chosen=True, topology=topology)
-    return replace(parameters, rounds=chosen_rounds(parameters.rounds, parameters.algorithm))
+    rounds = chosen_rounds(parameters.rounds, parameters.algorithm)
+    return replace(parameters, rounds=rounds).settled()
 
 
 def choice_of(site: Site, budget: Budget, options: Mapping[str, Any]) -> Choice:

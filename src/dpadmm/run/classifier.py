@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dpadmm.plain import Array
-from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
 from dpadmm.run.plan import Plan
-from dpadmm.run.train import state_privacy
 
-__all__ = ["Classifier"]
+__all__ = ["HISTORY", "Classifier"]
+
+HISTORY: Final = ("disagreement", "change")
+"""What is followed over the rounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +30,8 @@ class Classifier:
         last third of the rounds, or of all their messages.
     node_coef, node_intercept
         Each party's last message.
+    classes, parties
+        Names, in the order of the outputs and of ``node_coef``.
     history
         Disagreement and change per round.
     penalty
@@ -39,6 +44,8 @@ class Classifier:
     intercept: Array = field(repr=False)
     node_coef: Array = field(repr=False)
     node_intercept: Array = field(repr=False)
+    classes: NDArray[Any]
+    parties: NDArray[Any]
     history: dict[str, Array] = field(repr=False)
     penalty: float
     privacy: PrivacyStatement = field(repr=False)
@@ -48,56 +55,64 @@ class Classifier:
         cls,
         planned: Plan,
         outcome: Outcome,
-        noise: NoiseSource,
+        privacy: PrivacyStatement,
         *,
+        classes: ArrayLike,
+        parties: ArrayLike,
         output: str = "auto",
         fit_intercept: bool = False,
-        also_not_covered: tuple[str, ...] = (),
-        caveats: tuple[str, ...] = (),
+        intercept_scale: float = 1.0,
     ) -> Classifier:
         """Sum up a run.
 
         Parameters
         ----------
-        planned, outcome, noise
-            The run.
+        planned, outcome, privacy
+            The run, and what may be said about it.
+        classes, parties
+            Names, in the order of their codes and of the messages.
         output
             ``"last"``, ``"tail"`` or ``"mean"``; ``"auto"`` takes the last for algorithms without
             noise and the tail for those with noise.
-        fit_intercept
-            The last feature is the 1 that was appended to every row.
-        also_not_covered
-            What the statement adds to the list of what it does not cover.
-        caveats
-            What the statement says of how the run went.
+        fit_intercept, intercept_scale
+            The last feature is the number that was appended to every row.
         """
+        appended = intercept_scale if fit_intercept else None
         if output == "auto":
             output = "tail" if planned.algorithm.private else "last"
         chosen = {"last": outcome.last, "tail": outcome.tail, "mean": outcome.mean}[output]
-        coef, intercept = _split(chosen[:, 0].mean(axis=0), fit_intercept)
-        node_coef, node_intercept = _split(outcome.last[:, 0], fit_intercept)
+        coef, intercept = _split(chosen[:, 0].mean(axis=0), appended)
+        node_coef, node_intercept = _split(outcome.last[:, 0], appended)
         return cls(
             coef=coef,
             intercept=intercept,
             node_coef=node_coef,
             node_intercept=node_intercept,
-            history={
-                "disagreement": outcome.history.disagreement[:, 0],
-                "change": outcome.history.change[:, 0],
-            },
+            classes=np.asarray(classes),
+            parties=np.asarray(parties),
+            history={name: getattr(outcome.history, name)[:, 0] for name in HISTORY},
             penalty=planned.penalty,
-            privacy=state_privacy(
-                planned,
-                outcome.events,
-                noise,
-                also_not_covered=also_not_covered,
-                caveats=caveats,
-            ),
+            privacy=privacy,
         )
 
+    @classmethod
+    def of_estimator(cls, estimator: Any) -> Classifier:
+        """Take it from a fitted estimator, which has each field with a line under its name."""
+        return cls(**{item.name: getattr(estimator, f"{item.name}_") for item in fields(cls)})
 
-def _split(parameters: Array, fit_intercept: bool) -> tuple[Array, Array]:
-    """Weights of the features, and of the appended 1."""
-    if fit_intercept:
-        return parameters[..., :-1].copy(), parameters[..., -1].copy()
-    return parameters.copy(), np.zeros(parameters.shape[:-1])
+    def give_to(self, estimator: Any) -> None:
+        """Make an estimator a fitted one; it may change its arrays without changing these."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            setattr(
+                estimator,
+                f"{item.name}_",
+                value.copy() if isinstance(value, np.ndarray | dict) else value,
+            )
+
+
+def _split(parameters: Array, appended: float | None) -> tuple[Array, Array]:
+    """Weights of the features, and what the number appended to every row adds to a score."""
+    if appended is None:
+        return parameters.copy(), np.zeros(parameters.shape[:-1])
+    return parameters[..., :-1].copy(), appended * parameters[..., -1]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -31,10 +30,11 @@ from dpadmm.algorithms import algorithm_names, get_algorithm
 from dpadmm.algorithms.inputs import Course, as_course
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
+from dpadmm.plain import canonical_json
 from dpadmm.run import parameters as defaults
 from dpadmm.run.choice import chosen_algorithm
 from dpadmm.run.parameters import TrainingParameters
-from dpadmm.sentences import Name, Part, as_tuple, fail, finding, shown_value
+from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats, shown_value
 from dpadmm.version import NUMBERS_FORMAT
 
 __all__ = [
@@ -191,7 +191,7 @@ rows_per_person, output, algorithm_options
             # Where the name is none, that is refused in a sentence of its own.
             known = name if name in algorithm_names() else defaults.ALGORITHM
             content["rounds"] = get_algorithm(known).default_rounds
-        section = handler(content)
+        section = handler(_settled_loss(content))
         section._algorithm_chosen = chosen
         return section
 
@@ -207,6 +207,21 @@ def _chosen_algorithm(table: dict[str, Any]) -> str:
         )
     except ParameterError as error:
         raise fail(str(error)) from None
+
+
+def _settled_loss(table: dict[str, Any]) -> dict[str, Any]:
+    """A ``[run]`` table with the loss and the kind of noise decided."""
+    try:
+        told = TrainingParameters(
+            table.get("algorithm", defaults.ALGORITHM),
+            loss=table.get("loss", defaults.LOSS),
+            calibration=table.get("calibration", defaults.CALIBRATION),
+            algorithm_options=table.get("algorithm_options", {}),
+        ).settled()
+    except (ParameterError, TypeError):
+        # Refused later, in a sentence of its own.
+        return table
+    return {**table, "loss": told.loss, "algorithm_options": told.algorithm_options}
 
 
 class DataSection(Part):
@@ -316,19 +331,21 @@ class RunConfig(Part):
             raise fail(
                 "rows must come from [[party]] tables or from file under [data]; got both: keep one"
             )
-        _refuse_twice([party.name for party in self.party], "a party must be named once")
+        names = tuple(party.name for party in self.party)
+        refuse_repeats(names, "a party must be named once", "change one")
         inputs = [str(party.file) for party in self.party]
-        _refuse_twice(inputs, "every party must have a file of its own")
+        refuse_repeats(tuple(inputs), "every party must have a file of its own", "change one")
         inputs += [str(file) for file in (self.data.schema_file, self.data.file) if file]
         for name in self.ledgers if self.party else ():
-            if name not in [party.name for party in self.party]:
+            if name not in names:
                 raise fail(f"[ledgers] must name parties of this run; got {name!r}: correct it")
         inputs += [str(file) for file in self.ledgers.values()]
         result = self.result
         outputs = [result.model, result.record, result.report_file, result.checkpoint]
-        _refuse_twice(
-            [*inputs, *(str(file) for file in outputs if file)],
+        refuse_repeats(
+            (*inputs, *(str(file) for file in outputs if file)),
             "results must not overwrite each other or the data",
+            "change one",
         )
         return self
 
@@ -375,14 +392,6 @@ def training_parameters(run: RunSection, names: Sequence[str]) -> TrainingParame
     known = {field.name for field in dataclasses.fields(TrainingParameters)}
     values = {name: getattr(run, name) for name in known - {"topology"}}
     return TrainingParameters(topology=_numbered(run.topology, names), **values)
-
-
-def _refuse_twice(values: Sequence[str], rule: str) -> None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            raise fail(f"{rule}; {value!r} is there twice: change one")
-        seen.add(value)
 
 
 def _numbered(topology: str | tuple[Edge, ...], names: Sequence[str]) -> Any:
@@ -472,5 +481,5 @@ def run_hash(config: RunConfig, schema_sha256: str, rows: Mapping[str, int]) -> 
         "schema_sha256": schema_sha256,
         "parties": [[name, count] for name, count in rows.items()],
     }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    text = canonical_json(content, allow_nan=True, default=str)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -111,6 +111,7 @@ def run(
     checkpoint: Checkpoint | None = None,
     on_round: Callable[[int, Array], None] | None = None,
     replayed: Sequence[Array] = (),
+    absorbed_by: Sequence[tuple[Algorithm, Site]] = (),
 ) -> Outcome:
     """Train: announce, reserve, compute, cover, commit, exchange, absorb, ``rounds`` times.
 
@@ -134,6 +135,9 @@ def run(
     replayed
         Messages of the first rounds that were released before, in a run that this one goes on
         from: they are exchanged and absorbed, neither computed nor charged again.
+    absorbed_by
+        What was run in the first rounds, and where, if it was something else: this run goes on
+        from the state that they left.
     """
     identity = "" if checkpoint is None else _identity(algorithm, site, rounds, workspace, noise)
     progress = _Progress.start(identity, algorithm, site, rounds, workspace, checkpoint, ledgers)
@@ -149,8 +153,9 @@ def run(
         except RunEnded:
             break
         sent = message.values
-        progress.state = algorithm.absorb(progress.state, sent, inbox, site, t)
-        models = algorithm.output(progress.state, sent, site)
+        then, there = absorbed_by[t] if t < len(absorbed_by) else (algorithm, site)
+        progress.state = then.absorb(progress.state, sent, inbox, there, t)
+        models = then.output(progress.state, sent, there)
         # Who sends models hears models.
         progress.record(t, sent, models, inbox if models is sent else models)
         if checkpoint is not None and progress.done % checkpoint.every == 0:

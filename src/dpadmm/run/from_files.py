@@ -28,16 +28,17 @@ from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
-from dpadmm.problem.rows import label_signs
+from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.charges import charged
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import RunConfig, run_hash
 from dpadmm.run.engine import Checkpoint
-from dpadmm.run.model import model_bytes
+from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan, plan
-from dpadmm.run.result import Run
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.record import RecordedRun
+from dpadmm.run.result import Run, provenance
+from dpadmm.run.train import lay_out, state_privacy, train
 from dpadmm.sentences import DataError
 
 __all__ = [
@@ -117,12 +118,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
             planned = _plan(config, schema, rows)
-        outputs = planned.site.outputs
-        shard = lay_out(
-            planned,
-            [(party.rows, label_signs(party.labels, outputs)) for party in parties.values()],
-            noise=noise,
-        )
+        shard = _shard(planned, parties, noise)
         del parties
         watch.on_stage("training")
         outcome = train(
@@ -133,27 +129,37 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
             checkpoint=_checkpoint(config),
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
-    return Run(
-        config=config,
-        schema=schema,
-        fitted=Classifier.of_run(planned, outcome, noise, output=config.run.output),
-        parameters=estimator_parameters(config, planned.site.names),
+    classifier = Classifier.of_run(
+        planned,
+        outcome,
+        state_privacy(planned, outcome.events, noise),
+        classes=schema.classes,
         parties=planned.site.names,
-        rows=rows,
-        topology=planned.site.topology,
-        sha256=run_hash(config, schema.sha256, rows),
+        output=config.run.output,
+    )
+    come_from = provenance(config, schema, rows, run_hash(config, schema.sha256, rows))
+    return Run(
+        config,
+        Model(classifier, estimator_parameters(config, tuple(rows)), schema, come_from),
+        planned.site.topology,
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=None if planned.algorithm.private else time.monotonic() - start,
     )
 
 
-def write_results(run: Run) -> dict[str, Any]:
+def _shard(planned: Plan, parties: dict[str, PartyRows], noise: NoiseSource) -> Shard:
+    outputs = planned.site.outputs
+    read = [(party.rows, label_signs(party.labels, outputs)) for party in parties.values()]
+    return lay_out(planned, read, noise=noise)
+
+
+def write_results(run: Run) -> RecordedRun:
     """Write the model and the record, whole or not at all, and drop the checkpoint.
 
     The record is returned, whether or not it is written.
     """
     result = run.config.result
-    data = model_bytes(run.model())
+    data = model_bytes(run.model)
     record = run.record(hashlib.sha256(data).hexdigest())
     with written_whole(result.model, "model") as file:
         file.write(data)
@@ -164,7 +170,7 @@ def write_results(run: Run) -> dict[str, Any]:
             result.checkpoint.unlink(missing_ok=True)
         if result.record is not None:
             with written_whole(result.record, "record") as beside:
-                beside.write(json.dumps(record, indent=2, allow_nan=False).encode())
+                beside.write(json.dumps(record.plain(), indent=2, allow_nan=False).encode())
     return record
 
 
@@ -235,7 +241,9 @@ def estimator_parameters(config: RunConfig, names: Sequence[str]) -> dict[str, A
     parameters["topology"] = config.parameters(tuple(names)).topology
     # Encoded rows have norm 1 at most and a constant of their own, if any.
     encoded = {"n_parties": len(names), "fit_intercept": False, "data_norm": 1.0}
-    return parameters | encoded | {"random_state": config.run.simulation_key}
+    encoded["intercept_scale"] = 1.0
+    parameters |= encoded | {"random_state": config.run.simulation_key}
+    return dict(sorted(parameters.items()))
 
 
 def read_parties(

@@ -21,9 +21,8 @@ and the two of the history.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,11 +33,10 @@ from numpy.typing import NDArray
 
 from dpadmm.data.schema import Schema
 from dpadmm.durable import FileRefusal, read_regular, write_whole
-from dpadmm.plain import Array
-from dpadmm.privacy.accountant import Guarantee
+from dpadmm.plain import json_data
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
-from dpadmm.run.classifier import Classifier
+from dpadmm.run.classifier import HISTORY, Classifier
 from dpadmm.run.sealed import MODEL_VERSION, ModelError, pack, unpack
 from dpadmm.version import __version__
 
@@ -47,10 +45,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "ModelError", "load_model", "model_bytes", "save_model"]
 
-HISTORY: Final = ("disagreement", "change")
-FITTED: Final = ("coef", "intercept", "node_coef", "node_intercept")
+WEIGHTS: Final = ("coef", "intercept", "node_coef", "node_intercept")
 #: Bytes of the longest model file that is read.
 LARGEST: Final = 1 << 30
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,39 +60,26 @@ class Model:
 
     Attributes
     ----------
+    classifier
+        What was released, and what may be said about it.
     estimator_parameters
         What the estimator was asked for; a ``RandomState`` is saved as None.
-    arrays
-        ``coef``, ``intercept``, ``node_coef`` and ``node_intercept``.
-    classes, parties
-        Names as the estimator has them.
-    history
-        Disagreement and change per round.
-    penalty
-        The penalty used.
-    privacy
-        The statement.
-    feature_names
-        Names of the columns the estimator was fitted with, if it was given any.
     schema
         How a row of a file is encoded; None for a model fitted on arrays.
     provenance
         Public facts about the run.
+    feature_names
+        Names of the columns the estimator was fitted with, if it was given any.
     created, version
         When, and by which version of the package.
     """
 
+    classifier: Classifier
     estimator_parameters: dict[str, Any]
-    arrays: dict[str, Array] = field(repr=False)
-    classes: NDArray[Any]
-    parties: NDArray[Any]
-    history: dict[str, Array] = field(repr=False)
-    penalty: float
-    privacy: PrivacyStatement = field(repr=False)
-    feature_names: tuple[str, ...] | None = None
     schema: Schema | None = field(default=None, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict)
-    created: str = ""
+    feature_names: tuple[str, ...] | None = None
+    created: str = field(default_factory=_now)
     version: str = __version__
 
     @classmethod
@@ -108,57 +96,19 @@ class Model:
         check_is_fitted(estimator)
         names = getattr(estimator, "feature_names_in_", None)
         return cls(
+            Classifier.of_estimator(estimator),
             # What "auto" chose: another version may choose otherwise.
-            estimator_parameters=estimator.get_params()
-            | {"algorithm": estimator.algorithm_, "rounds": estimator.rounds_},
-            arrays={name: getattr(estimator, f"{name}_") for name in FITTED},
-            classes=estimator.classes_,
-            parties=estimator.parties_,
-            history={name: estimator.history_[name] for name in HISTORY},
-            penalty=estimator.penalty_,
-            privacy=estimator.privacy_,
+            estimator.get_params()
+            | {name: getattr(estimator, f"{name}_") for name in ("algorithm", "rounds", "loss")},
             feature_names=None if names is None else tuple(names),
             schema=schema,
             provenance=dict(provenance or {}),
-            created=_now(),
         )
 
-    @classmethod
-    def from_run(
-        cls,
-        fitted: Classifier,
-        parameters: Mapping[str, Any],
-        *,
-        classes: Sequence[str],
-        parties: Sequence[str],
-        schema: Schema | None = None,
-        provenance: Mapping[str, Any] | None = None,
-    ) -> Model:
-        """Take what a run on encoded rows left behind.
-
-        Parameters
-        ----------
-        fitted
-            What it left.
-        parameters
-            What the estimator would be asked for.
-        classes, parties
-            Names, in the order of their codes and of the messages.
-        schema, provenance
-            How rows were encoded, and public facts about the run.
-        """
-        return cls(
-            estimator_parameters=dict(sorted(parameters.items())),
-            arrays={name: getattr(fitted, name) for name in FITTED},
-            classes=np.array(classes),
-            parties=np.array(parties),
-            history=fitted.history,
-            penalty=fitted.penalty,
-            privacy=fitted.privacy,
-            schema=schema,
-            provenance=dict(provenance or {}),
-            created=_now(),
-        )
+    @property
+    def privacy(self) -> PrivacyStatement:
+        """What may be said about it."""
+        return self.classifier.privacy
 
     def to_estimator(self) -> ADMMClassifier:
         """Make a fitted estimator: it predicts what the saved one did, bit for bit.
@@ -168,14 +118,8 @@ class Model:
         from dpadmm.estimators import ADMMClassifier
 
         estimator = ADMMClassifier(**self.estimator_parameters)
-        for name in FITTED:
-            setattr(estimator, f"{name}_", self.arrays[name].copy())
-        estimator.classes_ = self.classes
-        estimator.parties_ = self.parties
-        estimator.history_ = dict(self.history)
-        estimator.penalty_ = self.penalty
-        estimator.privacy_ = self.privacy
-        estimator.n_features_in_ = self.arrays["coef"].shape[1]
+        self.classifier.give_to(estimator)
+        estimator.n_features_in_ = self.classifier.coef.shape[1]
         if self.feature_names is not None:
             estimator.feature_names_in_ = np.array(self.feature_names, dtype=object)
         return estimator
@@ -206,11 +150,12 @@ def save_model(
 
 def model_bytes(model: Model) -> bytes:
     """Return the bytes of a model file."""
-    names = {"classes": _texts(model.classes), "parties": _texts(model.parties)}
+    fitted, schema = model.classifier, model.schema
+    names = {"classes": _texts(fitted.classes), "parties": _texts(fitted.parties)}
     arrays = {
-        **model.arrays,
+        **{name: getattr(fitted, name) for name in WEIGHTS},
         **names,
-        **{f"history.{name}": values for name, values in model.history.items()},
+        **{f"history.{name}": fitted.history[name] for name in HISTORY},
     }
     document = {
         "format": MODEL_VERSION,
@@ -219,14 +164,14 @@ def model_bytes(model: Model) -> bytes:
         "parameters": {
             name: _tagged(value, name) for name, value in model.estimator_parameters.items()
         },
-        "penalty": model.penalty,
-        "privacy": _finite(model.privacy.to_dict() | {"rounds": model.privacy.rounds}),
-        "schema": None if model.schema is None else model.schema.model_dump(mode="json"),
-        "schema_sha256": None if model.schema is None else model.schema.sha256,
-        "provenance": _finite(model.provenance),
-        "classes": [str(name) for name in model.classes],
-        "parties": [str(name) for name in model.parties],
-        "objects": [name for name in names if getattr(model, name).dtype == object],
+        "penalty": fitted.penalty,
+        "privacy": json_data(fitted.privacy.to_dict() | {"rounds": fitted.privacy.rounds}),
+        "schema": None if schema is None else schema.model_dump(mode="json"),
+        "schema_sha256": None if schema is None else schema.sha256,
+        "provenance": json_data(model.provenance),
+        "classes": [str(name) for name in fitted.classes],
+        "parties": [str(name) for name in fitted.parties],
+        "objects": [name for name in names if getattr(fitted, name).dtype == object],
         "feature_names": model.feature_names,
         "arrays": {name: array.shape for name, array in arrays.items()},
     }
@@ -245,8 +190,6 @@ def load_model(path: str | Path) -> Model:
         data = read_regular(path, largest=LARGEST)
     except FileRefusal as error:
         raise ModelError(f"model must be a readable file; got {path}: {error}") from None
-    from dpadmm.estimators import ADMMClassifier
-
     document, arrays = unpack(data, str(path))
     try:
         for name in document["objects"]:
@@ -254,14 +197,15 @@ def load_model(path: str | Path) -> Model:
         schema, names = document["schema"], document["feature_names"]
         parameters = {name: _untagged(value) for name, value in document["parameters"].items()}
         _check_arrays(arrays)
-        return Model(
-            estimator_parameters=ADMMClassifier(**parameters).get_params(),
-            arrays={name: arrays[name] for name in FITTED},
-            classes=arrays["classes"],
-            parties=arrays["parties"],
+        classifier = Classifier(
+            **{name: arrays[name] for name in (*WEIGHTS, "classes", "parties")},
             history={name: arrays[f"history.{name}"] for name in HISTORY},
             penalty=float(document["penalty"]),
-            privacy=_statement(document["privacy"]),
+            privacy=PrivacyStatement.from_dict(document["privacy"]),
+        )
+        return Model(
+            classifier,
+            _accepted(parameters),
             feature_names=None if names is None else tuple(names),
             schema=None if schema is None else Schema.from_dict(schema),
             provenance=document["provenance"],
@@ -274,6 +218,14 @@ def load_model(path: str | Path) -> Model:
             f"model must be written by dpadmm {__version__} or one that agrees with it; {path} "
             "lacks something: use the dpadmm that wrote it"
         ) from None
+
+
+def _accepted(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as they were saved, which the estimator knows; new ones keep their defaults."""
+    from dpadmm.estimators import ADMMClassifier
+
+    ADMMClassifier(**parameters)
+    return parameters
 
 
 def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -295,10 +247,6 @@ def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
         raise ValueError("classes")
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def _texts(values: NDArray[Any]) -> NDArray[Any]:
     """Names as an array of plain numbers or text."""
     if values.dtype.kind in "biufU":
@@ -312,47 +260,6 @@ def _texts(values: NDArray[Any]) -> NDArray[Any]:
     if not (texts.astype(object) == values).all():
         raise ModelError("classes and parties must not end in a zero character to be saved")
     return texts
-
-
-def _finite(value: Any) -> Any:
-    """Data for JSON, with infinite numbers as the word a statement uses."""
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return _finite(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return "infinite" if isinstance(value, float) and math.isinf(value) else value
-
-
-def _number(value: float | str) -> float:
-    return math.inf if value == "infinite" else float(value)
-
-
-def _statement(content: dict[str, Any]) -> PrivacyStatement:
-    parties = {}
-    for name, entry in content["parties"].items():
-        order = entry["order"]
-        parties[name] = Guarantee(
-            **{
-                **entry,
-                "epsilon": _number(entry["epsilon"]),
-                "order": None if order is None else _number(order),
-                "events": tuple(entry["events"]),
-            }
-        )
-    known = {item.name for item in dataclasses.fields(PrivacyStatement)}
-    fields = {name: value for name, value in content.items() if name in known}
-    fields["epsilon"] = _number(fields["epsilon"])
-    fields["parties"] = parties
-    fields["details"] = tuple(content.get("details", {}).items())
-    fields["not_covered"] = tuple(content["not_covered"])
-    fields["caveats"] = tuple(content.get("caveats", ()))
-    fields["rounds"] = {
-        name: np.array([_number(value) for value in values])
-        for name, values in content["rounds"].items()
-    }
-    return PrivacyStatement(**fields)
 
 
 def _tagged(value: Any, name: str) -> Any:

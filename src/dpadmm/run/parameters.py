@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -28,18 +28,13 @@ __all__ = [
     "ConvergenceWarning",
     "PrivacyWarning",
     "TrainingParameters",
+    "chosen_loss",
 ]
-
 
 #: Leaves a parameter to be chosen from public facts.
 AUTO: Final = "auto"
-
-
 CALIBRATIONS: Final = ("proven", "published")
-
-
 PARTY_WEIGHTS: Final = ("rows", "equal")
-
 
 # The defaults of a run, for the estimator, configurations and commands alike.
 ALGORITHM: Final = "pr-admm"
@@ -51,9 +46,21 @@ ROUNDS: Final = AUTO
 PENALTY: Final = AUTO
 REGULARIZATION: Final = 1e-4
 PARTY_WEIGHT: Final = "rows"
-LOSS: Final = "logistic"
+LOSS: Final = "auto"
 ROWS_PER_PERSON: Final = 1
 OUTPUT: Final = AUTO
+
+
+def chosen_loss(
+    loss: str, algorithm: str, options: Mapping[str, Any], calibration: str = CALIBRATION
+) -> str:
+    """The name of a loss, with "auto" replaced by what the algorithm takes it for."""
+    if loss != "auto":
+        return loss
+    # Commands read the defaults above when they start; the algorithms take numpy and scipy.
+    from dpadmm.algorithms import get_algorithm
+
+    return get_algorithm(algorithm).automatic_loss(options, calibration)
 
 
 class PrivacyWarning(UserWarning):
@@ -85,3 +92,13 @@ class TrainingParameters:
     rows_per_person: int = ROWS_PER_PERSON
     algorithm_options: Mapping[str, Any] = field(default_factory=dict)
     algorithm_chosen: bool = False
+
+    def settled(self) -> TrainingParameters:
+        """The same run with the loss, and the kind of noise where there is one, decided."""
+        from dpadmm.algorithms import get_algorithm
+
+        options = get_algorithm(self.algorithm).settled_options(
+            self.algorithm_options, self.calibration
+        )
+        loss = chosen_loss(self.loss, self.algorithm, options, self.calibration)
+        return replace(self, loss=loss, algorithm_options=options)

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms import REGISTRY, get_algorithm
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
-from dpadmm.algorithms.inputs import as_course, first_value
+from dpadmm.algorithms.inputs import Course, as_course, first_value
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.problem.losses import get_loss
+from dpadmm.problem.losses import Loss, get_loss
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import Topology, build_topology
 from dpadmm.run.choice import Choice, choice_of, settled
@@ -42,7 +42,6 @@ __all__ = ["Plan", "announced", "auto_penalty", "plan"]
 # 20 parties, complete graphs and servers: within 1% of the pooled optimum after 50 rounds.
 _REACH: Final = 0.05
 
-
 # auto_penalty with noise: how far noise alone may carry the mean of the parties in a run, as a
 # norm. Chosen on Adult with 5 and 20 parties, epsilon from 0.1 to 1, and 20 to 50 rounds.
 _NOISE_TRAVEL: Final = 15.0
@@ -57,16 +56,23 @@ class Plan:
 
     algorithm: Algorithm
     site: Site
-    rounds: int
-    penalty: float
-    budget: Budget | None
     settings: Settings
     choice: Choice | None = None
 
     @property
-    def calibration(self) -> str:
-        """How noise was calibrated: "proven" or "published"."""
-        return self.settings.calibration
+    def rounds(self) -> int:
+        """Number of messages."""
+        return self.settings.rounds
+
+    @property
+    def penalty(self) -> float:
+        """The penalty: in the first round, the mean over parties, where it varies."""
+        return self.settings.penalty
+
+    @property
+    def budget(self) -> Budget | None:
+        """What each party may spend; None without privacy."""
+        return self.settings.budget
 
     def of_party(self, party: int) -> Plan:
         """The share of one party: the same plan, configured for its site alone."""
@@ -77,7 +83,7 @@ class Plan:
             budget = replace(budget, epsilon=budget.epsilon[here], delta=budget.delta[here])
         settings = replace(self.settings, budget=budget)
         algorithm = self.algorithm.of_party(party, site, settings)
-        return replace(self, algorithm=algorithm, site=site, budget=budget, settings=settings)
+        return replace(self, algorithm=algorithm, site=site, settings=settings)
 
 
 def auto_penalty(
@@ -97,6 +103,9 @@ def auto_penalty(
     A round is a noisy gradient step of length :math:`1/(2\eta\bar V)`. The first bound keeps the
     agreement of the parties from falling apart over long runs. The second keeps what noise alone
     could add up to, :math:`T a / (2\eta\bar V)`, at 15: more noise means shorter steps.
+
+    Where it is larger, :func:`plan` takes the algorithm's
+    :meth:`~dpadmm.algorithms.base.Algorithm.least_penalty` instead.
     """
     degree = max(1.0, float(site.topology.degrees.mean()))
     noise = 0.0
@@ -140,71 +149,93 @@ def plan(
     algorithm = get_algorithm(parameters.algorithm)
     if len(rows) == 1 and algorithm.needs_neighbours and not one_hand:
         raise _needs_neighbours(algorithm.name)
+    site = Site.of_all(
+        np.asarray(rows, dtype=np.int64),
+        _topology_for(algorithm, parameters.topology, len(rows)),
+        _loss_for(algorithm, parameters),
+        features=features,
+        regularization=positive_number("regularization", parameters.regularization),
+        outputs=outputs,
+        runs=positive_integer("runs", runs),
+        party_weight=_one_of("party_weight", parameters.party_weight, PARTY_WEIGHTS),
+    )
+    site = replace(site, names=names or site.names)
+    settings = _settings_for(algorithm, parameters, site)
+    if isinstance(parameters.penalty, str):
+        penalty = max(settings.penalty, algorithm.least_penalty(site, settings))
+        settings = replace(settings, penalty=penalty)
+    choice = None
+    if parameters.algorithm_chosen and settings.budget is not None:
+        choice = choice_of(site, settings.budget, settings.options)
+    planned = Plan(algorithm.configure(site, settings), site, settings, choice)
+    # What is chosen automatically, or has no part in the run, is not warned of.
+    ours = isinstance(parameters.penalty, str) or not algorithm.uses_penalty
+    chosen = None if ours else settings.penalty
+    for finding in findings(site, announced(planned), planned.rounds, chosen):
+        warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
+    return planned
+
+
+def _one_of(parameter: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        raise unknown_name(parameter, value, known)
+    return value
+
+
+def _loss_for(algorithm: type[Algorithm], parameters: TrainingParameters) -> Loss:
+    """The loss that the parties minimise; a private algorithm needs one of bounded slope."""
     loss = get_loss(parameters.loss)
-    rounds = positive_integer("rounds", parameters.rounds)
-    regularization = positive_number("regularization", parameters.regularization)
-    if parameters.party_weight not in PARTY_WEIGHTS:
-        raise unknown_name("party_weight", parameters.party_weight, PARTY_WEIGHTS)
     if algorithm.private and not np.isfinite(loss.slope_bound):
         raise ParameterError(
             f"loss must have a bounded slope for the private algorithm {algorithm.name!r}; "
             f"{loss.name!r} has none. Use logistic or huber-hinge."
         )
-    loss = algorithm.training_loss(loss, parameters.algorithm_options)
-    site = Site.of_all(
-        np.asarray(rows, dtype=np.int64),
-        _topology_for(algorithm, parameters.topology, len(rows)),
-        loss,
-        features=features,
-        regularization=regularization,
-        outputs=outputs,
-        runs=positive_integer("runs", runs),
-        party_weight=parameters.party_weight,
-        names=names,
-    )
-    if parameters.calibration not in CALIBRATIONS:
-        raise unknown_name("calibration", parameters.calibration, CALIBRATIONS)
+    return algorithm.training_loss(loss, parameters.algorithm_options)
+
+
+def _settings_for(
+    algorithm: type[Algorithm], parameters: TrainingParameters, site: Site
+) -> Settings:
+    """What the algorithm is configured from, every number checked."""
+    rounds = positive_integer("rounds", parameters.rounds)
+    calibration = _one_of("calibration", parameters.calibration, CALIBRATIONS)
     budget = _budget_for(parameters, site) if algorithm.private else None
-    given = None
-    if isinstance(parameters.penalty, str):
-        if parameters.penalty != "auto":
-            raise ParameterError(
-                f"penalty must be a positive number or 'auto'; got {parameters.penalty!r}."
-            )
-        relative = algorithm.relative_noise(site, parameters.algorithm_options)
-        penalty = auto_penalty(site, rounds, budget, relative)
-    elif isinstance(parameters.penalty, Sequence | Mapping | np.ndarray):
-        given = as_course("penalty", parameters.penalty)
-        penalty = first_value(given)
-        if not algorithm.varies_penalty:
-            raise ParameterError(
-                f"penalty must be a positive number or 'auto' for {algorithm.name!r}, which has "
-                f"none for each round or party; got {parameters.penalty!r}."
-            )
-    else:
-        penalty = positive_number("penalty", parameters.penalty, alternative=" or 'auto'")
-    settings = Settings(
+    penalty, given = _penalty_for(algorithm, parameters, site, rounds, budget)
+    tolerance = parameters.tolerance
+    return Settings(
         rounds=rounds,
         penalty=penalty,
-        tolerance=None
-        if parameters.tolerance is None
-        else positive_number("tolerance", parameters.tolerance),
+        tolerance=None if tolerance is None else positive_number("tolerance", tolerance),
         options=dict(parameters.algorithm_options),
         budget=budget,
-        calibration=parameters.calibration,
+        calibration=calibration,
         penalties=given,
     )
-    configured = algorithm.configure(site, settings)
-    choice = None
-    if parameters.algorithm_chosen and budget is not None:
-        choice = choice_of(site, budget, settings.options)
-    planned = Plan(configured, site, rounds, penalty, budget, settings, choice)
-    # What is chosen automatically, or has no part in the run, is not warned of.
-    ours = isinstance(parameters.penalty, str) or not algorithm.uses_penalty
-    chosen = None if ours else penalty
-    for finding in findings(site, announced(planned), rounds, chosen):
-        warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
-    return planned
+
+
+def _penalty_for(
+    algorithm: type[Algorithm],
+    parameters: TrainingParameters,
+    site: Site,
+    rounds: int,
+    budget: Budget | None,
+) -> tuple[float, Course | None]:
+    """The penalty as one number, and as it was given where it varies."""
+    given = parameters.penalty
+    if isinstance(given, str):
+        if given != "auto":
+            raise ParameterError(f"penalty must be a positive number or 'auto'; got {given!r}.")
+        relative = algorithm.relative_noise(site, parameters.algorithm_options)
+        return auto_penalty(site, rounds, budget, relative), None
+    if not isinstance(given, Sequence | Mapping | np.ndarray):
+        return positive_number("penalty", given, alternative=" or 'auto'"), None
+    course = as_course("penalty", given)
+    if not algorithm.varies_penalty:
+        raise ParameterError(
+            f"penalty must be a positive number or 'auto' for {algorithm.name!r}, which has "
+            f"none for each round or party; got {given!r}."
+        )
+    return first_value(course), course
 
 
 def _needs_neighbours(name: str) -> ParameterError:

@@ -38,9 +38,9 @@ def prediction_columns(model: Model) -> list[str]:
     kinds = ["score"]
     if get_loss(model.estimator_parameters["loss"]).probabilistic:
         kinds.append("probability")
-    if len(model.classes) == 2:
+    if len(model.classifier.classes) == 2:
         return ["label", *kinds]
-    return ["label", *(f"{kind} of {name}" for kind in kinds for name in model.classes)]
+    return ["label", *(f"{kind} of {name}" for kind in kinds for name in model.classifier.classes)]
 
 
 def predict_file(

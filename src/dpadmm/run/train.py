@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dpadmm.algorithms import reviewed
+from dpadmm.algorithms.base import LabelNoise
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import Ledger, MemoryLedger
 from dpadmm.plain import Array
@@ -14,7 +15,13 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.mechanisms import randomize_labels, require_exact_shares
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.privacy.statement import PrivacyStatement, make_statement
+from dpadmm.privacy.statement import (
+    NOT_COVERED,
+    Charges,
+    PrivacyStatement,
+    Terms,
+    make_statement,
+)
 from dpadmm.problem.rows import Rows, Shard
 from dpadmm.run.engine import Checkpoint, Outcome, run
 from dpadmm.run.exchange import Exchange, InProcess
@@ -57,14 +64,7 @@ def lay_out(
     chosen = [np.full(len(labels), added.epsilon) for _, labels in parties]
     if label_epsilon is not None:
         chosen = [np.asarray(values, dtype=np.float64) for values in label_epsilon]
-        everything = np.concatenate(chosen)
-        if not ((added.epsilon <= everything) & (everything <= added.largest_epsilon)).all():
-            raise ParameterError(
-                "label_epsilon of every row must be between the options label_epsilon and "
-                f"largest_label_epsilon, {Given(added.epsilon)} and "
-                f"{Given(added.largest_epsilon)}; got {Given(everything.min())} to "
-                f"{Given(everything.max())}."
-            )
+        _check_label_epsilon(np.concatenate(chosen), added)
     if not added.already_added:
         parties = [
             (rows, randomize_labels(labels, epsilon[:, None], stream)[0])
@@ -81,6 +81,16 @@ def lay_out(
     start = float(site.loss.slope(np.zeros(1))[0])
     ratios = [np.tanh(added.epsilon / 2) / np.tanh(epsilon / 2) for epsilon in chosen]
     return Shard.from_parties(parties, [start * (ratio - 1.0) for ratio in ratios])
+
+
+def _check_label_epsilon(chosen: Array, added: LabelNoise) -> None:
+    """Refuse what users chose for their labels outside the public bounds."""
+    if not ((added.epsilon <= chosen) & (chosen <= added.largest_epsilon)).all():
+        raise ParameterError(
+            "label_epsilon of every row must be between the options label_epsilon and "
+            f"largest_label_epsilon, {Given(added.epsilon)} and {Given(added.largest_epsilon)}; "
+            f"got {Given(chosen.min())} to {Given(chosen.max())}."
+        )
 
 
 def train(
@@ -126,8 +136,7 @@ def _check_continued(planned: Plan, what: str) -> None:
 
 
 def train_party(
-    planned: Plan,
-    party: int,
+    own: Plan,
     shard: Shard,
     *,
     exchange: Exchange,
@@ -136,14 +145,15 @@ def train_party(
     on_round: Callable[[int, Array], None] | None = None,
     rounds: int | None = None,
     replayed: Sequence[Array] = (),
+    absorbed_by: Sequence[Plan] = (),
 ) -> Outcome:
-    """Run one party of a plan in this process; the others are behind the exchange.
+    """Run one party's share of a plan in this process; the others are behind the exchange.
 
-    The plan is the same everywhere; the party's share of it is configured from the same public
-    facts, so that every process computes what one process would. ``rounds`` may be fewer than the
-    plan's; ``replayed`` as in :func:`dpadmm.run.engine.run`.
+    The plan is the same everywhere; ``own``, the party's share of it, is configured from the same
+    public facts (:meth:`~dpadmm.run.plan.Plan.of_party`), so that every process computes what one
+    process would. ``rounds`` may be fewer than the plan's; ``replayed`` as in
+    :func:`dpadmm.run.engine.run`, and ``absorbed_by`` by this party's shares of plans.
     """
-    own = planned.of_party(party)
     if own.algorithm.summation is not None:
         require_exact_shares(noise)
     return run(
@@ -156,6 +166,7 @@ def train_party(
         noise=noise,
         on_round=on_round,
         replayed=replayed,
+        absorbed_by=[(each.algorithm, each.site) for each in absorbed_by],
     )
 
 
@@ -186,23 +197,19 @@ def state_privacy(
     """
     budget, names = planned.budget, planned.site.names
     deltas = np.zeros(len(names)) if budget is None else budget.delta
-    name = planned.algorithm.name
-    return make_statement(
-        name,
-        names,
-        events,
-        deltas,
-        rows_per_person=1 if budget is None else budget.rows_per_person,
+    charges = Charges(names, events, deltas, 1 if budget is None else budget.rows_per_person)
+    terms = Terms(
+        algorithm=planned.algorithm.name,
         noise=noise.description,
         simulated=noise.simulated,
-        calibration=planned.calibration,
-        reviewed=reviewed(name),
+        calibration=planned.settings.calibration,
+        reviewed=reviewed(planned.algorithm.name),
         claim=planned.algorithm.claim(planned.site),
-        also_not_covered=(*noise.not_covered, *also_not_covered),
+        not_covered=(*NOT_COVERED, *noise.not_covered, *also_not_covered),
         details=(
             *(() if planned.choice is None else planned.choice.lines),
             *planned.algorithm.statement_details(planned.site, deltas),
         ),
-        caveats=caveats,
-        by_round=by_round,
+        caveats=tuple(caveats),
     )
+    return make_statement(charges, terms, by_round=by_round)

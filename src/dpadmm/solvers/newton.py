@@ -85,6 +85,21 @@ class BlockState:
     stale: NDArray[np.bool_] = field(default_factory=lambda: np.ones((0, 0), dtype=bool))
 
 
+@dataclass
+class _Iteration:
+    """One solve on its way: the problems, and how far they are; arrays are per node and lane."""
+
+    linear: Array
+    convexity: Array
+    tolerance: Array
+    gradient: Array
+    norms: Array
+    best: Array
+    #: Of each node: how often its inverse was renewed.
+    rebuilds: NDArray[np.int_]
+    secants: Secants
+
+
 class BlockSolver(BlockLoss):
     """The local problems of one block, and what is kept of their solutions."""
 
@@ -178,6 +193,22 @@ class BlockSolver(BlockLoss):
             size = fresh
         return direction
 
+    def _direction(
+        self, state: BlockState, going: _Iteration, chosen: Chosen, active: NDArray[np.bool_]
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Where to go in the active lanes, and in which of all it is a Newton direction."""
+        slope = going.gradient[chosen]
+        if state.inverse is None:
+            direction = self._newton_direction(state, slope, going.convexity[chosen], chosen)
+            fresh = np.ones_like(active)
+        else:
+            preconditioned = partial(self._precondition, state, chosen)
+            direction = -going.secants.apply(slope, chosen, preconditioned)
+            fresh = ~state.stale[chosen]
+        if not active.all():
+            direction = np.where(active[..., None], direction, 0.0)
+        return direction, fresh
+
     def _line_search(
         self, point: Array, direction: Array, fixed: Array, convexity: Array, chosen: Chosen
     ) -> Array:
@@ -226,6 +257,42 @@ class BlockSolver(BlockLoss):
 
     def solve(self, linear: Array, convexity: Array, tolerance: Array) -> Solution:
         """Minimise for every node and lane; ``convexity`` and ``tolerance`` per node."""
+        state = self._begin(linear, convexity)
+        gradient = state.loss_gradient + convexity * state.point + linear
+        norms = _norms(gradient)
+        going = _Iteration(
+            linear,
+            convexity,
+            tolerance,
+            gradient,
+            norms,
+            best=norms.copy(),
+            rebuilds=np.zeros(len(self.nodes), dtype=int),
+            secants=Secants(linear.shape),
+        )
+        steps = np.zeros(len(self.nodes))
+        for _ in range(_MAX_STEPS):
+            busy = ~(going.norms <= tolerance)
+            if not busy.any():
+                break
+            # Parties that are done drop out of the pass where that spares more than it copies.
+            working = busy.any(axis=1)
+            steps += working
+            some = np.flatnonzero(working)
+            chosen: Chosen = some if 2 * len(some) < len(self.nodes) else ALL
+            self._step(state, going, chosen, busy[chosen])
+        else:
+            going.norms = self._accelerate(state, linear, convexity, tolerance)
+        if state.inverse is not None and self._learns:
+            going.secants.write_into(state.inverse)
+        renewed = going.rebuilds > 0
+        first = np.isnan(state.usual)
+        state.excess = np.where(renewed | first, 0.0, state.excess + steps - state.usual)
+        state.usual = np.where(renewed, np.nan, np.where(first, steps, state.usual))
+        return Solution(state.point, going.norms)
+
+    def _begin(self, linear: Array, convexity: Array) -> BlockState:
+        """What earlier solves left, made ready for these problems."""
         if self.state is None:
             zero, nodes = np.zeros_like(linear), len(self.nodes)
             unknown = np.full(nodes, np.nan)
@@ -246,90 +313,70 @@ class BlockSolver(BlockLoss):
         if worn.any() and self._shares(state):
             self._rebuild(state, convexity, np.broadcast_to(worn[:, None], linear.shape[:2]))
             state.usual[worn], state.excess[worn] = np.nan, 0.0
-        gradient = state.loss_gradient + convexity * state.point + linear
-        norms = _norms(gradient)
-        best = norms.copy()
-        rebuilds = np.zeros(len(self.nodes), dtype=int)
-        steps = np.zeros(len(self.nodes))
-        secants = Secants(linear.shape)
-        for _ in range(_MAX_STEPS):
-            busy = ~(norms <= tolerance)
-            if not busy.any():
-                break
-            # Parties that are done drop out of the pass where that spares more than it copies.
-            working = busy.any(axis=1)
-            steps += working
-            some = np.flatnonzero(working)
-            chosen: Chosen = some if 2 * len(some) < len(self.nodes) else ALL
-            active, norm = busy[chosen], norms[chosen]
-            point, slope, bowl = state.point[chosen], gradient[chosen], convexity[chosen]
-            if state.inverse is None:
-                direction = self._newton_direction(state, slope, bowl, chosen)
-                fresh = np.ones_like(active)
-            else:
-                direction = -secants.apply(
-                    slope, chosen, partial(self._precondition, state, chosen)
-                )
-                fresh = ~state.stale[chosen]
-            if not active.all():
-                direction = np.where(active[..., None], direction, 0.0)
-            trial = point + direction
-            trial_loss = self.loss_gradient(trial, chosen)
-            trial_slope = trial_loss + bowl * trial + linear[chosen]
-            trial_norm = _norms(trial_slope)
-            rate = np.divide(trial_norm, best[chosen], out=np.zeros_like(norm), where=active)
-            accepted = active & (rate <= np.where(fresh, _NEWTON_RATE, _CHORD_RATE))
-            searched = active & fresh & ~accepted
-            if searched.any():
-                fixed = linear[chosen] + bowl * point
-                length = self._line_search(
-                    point, np.where(searched[..., None], direction, 0.0), fixed, bowl, chosen
-                )
-                trial = point + np.where(searched, length, 1.0)[..., None] * direction
-                trial_loss = self.loss_gradient(trial, chosen)
-                trial_slope = trial_loss + bowl * trial + linear[chosen]
-                trial_norm = _norms(trial_slope)
-                accepted |= searched
-            reached = np.where(accepted, trial_norm, norm)
-            left = ~(reached <= tolerance[chosen])
-            # Before the state changes: what was taken from it may be a view.
-            if state.inverse is not None and left.any():
-                secants.add(chosen, trial - point, trial_slope - slope)
-            if not accepted.all():
-                take = accepted[..., None]
-                trial = np.where(take, trial, point)
-                trial_loss = np.where(take, trial_loss, state.loss_gradient[chosen])
-                trial_slope = np.where(take, trial_slope, slope)
-            state.point[chosen], state.loss_gradient[chosen] = trial, trial_loss
-            gradient[chosen], norms[chosen] = trial_slope, reached
-            best = np.minimum(best, norms)
-            if state.inverse is None or not left.any():
-                continue
+        return state
+
+    def _step(
+        self, state: BlockState, going: _Iteration, chosen: Chosen, active: NDArray[np.bool_]
+    ) -> None:
+        """Take the chosen nodes one step further, in the lanes that are not solved yet."""
+        norm, tolerance = going.norms[chosen], going.tolerance[chosen]
+        point, slope, bowl = state.point[chosen], going.gradient[chosen], going.convexity[chosen]
+        linear = going.linear[chosen]
+        direction, fresh = self._direction(state, going, chosen, active)
+
+        def tried(trial: Array) -> tuple[Array, Array, Array, Array]:
+            loss = self.loss_gradient(trial, chosen)
+            total = loss + bowl * trial + linear
+            return trial, loss, total, _norms(total)
+
+        trial, trial_loss, trial_slope, trial_norm = tried(point + direction)
+        rate = np.divide(trial_norm, going.best[chosen], out=np.zeros_like(norm), where=active)
+        accepted = active & (rate <= np.where(fresh, _NEWTON_RATE, _CHORD_RATE))
+        searched = active & fresh & ~accepted
+        if searched.any():
+            along = np.where(searched[..., None], direction, 0.0)
+            length = self._line_search(point, along, linear + bowl * point, bowl, chosen)
+            trial, trial_loss, trial_slope, trial_norm = tried(
+                point + np.where(searched, length, 1.0)[..., None] * direction
+            )
+            accepted |= searched
+        reached = np.where(accepted, trial_norm, norm)
+        left = ~(reached <= tolerance)
+        # Before the state changes: what was taken from it may be a view.
+        if state.inverse is not None and left.any():
+            going.secants.add(chosen, trial - point, trial_slope - slope)
+        if not accepted.all():
+            take = accepted[..., None]
+            trial = np.where(take, trial, point)
+            trial_loss = np.where(take, trial_loss, state.loss_gradient[chosen])
+            trial_slope = np.where(take, trial_slope, slope)
+        state.point[chosen], state.loss_gradient[chosen] = trial, trial_loss
+        going.gradient[chosen], going.norms[chosen] = trial_slope, reached
+        going.best = np.minimum(going.best, going.norms)
+        if state.inverse is not None and left.any():
             state.stale[chosen] |= accepted
             # A rebuild pays where the passes still to come at this rate outweigh it.
-            to_come = np.log(np.maximum(reached / tolerance[chosen], 1.0))
+            to_come = np.log(np.maximum(reached / tolerance, 1.0))
             pace = -np.log(np.clip(rate, 1e-9, 0.999))
             if self._shares(state):
                 to_come, pace = to_come.max(axis=1)[:, None], pace.min(axis=1)[:, None]
             slow = left & ((to_come > pace * self._rebuild_cost) | ~accepted | searched)
-            outdated = np.zeros_like(state.stale)
-            outdated[chosen] = slow & state.stale[chosen]
-            if outdated.any():
-                rebuilds += outdated.any(axis=1)
-                apart = self._own_inverses_fit and rebuilds.max() > _SHARED_REBUILDS
-                if apart and self._shares(state):
-                    state.inverse = np.tile(state.inverse, (1, self.lanes[0], 1, 1))
-                self._rebuild(state, convexity, outdated)
-                secants.forget(~state.stale)
-        else:
-            norms = self._accelerate(state, linear, convexity, tolerance)
-        if state.inverse is not None and self._learns:
-            secants.write_into(state.inverse)
-        renewed = rebuilds > 0
-        first = np.isnan(state.usual)
-        state.excess = np.where(renewed | first, 0.0, state.excess + steps - state.usual)
-        state.usual = np.where(renewed, np.nan, np.where(first, steps, state.usual))
-        return Solution(state.point, norms)
+            self._renew(state, going, chosen, slow)
+
+    def _renew(
+        self, state: BlockState, going: _Iteration, chosen: Chosen, slow: NDArray[np.bool_]
+    ) -> None:
+        """Invert Hessians anew where steps are slow and the inverse is not of this point."""
+        outdated = np.zeros_like(state.stale)
+        outdated[chosen] = slow & state.stale[chosen]
+        if not outdated.any():
+            return
+        going.rebuilds += outdated.any(axis=1)
+        apart = self._own_inverses_fit and going.rebuilds.max() > _SHARED_REBUILDS
+        if apart and state.inverse is not None and self._shares(state):
+            state.inverse = np.tile(state.inverse, (1, self.lanes[0], 1, 1))
+        self._rebuild(state, going.convexity, outdated)
+        going.secants.forget(~state.stale)
 
     def _accelerate(
         self, state: BlockState, linear: Array, convexity: Array, tolerance: Array

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numba
 import numpy as np
@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from dpadmm.plain import Array
 from dpadmm.solvers.inner_loop import HUBER_HINGE, LOGISTIC
 
-__all__ = ["descend", "descend_on_grid"]
+__all__ = ["InnerProblem", "descend", "descend_on_grid"]
 
 _ULP: Final = float(np.finfo(np.float64).eps)
 
@@ -126,8 +126,46 @@ def _advance(
         point[j] = later
 
 
+class InnerProblem(NamedTuple):
+    """The inner loop of one party, run and output; see the module's equations.
+
+    Attributes
+    ----------
+    rows, labels
+        ``(rows, features)`` and ``(rows,)``.
+    loss, constants
+        The loss's number; its bounds on slope, slope range and curvature.
+    weight
+        c.
+    start, carried, linear
+        v^0; what every step carries of the full gradient there; the rest of the linear term.
+    penalty, step_size, weighting
+        rho, eta, a.
+    batches
+        ``(steps - 1, batch)`` row numbers.
+    fixed, relative
+        sigma and z, both 0 without noise.
+    """
+
+    rows: Array
+    labels: Array
+    loss: int
+    constants: tuple[float, float, float]
+    weight: float
+    start: Array
+    carried: Array
+    linear: Array
+    penalty: float
+    step_size: float
+    weighting: float
+    batches: NDArray[np.int64]
+    fixed: float
+    relative: float
+
+
+# Compiled code takes numbers and arrays one by one: a tuple of them costs a third of its speed.
 @_compiled
-def descend(
+def _descend(
     rows: Array,
     labels: Array,
     loss: int,
@@ -144,25 +182,7 @@ def descend(
     relative: float,
     draws: Array,
 ) -> Array:
-    """Run all steps for one party, run and output; see the module's equations.
-
-    Parameters
-    ----------
-    rows, labels
-        ``(rows, features)`` and ``(rows,)``.
-    loss, constants
-        The loss's number; its bounds on slope, slope range and curvature.
-    weight
-        c.
-    start, carried, linear
-        v^0; what every step carries of the full gradient there; the rest of the linear term.
-    penalty, step_size, weighting
-        rho, eta, a.
-    batches
-        ``(steps - 1, batch)`` row numbers.
-    fixed, relative, draws
-        sigma, z and ``(steps, features)`` standard normal numbers; no draws without noise.
-    """
+    """Run all steps, with the problem field by field."""
     steps, batch = batches.shape[0] + 1, batches.shape[1]
     features = start.shape[0]
     point = start.copy()
@@ -184,30 +204,22 @@ def descend(
     return total / steps
 
 
-def descend_on_grid(
-    rows: Array,
-    labels: Array,
-    loss: int,
-    constants: tuple[float, float, float],
-    weight: float,
-    start: Array,
-    carried: Array,
-    linear: Array,
-    penalty: float,
-    step_size: float,
-    weighting: float,
-    batches: NDArray[np.int64],
-    fixed: float,
-    relative: float,
-    release: Callable[[Array, float], Array],
-) -> Array:
+def descend(problem: InnerProblem, draws: Array) -> Array:
+    """Run all steps; ``draws`` are ``(steps, features)`` normal numbers, none without noise."""
+    found: Array = _descend(*problem, draws)
+    return found
+
+
+def descend_on_grid(problem: InnerProblem, release: Callable[[Array, float], Array]) -> Array:
     """Run the steps of :func:`descend`, the noise of each added by ``release(private, sigma)``."""
+    rows, labels, loss, constants, weight, start, carried, *moving, batches, fixed, relative = (
+        problem
+    )
     steps, batch = len(batches) + 1, batches.shape[1]
     point, total = start.copy(), np.zeros_like(start)
     share = weight / batch
     for s in range(steps):
-        private = carried.copy()
-        scale = fixed
+        private, scale = carried.copy(), fixed
         if s > 0:
             _add_difference(rows, labels, loss, share, start, point, batches[s - 1], private)
             if relative > 0.0:
@@ -215,6 +227,6 @@ def descend_on_grid(
         # Without noise there is nothing private: the first step of a full gradient that was
         # released once.
         released = release(private, scale) if scale > 0.0 else np.zeros_like(private)
-        _advance(released, linear, penalty, step_size, weighting, point, total)
+        _advance(released, *moving, point, total)
     mean: Array = total / steps
     return mean

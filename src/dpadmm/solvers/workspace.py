@@ -8,18 +8,19 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.gradient_noise import InnerNoise
 from dpadmm.problem.row_sums import single_sum_error, summation_error
-from dpadmm.problem.rows import Shard
+from dpadmm.problem.rows import RowBlock, Shard
 from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
 
-__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable"]
+__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable", "reachable_tolerance"]
 
 #: Features above which the factor-free form is used (``make bench`` prints both around it).
 FACTOR_LIMIT: Final = 300
@@ -110,7 +111,7 @@ class Workspace:
             Batches, the full gradient at ``start`` and the noise.
         """
         # Compiled code is loaded by those who run it only: loading takes half a second.
-        from dpadmm.solvers.svrg import descend, descend_on_grid
+        from dpadmm.solvers.svrg import InnerProblem, descend, descend_on_grid
 
         site = self._site
         loss, code = site.loss, loss_code(site.loss)
@@ -121,14 +122,11 @@ class Workspace:
             for place, node in enumerate(block.nodes):
                 columns = np.ascontiguousarray(block.labels[place].T)
                 for run, output in np.ndindex(site.runs, site.outputs):
-                    at, batches = (node, run, output), inner.batches[node][run]
-                    if sparse.issparse(block.rows):  # the rows of the batches alone, one by one
-                        drawn = batches.ravel()
-                        rows, labels = block.rows[drawn].toarray(), columns[output, drawn]
-                        batches = np.arange(len(drawn)).reshape(batches.shape)
-                    else:
-                        rows, labels = block.rows[place], columns[output]
-                    problem = (
+                    at = (node, run, output)
+                    rows, labels, batches = _met_rows(
+                        block, place, columns[output], inner.batches[node][run]
+                    )
+                    problem = InnerProblem(
                         rows,
                         labels,
                         code,
@@ -145,9 +143,9 @@ class Workspace:
                         float(inner.relative[node]),
                     )
                     if inner.release is None:
-                        reached[at] = descend(*problem, inner.draws[node, run, :, output])
+                        reached[at] = descend(problem, inner.draws[node, run, :, output])
                     else:
-                        reached[at] = descend_on_grid(*problem, partial(inner.release, int(node)))
+                        reached[at] = descend_on_grid(problem, partial(inner.release, int(node)))
         return reached
 
     def fingerprint(self) -> bytes:
@@ -195,6 +193,17 @@ class Workspace:
                 )
 
 
+def _met_rows(
+    block: RowBlock, place: int, labels: Array, batches: NDArray[np.int64]
+) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Rows, their labels, and where in them the batches are: of sparse rows those drawn alone."""
+    if not sparse.issparse(block.rows):
+        return block.rows[place], labels, batches
+    drawn = batches.ravel()
+    renumbered = np.arange(len(drawn)).reshape(batches.shape)
+    return block.rows[drawn].toarray(), labels[drawn], renumbered
+
+
 def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Array) -> Array:
     r"""Bound the rounding error of a gradient near the solution; public values only.
 
@@ -223,6 +232,29 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     unit = np.where(largest > 0, largest, 1.0)
     scaled = linear / site.per_node(unit)
     size = unit * np.sqrt(np.einsum("nrof,nrof->nro", scaled, scaled).max(axis=(1, 2)))
+    floor = _rounding_error(site, size, convexity, tolerance)
+    unreachable = ~(tolerance >= 2 * floor)
+    if unreachable.any():
+        node = int(np.argmax(np.where(unreachable, floor, -1.0)))
+        raise ParameterError(
+            f"tolerance must be at least {2 * floor[node]:.3g}, twice the rounding error of a "
+            f"gradient for party {site.names[node]}; got {tolerance[node]:.3g}. Raise it, the "
+            "penalty or the regularization, or lower the bound on messages."
+        )
+    return floor
+
+
+def reachable_tolerance(site: Site, convexity: Array, wanted: Array) -> Array:
+    """The tolerance that is wanted, or a larger one where it would be refused without any message.
+
+    Twice what :func:`check_reachable` then allows, as room for messages and noise.
+    """
+    floor = _rounding_error(site, np.zeros(len(site.index)), convexity, wanted)
+    return np.where(wanted >= 2 * floor, wanted, 4 * floor)
+
+
+def _rounding_error(site: Site, size: Array, convexity: Array, tolerance: Array) -> Array:
+    """The bound of :func:`check_reachable` for linear terms of that norm."""
     loss = site.loss
     bounded = bool(np.isfinite(loss.slope_bound))
     start = abs(float(loss.slope(np.zeros(1))[0]))
@@ -234,13 +266,5 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     products = site.features * last / (1 - site.features * last)
     sums = summation_error(site.rows, site.features) + single_sum_error(site.rows)
     floor = 32 * last * (size + site.weight * (slopes + spread))
-    floor += site.weight * (sums * slopes + products * spread)
-    unreachable = ~(tolerance >= 2 * floor)
-    if unreachable.any():
-        node = int(np.argmax(np.where(unreachable, floor, -1.0)))
-        raise ParameterError(
-            f"tolerance must be at least {2 * floor[node]:.3g}, twice the rounding error of a "
-            f"gradient for party {site.names[node]}; got {tolerance[node]:.3g}. Raise it, the "
-            "penalty or the regularization, or lower the bound on messages."
-        )
-    return floor
+    rounding: Array = floor + site.weight * (sums * slopes + products * spread)
+    return rounding

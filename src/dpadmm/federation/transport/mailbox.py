@@ -16,10 +16,11 @@ from functools import partial
 from typing import Final
 
 from dpadmm.errors import ExchangeError
+from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.rollback import NeighbourLedgers, OwnRounds, messages_hash
 from dpadmm.federation.transport.session import OnEvent, PeerSession, no_event
 from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.wire import BadMessage, decode_message, round_of
+from dpadmm.federation.transport.wire import BadMessage, decode_message, decode_words, round_of
 from dpadmm.federation.transport.words import Ending, Heard, Limits, said
 
 __all__ = ["Mailbox", "NeighbourLost", "Patience"]
@@ -29,6 +30,7 @@ _DONE: Final = "done"
 _DONE_BY: Final = "done by "
 _HEARD: Final = "heard"
 _LEDGER: Final = "ledger"
+_KEYS: Final = "keys"
 # Rounds are numbered by 4 bytes: no label of more digits is one.
 _DIGITS: Final = 10
 
@@ -100,6 +102,8 @@ class Mailbox:
         Names and rounds that there are: what is said about others is refused.
     on_event
         Told of a neighbour whose ledger went back.
+    ring
+        Keys of the parties, where messages are words of which only the sum is seen.
     """
 
     def __init__(
@@ -117,8 +121,11 @@ class Mailbox:
         on_pause: Callable[[], None] = lambda: None,
         limits: Limits | None = None,
         on_event: OnEvent = no_event,
+        ring: KeyRing | None = None,
     ) -> None:
         self._session = session
+        self._ring = ring
+        self._decode = decode_message if ring is None else decode_words
         self._run = run
         self._topic = run.hex()
         self._number = number
@@ -178,6 +185,28 @@ class Mailbox:
                 self._patience.timeout,
                 lost_round=own.drawn,
             )
+
+    def gather(self, t: int) -> None:
+        """Wait until every party's key is here; called before round ``t`` is drawn.
+
+        Raises
+        ------
+        NeighbourLost
+            If a neighbour does not bring its own in time, or a server not all of them.
+        """
+        ring, timeout = self._ring, self._patience.timeout
+        assert ring is not None
+        # Who hears it at once need not ask; who does not asks from time to time.
+        self._session.publish(self._topic, _KEYS, ring.to_bytes())
+        for name in self._sources:
+
+            def settled(name: str = name) -> bool:
+                return ring.brought(name) or (timeout is not None and name in self._done)
+
+            self._wait(name, _KEYS, settled, timeout, lost_round=t)
+            if not ring.brought(name):
+                raise NeighbourLost(name, t)
+        self._session.publish(self._topic, _KEYS, ring.to_bytes())
 
     # -- messages of a round -----------------------------------------------------------------
 
@@ -333,8 +362,11 @@ class Mailbox:
                     self._own_rounds.take(name, data)
                     self._news.notify_all()
                 return
+            if label == _KEYS:
+                self._take_keys(name, data)
+                return
             t = round_of(data, self._shape)
-            decode_message(data, run=self._run, party=number, t=t, shape=self._shape)
+            self._decode(data, run=self._run, party=number, t=t, shape=self._shape)
         except BadMessage as error:
             self._refuse(name, error.reason, error)
             return
@@ -357,6 +389,15 @@ class Mailbox:
             sentence = f"{name} sent two different messages for round {t}; the first one stands."
             self._refuse(name, "two-messages", ExchangeError(sentence))
 
+    def _take_keys(self, name: str, data: bytes) -> None:
+        """Take keys of the parties that a neighbour hands on."""
+        if self._ring is None:
+            return
+        for sentence in self._ring.take(name, data):
+            self._refuse(name, "bad-key", ExchangeError(sentence))
+        with self._news:
+            self._news.notify_all()
+
     def _refuse(self, name: str, reason: str, error: ExchangeError) -> None:
         with self._news:
             self._refused[name, reason] = self._refused.get((name, reason), 0) + 1
@@ -371,6 +412,8 @@ class Mailbox:
                 return self._own_rounds.announcement()
         if label == _HEARD:
             return self._what_was_heard().to_bytes()
+        if label == _KEYS:
+            return None if self._ring is None else self._ring.to_bytes()
         if not (label.isascii() and label.isdecimal() and len(label) <= _DIGITS):
             return None
         t = int(label)

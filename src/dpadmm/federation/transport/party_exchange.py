@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dpadmm.durable import Closing, write_whole
+from dpadmm.durable import Closable, write_whole
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.session import PeerSession
@@ -24,7 +24,7 @@ from dpadmm.run.exchange import Exchange
 __all__ = ["FileExchange", "OneParty", "PeerExchange"]
 
 
-class OneParty(Exchange, Closing):
+class OneParty(Exchange, Closable):
     """The exchange of a process that computes one party: bytes out, its sources' bytes in.
 
     Parameters
@@ -142,7 +142,6 @@ class FileExchange(OneParty):
         return path.read_bytes()
 
 
-@final
 class PeerExchange(OneParty):
     """The exchange of one party over its connections.
 
@@ -159,7 +158,8 @@ class PeerExchange(OneParty):
     store
         Where complete rounds are kept: a run goes on where its store ends.
     **options
-        ``patience``, ``on_refused``, ``on_waiting``, ``on_pause`` and ``on_event`` of the mailbox.
+        ``patience``, ``on_refused``, ``on_waiting``, ``on_pause``, ``on_event`` and ``ring`` of the
+        mailbox.
     """
 
     def __init__(
@@ -181,6 +181,15 @@ class PeerExchange(OneParty):
         self.mailbox = Mailbox(
             session, run, self.party, sources, self._shape, store or MemoryStore(), **options
         )
+
+    @property
+    def complete_rounds(self) -> int:
+        """How many rounds are complete."""
+        return self.mailbox.rounds
+
+    def open(self, t: int) -> None:
+        """Get ready to draw, from round ``t`` on; nothing was charged for it yet."""
+        return
 
     def send(self, t: int, data: bytes) -> None:
         """Publish the message, and keep it for those who missed it."""

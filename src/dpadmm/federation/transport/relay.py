@@ -12,7 +12,7 @@ import socket
 import threading
 from typing import Final, final
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 
 __all__ = ["Relay"]
 
@@ -21,7 +21,7 @@ _CONNECT_TIMEOUT: Final = 10.0
 
 
 @final
-class Relay(Closing):
+class Relay(Closable):
     """Passes connections to a port of this machine on to an address.
 
     Parameters

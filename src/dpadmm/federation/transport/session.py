@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 from dpadmm.errors import ParameterError
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
 from dpadmm.federation.transport.claims import Claims
@@ -82,7 +82,7 @@ def check_loopback(addresses: Sequence[str]) -> None:
             )
 
 
-class PeerSession(Closing):
+class PeerSession(Closable):
     """One node's connections to its neighbours.
 
     Parameters

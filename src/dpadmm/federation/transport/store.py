@@ -15,7 +15,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Final, final
 
-from dpadmm.durable import Closing
+from dpadmm.durable import Closable
 from dpadmm.errors import ExchangeError
 
 __all__ = ["MemoryStore", "MessageFile", "MessageStore"]
@@ -43,7 +43,7 @@ _SCHEMA: Final = (
 )
 
 
-class MessageStore(Closing):
+class MessageStore(Closable):
     """The messages of complete rounds, and notes about a run; used by several threads."""
 
     @abstractmethod

@@ -1,21 +1,23 @@
-"""The bytes of a message: one fixed, versioned layout, without pickle.
+"""The bytes of a message: one fixed layout, without pickle, in two versions.
 
 ======  ====  ==============================================================
 offset  size  what
 ======  ====  ==============================================================
 0       4     ``DPAM``
-4       2     version, 1 (little-endian, like every number here)
+4       2     version (little-endian, like every number here)
 6       2     zero
 8       32    the run: a hash that all parties agree on
 40      4     number of the party
 44      4     the round, from 0
 48      12    runs, outputs, features
 60      4     zero
-64      8 k   the values, float64, ``(runs, outputs, features)``
+64      8 k   the values, ``(runs, outputs, features)``: float64 in version 1, uint64 in 2
 64+8k   32    sha256 of all that precedes it
 ======  ====  ==============================================================
 
-The hash at the end tells a damaged message from a whole one; it proves no origin.
+The hash at the end tells a damaged message from a whole one; it proves no origin. Version 2 is for
+summands under masks and for their sums (:mod:`~dpadmm.federation.transport.masks`): any word may
+come, so that there is no bound to check before the sum is decoded.
 """
 
 from __future__ import annotations
@@ -27,16 +29,26 @@ from typing import Final
 import numpy as np
 
 from dpadmm.errors import ExchangeError
-from dpadmm.plain import Array
+from dpadmm.plain import Array, Words
 from dpadmm.run.exchange import MESSAGE_BOUND
 
-__all__ = ["BadMessage", "decode_message", "encode_message", "message_size", "round_of"]
+__all__ = [
+    "BadMessage",
+    "decode_message",
+    "decode_words",
+    "encode_message",
+    "message_size",
+    "round_of",
+]
 
 
 _MAGIC: Final = b"DPAM"
 
 
-_VERSION: Final = 1
+_DOUBLES: Final = 1
+
+
+_WORDS: Final = 2
 
 
 _HEADER: Final = struct.Struct("<4sHH32sIIIIII")
@@ -64,45 +76,66 @@ def message_size(shape: tuple[int, ...]) -> int:
     return _HEADER.size + 8 * int(np.prod(shape)) + _DIGEST
 
 
-def encode_message(run: bytes, party: int, t: int, values: Array) -> bytes:
-    """The message of one party in one round."""
-    header = _HEADER.pack(_MAGIC, _VERSION, 0, run, party, t, *values.shape, 0)
-    body = header + np.ascontiguousarray(values, dtype="<f8").tobytes()
+def encode_message(run: bytes, party: int, t: int, values: Array | Words) -> bytes:
+    """The message of one party in one round; its numbers decide the version."""
+    version, kind = (_WORDS, "<u8") if values.dtype == np.uint64 else (_DOUBLES, "<f8")
+    header = _HEADER.pack(_MAGIC, version, 0, run, party, t, *values.shape, 0)
+    body = header + np.ascontiguousarray(values, dtype=kind).tobytes()
     return body + hashlib.sha256(body).digest()
 
 
 def round_of(data: bytes, shape: tuple[int, ...]) -> int:
-    """The round that a message says it is of; all else about it is for :func:`decode`."""
+    """The round that a message says it is of; all else about it is for :func:`decode_message`."""
     _check_size(data, shape, "a message")
     return int(_HEADER.unpack_from(data)[5])
 
 
 def decode_message(data: bytes, *, run: bytes, party: int, t: int, shape: tuple[int, ...]) -> Array:
     """The values of the one message that is expected; anything else is refused by name."""
-    sender = f"the message of party {party} for round {t}"
+    body = _checked(data, _DOUBLES, run, party, t, shape)
+    values = np.frombuffer(body, dtype="<f8", offset=_HEADER.size).astype(np.float64)
+    if not np.isfinite(values).all():
+        raise BadMessage("not-finite", f"{_sender(party, t)} must be finite.")
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > MESSAGE_BOUND:
+        raise BadMessage(
+            "too-large",
+            f"{_sender(party, t)} must be at most {MESSAGE_BOUND:g} in every entry; got "
+            f"{largest:g}.",
+        )
+    return values.reshape(shape)
+
+
+def decode_words(data: bytes, *, run: bytes, party: int, t: int, shape: tuple[int, ...]) -> Words:
+    """The words of the one message that is expected; anything else is refused by name."""
+    body = _checked(data, _WORDS, run, party, t, shape)
+    words = np.frombuffer(body, dtype="<u8", offset=_HEADER.size).astype(np.uint64)
+    return words.reshape(shape)
+
+
+def _checked(
+    data: bytes, version: int, run: bytes, party: int, t: int, shape: tuple[int, ...]
+) -> bytes:
+    """All of a message but the hash at its end, once what stands before its values is right."""
+    sender = _sender(party, t)
     _check_size(data, shape, sender)
     body, digest = data[:-_DIGEST], data[-_DIGEST:]
     if hashlib.sha256(body).digest() != digest:
         sentence = f"{sender} is damaged: its hash does not match. Ask for it again."
         raise BadMessage("damaged", sentence)
-    magic, version, _, its_run, its_party, its_round, *its_shape, _ = _HEADER.unpack_from(body)
-    expected = (_MAGIC, _VERSION, run, party, t, tuple(shape))
-    got = (magic, version, its_run, its_party, its_round, tuple(its_shape))
+    magic, its_version, _, its_run, its_party, its_round, *its_shape, _ = _HEADER.unpack_from(body)
+    expected = (_MAGIC, version, run, party, t, tuple(shape))
+    got = (magic, its_version, its_run, its_party, its_round, tuple(its_shape))
     words = ("format", "version", "run", "party", "round", "shape")
     for word, want, have in zip(words, expected, got, strict=True):
         if want != have:
             sentence = f"{sender} must have the {word} {want!r}; got {have!r}."
             raise BadMessage(f"wrong-{word}", sentence)
-    values = np.frombuffer(body, dtype="<f8", offset=_HEADER.size).astype(np.float64)
-    if not np.isfinite(values).all():
-        raise BadMessage("not-finite", f"{sender} must be finite.")
-    largest = float(np.abs(values).max(initial=0.0))
-    if largest > MESSAGE_BOUND:
-        raise BadMessage(
-            "too-large",
-            f"{sender} must be at most {MESSAGE_BOUND:g} in every entry; got {largest:g}.",
-        )
-    return values.reshape(shape)
+    return body
+
+
+def _sender(party: int, t: int) -> str:
+    return f"the message of party {party} for round {t}"
 
 
 def _check_size(data: bytes, shape: tuple[int, ...], what: str) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "LONGEST_WORDS",
     "NAME_PATTERN",
     "Agreeing",
+    "Announcing",
     "Consent",
     "Decided",
     "Departing",
@@ -41,6 +42,7 @@ __all__ = [
     "Heard",
     "Limits",
     "NodeName",
+    "StretchKey",
     "Utterance",
     "agreement_limit",
     "noted",
@@ -103,6 +105,7 @@ NodeName = Annotated[str, Field(pattern=NAME_PATTERN), AfterValidator(_known)]
 Rounds = Annotated[int, Field(ge=0), AfterValidator(_within)]
 Base64 = Annotated[str, Field(pattern=_BASE64, max_length=LONGEST_CONSENT)]
 Sha256 = Annotated[str, Field(pattern=_HEX % 64)]
+X25519Key = Annotated[str, Field(pattern=_HEX % 64)]
 InstanceHash = Annotated[str, Field(pattern=_HEX % 32)]
 
 
@@ -112,8 +115,9 @@ class Utterance(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     def to_bytes(self) -> bytes:
-        """As it is sent."""
-        return json.dumps(self.model_dump(), allow_nan=False).encode("ascii")
+        """As it is sent; what is as it goes without saying is left out."""
+        content = self.model_dump(exclude_defaults=True)
+        return json.dumps(content, allow_nan=False).encode("ascii")
 
 
 class Consent(Utterance):
@@ -160,17 +164,29 @@ class Agreeing(Utterance):
 
 
 class Departing(Utterance):
-    """Without whom a node goes on, and how many rounds it knows everybody to have sent."""
+    """Without whom a node goes on, and how far it knows everybody to be.
+
+    Parameters
+    ----------
+    lost
+        Who is left out.
+    sent
+        How many rounds each has sent.
+    summed
+        How many sums each has decoded; left out where messages are seen one by one.
+    """
 
     lost: NodeName
     sent: dict[NodeName, Rounds]
+    summed: dict[NodeName, Rounds] = {}
 
 
 class Frozen(Utterance):
-    """What a node notes when it stops for good: for whose loss, and having sent how much."""
+    """What a node notes when it stops for good: for whose loss, and how far it was."""
 
     lost: NodeName
     sent: Rounds
+    summed: Rounds = 0
 
 
 class Decided(Utterance):
@@ -185,6 +201,36 @@ class Decided(Utterance):
         if self.kept > self.furthest:
             raise ValueError("kept must be at most furthest")
         return self
+
+
+class StretchKey(Utterance):
+    """A node's public key of a stretch: see :mod:`dpadmm.federation.stretch_keys`.
+
+    Parameters
+    ----------
+    certificate
+        Of the node; DER in base64.
+    public_key
+        Its X25519 key; hex.
+    signature
+        Of the two and what they are for, by the key of the certificate; base64.
+    """
+
+    certificate: Base64
+    public_key: X25519Key
+    signature: Base64
+
+    @model_validator(mode="after")
+    def _check(self) -> StretchKey:
+        if len(self.signature) + len(self.certificate) > LONGEST_CONSENT - _AROUND:
+            raise ValueError(f"must be at most {LONGEST_CONSENT} bytes")
+        return self
+
+
+class Announcing(Utterance):
+    """The keys of a stretch that a node has: its own, and those that were handed on to it."""
+
+    keys: dict[NodeName, StretchKey]
 
 
 class Ending(Utterance):

@@ -1,0 +1,64 @@
+"""The options of a command as one value: a frozen dataclass whose fields are its parameters."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from dpadmm.errors import ParameterError
+
+Options = TypeVar("Options")
+
+DelimiterOption = Annotated[
+    str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
+]
+
+
+def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """Declare a command whose arguments and options are the fields of a dataclass, in order.
+
+    A field is annotated as a parameter of a command is, with ``typer.Argument`` or
+    ``typer.Option``; one without a default must be given.
+    """
+    annotations = get_type_hints(options, include_extras=True)
+    parameters = [
+        parameter.replace(annotation=annotations[name])
+        for name, parameter in inspect.signature(options).parameters.items()
+    ]
+
+    def declare(command: Callable[[Options], None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            command(options(**given))
+
+        # What Typer reads, instead of that of the command.
+        vars(run)["__signature__"] = inspect.Signature(parameters)
+        return run
+
+    return declare
+
+
+def named_values(pairs: list[str]) -> dict[str, Any]:
+    """``name=value`` pairs; a value that reads as JSON (a number, a list, a table) is that."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, mark, value = pair.partition("=")
+        if not mark:
+            raise ParameterError(f"option must be NAME=VALUE; got {pair!r}.")
+        values[name] = read_value(value)
+    return values
+
+
+def read_value(text: str) -> Any:
+    """What a text says as a number or in JSON, or the text."""
+    for read in (int, float, json.loads):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,224 @@
+r"""Masks that vanish in the sum: what a party sends is uniform to whoever lacks its keys.
+
+.. math:: w_i = x_i + \sum_{j > i} s_{ij} - \sum_{j < i} s_{ji} \pmod{2^{64}}, \qquad
+    \sum_i w_i = \sum_i x_i
+
+over the members of one stretch, a maximal run of rounds with the same members. :math:`s_{ij}`, one
+word per coordinate, is known to i and j alone: the keystream of ChaCha20 with nonce and block
+counter 0 under a key of its own for every round,
+
+.. math:: k = \mathrm{HKDF\text{-}SHA256}(\mathrm{X25519}(i, j), \text{no salt}, \mathit{info}),
+
+and *info* is these fields in their order, each after its length (8 bytes, as every number here
+little-endian):
+
+=============  ===================================================================================
+field          bytes
+=============  ===================================================================================
+protocol       ``dpadmm secure sum 1``
+run            the 32 bytes that every message of the stretch carries
+stretch        how many losses were before it
+members        SHA-256 of the ordered list of (name, certificate, public key), each with its length
+colluders      tau, as agreed on
+purpose        what is summed
+i, j           numbers of the two members, the smaller one first
+round          of the stretch, from 0
+sums           SHA-256 of all sums decoded so far, in this stretch and before
+=============  ===================================================================================
+
+A round must not be a block counter under one key: consecutive keystreams would overlap. Where two
+members have different views of the members or of a past sum, their keys differ, the masks stay in
+the sum, and whoever adds up sees uniform words. The public key of a member is the one that it
+signed (:mod:`dpadmm.federation.stretch_keys`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, final
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.plain import Words
+
+__all__ = ["DecodedSums", "Masks", "Member", "Stretch", "mask_info", "shared_secret"]
+
+_PROTOCOL: Final = b"dpadmm secure sum 1"
+_ZERO_NONCE: Final = bytes(16)
+_KEY_BYTES: Final = 32
+_WORD: Final = np.dtype("<u8")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of those whose words are added up.
+
+    Parameters
+    ----------
+    name
+        Of the node.
+    certificate
+        Its certificate (DER), as it is pinned.
+    public_key
+        Its X25519 key of the stretch, 32 bytes, whose signature was checked.
+    """
+
+    name: str
+    certificate: bytes = field(repr=False)
+    public_key: bytes
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Public facts that every key of a stretch hangs on.
+
+    Parameters
+    ----------
+    run
+        The 32 bytes that its messages carry.
+    number
+        How many losses were before it.
+    members
+        In their order.
+    colluders
+        How many of them may collude with whoever adds up, as agreed on for the whole run.
+    purpose
+        What is summed.
+    """
+
+    run: bytes
+    number: int
+    members: tuple[Member, ...]
+    colluders: int
+    purpose: str = "training"
+
+    @cached_property
+    def members_hash(self) -> bytes:
+        """SHA-256 of the ordered list of members."""
+        parts = [
+            part
+            for member in self.members
+            for part in (member.name.encode("ascii"), member.certificate, member.public_key)
+        ]
+        return hashlib.sha256(_fields(parts)).digest()
+
+
+def mask_info(stretch: Stretch, pair: tuple[int, int], t: int, sums: bytes) -> bytes:
+    """The public facts from which the key of one pair in one round is derived.
+
+    Parameters
+    ----------
+    stretch
+        Where.
+    pair
+        Numbers of the two members, the smaller one first.
+    t
+        The round of the stretch.
+    sums
+        SHA-256 of all sums decoded so far.
+    """
+    return _fields(
+        [
+            _PROTOCOL,
+            stretch.run,
+            _number(stretch.number),
+            stretch.members_hash,
+            _number(stretch.colluders),
+            stretch.purpose.encode("ascii"),
+            *map(_number, pair),
+            _number(t),
+            sums,
+        ]
+    )
+
+
+def shared_secret(private: X25519PrivateKey, public: bytes) -> bytes:
+    """What two members alone can compute; a public key that fixes it beforehand is refused."""
+    try:
+        return private.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise ExchangeError(
+            "a public key must be 32 bytes of X25519 that leave the shared secret open; got one "
+            "that makes it zero or is of another length. Nothing was sent under it."
+        ) from None
+
+
+@final
+class Masks:
+    """The masks of one member in one stretch.
+
+    Parameters
+    ----------
+    private
+        Its key of the stretch.
+    stretch
+        The public facts.
+    place
+        Its number among the members.
+    """
+
+    def __init__(self, private: X25519PrivateKey, stretch: Stretch, place: int) -> None:
+        own = stretch.members[place].public_key
+        if private.public_key().public_bytes_raw() != own:
+            raise ParameterError(
+                f"the key of a stretch must be the one that {stretch.members[place].name} "
+                "announced; got another: put the key file back."
+            )
+        self._place = place
+        self._stretch = stretch
+        self._secrets = {
+            other: shared_secret(private, member.public_key)
+            for other, member in enumerate(stretch.members)
+            if other != place
+        }
+
+    def mask(self, t: int, sums: bytes, count: int) -> Words:
+        """Add to this member's words of a round, modulo 2^64; of so many coordinates."""
+        total = np.zeros(count, dtype=np.uint64)
+        zeros, stream = bytes(_WORD.itemsize * count), bytearray(_WORD.itemsize * count)
+        words = np.frombuffer(stream, dtype=_WORD)
+        for other, secret in self._secrets.items():
+            pair = (min(self._place, other), max(self._place, other))
+            key = HKDF(
+                hashes.SHA256(), _KEY_BYTES, None, mask_info(self._stretch, pair, t, sums)
+            ).derive(secret)
+            Cipher(algorithms.ChaCha20(key, _ZERO_NONCE), None).encryptor().update_into(
+                zeros, stream
+            )
+            if self._place == pair[0]:
+                total += words
+            else:
+                total -= words
+        return total
+
+
+@final
+class DecodedSums:
+    """What all members must have decoded alike for their masks to vanish: all sums so far."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, words: Words) -> None:
+        """Take the next one."""
+        self._hash.update(np.ascontiguousarray(words, dtype=_WORD).tobytes())
+
+    def digest(self) -> bytes:
+        """SHA-256 of all of them, in their order."""
+        return self._hash.digest()
+
+
+def _fields(parts: Sequence[bytes]) -> bytes:
+    return b"".join(_number(len(part)) + part for part in parts)
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(8, "little")

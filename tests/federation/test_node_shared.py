@@ -1,0 +1,261 @@
+"""Noise that real nodes share: what is refused beforehand, and what lies, kills and losses do."""
+
+import json
+import shutil
+import time
+import tomllib
+
+import numpy as np
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+
+from tests.helpers.federation_net import Federation
+from tests.helpers.kill_run import Trial
+from tests.helpers.shared_run import lie_in_round
+
+from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.federation.agreed_run import AgreedRun
+from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.recovery import Decision, Segment
+from dpadmm.federation.setup import prepare_node
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.run.config import validated
+from dpadmm.run.model import load_model
+from dpadmm.run.plan import announced
+
+NAMES = ("north", "south", "west", "east")
+SHARED = {"algorithm": "dp-gd", "topology": "server", "algorithm_options": {"noise": "shared"}}
+
+
+@pytest.fixture
+def build(fork_server, tmp_path):
+    """Make a federation with shared noise, its files written."""
+    made = []
+
+    def build(names=NAMES, averager="hub", policy=None, **run):
+        federation = Federation(
+            tmp_path / "federation", fork_server, names, averager=averager, run={**SHARED, **run}
+        )
+        for name in federation.nodes:
+            if name != averager:
+                federation.make_ledger(name)
+            federation.write(name, policy=policy)
+        made.append(federation)
+        return federation
+
+    yield build
+    for federation in made:
+        federation.close()
+
+
+def spent(federation, name):
+    with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
+        return ledger.verify().spent_epsilon
+
+
+def charged_rounds(federation, name):
+    with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
+        return [len(record.events) for record in ledger.verify().runs.values()]
+
+
+# -- before anything is read or spent ------------------------------------------------------------
+
+
+def change(federation, old, new, name="north"):
+    path = federation.folder / f"{name}.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("west = ", "# west = ", "must have the sha256 of every other party's certificate"),
+        ("west = ", "waste = ", r"could invent parties; west is not there"),
+        ('west = "', 'west = "0', "west under [pins] must be the sha256 of a certificate"),
+        ("[policy]", "[policy]\ncolluders = 2", r"at least what [policy] demands, 2; the agreed"),
+        ("[policy]", "[policy]\ncolluders = 0", "colluders under [policy] must be greater than"),
+    ],
+)
+def test_a_node_does_not_share_noise_with_whom_its_owner_does_not_know(build, old, new, words):
+    path = change(build(), old, new)
+    with pytest.raises(ParameterError) as refused:
+        prepare_node(load_node_config(path))
+    assert words in str(refused.value)
+
+
+def test_pins_are_of_different_certificates_and_its_own_among_them(build):
+    federation = build()
+    pins = federation.pins
+    path = change(federation, pins["west"], pins["south"])
+    with pytest.raises(ParameterError, match="another certificate for every party; two agree"):
+        prepare_node(load_node_config(path))
+    path = change(federation, pins["south"], pins["west"])
+    change(federation, pins["south"], pins["west"])
+    path = change(federation, pins["north"], pins["east"])
+    with pytest.raises(ParameterError, match="the pin of north must be the sha256 of its own"):
+        prepare_node(load_node_config(path))
+
+
+def test_shared_noise_needs_tls(build):
+    path = build().folder / "north.toml"
+    with pytest.raises(ParameterError, match="noise must be 'own' without TLS"):
+        prepare_node(load_node_config(path), insecure_loopback=True)
+
+
+def test_a_server_needs_no_pins(build):
+    federation = build()
+    path = federation.folder / "hub.toml"
+    lines = [line for line in path.read_text().splitlines() if line[-67:-65] != ' "']
+    path.write_text("\n".join(line for line in lines if line != "[pins]"))
+    assert prepare_node(load_node_config(path)).config.pins == {}
+
+
+def agreed_with(federation, options):
+    changes = {"algorithm_options": {"noise": "shared", **options}}
+    text = federation.agreed_text(**changes)
+    return validated(AgreedRun, tomllib.loads(text), federation.folder, "agreed")
+
+
+def test_how_many_collude_is_agreed_on(build):
+    federation = build()
+    schema = federation.schema
+    said, unsaid, other = (
+        agreed_with(federation, options) for options in ({"colluders": 1}, {}, {"colluders": 2})
+    )
+    assert unsaid.facts(schema)["colluders"] == 1
+    assert other.facts(schema)["colluders"] == 2
+    assert len({agreed.digest(schema) for agreed in (said, unsaid, other)}) == 3
+
+
+def test_cutting_parties_off_never_lowers_how_many_may_collude(build):
+    """Of seven three may collude; of five that are left still three, and of four it ends."""
+    federation = build(names=tuple(f"n{k}" for k in range(7)))
+    agreed, schema = federation.agreed, federation.schema
+    whole = Segment.whole(agreed, agreed.plan(schema), schema)
+    first = whole.planned.algorithm
+    assert first.summation.colluders == 3
+    five = whole.following(Decision("n6", 2, 3), schema).following(Decision("n2", 2, 3), schema)
+    algorithm = five.planned.algorithm
+    assert (algorithm.summation.parties, algorithm.summation.colluders) == (5, 3)
+    assert five.agreed.colluders == 3
+    # What is charged is what is drawn: shares of the noise grow as honest parties go.
+    event = announced(five.planned)[0][0]
+    assert (event.parties, event.colluders) == (5, 3)
+    with pytest.raises(ParameterError, match="colluders'] must be 1 to 2 with 4 parties"):
+        five.following(Decision("n0", 2, 3), schema)
+
+
+def test_every_committed_round_stays_charged_and_fewer_are_left(build):
+    federation = build()
+    agreed, schema = federation.agreed, federation.schema
+    whole = Segment.whole(agreed, agreed.plan(schema), schema)
+    events = announced(whole.planned)[0]
+    # Two sums are everybody's; somebody has sent five rounds.
+    own = tuple(np.zeros((1, 1, 3), dtype=np.uint64) for _ in range(2))
+    following = whole.following(Decision("west", 2, 5), schema, own, events[:5])
+    assert (following.rounds, following.first_sent) == (7, 2)
+    coming = announced(following.planned)[0][2:7]
+    assert len(events[:5]) + len(coming) == 10
+    following.check_budget("north")
+
+
+def test_who_agrees_by_another_certificate_is_named_and_nothing_is_spent(build):
+    """East has a certificate of the same authority and name, but not the one that is pinned."""
+    federation = build(averager=None)
+    change(federation, federation.pins["east"], federation.pins["east"][::-1])
+    for name in NAMES:
+        federation.start(name)
+    assert federation.wait("north") == 2
+    words = "the certificate of east must be the one that [pins] has"
+    assert words in federation.output("north")
+    for name in NAMES[1:]:
+        federation.kill(name)
+    assert {name: spent(federation, name) for name in NAMES} == dict.fromkeys(NAMES, 0.0)
+
+
+# -- a server that lies --------------------------------------------------------------------------
+
+
+def test_a_server_that_leaves_out_a_party_ends_the_run_with_the_model_before(build):
+    federation = build(rounds=30, policy={"when_lost": "stop", "lost_after": 5, "serve_for": 1})
+    sums = lie_in_round(federation, 4)
+    bound = federation.agreed.plan(federation.schema).algorithm.summation
+    with pytest.raises(ExchangeError, match="a sum must be at most"):
+        bound.from_words(sums[-1])
+    for name in NAMES:
+        assert federation.log(name, "sum-refused")[0]["facts"]["round"] == 4
+        record = json.loads((federation.folder / f"{name}.record").read_text())["federation"]
+        assert record["rounds_complete"] == 4
+        statement = (federation.folder / f"{name}.statement").read_text()
+        assert "Ended early: the sum of round 4 was refused" in statement
+        # The round whose sum was spoilt is charged, and no other one after it.
+        assert charged_rounds(federation, name) == [5]
+        assert not list(federation.folder.glob(f"{name}.*.key"))
+
+
+# -- kills, keys and losses ----------------------------------------------------------------------
+
+
+def test_a_lost_key_ends_a_node_and_an_old_ledger_is_refused(build, tmp_path):
+    federation = build(rounds=100)
+    for name in federation.nodes:
+        federation.start(name)
+    federation.wait_for("west", "round")
+    federation.kill("west")
+    (key,) = federation.folder.glob("west.*.key")
+    ledger = federation.folder / "west.ledger"
+    # Opened once, it is rid of what a killed process has left beside it.
+    before = spent(federation, "west")
+    shutil.copy(ledger, tmp_path / "early.ledger")
+    further = len(federation.messages("hub")) + 3
+    kept = tmp_path / "kept.key"
+    shutil.move(key, kept)
+    federation.start("west")
+    assert federation.wait("west") == 2
+    assert "the key of a stretch must be there until its end" in federation.output("west")
+    assert spent(federation, "west") == before
+    # With its key back it goes on, some rounds further.
+    shutil.move(kept, key)
+    federation.start("west")
+    deadline = time.monotonic() + 60
+    while len(federation.messages("hub")) < further:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    federation.kill("west")
+    assert spent(federation, "west") > before
+    shutil.copy(ledger, tmp_path / "late.ledger")
+    shutil.copy(tmp_path / "early.ledger", ledger)
+    federation.start("west")
+    assert federation.wait("west") == 2
+    assert "put back to an older copy. Nothing was drawn" in federation.output("west")
+    shutil.copy(tmp_path / "late.ledger", ledger)
+    federation.start("west")
+    federation.finish()
+    models = [load_model(federation.folder / f"{name}.model").classifier.coef for name in NAMES]
+    for name, model in zip(NAMES, models, strict=True):
+        np.testing.assert_array_equal(model, models[0])
+        assert spent(federation, name) == pytest.approx(1, rel=1e-6)
+        assert charged_rounds(federation, name) == [100]
+    assert not list(federation.folder.glob("*.key"))
+
+
+@pytest.mark.parametrize("kind", ["shared", "shared-complete"])
+def test_nodes_killed_before_and_after_a_loss_share_noise(fork_server, tmp_path, kind):
+    trial = Trial(fork_server, tmp_path / kind, kind, 0, rounds=60, losses=1, nodes=4, lost_after=5)
+    found = trial.play(before=2, after=2)
+    assert not found.faults, found
+    assert found.losses == 1
+    assert found.went_on == 3
+    left = sorted(set(trial.federation.names) - set(trial.lost))
+    folder = trial.federation.folder
+    models = [load_model(folder / f"{name}.model").classifier.coef for name in left]
+    for name, model in zip(left, models, strict=True):
+        record = json.loads((folder / f"{name}.record").read_text())
+        assert record["federation"]["went_on_without"] == trial.lost
+        # Everybody went on from one state, and nobody was charged for more rounds than agreed.
+        np.testing.assert_array_equal(model, models[0])
+        assert sum(charged_rounds(trial.federation, name)) <= 60
