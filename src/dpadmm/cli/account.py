@@ -200,9 +200,7 @@ def _run(question: _Question) -> dict[str, Any]:
     from dpadmm.run.train import state_privacy
 
     parameters = question.parameters
-    people = parameters.rows_per_person
-    planned = question.plan(parameters.rounds)
-    rounds = planned.rounds
+    people, planned = parameters.rows_per_person, question.plan(parameters.rounds)
     site, budget = planned.site, planned.budget
     deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
@@ -231,14 +229,14 @@ def _run(question: _Question) -> dict[str, Any]:
     weakest = None if budget is None else float(gaussian_mu(budget.epsilon, budget.delta).max())
     return {
         "algorithm": planned.algorithm.name,
-        "rounds": rounds,
+        "rounds": planned.rounds,
         "penalty": planned.penalty,
         "budget_mu": weakest,
         "parties": parties,
         "curve": _curve(events, people),
         "other_rounds": [
             _other_rounds(question.plan(count), count, events, deltas, people)
-            for count in _other_counts(parameters, rounds)
+            for count in _other_counts(parameters, planned.rounds)
         ],
         "statement": statement.to_dict(),
         "lines": statement.lines(),
