@@ -123,9 +123,9 @@ def fit_resampled(samples: Samples, *, draws: int, name: str) -> Fitted:
 
 def _ratio(one: ArrayLike, other: ArrayLike) -> Array:
     """Of constants that may be 0: 1 where both are."""
-    both = np.broadcast_arrays(np.asarray(one, dtype=np.float64), other)
-    above_zero = np.divide(*both, out=np.full(both[0].shape, np.inf), where=both[1] > 0)
-    return np.where((both[0] == 0) & (both[1] == 0), 1.0, above_zero)
+    first, second = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(first / second, nan=1.0, posinf=np.inf)
 
 
 def _around(own: float, drawn: Array) -> Interval:
