@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.helpers.small_experiments import check_epsilons
 
+from dpadmm.experiments.draws import OptimumJob
 from dpadmm.experiments.experiment import check_findings, summaries
 from dpadmm.experiments.figures import figure_table
 from dpadmm.experiments.job import Result, TrainingJob
@@ -23,7 +24,7 @@ from dpadmm_papers.r_admm.figure_2 import FigureTwo
 from dpadmm_papers.r_admm.figure_3 import FigureThree
 from dpadmm_papers.r_admm.figure_4 import FigureFour, slope
 from dpadmm_papers.r_admm.figure_5 import PRIVATE, FigureFive
-from dpadmm_papers.r_admm.noiseless import NoiselessCell, OptimumCell
+from dpadmm_papers.r_admm.noiseless import NoiselessCell
 from dpadmm_papers.r_admm.runs import spent
 from dpadmm_papers.r_admm.theory import privacy_loss
 
@@ -154,10 +155,10 @@ def ring_course(rounds, penalties, growths, gamma=0.1):
 @pytest.mark.parametrize("penalties", [(0.05,), (0.02, 0.05, 0.08, 0.05, 0.03)])
 def test_fixed_penalties_lead_to_the_optimum_weighted_by_their_inverses(penalties):
     found = ring_course(600, penalties, (1.0,))
-    weighted = OptimumCell(
+    weighted = OptimumJob(
         TINY, 0.05, weights=tuple(1 / each for each in penalties * (5 // len(penalties)))
     )
-    pooled = OptimumCell(TINY, 0.05).compute()
+    pooled = OptimumJob(TINY, 0.05).compute()
     np.testing.assert_allclose(found.values["model"], weighted.compute().values["model"], atol=1e-4)
     apart = np.linalg.norm(found.values["model"] - pooled.values["model"])
     assert (apart > 1e-2) == (len(penalties) > 1)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, final
+from dataclasses import replace
+from typing import ClassVar, Final
 
-import numpy as np
-
+from dpadmm.experiments.costs import COUNTED, CostJob
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
@@ -18,83 +16,19 @@ from dpadmm.experiments.experiment import (
     ours,
 )
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.verdicts import all_below, certain, every
-from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.report.tables import Table
-from dpadmm.run.train import lay_out
-from dpadmm.solvers.workspace import Workspace
 from dpadmm_papers.r_admm.common import CITATION, COMMON, setup_of
 
-__all__ = ["Computation", "CostCell"]
+__all__ = ["Computation"]
 
 # "much less" and "half": what the upper ends of the intervals must stay below.
 _MUCH_LESS: Final = 0.1
 _HALF: Final = 0.6
 #: Calibrations, the first without noise.
 NOISES: Final = ("", "published", "proven")
-_COUNTED: Final = ("seconds", "solves", "passes")
-
-
-@final
-@dataclass(frozen=True)
-class CostCell(Job):
-    """Runs of one algorithm whose every iteration is timed and counted.
-
-    Attributes
-    ----------
-    training
-        What is run; its runs are done one after the other, with draws of the noise of their own.
-    """
-
-    training: TrainingJob
-
-    @property
-    def weight(self) -> float:
-        """That of the runs."""
-        return self.training.weight
-
-    def further(self, times: int) -> CostCell | None:
-        """More draws of the noise."""
-        more = self.training.further(times)
-        return None if more is None else CostCell(more)
-
-    def compute(self) -> Result:
-        """CPU seconds, solves and passes ``(iterations, runs)``, all parties together."""
-        start = time.monotonic()
-        job = self.training
-        taken = np.stack([self._count(job.seed + run) for run in range(job.runs)], axis=-1)
-        counts = dict(zip(_COUNTED, np.moveaxis(taken, 1, 0), strict=True))
-        facts = {"data": job.problem.load().facts, "seconds": time.monotonic() - start}
-        return Result(counts, facts)
-
-    def _count(self, seed: int) -> Any:
-        """``(iterations, 3)`` of one run."""
-        problem = self.training.problem.load()
-        planned, _ = replace(self.training, runs=1).plan(problem)
-        noise = SimulatedNoise(seed)
-        workspace = Workspace(lay_out(planned, problem.members, noise=noise), planned.site)
-        algorithm, site = planned.algorithm, planned.site
-        state = algorithm.init(site)
-        solves = 0
-        solve = workspace.argmin
-
-        def counted(*arguments: Any) -> Any:
-            nonlocal solves
-            solves += 1
-            return solve(*arguments)
-
-        vars(workspace)["argmin"] = counted
-        rows = []
-        for t in range(planned.rounds):
-            before, began = (solves, workspace.passes), time.process_time()
-            algorithm.announce(state, site, t)
-            values = algorithm.local_step(state, workspace, site, noise, t).values
-            state = algorithm.absorb(state, values, values, site, t)
-            seconds = time.process_time() - began
-            rows.append((seconds, solves - before[0], workspace.passes - before[1]))
-        return np.array(rows, dtype=np.float64)
 
 
 class Computation(Experiment):
@@ -144,7 +78,7 @@ class Computation(Experiment):
             )
             for who, cell in (("R-ADMM", recycled), ("ADMM", plain)):
                 counted = replace(cell, runs=runs, courses=(), finals=(), epsilon_course=False)
-                cells[self._label(calibration, who)] = CostCell(counted)
+                cells[self._label(calibration, who)] = CostJob(counted)
         return cells
 
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
@@ -161,7 +95,7 @@ class Computation(Experiment):
                 ("R-ADMM, even", recycled, 1, 2),
             ):
                 seconds, solves, passes = (
-                    float(counts[what][first::step].mean()) for what in _COUNTED
+                    float(counts[what][first::step].mean()) for what in COUNTED
                 )
                 rows.append((name, words, 1000 * seconds, solves, passes / self["parties"]))
             curves = []

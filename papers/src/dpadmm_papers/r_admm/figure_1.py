@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from dpadmm.experiments.draws import OptimumJob
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
@@ -31,7 +32,7 @@ from dpadmm.experiments.verdicts import (
 from dpadmm.report.tables import Table
 from dpadmm_papers.r_admm.common import CITATION, COMMON
 from dpadmm_papers.r_admm.courses import REACHED, Courses, even_steps, left_over
-from dpadmm_papers.r_admm.noiseless import NoiselessCell, OptimumCell
+from dpadmm_papers.r_admm.noiseless import NoiselessCell
 
 __all__ = ["FigureOne"]
 
@@ -164,7 +165,7 @@ class FigureOne(Experiment):
         penalty, lam = (self["penalty, (a)"],), self["rho"] / self["C"]
         cells: dict[str, Job] = {}
         for network in self["networks"]:
-            cells[f"N = {network}, optimum"] = OptimumCell(
+            cells[f"N = {network}, optimum"] = OptimumJob(
                 self._problem(network), lam, self["draws"]
             )
             cells[f"N = {network}, ADMM"] = self._course(network, None, penalty)
@@ -177,8 +178,8 @@ class FigureOne(Experiment):
         cells["long, common"] = self._course(small, gamma, long=True)
         cells["long, unequal"] = self._course(small, gamma, unequal, long=True)
         inverse = tuple(1 / each for each in unequal)
-        cells["pooled optimum"] = OptimumCell(self._problem(small), lam)
-        cells["weighted optimum"] = OptimumCell(self._problem(small), lam, weights=inverse)
+        cells["pooled optimum"] = OptimumJob(self._problem(small), lam)
+        cells["weighted optimum"] = OptimumJob(self._problem(small), lam, weights=inverse)
         return cells
 
     # -- what it shows ------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from dpadmm_papers.r_admm.runs import (
     RUNS,
     course_panels,
     error_panel,
-    guarantee_table,
     label,
     outcome_table,
     privacy_panels,
@@ -134,19 +133,13 @@ class FigureFour(Experiment):
         cells, alphas, names = self.cells(), self["alphas"], self._names()
         runs = [(kind, alpha, name) for kind in CALIBRATIONS for alpha in alphas for name in names]
         ends = (FIXED, self._fastest())
-        published = [run for run in runs if run[0] == "published"]
         return Evaluation(
             (
                 *course_panels(results, alphas, list(names), banded=ends),
                 *privacy_panels(cells, results, alphas, ends, self["delta"]),
                 error_panel(results, alphas, names, "growth"),
             ),
-            {
-                "Losses and errors": outcome_table(results, runs, "growth"),
-                "What the published runs guarantee": guarantee_table(
-                    cells, results, published, self["delta"]
-                ),
-            },
+            {"Losses and errors": outcome_table(results, runs, "growth")},
             tuple(
                 finding
                 for calibration in CALIBRATIONS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +16,7 @@ from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import mean_interval, ranges
 from dpadmm.plain import Array
-from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.privacy.figures import Given
 from dpadmm.report.tables import Table
 from dpadmm_papers.r_admm.common import CALIBRATIONS, error_of, loss_of
 
@@ -27,7 +26,6 @@ __all__ = [
     "Spent",
     "course_panels",
     "error_panel",
-    "guarantee_table",
     "label",
     "outcome_table",
     "privacy_panels",
@@ -159,36 +157,6 @@ def spent(cell: Job) -> Spent:
     every[:, :: 2 if isinstance(algorithm, RecycledADMM) else 1] = steps
     courses = every.cumsum(axis=1).max(axis=2)
     return Spent(courses[0], courses[1])
-
-
-def guarantee_table(
-    cells: Mapping[str, Job],
-    results: Mapping[str, Result],
-    runs: Sequence[tuple[str, float, str]],
-    delta: float,
-    claims: Mapping[str, float] = MappingProxyType({}),
-) -> Table:
-    """The claim, the tighter sum, and the composition at delta, of published runs.
-
-    ``claims`` has, by label, claims that are not eq. (32).
-    """
-    rows = []
-    for calibration, alpha, name in runs:
-        place = label(calibration, alpha, name)
-        bound = spent(cells[place])
-        claimed = claims.get(place, float(bound.published[-1]))
-        proven = bound_of(results[place].facts["privacy"])
-        rows.append((alpha, name, AtMost(claimed), AtMost(bound.proven[-1]), proven))
-    return Table.of(
-        (
-            "alpha",
-            "run",
-            "claimed total",
-            "sum of ln(1 + kappa) and noise",
-            f"epsilon at delta = {Given(delta)}",
-        ),
-        rows,
-    )
 
 
 def privacy_panels(
