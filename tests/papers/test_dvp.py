@@ -5,15 +5,16 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
 from dpadmm.experiments.experiment import check_findings, ours, summaries
 from dpadmm.experiments.job import Result
+from dpadmm.experiments.loss_fits import fit_resampled
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.privacy.trade_off import LossCurve
 from dpadmm_papers.dvp.figure_2 import Figure2
 from dpadmm_papers.dvp.figure_3 import WHOLE_RUN, Figure3
-from dpadmm_papers.dvp.fits import fit_resampled
 from dpadmm_papers.dvp.rho import SelectionOfRho
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, label
 
@@ -80,6 +81,8 @@ def test_a_small_rerun_answers_every_conclusion(experiment, small_results):
     check_epsilons(done, results)
     check_findings(experiment, done.findings)
     assert {name for each in done.findings for name in each.rests_on} <= set(results)
+    again = experiment.evaluate(with_more_runs(results, done.findings[0].rests_on)).findings
+    assert [each.what for each in again] == [each.what for each in done.findings]
     for calibration in CALIBRATIONS:
         answered = {each.conclusion for each in done.findings if each.calibration == calibration}
         answered |= {each.conclusion for each in done.findings if not each.calibration}
