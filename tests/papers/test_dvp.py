@@ -10,7 +10,6 @@ from tests.helpers.small_experiments import check_epsilons
 
 from dpadmm.experiments.experiment import check_findings, ours, summaries
 from dpadmm.experiments.job import Result
-from dpadmm.experiments.loss_fits import fit_resampled
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.privacy.trade_off import LossCurve
 from dpadmm_papers.dvp.figure_2 import Figure2
@@ -120,24 +119,6 @@ def test_the_constant_is_absorbed():
     assert cell.parameters.regularization == pytest.approx(5 * 10**-2.5 / 1750)
     assert cell.parameters.penalty == pytest.approx(50 / 1750)
     assert cell.parameters.algorithm_options == {"noise": "exp-norm", "epsilon_per_round": 0.1}
-
-
-# -- the fit --------------------------------------------------------------------------------
-
-ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
-
-
-def test_constants_are_the_papers_if_they_are_near():
-    truth, draw = LossCurve(0.2, 25.0, 0.4), np.random.default_rng(0)
-    samples = {alpha: truth(alpha) + 0.005 * draw.normal(size=20) for alpha in ALPHAS}
-    fitted = fit_resampled(samples, draws=500, name="near")
-    assert fitted.has(0.2, 25.0) == "stands"
-    assert fitted.has(0.4, 25.0) == fitted.has(0.2, 50.0) == "does not stand"
-    assert fitted.follows(0.05).verdict == "stands"
-    assert fitted.agrees(fitted) == "stands"
-    # Few and noisy runs do not decide: their wide interval holds much, and confirms nothing.
-    noisy = {alpha: truth(alpha) + 0.1 * draw.normal(size=3) for alpha in ALPHAS}
-    assert fit_resampled(noisy, draws=500, name="wide").has(0.2, 25.0) == "not decided"
 
 
 # -- verdicts -------------------------------------------------------------------------------
