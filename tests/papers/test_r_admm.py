@@ -38,6 +38,7 @@ SMALL = {
     "iterations": 5,
     "runs": 2,
     "delta": 1e-3,
+    "alphas": (2.0, 1.0),
     "training rows": 300,
     "networks": (5, 6),
     "draws": 2,

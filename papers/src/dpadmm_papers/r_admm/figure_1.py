@@ -19,7 +19,7 @@ from dpadmm.experiments.experiment import (
 )
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import mean_interval
+from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.experiments.verdicts import (
     Judged,
     VerdictWord,
@@ -38,6 +38,8 @@ __all__ = ["FigureOne"]
 _CONVERGED: Final = 0.01
 _SIMILAR: Final = 1.5
 _UNDONE: Final = 1e-4
+# A choice of ours that a verdict was varied over.
+_ATTAINED: Final = "what counts as attained"
 
 
 class FigureOne(Experiment):
@@ -116,6 +118,7 @@ class FigureOne(Experiment):
             "After the last iteration (100) the 97.5% interval over draws of the average loss "
             f"above that of the pooled optimum is below {_CONVERGED:.0%} of the way from the "
             "start, for every growth in (b) and (c).",
+            choices=(_ATTAINED,),
         ),
     )
 
@@ -200,11 +203,28 @@ class FigureOne(Experiment):
             for part, title in parts.items()
         ]
         tables = {"Iterations and what is left": courses.table(list(dict.fromkeys(named)))}
-        findings = tuple(
+        findings = [
             Finding.of(name, "", judged, rests_on=self._rests_on(name))
             for name, judged in self._judge(courses).items()
+        ]
+        findings.append(
+            Finding.of(
+                "convergence is attained",
+                "",
+                all_below(self._ends(courses), ".2%", REACHED),
+                choice=_ATTAINED,
+                variant=f"{REACHED:.0%} left",
+                rests_on=self._rests_on("convergence is attained"),
+            )
         )
-        return Evaluation(tuple(panels), tables, findings, self._remarks(courses))
+        return Evaluation(tuple(panels), tables, tuple(findings), self._remarks(courses))
+
+    def _ends(self, courses: Courses) -> dict[str, Interval]:
+        """What is left after the last iteration, for every growth."""
+        small = self["networks"][0]
+        return {
+            label: mean_interval(courses.gaps(label, small)[:, -1]) for label in self._growing()
+        }
 
     def _rests_on(self, conclusion: str) -> list[str]:
         """Optima always; courses of gammas, or of growths."""
@@ -226,16 +246,13 @@ class FigureOne(Experiment):
             for part in ("b", "c")
             for name, step in courses.slower(self._growth_labels(part), small).items()
         }
-        ends = {
-            label: mean_interval(courses.gaps(label, small)[:, -1]) for label in self._growing()
-        }
         return {
             "odd iterations compensate": self._compensation(courses),
             "similar rate": self._rate(courses),
             "gamma damps": all_below(calmer, ".2g"),
             "gamma slows": all_above(slower, ".2%"),
             "growth slows": all_above(grown, ".2%"),
-            "convergence is attained": all_below(ends, ".2%", _CONVERGED),
+            "convergence is attained": all_below(self._ends(courses), ".2%", _CONVERGED),
         }
 
     def _compensation(self, courses: Courses) -> Judged:
