@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
@@ -14,18 +14,17 @@ from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
-    ITERATION,
+    EVERYONE,
+    LOSS,
     NON_PRIVATE,
-    PERIODIC,
+    PROPOSED,
     RIVALS,
+    Regime,
     Section5,
 )
 from dpadmm_papers.pr_admm.verdicts import Judged, close_to, lower_in_most, many_idle
 
 __all__ = ["Figure4"]
-
-_LOSS: Final = "average loss"
-_EVERYONE: Final = (PERIODIC, ITERATION, *RIVALS)
 
 
 class Figure4(Section5):
@@ -38,6 +37,11 @@ class Figure4(Section5):
         **Section5.common,
         "other graph": ours(
             "complete", "to see whether the unknown graph of Fig. 1 decides a conclusion"
+        ),
+        "M-ADMM's inputs, varied": ours(
+            ((1.0, 1.0), (1.05, 1.0), (1.02, 0.5), (1.02, 2.0)),
+            "growth of the penalty, and theta over the first penalty, where the algorithms learn: "
+            "whether they decide a conclusion",
         ),
         "most iterations": ours(0.9, "'during the entire iterative process'"),
         "close to the best": ours(1.05, "'get close to the best achievable average loss'"),
@@ -73,36 +77,59 @@ class Figure4(Section5):
         ),
     )
 
-    def _settings(self) -> Iterator[tuple[float, str, str]]:
-        """Penalty, graph, and what findings add to the calibration."""
-        for penalty in self.penalties:
-            yield penalty, self["graph"], ""
-        yield self["second penalty"], self["other graph"], f", {self['other graph']} graph"
+    def _settings(self) -> Iterator[tuple[Regime, str, dict[str, Any], str]]:
+        """Regime, graph, other inputs of M-ADMM, and what findings add to the calibration."""
+        for regime in self.regimes:
+            yield regime, self["graph"], {}, ""
+        yield self.regimes[1], self["other graph"], {}, f", {self['other graph']} graph"
+        for regime in self.regimes[1:]:
+            for growth, step in self["M-ADMM's inputs, varied"]:
+                theta = step * regime.penalty / regime.scale
+                inputs = {"penalty_growth": growth, "dual_step": theta}
+                words = f", M-ADMM with growth {growth:g} and theta {step:g} eta"
+                yield regime, self["graph"], inputs, words
 
     def cells(self) -> dict[str, Job]:
-        """Everyone at both penalties, and at the second on another graph."""
-        epsilon = self["epsilon of Figs. 2 to 4"]
-        found: list[tuple[str, Job]] = []
-        for penalty, graph, _ in self._settings():
-            found.append(self.non_private(penalty, graph=graph))
-            found += [
-                self.cell(who, calibration, penalty, epsilon, graph=graph)
-                for who in _EVERYONE
-                for calibration in CALIBRATIONS
-            ]
-        return dict(found)
+        """Everyone in all regimes, on another graph, and M-ADMM with other inputs."""
+        found: dict[str, Job] = {}
+        for regime, graph, inputs, _ in self._settings():
+            found |= [self.non_private(regime, graph=graph)]
+            found |= self._run(regime, graph, inputs).values()
+        return found
 
-    def _courses(
-        self, results: Mapping[str, Result], calibration: str, penalty: float, graph: str
-    ) -> dict[str, Array]:
+    def _run(
+        self, regime: Regime, graph: str, inputs: Mapping[str, Any]
+    ) -> dict[tuple[str, str], tuple[str, Job]]:
+        """Labels and cells of everyone, by name and calibration."""
         epsilon = self["epsilon of Figs. 2 to 4"]
         return {
-            who: results[self.label(who, calibration, penalty, epsilon, graph=graph)].course(_LOSS)
-            for who in (*_EVERYONE, NON_PRIVATE)
+            (who, calibration): self.cell(
+                who,
+                calibration,
+                regime,
+                epsilon,
+                graph=graph,
+                **(inputs if who == "M-ADMM" else {}),
+            )
+            for who in EVERYONE
+            for calibration in CALIBRATIONS
         }
 
+    def _courses(
+        self,
+        results: Mapping[str, Result],
+        calibration: str,
+        regime: Regime,
+        graph: str,
+        inputs: Mapping[str, Any],
+    ) -> dict[str, Array]:
+        run = self._run(regime, graph, inputs)
+        found = {who: results[run[who, calibration][0]].course(LOSS) for who in EVERYONE}
+        alone = results[self.non_private(regime, graph=graph)[0]].course(LOSS)
+        return found | {NON_PRIVATE: alone}
+
     def _judge(self, courses: Mapping[str, Array]) -> dict[str, Judged]:
-        proposed = {who: courses[who] for who in (PERIODIC, ITERATION)}
+        proposed = {who: courses[who] for who in PROPOSED}
         rivals = {who: courses[who] for who in RIVALS}
         gaps = {
             other: difference(courses["R-ADMM"][-1], courses[other][-1])
@@ -123,31 +150,26 @@ class Figure4(Section5):
         """Courses of the mean and of the standard deviation, and the paper's four conclusions."""
         findings: list[Finding] = []
         rows: list[tuple[Any, ...]] = []
-        for penalty, graph, also in self._settings():
+        for regime, graph, inputs, also in self._settings():
+            run = self._run(regime, graph, inputs)
             for calibration in CALIBRATIONS:
-                courses = self._courses(results, calibration, penalty, graph)
-                heading = self.heading(calibration, penalty) + also
+                courses = self._courses(results, calibration, regime, graph, inputs)
+                heading = self.heading(calibration, regime) + also
                 findings += [
                     Finding.judged(name, heading, *judged)
                     for name, judged in self._judge(courses).items()
+                    if not inputs or name in ("recycled", "outperforms")
                 ]
-                for who in _EVERYONE:
-                    label = self.label(
-                        who,
-                        calibration,
-                        penalty,
-                        self["epsilon of Figs. 2 to 4"],
-                        graph=graph,
-                    )
+                for who in ("M-ADMM",) if inputs else EVERYONE:
                     last = courses[who][-1]
+                    spent = bound_of(results[run[who, calibration][0]].facts["privacy"])
                     spread = float(last.std(ddof=1))
-                    spent = bound_of(results[label].facts["privacy"])
                     rows.append((heading, who, float(last.mean()), spread, spent))
-            last = self._courses(results, "proven", penalty, graph)[NON_PRIVATE][-1]
-            setting = f"penalty {penalty:g}{also}"
-            rows.append((setting, NON_PRIVATE, float(last.mean()), 0.0, "infinite"))
+            if not inputs:
+                alone = float(courses[NON_PRIVATE][-1].mean())
+                rows.append((f"{regime.words}{also}", NON_PRIVATE, alone, 0.0, "infinite"))
         columns = ("setting", "algorithm", "mean", "standard deviation", "provable epsilon")
-        panels = [panel for penalty in self.penalties for panel in self._panels(results, penalty)]
+        panels = [panel for regime in self.regimes for panel in self._panels(results, regime)]
         return Evaluation(
             tuple(panels),
             {"Average loss after the last iteration": Table.of(columns, rows)},
@@ -155,13 +177,13 @@ class Figure4(Section5):
             (self.majority_remark(results),),
         )
 
-    def _panels(self, results: Mapping[str, Result], penalty: float) -> tuple[Panel, ...]:
+    def _panels(self, results: Mapping[str, Result], regime: Regime) -> tuple[Panel, ...]:
         means, gaps, spreads = [], [], []
         iterations = tuple(range(1, self["iterations"] + 1))
         for calibration in CALIBRATIONS:
-            courses = self._courses(results, calibration, penalty, self["graph"])
+            courses = self._courses(results, calibration, regime, self["graph"], {})
             best = courses[NON_PRIVATE].mean(axis=1)
-            for who in _EVERYONE:
+            for who in EVERYONE:
                 mean, spread = courses[who].mean(axis=1), courses[who].std(axis=1, ddof=1)
                 drawn: dict[str, Any] = {"calibration": calibration}
                 means.append(Curve(who, iterations, tuple(mean.tolist()), **drawn))
@@ -171,7 +193,7 @@ class Figure4(Section5):
                         Curve.of_runs(who, iterations, courses[who] - best[:, None], **drawn)
                     )
         means.append(Curve(NON_PRIVATE, iterations, tuple(best.tolist())))
-        words = f"penalty {penalty:g}"
+        words = regime.words
         return (
             Panel(f"mean, {words}", "iteration", "average loss", tuple(means), y_scale="log"),
             Panel(

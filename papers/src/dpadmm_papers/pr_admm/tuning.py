@@ -12,7 +12,14 @@ from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.report.tables import Table
-from dpadmm_papers.pr_admm.section import CALIBRATIONS, ITERATION, MEASURES, PERIODIC, Section5
+from dpadmm_papers.pr_admm.section import (
+    CALIBRATIONS,
+    ITERATION,
+    MEASURES,
+    PERIODIC,
+    Regime,
+    Section5,
+)
 from dpadmm_papers.pr_admm.verdicts import is_best
 
 __all__ = ["Figure2", "Figure3"]
@@ -36,47 +43,45 @@ class _Tuning(Section5, ABC):
     who: ClassVar[str]
     varied: ClassVar[tuple[_Varied, ...]]
 
-    def _points(self) -> Iterator[tuple[str, float, _Varied, Any]]:
+    def _points(self) -> Iterator[tuple[str, Regime, _Varied, Any]]:
         for calibration in CALIBRATIONS:
-            for penalty in self.penalties:
+            for regime in self.regimes:
                 for varied in self.varied:
                     for value in self[varied.grid]:
-                        yield calibration, penalty, varied, value
+                        yield calibration, regime, varied, value
 
     def _result(
         self,
         results: Mapping[str, Result],
         calibration: str,
-        penalty: float,
+        regime: Regime,
         varied: _Varied,
         value: Any,
     ) -> Result:
         epsilon = self["epsilon of Figs. 2 to 4"]
-        return results[
-            self.label(self.who, calibration, penalty, epsilon, **{varied.option: value})
-        ]
+        return results[self.label(self.who, calibration, regime, epsilon, **{varied.option: value})]
 
     def cells(self) -> dict[str, Job]:
         """Every value of every hyper-parameter, the rest as the paper found them best."""
         epsilon = self["epsilon of Figs. 2 to 4"]
         found = [
-            self.cell(self.who, calibration, penalty, epsilon, **{varied.option: value})
-            for calibration, penalty, varied, value in self._points()
+            self.cell(self.who, calibration, regime, epsilon, **{varied.option: value})
+            for calibration, regime, varied, value in self._points()
         ]
-        return dict([*found, *(self.non_private(penalty) for penalty in self.penalties)])
+        return dict([*found, *(self.non_private(regime) for regime in self.regimes)])
 
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """Accuracy over each hyper-parameter, and whether the paper's best is the best."""
         panels, findings = [], []
-        for penalty in self.penalties:
+        for regime in self.regimes:
             for varied in self.varied:
-                panels.append(self._panel(results, penalty, varied))
+                panels.append(self._panel(results, regime, varied))
         for calibration in CALIBRATIONS:
-            for penalty in self.penalties:
+            for regime in self.regimes:
                 for varied in self.varied:
                     samples = {
                         _word(varied.symbol, value): {
-                            word: self._result(results, calibration, penalty, varied, value).final(
+                            word: self._result(results, calibration, regime, varied, value).final(
                                 measure
                             )
                             for word, measure in MEASURES.items()
@@ -84,7 +89,7 @@ class _Tuning(Section5, ABC):
                         for value in self[varied.grid]
                     }
                     judged = is_best(_word(varied.symbol, self[varied.best]), samples)
-                    heading = self.heading(calibration, penalty)
+                    heading = self.heading(calibration, regime)
                     findings.append(Finding.judged(varied.part, heading, *judged))
         return Evaluation(
             tuple(panels),
@@ -93,7 +98,7 @@ class _Tuning(Section5, ABC):
             (self.majority_remark(results), self._flat_remark(results)),
         )
 
-    def _panel(self, results: Mapping[str, Result], penalty: float, varied: _Varied) -> Panel:
+    def _panel(self, results: Mapping[str, Result], regime: Regime, varied: _Varied) -> Panel:
         grid = self[varied.grid]
         words = None in grid
         curves = [
@@ -101,7 +106,7 @@ class _Tuning(Section5, ABC):
                 word,
                 [_value(value) if words else value for value in grid],
                 [
-                    self._result(results, calibration, penalty, varied, value).final(measure)
+                    self._result(results, calibration, regime, varied, value).final(measure)
                     for value in grid
                 ],
                 calibration,
@@ -111,7 +116,7 @@ class _Tuning(Section5, ABC):
         ]
         scale: Any = "log" if not words and max(grid) > 10 * min(grid) else "linear"
         return Panel(
-            f"({varied.part}) {varied.symbol}, penalty {penalty:g}",
+            f"({varied.part}) {varied.symbol}, {regime.words}",
             varied.symbol,
             "accuracy",
             tuple(curves),
@@ -120,26 +125,26 @@ class _Tuning(Section5, ABC):
 
     def _table(self, results: Mapping[str, Result]) -> Table:
         rows = []
-        for calibration, penalty, varied, value in self._points():
-            result = self._result(results, calibration, penalty, varied, value)
+        for calibration, regime, varied, value in self._points():
+            result = self._result(results, calibration, regime, varied, value)
             found = mean_interval(100 * result.final(MEASURES["testing"]))
             spent = bound_of(result.facts["privacy"])
             setting = _word(varied.symbol, value)
-            rows.append((calibration, penalty, setting, f"{found:.2f}", spent))
-        columns = ("calibration", "penalty", "setting", "testing accuracy", "provable epsilon")
+            rows.append((calibration, regime.words, setting, f"{found:.2f}", spent))
+        columns = ("calibration", "with", "setting", "testing accuracy", "provable epsilon")
         return Table.of(columns, rows)
 
     def _flat_remark(self, results: Mapping[str, Result]) -> str:
         """How much the hyper-parameters change at all."""
         spreads = []
         for calibration in CALIBRATIONS:
-            for penalty in self.penalties:
+            for regime in self.regimes:
                 means = [
                     100 * float(self._result(results, *point).final(MEASURES["testing"]).mean())
                     for point in self._points()
-                    if point[:2] == (calibration, penalty)
+                    if point[:2] == (calibration, regime)
                 ]
-                heading = self.heading(calibration, penalty)
+                heading = self.heading(calibration, regime)
                 spreads.append(f"{heading}: {min(means):.1f}% to {max(means):.1f}%")
         return (
             "**How much they matter.** Mean testing accuracy over all values of the figure: "
