@@ -233,7 +233,7 @@ def test_figure_3_can_stand_and_fall(shift, verdict):
 
     def value(label):
         away = 0.0 if "gamma = 0.5" in label else shift
-        return made_up(around(0.4 + away), around(0.2 + away))
+        return made_up(around(0.4 + away, 3e-4), around(0.2 + away, 3e-4))
 
     assert set(verdicts(experiment, results_of(experiment, value)).values()) == {verdict}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from dpadmm.report.plots import LinePlot, Series
 from dpadmm.report.svg import figure
 from dpadmm.report.tables import Table
 
-__all__ = ["Curve", "Panel", "figure_table", "write_figure"]
+__all__ = ["Curve", "Panel", "figure_table", "table_arrays", "write_figure", "write_table"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Curve:
     def of_runs(
         cls, label: str, x: Sequence[Any], values: ArrayLike, calibration: str = ""
     ) -> Curve:
-        """The mean over the last axis, with its 95% interval where there are several runs."""
+        """The mean over the last axis, with its interval where there are several runs."""
         rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
         if rows.shape[1] < 2:
             return cls(label, tuple(x), tuple(rows[:, 0].tolist()), calibration=calibration)
@@ -59,6 +60,30 @@ class Curve:
             tuple(mean.high for mean in means),
             calibration,
         )
+
+    @classmethod
+    def ranged(
+        cls,
+        label: str,
+        x: Sequence[Any],
+        values: ArrayLike,
+        calibration: str = "",
+        *,
+        group: int = 10,
+    ) -> Curve:
+        """The mean over the last axis with the range over runs, as papers draw it.
+
+        Of more runs than a ``group``: the mean lower and upper end of the groups.
+        """
+        rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
+        means = tuple(rows.mean(axis=1).tolist())
+        if rows.shape[1] < 2:
+            return cls(label, tuple(x), means, calibration=calibration)
+        size = min(group, rows.shape[1])
+        count = rows.shape[1] // size
+        groups = rows[:, : count * size].reshape(len(rows), count, size)
+        low, high = groups.min(axis=2).mean(axis=1), groups.max(axis=2).mean(axis=1)
+        return cls(label, tuple(x), means, tuple(low.tolist()), tuple(high.tolist()), calibration)
 
 
 @dataclass(frozen=True)
@@ -110,14 +135,34 @@ class Panel:
 
 
 def figure_table(panels: Sequence[Panel]) -> Table:
-    """Every point of a figure."""
+    """Every point of a figure, to eight digits: more than any mean over runs is good for."""
     rows = []
     for panel in panels:
         for curve in panel.curves:
             lows, highs = (side or (None,) * len(curve.x) for side in (curve.low, curve.high))
-            for point in zip(curve.x, curve.y, lows, highs, strict=True):
-                rows.append((panel.title, curve.label, curve.calibration, *point))
+            for x, *heights in zip(curve.x, curve.y, lows, highs, strict=True):
+                short = [None if each is None else float(f"{each:.8g}") for each in heights]
+                rows.append((panel.title, curve.label, curve.calibration, x, *short))
     return Table.of(("panel", "curve", "calibration", "x", "y", "low", "high"), rows)
+
+
+def table_arrays(table: Table) -> dict[str, Any]:
+    """A table's columns as arrays: of numbers where all are, empty ones NaN; otherwise of text."""
+    arrays: dict[str, Any] = {}
+    for name, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
+        if all(cell is None or isinstance(cell, int | float) for cell in cells):
+            arrays[name] = np.array([np.nan if cell is None else float(cell) for cell in cells])
+        else:
+            arrays[name] = np.array(["" if cell is None else str(cell) for cell in cells])
+    return arrays
+
+
+def write_table(table: Table, path: Path) -> None:
+    """Write ``path.csv``, for any program, and ``path.npz``, for :func:`numpy.load`."""
+    write_whole(path.with_suffix(".csv"), table.csv().encode(), "table")
+    file = io.BytesIO()
+    np.savez_compressed(file, **table_arrays(table))
+    write_whole(path.with_suffix(".npz"), file.getvalue(), "table")
 
 
 def write_figure(panels: Sequence[Panel], path: Path, heading: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.data.named import Dataset, load
+from dpadmm.data.named import DataError, Dataset, load
 from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import check_columns
@@ -32,6 +33,7 @@ __all__ = [
     "ProblemSource",
     "compact",
     "dense",
+    "missing_data",
 ]
 
 
@@ -172,6 +174,17 @@ class OnePartyProblem(ProblemSource):
 @lru_cache(maxsize=4)
 def _named(dataset: str, drawn_rows: int) -> Dataset:
     return load(dataset, rows=drawn_rows or None, download=False)
+
+
+def missing_data(names: Iterable[str]) -> dict[str, str]:
+    """Those of the named data sets that are not on this machine, with where each can be had."""
+    missing = {}
+    for name in dict.fromkeys(names):
+        try:
+            _named(name, 0)
+        except DataError as error:
+            missing[name] = str(error)
+    return missing
 
 
 def compact(rows: Array) -> Rows:
