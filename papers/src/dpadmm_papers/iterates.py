@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -141,6 +141,11 @@ class IterateJob(Job):
     def weight(self) -> float:
         """As the run."""
         return self.training.weight
+
+    def further(self, times: int) -> IterateJob | None:
+        """More runs, where the training has noise."""
+        more = self.training.further(times)
+        return None if more is None else replace(self, training=more)
 
     def compute(self) -> Result:
         """Train, average and judge."""

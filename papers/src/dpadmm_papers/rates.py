@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from dpadmm.experiments.experiment import Conclusion, Evaluation, Experiment, Fi
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.experiments.verdicts import below
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 from dpadmm_papers.iterates import IterateJob, rate
@@ -28,19 +29,25 @@ def looks_until(last: int) -> tuple[int, ...]:
     return (*(look for look in steps if look < last), last)
 
 
-def rate_conclusions(claim: str, bound: str) -> tuple[Conclusion, Conclusion]:
+def rate_conclusions(
+    claim: str, bound: str, choices: tuple[str, ...] = ()
+) -> tuple[Conclusion, Conclusion]:
     """The two that every theorem on a rate has: the order, and the bound itself."""
     return (
         Conclusion(
             "rate",
             claim,
-            "From a tenth of the iterations to the last the slope of the quantity over K, both "
-            f"logarithmic, is below {_SLOPE:g}, by its 97.5% interval where there is noise.",
+            "The order is seen within the iterations that were followed: from a tenth of them to "
+            "the last the slope of the quantity over K, both logarithmic, is below "
+            f"{_SLOPE:g}, by its 97.5% interval where there is noise. (No run refutes an order, "
+            "which is about K without end.)",
+            choices=choices,
         ),
         Conclusion(
             "bound",
             bound,
             "At every number of iterations looked at, the mean over runs is at most the bound.",
+            choices=choices,
         ),
     )
 
@@ -71,6 +78,14 @@ class RateExperiment(Experiment):
     def judge_swept(self, name: str, values: Mapping[int, Array]) -> Finding:
         """What runs of other lengths at one budget show."""
 
+    def noise_of(self, name: str) -> str:
+        """What a finding says of the noise of a followed run: its name, unless others vary it."""
+        return name
+
+    def varied_run(self, name: str) -> dict[str, str]:
+        """Which choice of ours a followed run varies: ``choice`` and ``variant``, or neither."""
+        return {}
+
     def quantity(self, result: Result) -> Array:
         """What the theorem bounds, ``(looks, runs)``."""
         return result.values["excess"]
@@ -98,10 +113,15 @@ class RateExperiment(Experiment):
             bound = self.bound(name, looks, results[name])
             slope = _interval(rate(looks, values, first=looks[-1] // 10))
             words = f"Slope {_words(slope)} from K = {looks[-1] // 10} to {looks[-1]}."
-            findings.append(Finding.judged("rate", name, slope.high < _SLOPE, words))
+            verdict = below(slope, _SLOPE)
+            varied: dict[str, Any] = {**self.varied_run(name), "rests_on": [name]}
+            findings.append(Finding.judged("rate", self.noise_of(name), verdict, words, **varied))
             curves.append(Curve(name, looks, tuple(np.abs(values).mean(axis=1).tolist())))
             if bound is not None:
-                findings.append(_bounded(name, looks, values, bound))
+                holds, number = _bounded(looks, values, bound)
+                findings.append(
+                    Finding.judged("bound", self.noise_of(name), holds, number, **varied)
+                )
                 curves.append(Curve(f"bound: {name}", looks, tuple(bound.tolist())))
             last = "none" if bound is None else f"{bound[-1]:.3g}"
             rows.append((name, looks[-1], _words(slope), _words(_interval(values[-1])), last))
@@ -134,16 +154,16 @@ def _interval(values: Array) -> Interval:
     if np.size(values) == 1:
         only = float(np.ravel(values)[0])
         return Interval(only, only, only)
-    return mean_interval(values, level=0.975)
+    return mean_interval(values)
 
 
 def _words(found: Interval) -> str:
     return f"{found.mean:.3g}" if found.low == found.high else f"{found:.3g}"
 
 
-def _bounded(name: str, looks: tuple[int, ...], values: Array, bound: Array) -> Finding:
+def _bounded(looks: tuple[int, ...], values: Array, bound: Array) -> tuple[bool, str]:
     """Whether the mean is below the bound at every look, with the place that is nearest."""
     ratios = values.mean(axis=1) / bound
     place = int(np.argmax(ratios))
     number = f"At most {ratios[place]:.2g} of the bound, at K = {looks[place]}."
-    return Finding.judged("bound", name, bool((ratios <= 1).all()), number)
+    return bool((ratios <= 1).all()), number

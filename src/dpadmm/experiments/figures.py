@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -45,21 +45,19 @@ class Curve:
 
     @classmethod
     def of_runs(
-        cls, label: str, x: Sequence[Any], values: ArrayLike, calibration: str = ""
+        cls, label: str, x: Sequence[Any], values: Iterable[ArrayLike], calibration: str = ""
     ) -> Curve:
-        """The mean over the last axis, with its interval where there are several runs."""
-        rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
-        if rows.shape[1] < 2:
-            return cls(label, tuple(x), tuple(rows[:, 0].tolist()), calibration=calibration)
+        """The mean of every point's runs, with its interval where there are several.
+
+        Points may have different numbers of runs: a second look adds some where they are needed.
+        """
+        rows = [np.atleast_1d(np.asarray(row, dtype=np.float64)) for row in values]
         means = [mean_interval(row) for row in rows]
-        return cls(
-            label,
-            tuple(x),
-            tuple(mean.mean for mean in means),
-            tuple(mean.low for mean in means),
-            tuple(mean.high for mean in means),
-            calibration,
-        )
+        points = (label, tuple(x), tuple(mean.mean for mean in means))
+        if any(len(row) < 2 for row in rows):
+            return cls(*points, calibration=calibration)
+        lows, highs = (tuple(mean[side] for mean in means) for side in (1, 2))
+        return cls(*points, lows, highs, calibration)
 
     @classmethod
     def ranged(

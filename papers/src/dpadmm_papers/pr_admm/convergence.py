@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
+from dpadmm.experiments.verdicts import Judged, all_below
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 from dpadmm_papers.pr_admm.section import (
@@ -18,13 +19,25 @@ from dpadmm_papers.pr_admm.section import (
     LOSS,
     NON_PRIVATE,
     PROPOSED,
+    REGIMES,
     RIVALS,
+    Choice,
     Regime,
     Section5,
 )
-from dpadmm_papers.pr_admm.verdicts import Judged, close_to, lower_in_most, many_idle
+from dpadmm_papers.pr_admm.verdicts import close_to, lower_in_most, many_idle
 
 __all__ = ["Figure4"]
+
+
+class _Varied(NamedTuple):
+    """Regime, graph, other inputs of M-ADMM; which choice of ours that is, and within which."""
+
+    regime: Regime
+    graph: str
+    inputs: dict[str, Any]
+    words: Choice
+    within: str = ""
 
 
 class Figure4(Section5):
@@ -52,93 +65,97 @@ class Figure4(Section5):
             "recycled",
             "Compared to DVP and M-ADMM, R-ADMM indeed improves the privacy-utility trade-off "
             "significantly, i.e. has the low value of average loss.",
-            "After the last iteration the 95% intervals of R-ADMM's average loss minus DVP's and "
+            "After the last iteration the 97.5% intervals of R-ADMM's average loss minus DVP's and "
             "minus M-ADMM's lie below 0.",
+            choices=("graph", "M-ADMM's inputs", *REGIMES),
         ),
         Conclusion(
             "idle",
             "R-ADMM performs many iterations that do not help decrease the average loss.",
-            "In at least a quarter of the steps from one iteration to the next the 95% interval of "
-            "the change of R-ADMM's average loss is not below 0.",
+            "In at least a quarter of the steps from one iteration to the next R-ADMM's average "
+            "loss does not fall, by the 97.5% interval of its change.",
+            choices=("graph", *REGIMES),
         ),
         Conclusion(
             "outperforms",
             "Both PR-ADMM (Per) and PR-ADMM (Iter) significantly outperform all other algorithms "
             "during the entire iterative process.",
-            "In at least 90% of the iterations, for both, the 95% intervals of their average loss "
-            "minus that of each of DVP, M-ADMM and R-ADMM lie below 0.",
+            "In at least 90% of the iterations, for both, the 97.5% intervals of their average "
+            "loss minus that of each of DVP, M-ADMM and R-ADMM lie below 0.",
+            choices=("graph", "M-ADMM's inputs", *REGIMES),
         ),
         Conclusion(
             "close",
             "Both get close to the best achievable average loss (non-private) during the entire "
             "iterative process.",
-            "In at least 90% of the iterations, for both, the upper end of the 95% interval of the "
-            "mean average loss is at most 1.05 times the non-private one at that iteration.",
+            "In at least 90% of the iterations, for both, the upper end of the 97.5% interval of "
+            "the mean average loss is at most 1.05 times the non-private one at that iteration.",
+            choices=("graph", *REGIMES),
         ),
     )
 
-    def _settings(self) -> Iterator[tuple[Regime, str, dict[str, Any], str]]:
-        """Regime, graph, other inputs of M-ADMM, and what findings add to the calibration."""
+    def _settings(self) -> Iterator[_Varied]:
+        """What the figure is judged with: as stated, and with other choices of ours."""
+        own = self["graph"]
         for regime in self.regimes:
-            yield regime, self["graph"], {}, ""
-        yield self.regimes[1], self["other graph"], {}, f", {self['other graph']} graph"
+            yield _Varied(regime, own, {}, self.choice_of(regime))
+        # The graph and M-ADMM's inputs are varied where the algorithms learn, and held against
+        # the same regime.
         for regime in self.regimes[1:]:
+            within = f", {regime.words}"
+            yield _Varied(regime, own, {}, {}, within)
+            if regime.scale == 1:
+                other: Choice = {"choice": "graph", "variant": self["other graph"]}
+                yield _Varied(regime, self["other graph"], {}, other, within)
             for growth, step in self["M-ADMM's inputs, varied"]:
                 theta = step * regime.penalty / regime.scale
                 inputs = {"penalty_growth": growth, "dual_step": theta}
-                words = f", M-ADMM with growth {growth:g} and theta {step:g} eta"
-                yield regime, self["graph"], inputs, words
+                variant = f"growth {growth:g}, theta {step:g} eta"
+                words: Choice = {"choice": "M-ADMM's inputs", "variant": variant}
+                yield _Varied(regime, own, inputs, words, within)
 
     def cells(self) -> dict[str, Job]:
         """Everyone in all regimes, on another graph, and M-ADMM with other inputs."""
         found: dict[str, Job] = {}
-        for regime, graph, inputs, _ in self._settings():
-            found |= [self.non_private(regime, graph=graph)]
-            found |= self._run(regime, graph, inputs).values()
+        for varied in self._settings():
+            found |= [self.non_private(varied.regime, graph=varied.graph)]
+            found |= self._run(varied).values()
         return found
 
-    def _run(
-        self, regime: Regime, graph: str, inputs: Mapping[str, Any]
-    ) -> dict[tuple[str, str], tuple[str, Job]]:
+    def _run(self, varied: _Varied) -> dict[tuple[str, str], tuple[str, Job]]:
         """Labels and cells of everyone, by name and calibration."""
         epsilon = self["epsilon of Figs. 2 to 4"]
         return {
             (who, calibration): self.cell(
                 who,
                 calibration,
-                regime,
+                varied.regime,
                 epsilon,
-                graph=graph,
-                **(inputs if who == "M-ADMM" else {}),
+                graph=varied.graph,
+                **(varied.inputs if who == "M-ADMM" else {}),
             )
             for who in EVERYONE
             for calibration in CALIBRATIONS
         }
 
     def _courses(
-        self,
-        results: Mapping[str, Result],
-        calibration: str,
-        regime: Regime,
-        graph: str,
-        inputs: Mapping[str, Any],
+        self, results: Mapping[str, Result], calibration: str, varied: _Varied
     ) -> dict[str, Array]:
-        run = self._run(regime, graph, inputs)
+        run = self._run(varied)
         found = {who: results[run[who, calibration][0]].course(LOSS) for who in EVERYONE}
-        alone = results[self.non_private(regime, graph=graph)[0]].course(LOSS)
+        alone = results[self.non_private(varied.regime, graph=varied.graph)[0]].course(LOSS)
         return found | {NON_PRIVATE: alone}
 
     def _judge(self, courses: Mapping[str, Array]) -> dict[str, Judged]:
         proposed = {who: courses[who] for who in PROPOSED}
         rivals = {who: courses[who] for who in RIVALS}
         gaps = {
-            other: difference(courses["R-ADMM"][-1], courses[other][-1])
+            f"R-ADMM minus {other}": difference(courses["R-ADMM"][-1], courses[other][-1])
             for other in ("DVP", "M-ADMM")
         }
-        number = "; ".join(f"R-ADMM minus {other}: {gap:.4f}" for other, gap in gaps.items())
         share = self["most iterations"]
         return {
-            "recycled": Judged(all(gap.high < 0 for gap in gaps.values()), number),
+            "recycled": all_below(gaps),
             "idle": many_idle(courses["R-ADMM"], share=self["many iterations"]),
             "outperforms": lower_in_most(proposed, rivals, share=share),
             "close": close_to(
@@ -150,25 +167,34 @@ class Figure4(Section5):
         """Courses of the mean and of the standard deviation, and the paper's four conclusions."""
         findings: list[Finding] = []
         rows: list[tuple[Any, ...]] = []
-        for regime, graph, inputs, also in self._settings():
-            run = self._run(regime, graph, inputs)
+        for varied in self._settings():
+            run = self._run(varied)
             for calibration in CALIBRATIONS:
-                courses = self._courses(results, calibration, regime, graph, inputs)
-                heading = self.heading(calibration, regime) + also
+                courses = self._courses(results, calibration, varied)
+                labels = {who: run[who, calibration][0] for who in EVERYONE}
                 findings += [
-                    Finding.judged(name, heading, *judged)
+                    Finding.judged(
+                        name,
+                        calibration + varied.within,
+                        *judged,
+                        **varied.words,
+                        rests_on=[labels["R-ADMM"]] if name == "idle" else labels.values(),
+                    )
                     for name, judged in self._judge(courses).items()
-                    if not inputs or name in ("recycled", "outperforms")
+                    if not varied.inputs or name in ("recycled", "outperforms")
                 ]
-                for who in ("M-ADMM",) if inputs else EVERYONE:
-                    last = courses[who][-1]
-                    spent = bound_of(results[run[who, calibration][0]].facts["privacy"])
+                where = varied.words.get("variant", "as stated") + varied.within
+                if varied.within and not varied.words:
+                    continue  # The regime's own rows are there already.
+                for who in ("M-ADMM",) if varied.inputs else EVERYONE:
+                    last, spent = courses[who][-1], results[labels[who]].facts["privacy"]
                     spread = float(last.std(ddof=1))
-                    rows.append((heading, who, float(last.mean()), spread, spent))
-            if not inputs:
+                    mean = float(last.mean())
+                    rows.append((where, calibration, who, mean, spread, bound_of(spent)))
+            if not varied.inputs and (varied.words or not varied.within):
                 alone = float(courses[NON_PRIVATE][-1].mean())
-                rows.append((f"{regime.words}{also}", NON_PRIVATE, alone, 0.0, "infinite"))
-        columns = ("setting", "algorithm", "mean", "standard deviation", "provable epsilon")
+                rows.append((where, "", NON_PRIVATE, alone, 0.0, "infinite"))
+        columns = ("with", "noise", "algorithm", "mean", "standard deviation", "provable epsilon")
         panels = [panel for regime in self.regimes for panel in self._panels(results, regime)]
         return Evaluation(
             tuple(panels),
@@ -181,7 +207,7 @@ class Figure4(Section5):
         means, gaps, spreads = [], [], []
         iterations = tuple(range(1, self["iterations"] + 1))
         for calibration in CALIBRATIONS:
-            courses = self._courses(results, calibration, regime, self["graph"], {})
+            courses = self._courses(results, calibration, _Varied(regime, self["graph"], {}, {}))
             best = courses[NON_PRIVATE].mean(axis=1)
             for who in EVERYONE:
                 mean, spread = courses[who].mean(axis=1), courses[who].std(axis=1, ddof=1)

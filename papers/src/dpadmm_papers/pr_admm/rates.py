@@ -20,9 +20,16 @@ import numpy as np
 from dpadmm.experiments.experiment import Conclusion, Finding, Setting, ours
 from dpadmm.experiments.job import Result, TrainingJob
 from dpadmm.experiments.statistics import difference
+from dpadmm.experiments.verdicts import below
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import build_topology
-from dpadmm_papers.pr_admm.section import CALIBRATIONS, PERIODIC, PROPOSED, Section5
+from dpadmm_papers.pr_admm.section import (
+    CALIBRATIONS,
+    PERIODIC,
+    PROPOSED,
+    REGIMES,
+    Section5,
+)
 from dpadmm_papers.pr_admm.theory import (
     convergence_bound,
     deviation_bound,
@@ -59,6 +66,7 @@ class Theorems5And6(RateExperiment, Section5):
             "The averaged function value approaches the minimum with a rate of O(1/K), as without "
             "privacy (Remark 1).",
             "The bounds of Theorems 5 and 6, with the norm of the proof (L_+/2).",
+            choices=REGIMES,
         ),
         Conclusion(
             "budget",
@@ -80,6 +88,16 @@ class Theorems5And6(RateExperiment, Section5):
         for who in PROPOSED:
             found[f"{who}, noise of a chosen size, {self.regimes[1].words}"] = self._noisy(who)
         return found
+
+    def noise_of(self, name: str) -> str:
+        """Runs without noise are variants of one another."""
+        return "without noise" if name.startswith("without noise") else name
+
+    def varied_run(self, name: str) -> dict[str, str]:
+        """The regime of a run without noise."""
+        found = {f"without noise, {each.words}": each for each in self.regimes}
+        regime = found.get(name, self.stated)
+        return {word: str(value) for word, value in self.choice_of(regime).items()}
 
     def _noisy(self, who: str) -> TrainingJob:
         """A published run whose epsilon, by Lemma 5, gives the chosen first deviation."""
@@ -138,7 +156,8 @@ class Theorems5And6(RateExperiment, Section5):
     def judge_swept(self, name: str, values: Mapping[int, Array]) -> Finding:
         """Whether more iterations help at the same total epsilon."""
         fewest, most = min(values), max(values)
-        gap = difference(values[most], values[fewest], level=0.975)
+        gap = difference(values[most], values[fewest])
         means = ", ".join(f"K = {count}: {found.mean():.3g}" for count, found in values.items())
         number = f"{most} against {fewest} iterations: {gap:.3g}; {means}."
-        return Finding.judged("budget", name, gap.high < 0, number)
+        labels = [f"{name}, K {count}" for count in (fewest, most)]
+        return Finding.judged("budget", name, below(gap), number, rests_on=labels)

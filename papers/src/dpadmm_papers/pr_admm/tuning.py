@@ -17,6 +17,7 @@ from dpadmm_papers.pr_admm.section import (
     ITERATION,
     MEASURES,
     PERIODIC,
+    REGIMES,
     Regime,
     Section5,
 )
@@ -61,6 +62,13 @@ class _Tuning(Section5, ABC):
         epsilon = self["epsilon of Figs. 2 to 4"]
         return results[self.label(self.who, calibration, regime, epsilon, **{varied.option: value})]
 
+    def _labels(self, calibration: str, regime: Regime, varied: _Varied) -> list[str]:
+        epsilon = self["epsilon of Figs. 2 to 4"]
+        return [
+            self.label(self.who, calibration, regime, epsilon, **{varied.option: value})
+            for value in self[varied.grid]
+        ]
+
     def cells(self) -> dict[str, Job]:
         """Every value of every hyper-parameter, the rest as the paper found them best."""
         epsilon = self["epsilon of Figs. 2 to 4"]
@@ -89,8 +97,15 @@ class _Tuning(Section5, ABC):
                         for value in self[varied.grid]
                     }
                     judged = is_best(_word(varied.symbol, self[varied.best]), samples)
-                    heading = self.heading(calibration, regime)
-                    findings.append(Finding.judged(varied.part, heading, *judged))
+                    findings.append(
+                        Finding.judged(
+                            varied.part,
+                            calibration,
+                            *judged,
+                            **self.choice_of(regime),
+                            rests_on=self._labels(calibration, regime, varied),
+                        )
+                    )
         return Evaluation(
             tuple(panels),
             {"Testing accuracy in percent, and provable epsilon": self._table(results)},
@@ -144,8 +159,8 @@ class _Tuning(Section5, ABC):
                     for point in self._points()
                     if point[:2] == (calibration, regime)
                 ]
-                heading = self.heading(calibration, regime)
-                spreads.append(f"{heading}: {min(means):.1f}% to {max(means):.1f}%")
+                words = f"{calibration}, {regime.words}"
+                spreads.append(f"{words}: {min(means):.1f}% to {max(means):.1f}%")
         return (
             "**How much they matter.** Mean testing accuracy over all values of the figure: "
             + "; ".join(spreads)
@@ -161,10 +176,13 @@ def _word(symbol: str, value: Any) -> str:
     return f"{symbol} = {_value(value)}"
 
 
-def _criterion(symbol: str, best: str) -> str:
-    return (
-        f"At epsilon = 10, for testing and for training accuracy, the 95% interval of accuracy at "
-        f"{symbol} = {best} minus accuracy at each other value lies above 0."
+def _conclusion(part: str, claim: str, setting: str) -> Conclusion:
+    return Conclusion(
+        part,
+        claim,
+        "At epsilon = 10, for testing and for training accuracy, the 97.5% interval of accuracy at "
+        f"{setting} minus accuracy at each other value lies above 0.",
+        choices=REGIMES,
     )
 
 
@@ -181,15 +199,9 @@ class Figure2(_Tuning):
         "values of R_P": ours((0.85, 0.925, 0.975, 0.995), _GRID),
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = (
-        Conclusion(
-            "a",
-            "(a) K_p = 1 achieves the highest testing/training accuracy.",
-            _criterion("K_p", "1"),
-        ),
-        Conclusion(
-            "b", "(b) U = 0.1 achieves the best testing/training accuracy.", _criterion("U", "0.1")
-        ),
-        Conclusion("c", "(c) R_P = 0.925 is best.", _criterion("R_P", "0.925")),
+        _conclusion("a", "(a) K_p = 1 achieves the highest testing/training accuracy.", "K_p = 1"),
+        _conclusion("b", "(b) U = 0.1 achieves the best testing/training accuracy.", "U = 0.1"),
+        _conclusion("c", "(c) R_P = 0.925 is best.", "R_P = 0.925"),
     )
     who: ClassVar[str] = PERIODIC
     varied: ClassVar[tuple[_Varied, ...]] = (
@@ -211,13 +223,9 @@ class Figure3(_Tuning):
         "values of R_T": ours((0.0015, 0.015, 0.15, 1.5), _GRID),
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = (
-        Conclusion(
-            "a", "(a) Testing/training accuracy are highest when U = 1.", _criterion("U", "1")
-        ),
-        Conclusion(
-            "b",
-            "(b) Testing/training accuracy are highest when R_T = 0.015.",
-            _criterion("R_T", "0.015"),
+        _conclusion("a", "(a) Testing/training accuracy are highest when U = 1.", "U = 1"),
+        _conclusion(
+            "b", "(b) Testing/training accuracy are highest when R_T = 0.015.", "R_T = 0.015"
         ),
     )
     who: ClassVar[str] = ITERATION

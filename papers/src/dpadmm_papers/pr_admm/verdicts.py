@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
+from dpadmm.experiments.verdicts import (
+    Judged,
+    VerdictWord,
+    above,
+    all_above,
+    at_least,
+    below,
+    every,
+    opposite,
+)
 from dpadmm.plain import Array
 
-__all__ = ["Judged", "close_to", "is_ahead", "is_best", "lower_in_most", "many_idle"]
+__all__ = ["close_to", "is_ahead", "is_best", "lower_in_most", "many_idle", "points"]
 
 #: By measure, one figure a run.
 Sample = Mapping[str, Array]
 
 
-class Judged(NamedTuple):
-    """Whether a criterion is met, and the number that shows it."""
-
-    holds: bool
-    number: str
+def points(gap: Interval) -> Interval:
+    """A difference of shares, in percentage points."""
+    return Interval(*(100 * each for each in gap))
 
 
 def is_best(claimed: str, samples: Mapping[str, Sample]) -> Judged:
     """Every measure of ``claimed`` exceeds that of every other by an interval above 0."""
-    gaps = [
-        (difference(sample, other[measure]), name, measure)
+    leads = {
+        f"{measure} over {name}": points(difference(sample, other[measure]))
         for name, other in samples.items()
         if name != claimed
         for measure, sample in samples[claimed].items()
-    ]
-    worst, name, measure = min(gaps, key=lambda gap: gap[0].low)
+    }
+    verdict, number = all_above(leads, ".2f")
     highest = ", ".join(
         f"{measure} {_highest({name: sample[measure] for name, sample in samples.items()})}"
         for measure in samples[claimed]
     )
-    number = f"Least lead: over {name}, {measure}, {_points(worst)}; highest mean: {highest}"
-    return Judged(worst.low > 0, number)
+    return Judged(verdict, f"Leads in points: {number} Highest mean: {highest}.")
 
 
 def _highest(sample: Mapping[str, Array]) -> str:
@@ -57,20 +63,22 @@ def is_ahead(
 
     Sequences are over budgets; an interval of a difference must lie above ``-margin``.
     """
-    budgets = len(next(iter(ours.values())))
-    met, gaps = 0, []
-    for budget in range(budgets):
-        here = [
-            (difference(sample, rival[budget][measure]), who, other, measure)
+    words: list[VerdictWord] = []
+    gaps: dict[str, Interval] = {}
+    for budget in range(len(next(iter(ours.values())))):
+        here = {
+            f"{who} minus {other}, {measure}": difference(sample, rival[budget][measure])
             for who, mine in ours.items()
             for other, rival in theirs.items()
             for measure, sample in mine[budget].items()
-        ]
-        met += all(gap[0].low > -margin for gap in here)
-        gaps += here
-    worst, who, other, measure = min(gaps, key=lambda gap: gap[0].low)
-    number = f"At {met} of {budgets} budgets; worst: {who} minus {other}, {measure}, "
-    return Judged(met >= share * budgets, number + _points(worst))
+        }
+        words.append(every(above(gap, -margin) for gap in here.values()))
+        worst = min(here, key=lambda name: here[name].low)
+        if not gaps or here[worst].low < next(iter(gaps.values())).low:
+            gaps = {worst: here[worst]}
+    ((name, gap),) = gaps.items()
+    number = f"{_counted(words, 'budgets')}; worst: {name}, {points(gap):.2f} points"
+    return Judged(at_least(words, share), number)
 
 
 def lower_in_most(
@@ -80,49 +88,47 @@ def lower_in_most(
 
     Courses are ``(iterations, runs)``; the interval of the difference must lie below 0.
     """
-    counts = {
-        f"{who} below {other}": sum(
-            difference(one, two).high < 0 for one, two in zip(mine, rival, strict=True)
-        )
+    words = {
+        f"{who} below {other}": [
+            below(difference(one, two)) for one, two in zip(mine, rival, strict=True)
+        ]
         for who, mine in ours.items()
         for other, rival in theirs.items()
     }
-    iterations = len(next(iter(ours.values())))
-    pair = min(counts, key=counts.__getitem__)
-    return Judged(
-        counts[pair] >= share * iterations,
-        f"Fewest: {pair} in {counts[pair]} of {iterations} iterations",
-    )
+    fewest = min(words, key=lambda pair: words[pair].count("stands"))
+    verdict = every(at_least(found, share) for found in words.values())
+    return Judged(verdict, f"Fewest: {fewest} in {_counted(words[fewest], 'iterations')}")
 
 
 def close_to(ours: Mapping[str, Array], best: Array, *, factor: float, share: float) -> Judged:
     """In a ``share`` of the iterations, the mean of each course is at most ``factor`` times best.
 
-    By the upper end of its interval.
+    By its interval.
     """
-    reached = {
-        who: sum(
-            mean_interval(one).high <= factor * float(np.mean(least))
+    words = {
+        who: [
+            below(mean_interval(one), factor * float(np.mean(least)))
             for one, least in zip(mine, best, strict=True)
-        )
+        ]
         for who, mine in ours.items()
     }
-    who = min(reached, key=reached.__getitem__)
+    who = min(words, key=lambda name: words[name].count("stands"))
     last = float(np.mean(ours[who][-1])), float(np.mean(best[-1]))
     return Judged(
-        reached[who] >= share * len(best),
-        f"Fewest: {who} in {reached[who]} of {len(best)} iterations; at the end {last[0]:.4g} "
+        every(at_least(found, share) for found in words.values()),
+        f"Fewest: {who} in {_counted(words[who], 'iterations')}; at the end {last[0]:.4g} "
         f"against {last[1]:.4g}",
     )
 
 
 def many_idle(course: Array, *, share: float) -> Judged:
-    """In a ``share`` of the steps, the interval of the change is not below 0."""
-    steps = np.diff(course, axis=0)
-    idle = sum(not mean_interval(step).high < 0 for step in steps)
-    return Judged(idle >= share * len(steps), f"{idle} of {len(steps)} steps")
+    """In a ``share`` of the steps, the mean over runs does not fall."""
+    words = [opposite(below(mean_interval(step))) for step in np.diff(course, axis=0)]
+    return Judged(at_least(words, share), f"The loss does not fall in {_counted(words, 'steps')}")
 
 
-def _points(gap: Interval) -> str:
-    """A difference of shares, in percentage points."""
-    return f"{100 * gap.mean:.2f} points [{100 * gap.low:.2f}, {100 * gap.high:.2f}]"
+def _counted(words: Sequence[VerdictWord], what: str) -> str:
+    """How many stand, and how many are not decided."""
+    left = words.count("not decided")
+    also = f", {left} not decided" if left else ""
+    return f"{words.count('stands')} of {len(words)} {what}{also}"
