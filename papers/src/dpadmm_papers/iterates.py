@@ -29,9 +29,9 @@ from dpadmm.solvers.workspace import Solution, Workspace
 
 __all__ = ["IterateJob", "Objective", "rate"]
 
-# A Newton step halves until the objective falls, and the gradient ends below this norm.
-_HALVINGS: Final = 40
-_SMALL: Final = 1e-11
+# A convex smooth objective needs few Newton steps; a gain below this part of it is rounding.
+_MOST_STEPS: Final = 100
+_ROUNDING: Final = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +87,16 @@ class Objective:
         """Minimise for one run, by Newton's method with halved steps."""
         point = np.zeros(len(tilt))
         here = self._at(point, tilt)
-        for _ in range(100):
+        for _ in range(_MOST_STEPS):
             value, gradient, curvature = here
-            if np.linalg.norm(gradient) < _SMALL:
-                break
             step = np.linalg.solve(curvature, gradient)
-            for halving in range(_HALVINGS):
-                there = self._at(point - step / 2**halving, tilt)
-                if there[0] < value:
-                    point, here = point - step / 2**halving, there
-                    break
-            else:  # No lower value in floating point: this is the minimum.
-                break
+            # Half of this is what a full step gains near the minimum.
+            if gradient @ step <= _ROUNDING * abs(value):
+                return point - step
+            length = 1.0
+            while (there := self._at(point - length * step, tilt))[0] >= value:
+                length /= 2
+            point, here = point - length * step, there
         return point
 
     def _at(self, point: Array, tilt: Array) -> tuple[float, Array, Array]:
