@@ -1,4 +1,4 @@
-"""Rows of the benchmark as standardised columns with a constant."""
+"""Rows of the benchmark: standardised columns with a constant, or codes over the longest row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpadmm.experiments.problems import NamedProblem, Problem, ProblemSource, dense
 from dpadmm.problem.rows import clip_rows
 
-__all__ = ["StandardizedProblem"]
+__all__ = ["CodedProblem", "StandardizedProblem"]
 
 
 @final
@@ -64,6 +64,42 @@ class StandardizedProblem(ProblemSource):
                 "preparation": f"columns standardised, constant appended, divided by "
                 f"{self.row_bound:.4g}; {longer:.2%} of the rows were scaled down to that length"
             },
+        )
+
+    def dealt_again(self, times: int) -> Self:
+        """Deal out the whole again."""
+        return replace(self, whole=self.whole.dealt_again(times))
+
+
+@final
+@dataclass(frozen=True)
+class CodedProblem(ProblemSource):
+    r"""A named data set of equally spaced levels, counted from 1, over the norm of its longest row.
+
+    .. math:: x \mapsto c / \max_k \|c_k\|,\qquad c \in \{1, 2, \dots\}^d
+
+    Not centred, and without a constant: "the whole feature vector normalised to a maximum norm of
+    1", as the paper says of Adult. The longest row is that of the whole public file.
+    """
+
+    whole: NamedProblem
+
+    def load(self) -> Problem:
+        """Read, deal out and count the levels."""
+        problem = self.whole.load()
+        used = [dense(rows) for rows, _ in problem.members] + [dense(problem.test_rows)]
+        everything = np.concatenate(used)
+        levels = len(np.unique(everything.round(9)))
+        codes = _renumbered(everything, tuple(range(1, levels + 1)))
+        codes /= np.linalg.norm(codes, axis=1).max()
+        *shares, test = np.split(codes, np.cumsum([len(rows) for rows in used])[:-1])
+        signs = [each for _, each in problem.members]
+        facts = {"preparation": "levels counted from 1, over the longest row"}
+        return replace(
+            problem,
+            members=tuple(zip(shares, signs, strict=True)),
+            test_rows=test,
+            facts=problem.facts | facts,
         )
 
     def dealt_again(self, times: int) -> Self:
