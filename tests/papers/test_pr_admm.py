@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.helpers.more_runs import every_second, with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
 from dpadmm.experiments.experiment import check_findings
@@ -171,6 +172,9 @@ def test_each_runs_from_cells_to_findings(kind):
     evaluation = experiment.evaluate(results)
     check_epsilons(evaluation, results)
     check_findings(experiment, evaluation.findings)
+    # A second look has more runs of some cells.
+    again = experiment.evaluate(with_more_runs(results, every_second(results)))
+    assert [each.what for each in again.findings] == [each.what for each in evaluation.findings]
     for conclusion in experiment.conclusions:
         found = [each for each in evaluation.findings if each.conclusion == conclusion.name]
         if kind not in (Lemma5, Theorems5And6):

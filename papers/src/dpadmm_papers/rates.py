@@ -39,8 +39,9 @@ def rate_conclusions(
             claim,
             "The order is seen within the iterations that were followed: from a tenth of them to "
             "the last the slope of the quantity over K, both logarithmic, is below "
-            f"{_SLOPE:g}, by its 97.5% interval where there is noise. (No run refutes an order, "
-            "which is about K without end.)",
+            f"{_SLOPE:g}, by its 97.5% interval where there is noise; or the quantity ends below "
+            "0, as it may where parties have not agreed yet. (No run refutes an order, which is "
+            "about K without end.)",
             choices=choices,
         ),
         Conclusion(
@@ -113,7 +114,9 @@ class RateExperiment(Experiment):
             bound = self.bound(name, looks, results[name])
             slope = _interval(rate(looks, values, first=looks[-1] // 10))
             words = f"Slope {_words(slope)} from K = {looks[-1] // 10} to {looks[-1]}."
-            verdict = below(slope, _SLOPE)
+            verdict, end = below(slope, _SLOPE), _interval(values[-1])
+            if end.high <= 0:
+                verdict, words = "stands", f"Below the minimum at K: {_words(end)}."
             varied: dict[str, Any] = {**self.varied_run(name), "rests_on": [name]}
             findings.append(Finding.judged("rate", self.noise_of(name), verdict, words, **varied))
             curves.append(Curve(name, looks, tuple(np.abs(values).mean(axis=1).tolist())))
@@ -124,7 +127,7 @@ class RateExperiment(Experiment):
                 )
                 curves.append(Curve(f"bound: {name}", looks, tuple(bound.tolist())))
             last = "none" if bound is None else f"{bound[-1]:.3g}"
-            rows.append((name, looks[-1], _words(slope), _words(_interval(values[-1])), last))
+            rows.append((name, looks[-1], _words(slope), _words(end), last))
         swept = {
             name: {last: self.quantity(results[f"{name}, K {last}"])[0] for last in jobs}
             for name, jobs in self.swept().items()

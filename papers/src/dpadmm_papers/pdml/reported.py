@@ -40,7 +40,10 @@ class ReportedProblem(ProblemSource):
         stream = np.random.default_rng(self.seed)
         members = problem.members
         if self.population:
-            everyone = replace(self.whole, parties=1, rows_per_party=0, test_rows=1).load()
+            # The same rows in every draw: all but one, which the named set holds back.
+            everyone = NamedProblem(
+                self.whole.dataset, 1, test_rows=1, drawn_rows=self.whole.drawn_rows
+            ).load()
             rows, signs = everyone.members[0]
             drawn = [stream.integers(len(signs), size=count) for count in problem.counts]
             members = tuple((rows[each], signs[each]) for each in drawn)

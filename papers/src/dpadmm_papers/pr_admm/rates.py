@@ -50,6 +50,7 @@ class Theorems5And6(RateExperiment, Section5):
     part: ClassVar[str] = "Theorems 5 and 6"
     title: ClassVar[str] = "How fast the objective of averaged iterates falls, beside its bound"
     shown: ClassVar[str] = "objective of the averages above its minimum"
+    seconds: ClassVar[float] = 150.0
     settings: ClassVar[Mapping[str, Setting]] = {
         **Section5.common,
         "iterations followed": ours(2000, "without noise; a tenfold of K shows the slope"),
