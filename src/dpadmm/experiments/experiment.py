@@ -5,7 +5,8 @@ How a verdict is reached:
 * **Three words.** A finding "stands", "does not stand" or is "not decided"
   (:mod:`~dpadmm.experiments.verdicts`: ``above``, ``below``, ``within`` make a word of an interval,
   ``every``, ``some``, ``at_least`` join words, ``all_above`` and its like also say the number).
-  :meth:`Finding.judged` takes a word, or a bool for what has no noise.
+  :meth:`Finding.judged` takes a word, or a bool for what has no noise, and the number;
+  :meth:`Finding.of` takes both as one ``Judged``.
 * **Two looks.** ``cells()`` describes the first look, 10 runs. The harness evaluates it, and where
   a finding is not decided runs five times as many runs more (:meth:`Job.further`, 60 in all; the
   first 10 are not run again) and calls ``evaluate`` once more on all of them. Verdicts of the first
@@ -35,7 +36,7 @@ from typing import Any, ClassVar, Final, Literal
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.experiments.figures import Panel
 from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.verdicts import VERDICTS, VerdictWord, certain
+from dpadmm.experiments.verdicts import VERDICTS, Judged, VerdictWord, certain
 from dpadmm.report.tables import Table
 
 __all__ = [
@@ -146,6 +147,28 @@ class Finding:
         """A finding of the first look; a bool is the verdict on what has no noise."""
         word = certain(verdict) if isinstance(verdict, bool) else verdict
         return cls(conclusion, calibration, word, number, choice, variant, tuple(rests_on))
+
+    @classmethod
+    def of(
+        cls,
+        conclusion: str,
+        calibration: str,
+        judged: Judged,
+        *,
+        choice: str = "",
+        variant: str = "",
+        rests_on: Iterable[str] = (),
+    ) -> Finding:
+        """What was judged, as a finding of the first look."""
+        return cls(
+            conclusion,
+            calibration,
+            judged.verdict,
+            judged.number,
+            choice,
+            variant,
+            tuple(rests_on),
+        )
 
     @property
     def what(self) -> tuple[str, str, str, str]:

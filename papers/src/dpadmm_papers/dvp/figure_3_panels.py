@@ -9,13 +9,12 @@ import numpy as np
 from dpadmm.experiments.experiment import Experiment
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.plain import Array
+from dpadmm.privacy.trade_off import LossCurve, PrivacyUtility
+from dpadmm_papers.dvp.fits import Fitted, Samples
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL
-from dpadmm_papers.dvp.trade_off import Fitted, LossCurve, utility
 
-__all__ = ["Samples", "design_panels", "grid_panel", "iteration_panel", "outcome_panels"]
+__all__ = ["design_panels", "grid_panel", "iteration_panel", "outcome_panels"]
 
-#: A figure of every run, by alpha.
-Samples = Mapping[float, Array]
 _LOSS = "loss (mean over parties)"
 _ALPHA = "alpha, claimed or proven"
 
@@ -42,7 +41,7 @@ def design_panels(
     model = [_over("loss", losses[kind], kind) for kind in CALIBRATIONS]
     model += [_line("our fit", alphas, each.curve(alphas), kind) for kind, each in fits.items()]
     model.append(_line("the paper's c4, c5, our c6", alphas, of_paper(alphas)))
-    privacy = utility(alphas, experiment["omega"])
+    privacy = PrivacyUtility(*experiment["omega"])(alphas)
     worth = [_line("U_priv alone", alphas, privacy)]
     worth += [
         _line("with our fit", alphas, privacy - each.curve(alphas) + each.curve.floor, kind)
