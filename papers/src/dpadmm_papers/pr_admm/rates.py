@@ -19,6 +19,7 @@ import numpy as np
 
 from dpadmm.experiments.experiment import Conclusion, Finding, Setting, ours
 from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.rates import RateExperiment, rate_conclusions
 from dpadmm.experiments.statistics import difference
 from dpadmm.experiments.verdicts import below
 from dpadmm.plain import Array
@@ -38,7 +39,6 @@ from dpadmm_papers.pr_admm.theory import (
     periodic_total_printed,
     zcdp_epsilon,
 )
-from dpadmm_papers.rates import RateExperiment, rate_conclusions
 
 __all__ = ["Theorems5And6"]
 

@@ -11,13 +11,13 @@ a matrix, so that every product with the Hessian is a pass that counts.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, final
+from dataclasses import replace
+from typing import ClassVar, Final
 
 import numpy as np
 
+from dpadmm.experiments.costs import CountJob
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
@@ -29,68 +29,17 @@ from dpadmm.experiments.experiment import (
 )
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.verdicts import Judged, all_below, certain
 from dpadmm.plain import Array
-from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.report.tables import Table
-from dpadmm.run.exchange import InProcess
 from dpadmm.run.parameters import TrainingParameters
-from dpadmm.run.train import lay_out
-from dpadmm.solvers.workspace import Workspace
 from dpadmm_papers.ps_admm.setting import CITATION, CONTROLS, DVP, PS, SETTINGS, control, parameters
 
-__all__ = ["Cost", "CountJob"]
+__all__ = ["Cost"]
 
 _EXACT: Final = "ADMM (4) to (6), exact"
-
-
-@final
-@dataclass(frozen=True)
-class CountJob(Job):
-    """A run whose gradients of single rows are counted: per party, after every iteration.
-
-    Values are ``gradients`` and ``loss``, ``(iterations, 1)``.
-    """
-
-    training: TrainingJob
-
-    @property
-    def weight(self) -> float:
-        """That of the run."""
-        return self.training.weight
-
-    def compute(self) -> Result:
-        """Train with a solver that counts all it does as passes, and follow the loss."""
-        began = time.monotonic()
-        problem = self.training.problem.load()
-        planned, _ = self.training.plan(problem)
-        noise = SimulatedNoise(self.training.seed)
-        algorithm, site = planned.algorithm, planned.site
-        shard = lay_out(planned, problem.members, noise=noise)
-        workspace = Workspace(shard, site, factor_limit=0)
-        descend, inner = workspace.svrg, [0]
-
-        def counted(start: Array, linear: Array, loop: Any, drawn: Any) -> Array:
-            inner[0] += 2 * max(batches.size for batches in drawn.batches)
-            return descend(start, linear, loop, drawn)
-
-        vars(workspace)["svrg"] = counted
-        exchange = InProcess(server=site.topology.server)
-        state, counts, losses = algorithm.init(site), [], []
-        for t in range(planned.rounds):
-            algorithm.announce(state, site, t)
-            message = algorithm.local_step(state, workspace, site, noise, t)
-            state = algorithm.absorb(state, message.values, exchange(message, t), site, t)
-            # A pass over a block is one over the rows of each of its parties.
-            passes = workspace.passes / len(shard.blocks)
-            counts.append([passes * max(problem.counts) + inner[0]])
-            losses.append(get_measure("average loss")(message.values, problem))
-        values = {"gradients": np.array(counts, dtype=np.float64), "loss": np.array(losses)}
-        facts = {"data": problem.facts, "seconds": time.monotonic() - began}
-        return Result(values, facts)
 
 
 class Cost(Experiment):

@@ -10,12 +10,12 @@ import numpy as np
 
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Experiment, Finding
 from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.iterates import IterateJob, rate
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.experiments.verdicts import below
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
-from dpadmm_papers.iterates import IterateJob, rate
 
 __all__ = ["RateExperiment", "looks_until", "rate_conclusions"]
 
