@@ -72,8 +72,8 @@ class Figure4(Section5):
         Conclusion(
             "idle",
             "R-ADMM performs many iterations that do not help decrease the average loss.",
-            "In at least a quarter of the steps from one iteration to the next the mean of R-ADMM's "
-            "average loss over the paper's ten runs does not fall, as one reads it off the figure.",
+            "In at least a quarter of the steps from one iteration to the next the mean of "
+            "R-ADMM's average loss over the paper's ten runs does not fall, as one reads it off the figure.",
             choices=("graph", *REGIMES),
         ),
         Conclusion(
