@@ -90,6 +90,25 @@ def test_only_what_is_open_is_run_again(tmp_path):
     assert not (tmp_path / "computed").exists()
 
 
+class Varied(Drawing):
+    """The same, where all but the first mean are variants of the second."""
+
+    conclusions = (Conclusion("above", "They are above 0.", "By their intervals.", ("mean",)),)
+
+    def evaluate(self, results):
+        far, near, level = super().evaluate(results).findings
+        main = replace(near, calibration="")
+        other = replace(level, calibration="", choice="mean", variant="0", rests_on=("0.5", "0"))
+        return Evaluation((), {}, (far, main, other))
+
+
+def test_cells_that_only_variants_rest_on_are_not_run_again(tmp_path):
+    look = look_twice(Varied(tmp_path), Store(tmp_path / "cells"))
+    assert look.extended == {"0.5"}
+    found = {each.variant: each for each in look.evaluation.findings if not each.calibration}
+    assert (found[""].verdict, found["0"].verdict) == ("stands", "not decided")
+
+
 def test_what_the_first_look_decided_stays_decided(tmp_path):
     # All cells get more runs here; the finding at 5 still rests on its first ten.
     look = look_twice(Drawing(tmp_path, named=False), Store(tmp_path / "cells"))

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
 from dpadmm.experiments.experiment import check_findings, ours, summaries
@@ -13,7 +14,6 @@ from dpadmm.experiments.problems import NamedProblem
 from dpadmm.privacy.trade_off import LossCurve
 from dpadmm_papers.dvp.figure_2 import Figure2
 from dpadmm_papers.dvp.figure_3 import WHOLE_RUN, Figure3
-from dpadmm_papers.dvp.fits import fit_resampled
 from dpadmm_papers.dvp.rho import SelectionOfRho
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, label
 
@@ -80,6 +80,8 @@ def test_a_small_rerun_answers_every_conclusion(experiment, small_results):
     check_epsilons(done, results)
     check_findings(experiment, done.findings)
     assert {name for each in done.findings for name in each.rests_on} <= set(results)
+    again = experiment.evaluate(with_more_runs(results, done.findings[0].rests_on)).findings
+    assert [each.what for each in again] == [each.what for each in done.findings]
     for calibration in CALIBRATIONS:
         answered = {each.conclusion for each in done.findings if each.calibration == calibration}
         answered |= {each.conclusion for each in done.findings if not each.calibration}
@@ -117,24 +119,6 @@ def test_the_constant_is_absorbed():
     assert cell.parameters.regularization == pytest.approx(5 * 10**-2.5 / 1750)
     assert cell.parameters.penalty == pytest.approx(50 / 1750)
     assert cell.parameters.algorithm_options == {"noise": "exp-norm", "epsilon_per_round": 0.1}
-
-
-# -- the fit --------------------------------------------------------------------------------
-
-ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
-
-
-def test_constants_are_the_papers_if_they_are_near():
-    truth, draw = LossCurve(0.2, 25.0, 0.4), np.random.default_rng(0)
-    samples = {alpha: truth(alpha) + 0.005 * draw.normal(size=20) for alpha in ALPHAS}
-    fitted = fit_resampled(samples, draws=500, name="near")
-    assert fitted.has(0.2, 25.0) == "stands"
-    assert fitted.has(0.4, 25.0) == fitted.has(0.2, 50.0) == "does not stand"
-    assert fitted.follows(0.05).verdict == "stands"
-    assert fitted.agrees(fitted) == "stands"
-    # Few and noisy runs do not decide: their wide interval holds much, and confirms nothing.
-    noisy = {alpha: truth(alpha) + 0.1 * draw.normal(size=3) for alpha in ALPHAS}
-    assert fit_resampled(noisy, draws=500, name="wide").has(0.2, 25.0) == "not decided"
 
 
 # -- verdicts -------------------------------------------------------------------------------

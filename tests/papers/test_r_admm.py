@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
 from dpadmm.experiments.draws import OptimumJob
@@ -16,7 +17,7 @@ from dpadmm.experiments.problems import NamedProblem
 from dpadmm.problem.topologies import build_topology
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.r_admm import EXPERIMENTS
-from dpadmm_papers.r_admm.common import CALIBRATIONS, GAUSSIAN, setup_of
+from dpadmm_papers.r_admm.common import CALIBRATIONS, GAUSSIAN
 from dpadmm_papers.r_admm.computation import Computation
 from dpadmm_papers.r_admm.courses import alternation, even_steps, left_over, reached
 from dpadmm_papers.r_admm.figure_1 import FigureOne
@@ -71,6 +72,10 @@ def test_a_small_version_runs_and_judges_every_conclusion(experiment):
     calibrations = {finding.calibration for finding in evaluation.findings}
     if isinstance(experiment, FigureThree | FigureFour | FigureFive):
         assert calibrations >= set(CALIBRATIONS)
+    for finding in (evaluation.findings[0], evaluation.findings[-1]):
+        longer = with_more_runs(results, finding.rests_on or list(results))
+        again = tiny.evaluate(longer).findings
+        assert [each.what for each in again] == [each.what for each in evaluation.findings]
     points = figure_table(evaluation.panels).rows
     assert points
     assert all(np.isfinite(point[4]) for point in points)
@@ -111,13 +116,15 @@ def test_a_run_shown_in_two_figures_is_one_cell():
 
 @pytest.mark.parametrize("growth", [1.0, 1.1])
 def test_what_published_noise_costs_is_what_the_run_claims(growth):
-    setup = setup_of(small(FigureFive).settings)
+    setup = small(FigureFive)
     cell = setup.recycled(2.0, "published", growth=growth)
     bound = spent(cell)
     claim = cell.compute().facts["privacy"]["claim"]
     claimed = float(re.search(r"epsilon = ([\d.]+)", claim).group(1))
     assert bound.published[-1] == pytest.approx(claimed, rel=1e-5)
-    convexity = 0.22 / 5 + 2 * setup.degrees.min() * growth ** np.arange(1, 4)
+    convexity = 0.22 / 5 + 2 * build_topology(setup.edges(), 5).degrees.min() * growth ** np.arange(
+        1, 4
+    )
     theory = privacy_loss(convexity, 2.0, 60, weight=10)
     assert bound.published[-1] == pytest.approx(theory.published, rel=1e-6)
     assert bound.proven[-1] == pytest.approx(theory.proven, rel=1e-6)
@@ -127,7 +134,7 @@ def test_what_published_noise_costs_is_what_the_run_claims(growth):
 
 
 def test_rivals_are_held_to_the_total_of_r_admm():
-    setup = setup_of(small(FigureFive).settings)
+    setup = small(FigureFive)
     total = setup.total(1.0)
     assert spent(setup.rival("m-admm", 1.0, "published")).published[-1] == pytest.approx(total)
     half = setup.rival("m-admm", 1.0, "published", rounds=3)

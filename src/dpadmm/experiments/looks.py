@@ -42,10 +42,19 @@ class Look:
 
 
 def first_look(experiment: Experiment, results: Mapping[str, Result]) -> Look:
-    """Evaluate the first runs, and name what must be run for what they do not decide."""
+    """Evaluate the first runs, and name what must be run for what they do not decide.
+
+    Cells that only variants rest on are not run again: a variant is there to show that a choice
+    decides, and what ten runs do not tell apart does not show it.
+    """
     cells, evaluation = experiment.cells(), experiment.evaluate(results)
     check_findings(experiment, evaluation.findings)
-    open_ones = [each for each in evaluation.findings if each.verdict == "not decided"]
+    main = {each.what[:2] for each in evaluation.findings if not each.choice}
+    open_ones = [
+        each
+        for each in evaluation.findings
+        if each.verdict == "not decided" and not (each.choice and each.what[:2] in main)
+    ]
     wanted = dict.fromkeys(label for each in open_ones for label in each.rests_on or cells)
     further = {label: cells[label].further(MORE_RUNS) for label in wanted}
     more = {label: job for label, job in further.items() if job is not None}

@@ -25,6 +25,7 @@ class Figure2(Section5):
     """The empirical loss over 100 iterations."""
 
     name = "dvp-figure-2"
+    seconds = 100
     part = "Fig. 2"
     title = "Convergence of DVP for several alpha"
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.loss_fits import NEAR, Fitted, Samples, fit_resampled
 from dpadmm.experiments.statistics import difference
 from dpadmm.experiments.verdicts import Judged, VerdictWord, above, below, certain, every
 from dpadmm.privacy.trade_off import LossCurve, PrivacyUtility, design_alpha
@@ -18,7 +19,6 @@ from dpadmm_papers.dvp.figure_3_panels import (
     iteration_panel,
     outcome_panels,
 )
-from dpadmm_papers.dvp.fits import NEAR, Fitted, Samples, fit_resampled
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label
 
 __all__ = ["Figure3"]
@@ -35,6 +35,7 @@ class Figure3(Section5):
     """Loss and errors over alpha, the fitted loss, the utility of privacy."""
 
     name = "dvp-figure-3"
+    seconds = 240
     part = "Fig. 3"
     title = "Privacy against accuracy, and the alpha that the design problem chooses"
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -8,9 +8,9 @@ import numpy as np
 
 from dpadmm.experiments.experiment import Experiment
 from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.loss_fits import Fitted, Samples
 from dpadmm.plain import Array
 from dpadmm.privacy.trade_off import LossCurve, PrivacyUtility
-from dpadmm_papers.dvp.fits import Fitted, Samples
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL
 
 __all__ = ["design_panels", "grid_panel", "iteration_panel", "outcome_panels"]
@@ -86,7 +86,7 @@ def grid_panel(losses: Mapping[str, Samples]) -> Panel:
 
 def _over(name: str, samples: Samples, calibration: str) -> Curve:
     alphas = sorted(samples)
-    return Curve.of_runs(name, alphas, np.stack([samples[each] for each in alphas]), calibration)
+    return Curve.of_runs(name, alphas, [samples[each] for each in alphas], calibration)
 
 
 def _line(name: str, x: Iterable[float], y: Array, calibration: str = "") -> Curve:

@@ -25,6 +25,7 @@ class SelectionOfRho(Section5):
     """The empirical loss over rho, at alpha = 0.3 and without noise."""
 
     name = "dvp-rho"
+    seconds = 120
     part = "section 5: selection of rho"
     title = "The empirical loss over rho, at alpha = 0.3 and without noise"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -99,7 +100,7 @@ class SelectionOfRho(Section5):
             losses = self._losses(results, kind)
             rhos = [10.0**exponent for exponent in losses]
             name = "DVP" if kind else "no privacy"
-            curves.append(Curve.of_runs(name, rhos, np.stack(list(losses.values())), kind))
+            curves.append(Curve.of_runs(name, rhos, losses.values(), kind))
             rows += [
                 (
                     kind or "no privacy",

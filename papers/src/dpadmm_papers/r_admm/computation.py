@@ -10,7 +10,6 @@ from dpadmm.experiments.costs import COUNTED, CostJob
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
-    Experiment,
     Finding,
     Setting,
     ours,
@@ -20,7 +19,7 @@ from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.verdicts import all_below, certain, every
 from dpadmm.report.tables import Table
-from dpadmm_papers.r_admm.common import CITATION, COMMON, setup_of
+from dpadmm_papers.r_admm.common import COMMON, Section8
 
 __all__ = ["Computation"]
 
@@ -31,11 +30,11 @@ _HALF: Final = 0.6
 NOISES: Final = ("", "published", "proven")
 
 
-class Computation(Experiment):
+class Computation(Section8):
     """Time, solves and passes of odd and even iterations."""
 
     name = "r-admm-computation"
-    citation = CITATION
+    seconds = 45
     part = "abstract and section III: less computation"
     title = "What the iterations of R-ADMM and of conventional ADMM cost"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -69,11 +68,11 @@ class Computation(Experiment):
 
     def cells(self) -> dict[str, Job]:
         """R-ADMM and conventional ADMM, with and without noise."""
-        setup, alpha, runs = setup_of(self.settings), self["alpha"], self["runs"]
+        alpha, runs = self["alpha"], self["runs"]
         cells: dict[str, Job] = {}
         for calibration in NOISES:
-            plain = setup.rival("m-admm", alpha, calibration) if calibration else setup.plain()
-            recycled = setup.recycled(
+            plain = self.rival("m-admm", alpha, calibration) if calibration else self.plain()
+            recycled = self.recycled(
                 alpha if calibration else 1e6 * alpha, calibration or "published"
             )
             for who, cell in (("R-ADMM", recycled), ("ADMM", plain)):

@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
-
-import numpy as np
 
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
-    Experiment,
     Finding,
     Setting,
     ours,
     paper,
 )
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.problems import NamedProblem
+from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.verdicts import all_below
-from dpadmm.problem.topologies import build_topology
 from dpadmm.report.tables import Table
-from dpadmm.run.parameters import TrainingParameters
-from dpadmm_papers.r_admm.common import CITATION, COMMON, error_of
+from dpadmm_papers.r_admm.common import COMMON, Section8, error_of
 
 __all__ = ["FigureTwo"]
 
-_SHARED = ("data", "encoding", "parties", "rows", "test rows", "loss", "C", "start", "graph")
 
-
-class FigureTwo(Experiment):
+class FigureTwo(Section8):
     """Fig. 2."""
 
     name = "r-admm-figure-2"
-    citation = CITATION
+    seconds = 60
     part = "Fig. 2"
     title = "The test error of conventional ADMM over rho, without noise"
     settings: ClassVar[Mapping[str, Setting]] = {
-        **{name: COMMON[name] for name in _SHARED},
-        "iterations": paper(50, "section VIII.B.1"),
+        **{name: COMMON[name] for name in COMMON if name not in ("noise", "gamma", "runs")},
         "penalty": ours(1.0, "not stated; the fixed penalty of Fig. 5"),
         "rho": paper(0.22, "section VIII.B.1: where the error is smallest"),
         "other rhos": ours(
@@ -66,21 +58,7 @@ class FigureTwo(Experiment):
     def cells(self) -> dict[str, Job]:
         """ADMM for every rho, on every split."""
         return {
-            self._label(rho): TrainingJob(
-                NamedProblem(self["data"], self["parties"], self["rows"], self["test rows"]),
-                TrainingParameters(
-                    "admm",
-                    topology=build_topology("random", self["parties"], seed=self["graph"]).edges,
-                    rounds=self["iterations"],
-                    penalty=self["penalty"] / self["C"],
-                    regularization=rho / self["C"],
-                    party_weight="equal",
-                    loss=self["loss"],
-                ),
-                runs=1,
-                finals=("test accuracy",),
-                repeats=self["splits"],
-            )
+            self._label(rho): replace(self.plain(rho), courses=(), repeats=self["splits"])
             for rho in self._rhos()
         }
 
@@ -105,7 +83,7 @@ class FigureTwo(Experiment):
             "Test error over rho",
             "rho",
             "classification error rate",
-            (Curve.of_runs("ADMM", list(errors), np.array(list(errors.values()))),),
+            (Curve.of_runs("ADMM", list(errors), errors.values()),),
             x_scale="log",
             note="the band is the 97.5% interval over random splits.",
         )

@@ -8,7 +8,6 @@ from typing import ClassVar, Final
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
-    Experiment,
     Finding,
     Setting,
     ours,
@@ -17,7 +16,7 @@ from dpadmm.experiments.experiment import (
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import difference
 from dpadmm.experiments.verdicts import Judged, all_within, every
-from dpadmm_papers.r_admm.common import CALIBRATIONS, CITATION, COMMON, error_of, loss_of, setup_of
+from dpadmm_papers.r_admm.common import CALIBRATIONS, COMMON, Section8, error_of, loss_of
 from dpadmm_papers.r_admm.runs import PLAIN, course_panels, error_panel, label, outcome_table
 
 __all__ = ["FigureThree"]
@@ -27,11 +26,11 @@ _ERROR: Final = 0.01
 _LOSS: Final = 0.05
 
 
-class FigureThree(Experiment):
+class FigureThree(Section8):
     """Fig. 3 a-c."""
 
     name = "r-admm-figure-3"
-    citation = CITATION
+    seconds = 40
     part = "Fig. 3"
     title = "The effect of gamma on private MR-ADMM"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -55,12 +54,11 @@ class FigureThree(Experiment):
 
     def cells(self) -> dict[str, Job]:
         """MR-ADMM for every gamma, alpha and calibration; one run without noise."""
-        setup = setup_of(self.settings)
-        cells: dict[str, Job] = {PLAIN: setup.plain()}
+        cells: dict[str, Job] = {PLAIN: self.plain()}
         for calibration in CALIBRATIONS:
             for alpha in self["alphas"]:
                 for name, gamma in self._names().items():
-                    cells[label(calibration, alpha, name)] = setup.recycled(
+                    cells[label(calibration, alpha, name)] = self.recycled(
                         alpha, calibration, growth=self["growth"], gamma=gamma
                     )
         return cells

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
-    Experiment,
     Finding,
     Setting,
     ours,
@@ -22,7 +20,7 @@ from dpadmm.experiments.meaning import epsilon_of
 from dpadmm.experiments.statistics import Interval, contrast, difference, ranges
 from dpadmm.experiments.verdicts import Judged, above, all_below, certain, every
 from dpadmm.plain import Array
-from dpadmm_papers.r_admm.common import CALIBRATIONS, CITATION, COMMON, error_of, loss_of, setup_of
+from dpadmm_papers.r_admm.common import CALIBRATIONS, COMMON, Section8, error_of, loss_of
 from dpadmm_papers.r_admm.runs import (
     PLAIN,
     RUNS,
@@ -53,11 +51,11 @@ def slope(samples: Mapping[float, Array]) -> Interval:
     return contrast(*zip(weights.tolist(), samples.values(), strict=True))
 
 
-class FigureFour(Experiment):
+class FigureFour(Section8):
     """Fig. 4 a-e."""
 
     name = "r-admm-figure-4"
-    citation = CITATION
+    seconds = 150
     part = "Fig. 4"
     title = "The effect of a growing penalty on private MR-ADMM"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -111,20 +109,19 @@ class FigureFour(Experiment):
 
     def cells(self) -> dict[str, Job]:
         """Every growth, alpha and calibration, the ends with other residuals; one without noise."""
-        setup, names = setup_of(self.settings), self._names()
-        cells: dict[str, Job] = {PLAIN: setup.plain()}
+        names = self._names()
+        cells: dict[str, Job] = {PLAIN: self.plain()}
         for alpha in self["alphas"]:
             for calibration in CALIBRATIONS:
                 for name, growth in names.items():
-                    cells[label(calibration, alpha, name)] = setup.recycled(
+                    cells[label(calibration, alpha, name)] = self.recycled(
                         alpha, calibration, growth=growth
                     )
             for residual in self["other residuals"]:
-                other = replace(setup, residual=residual)
                 for calibration in ("published", "proven"):
                     for name in (FIXED, self._fastest()):
                         cells[label(calibration, alpha, self._with(name, residual))] = (
-                            other.recycled(alpha, calibration, growth=names[name])
+                            self.recycled(alpha, calibration, growth=names[name], residual=residual)
                         )
         return cells
 

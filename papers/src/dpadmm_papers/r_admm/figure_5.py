@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
-    Experiment,
     Finding,
     Setting,
     ours,
@@ -22,12 +21,10 @@ from dpadmm.experiments.verdicts import Judged, all_above, all_below, listed
 from dpadmm.privacy.figures import AtMost
 from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
-    CITATION,
     COMMON,
-    Setup,
+    Section8,
     error_of,
     loss_of,
-    setup_of,
 )
 from dpadmm_papers.r_admm.runs import (
     PLAIN,
@@ -58,11 +55,11 @@ class _Scene(NamedTuple):
     variant: str = ""
 
 
-class FigureFive(Experiment):
+class FigureFive(Section8):
     """Fig. 5 a-g."""
 
     name = "r-admm-figure-5"
-    citation = CITATION
+    seconds = 400
     part = "Fig. 5"
     title = "DVP, M-ADMM, R-ADMM and MR-ADMM at the same total privacy loss"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -137,55 +134,54 @@ class FigureFive(Experiment):
     def _half(self) -> str:
         return f"ADMM (DVP), {self['iterations'] // 2} iterations"
 
-    def _rivals(self, setup: Setup, alpha: float, calibration: str) -> dict[str, TrainingJob]:
+    def _rivals(self, alpha: float, calibration: str, graph: str = "") -> dict[str, TrainingJob]:
         """The four algorithms of the figure."""
         own, theta = self["growth of M-ADMM"], self["dual step of M-ADMM"]
         return {
             # M-ADMM with a fixed penalty is conventional ADMM with noise.
-            DVP: setup.rival("m-admm", alpha, calibration),
-            M: setup.rival("m-admm", alpha, calibration, growth=own, dual_step=theta),
-            R: setup.recycled(alpha, calibration),
-            MR: setup.recycled(alpha, calibration, growth=self["growth of MR-ADMM"]),
+            DVP: self.rival("m-admm", alpha, calibration, graph=graph),
+            M: self.rival("m-admm", alpha, calibration, growth=own, dual_step=theta, graph=graph),
+            R: self.recycled(alpha, calibration, graph=graph),
+            MR: self.recycled(alpha, calibration, growth=self["growth of MR-ADMM"], graph=graph),
         }
 
     def cells(self) -> dict[str, Job]:
         """Four algorithms at every alpha, in three calibrations, and what our choices decide."""
-        setup = setup_of(self.settings)
         own, theta = self["growth of M-ADMM"], self["dual step of M-ADMM"]
-        cells: dict[str, Job] = {PLAIN: setup.plain()}
+        cells: dict[str, Job] = {PLAIN: self.plain()}
         for alpha in self["alphas"]:
             for calibration in CALIBRATIONS:
-                for who, cell in self._rivals(setup, alpha, calibration).items():
+                for who, cell in self._rivals(alpha, calibration).items():
                     cells[label(calibration, alpha, who)] = cell
-            published: dict[str, Job] = {PRINTED: setup.rival("dvp", alpha, "published")}
-            published[self._half()] = setup.rival(
+            published: dict[str, Job] = {PRINTED: self.rival("dvp", alpha, "published")}
+            published[self._half()] = self.rival(
                 "m-admm", alpha, "published", rounds=self["iterations"] // 2
             )
             for each in self["other growths of M-ADMM"]:
-                published[f"{M}, growth {each:g}"] = setup.rival(
+                published[f"{M}, growth {each:g}"] = self.rival(
                     "m-admm", alpha, "published", growth=each, dual_step=theta
                 )
             for each in self["other dual steps of M-ADMM"]:
-                published[f"{M}, dual step {each:g}"] = setup.rival(
+                published[f"{M}, dual step {each:g}"] = self.rival(
                     "m-admm", alpha, "published", growth=own, dual_step=each
                 )
             for graph in self["other graphs"]:
-                for who, cell in self._rivals(setup.on(graph), alpha, "published").items():
+                for who, cell in self._rivals(alpha, "published", graph).items():
                     published[f"{who}, {graph} graph"] = cell
             for who, job in published.items():
                 cells[label("published", alpha, who)] = job
-        return {**cells, **self._unequal(setup)}
+        return {**cells, **self._unequal()}
 
-    def _unequal(self, setup: Setup) -> dict[str, Job]:
+    def _unequal(self) -> dict[str, Job]:
         """Noise and penalties from node to node; a fixed penalty stays the same for all."""
         noise = self["noise from node to node"]
         vary: dict[str, Any] = {"noise": noise, "penalties": self["penalties from node to node"]}
         own, theta = self["growth of M-ADMM"], self["dual step of M-ADMM"]
         named = {
-            DVP: setup.rival("m-admm", 1.0, "published", noise=noise),
-            M: setup.rival("m-admm", 1.0, "published", growth=own, dual_step=theta, **vary),
-            R: setup.recycled(1.0, "published", noise=noise),
-            MR: setup.recycled(1.0, "published", growth=self["growth of MR-ADMM"], **vary),
+            DVP: self.rival("m-admm", 1.0, "published", noise=noise),
+            M: self.rival("m-admm", 1.0, "published", growth=own, dual_step=theta, **vary),
+            R: self.recycled(1.0, "published", noise=noise),
+            MR: self.recycled(1.0, "published", growth=self["growth of MR-ADMM"], **vary),
         }
         return {f"node to node, {who}": cell for who, cell in named.items()}
 

@@ -1,4 +1,4 @@
-"""Fits of DVP's loss curve to runs, with intervals from resampled runs."""
+"""Fits of a loss over alpha to runs, with intervals from resampled runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["NEAR", "Fitted", "Samples", "fit_resampled"]
 
 #: A figure of every run, by alpha.
 Samples = Mapping[float, Array]
-#: A constant counts as the paper's if it is within this factor of it.
+#: A constant counts as the one that is claimed if it is within this factor of it.
 NEAR: Final = 1.25
 _CONSTANTS: Final = {"c4": "height", "c5": "rate"}
 
@@ -92,7 +92,7 @@ class Fitted:
         return _around(own.alpha, alphas), float(np.mean([each.inside for each in found]))
 
     def words(self) -> str:
-        """The two constants that the paper prints."""
+        """c4 and c5, with their intervals."""
         return ", ".join(
             f"{symbol} = {self.interval(name):.3g}" for symbol, name in _CONSTANTS.items()
         )
