@@ -25,6 +25,7 @@ class Figure2(Section5):
     """The loss."""
 
     name = "ps-admm-figure-2"
+    seconds = 150.0
     part = "Fig. 2"
     title = "Loss of PS-ADMM and of DVP over iterations, at three budgets"
     measure, shown, scale = LOSS, "loss (mean over parties)", "log"
@@ -114,6 +115,7 @@ class Figure3(Section5):
     """The test error."""
 
     name = "ps-admm-figure-3"
+    seconds = 150.0
     part = "Fig. 3"
     title = "Test error of PS-ADMM and of DVP over iterations, at three budgets"
     measure, shown, scale = ACCURACY, "test error (mean over parties)", "linear"
