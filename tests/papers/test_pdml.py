@@ -9,6 +9,7 @@ from tests.helpers.small_experiments import check_epsilons
 
 from dpadmm.experiments.experiment import check_findings, ours
 from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.preparations import StandardizedProblem
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.runner import Store, compute
 from dpadmm_papers.pdml import EXPERIMENTS
@@ -16,7 +17,6 @@ from dpadmm_papers.pdml.comparison import cell_by_cell, judge, mean_of_sets
 from dpadmm_papers.pdml.figure_3 import Figure3
 from dpadmm_papers.pdml.figure_4 import Figure4
 from dpadmm_papers.pdml.printed import COLUMNS, PRINTED, SETS
-from dpadmm_papers.pdml.rows import StandardizedProblem
 from dpadmm_papers.pdml.scheme import SHARED, Variant, convergence_round, final_risk
 from dpadmm_papers.pdml.table_1 import Table1
 
@@ -112,35 +112,6 @@ def test_rows_held_back_are_read_off_the_printed_accuracies():
     for name, each in SETS.items():
         equal = (held for held in range(1, each.rows) if (each.rows - held) % 10 == 0)
         assert next(held for held in equal if fits(name, held)) == each.test_rows
-
-
-def test_standardised_rows():
-    problem = StandardizedProblem(WHOLE, 9.0).load()
-    rows = np.concatenate([*(rows for rows, _ in problem.members), problem.test_rows])
-    # No row of twonorm is longer than nine deviations.
-    assert rows[:, :-1].mean(axis=0) == pytest.approx(0, abs=1e-12)
-    assert 9 * rows[:, :-1].std(axis=0) == pytest.approx(1)
-    assert 9 * rows[:, -1] == pytest.approx(1)
-    assert problem.counts == [60] * 3
-    short = StandardizedProblem(WHOLE, 4.0).load()
-    norms = np.linalg.norm(short.test_rows, axis=1)
-    assert norms.max() == pytest.approx(1)
-    assert (norms < 0.999).any()
-    again = StandardizedProblem(WHOLE, 9.0).dealt_again(1).load()
-    assert not np.array_equal(again.test_rows, problem.test_rows)
-
-
-def test_a_numbering_of_levels_is_applied_before_standardising(monkeypatch):
-    levels = np.array([[-1.0, 0.5], [1.0, -1.0], [-0.5, 1.0], [0.5, -0.5]])
-    told = NamedProblem("twonorm", 1, 3, 1, drawn_rows=4)
-    given = told.load()
-    given = replace(given, members=((levels[:3], np.ones((3, 1))),), test_rows=levels[3:])
-    monkeypatch.setattr(NamedProblem, "load", lambda self: given)
-    problem = StandardizedProblem(told, 2.0, numbering=(3, 0, 1, 2)).load()
-    ranks = np.array([[3, 1], [2, 3], [0, 2], [1, 0]], dtype=float)
-    expected = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0) / 2
-    found = np.concatenate([problem.members[0][0], problem.test_rows])[:, :-1]
-    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 
 from dpadmm.experiments.experiment import check_findings, ours
 from dpadmm.experiments.job import Result
-from dpadmm.experiments.problems import NamedProblem, dense
+from dpadmm.experiments.preparations import ReportedProblem
+from dpadmm.experiments.problems import NamedProblem
 from dpadmm_papers.pdml.generalization import Generalization, OptimumJob
-from dpadmm_papers.pdml.reported import ReportedProblem
 
 WHOLE = NamedProblem("twonorm", 2, 300, 1, drawn_rows=2000)
 
@@ -18,35 +18,6 @@ WHOLE = NamedProblem("twonorm", 2, 300, 1, drawn_rows=2000)
 def no_files(monkeypatch, tmp_path):
     """Draw what can be drawn, wherever the tests run."""
     monkeypatch.setenv("DPADMM_DATA", str(tmp_path))
-
-
-def test_labels_are_randomised_once_for_a_seed():
-    reported = ReportedProblem(WHOLE, 1.0, seed=3)
-    true, one, again = WHOLE.load(), reported.load(), reported.load()
-    flipped = np.concatenate(
-        [(a[1] != b[1]).ravel() for a, b in zip(true.members, one.members, strict=True)]
-    )
-    assert flipped.mean() == pytest.approx(1 / (1 + np.e), abs=0.06)
-    for first, second in zip(one.members, again.members, strict=True):
-        np.testing.assert_array_equal(first[1], second[1])
-    other = reported.dealt_again(1).load()
-    assert not np.array_equal(other.members[0][1], one.members[0][1])
-
-
-def test_servers_draw_from_all_rows_with_replacement():
-    problem = ReportedProblem(WHOLE, 50.0, population=True).load()
-    everyone = {tuple(row) for row in dense(problem.test_rows)}
-    # One row is held back to judge by in the named set: it is no part of the population.
-    assert len(everyone) == 1999
-    drawn = [tuple(row) for rows, _ in problem.members for row in dense(rows)]
-    assert set(drawn) <= everyone
-    assert len(set(drawn)) < len(drawn)
-    # At this epsilon labels are as they were: those of the population's rows.
-    codes = {
-        tuple(row): code for row, code in zip(problem.test_rows, problem.test_codes, strict=True)
-    }
-    for rows, signs in problem.members:
-        assert all((codes[tuple(r)] > 0) == (s > 0) for r, s in zip(rows, signs[:, 0], strict=True))
 
 
 def test_the_error_is_that_of_the_population_and_more_draws_go_on():

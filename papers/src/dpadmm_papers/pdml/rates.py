@@ -18,6 +18,7 @@ import numpy as np
 
 from dpadmm.experiments.experiment import Conclusion, Finding, Setting, ours
 from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.preparations import ReportedProblem
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.rates import RateExperiment, rate_conclusions
 from dpadmm.experiments.statistics import difference
@@ -25,7 +26,6 @@ from dpadmm.experiments.verdicts import below
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import build_topology
 from dpadmm_papers.pdml.adult import ADULT, adult_cell, adult_variant
-from dpadmm_papers.pdml.reported import ReportedProblem
 from dpadmm_papers.pdml.scheme import CITATION, Kind
 from dpadmm_papers.pdml.theory import spectrum
 

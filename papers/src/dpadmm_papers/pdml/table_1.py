@@ -18,6 +18,7 @@ from dpadmm.experiments.experiment import (
     paper,
 )
 from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.preparations import CodedProblem, StandardizedProblem
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.privacy.figures import Given
@@ -35,7 +36,6 @@ from dpadmm_papers.pdml.comparison import (
 )
 from dpadmm_papers.pdml.conclusions import TABLE_1
 from dpadmm_papers.pdml.printed import COLUMNS, PRINTED, SETS
-from dpadmm_papers.pdml.rows import CodedProblem, StandardizedProblem
 from dpadmm_papers.pdml.scheme import (
     CITATION,
     GUARANTEE_COLUMNS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from dpadmm.experiments.criteria import is_ahead
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
@@ -25,7 +26,6 @@ from dpadmm_papers.pr_admm.section import (
     Section5,
     percent,
 )
-from dpadmm_papers.pr_admm.verdicts import is_ahead
 
 __all__ = ["Figures5And6"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
+from dpadmm.experiments.criteria import close_to, lower_in_most, many_idle
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
@@ -25,7 +26,6 @@ from dpadmm_papers.pr_admm.section import (
     Regime,
     Section5,
 )
-from dpadmm_papers.pr_admm.verdicts import close_to, lower_in_most, many_idle
 
 __all__ = ["Figure4"]
 

@@ -17,6 +17,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from dpadmm.algorithms.pr_admm import PRADMM
+from dpadmm.experiments.criteria import points
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
@@ -37,7 +38,6 @@ from dpadmm_papers.pr_admm.section import (
     percent,
 )
 from dpadmm_papers.pr_admm.theory import periodic_total_printed, zcdp_epsilon
-from dpadmm_papers.pr_admm.verdicts import points
 
 __all__ = ["Lemma5"]
 

@@ -199,7 +199,7 @@ class Section5(Experiment):
         graph: str | None = None,
         **changed: Any,
     ) -> str:
-        """What a cell is called; what is as in the settings is left out."""
+        """What :meth:`cell` calls a cell; what is as in the settings is left out."""
         options = self.entry(who, regime)[1]
         words = [who]
         if who != NON_PRIVATE:

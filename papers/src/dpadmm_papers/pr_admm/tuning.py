@@ -6,6 +6,7 @@ from abc import ABC
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
+from dpadmm.experiments.criteria import is_best
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
@@ -21,7 +22,6 @@ from dpadmm_papers.pr_admm.section import (
     Regime,
     Section5,
 )
-from dpadmm_papers.pr_admm.verdicts import is_best
 
 __all__ = ["Figure2", "Figure3"]
 

@@ -1,4 +1,4 @@
-"""The criteria of section V's conclusions, as functions of what was measured."""
+"""Criteria of conclusions about several competitors: best, ahead, lower throughout, idle."""
 
 from __future__ import annotations
 

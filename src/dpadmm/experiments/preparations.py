@@ -1,4 +1,4 @@
-"""Rows of the benchmark: standardised columns with a constant, or codes over the longest row."""
+"""Named data sets with their rows prepared otherwise, or their labels randomised."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.experiments.problems import NamedProblem, Problem, ProblemSource, dense
+from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.problem.rows import clip_rows
 
-__all__ = ["CodedProblem", "StandardizedProblem"]
+__all__ = ["CodedProblem", "ReportedProblem", "StandardizedProblem"]
 
 
 @final
@@ -79,7 +80,7 @@ class CodedProblem(ProblemSource):
     .. math:: x \mapsto c / \max_k \|c_k\|,\qquad c \in \{1, 2, \dots\}^d
 
     Not centred, and without a constant: "the whole feature vector normalised to a maximum norm of
-    1", as the paper says of Adult. The longest row is that of the whole public file.
+    1", as PDML's paper says of Adult. The longest row is that of the whole public file.
     """
 
     whole: NamedProblem
@@ -105,6 +106,53 @@ class CodedProblem(ProblemSource):
     def dealt_again(self, times: int) -> Self:
         """Deal out the whole again."""
         return replace(self, whole=self.whole.dealt_again(times))
+
+
+@final
+@dataclass(frozen=True)
+class ReportedProblem(ProblemSource):
+    """A named data set with randomised labels, its rows dealt out or drawn from all of it.
+
+    Attributes
+    ----------
+    whole
+        The data set, its rows dealt out.
+    label_epsilon, seed
+        Of the labels; what they and the rows are drawn from.
+    population
+        Whether every server draws its rows from all rows of the data set, with replacement: these
+        are then the distribution that samples come from, and the rows to judge by.
+    """
+
+    whole: NamedProblem
+    label_epsilon: float
+    seed: int = 0
+    population: bool = False
+
+    def load(self) -> Problem:
+        """Read, draw and randomise."""
+        problem = self.whole.load()
+        stream = np.random.default_rng(self.seed)
+        members = problem.members
+        if self.population:
+            # The same rows in every draw: all but one, which the named set holds back.
+            everyone = NamedProblem(
+                self.whole.dataset, 1, test_rows=1, drawn_rows=self.whole.drawn_rows
+            ).load()
+            rows, signs = everyone.members[0]
+            drawn = [stream.integers(len(signs), size=count) for count in problem.counts]
+            members = tuple((rows[each], signs[each]) for each in drawn)
+            codes = (signs[:, 0] > 0).astype(np.int64)
+            problem = replace(problem, test_rows=rows, test_codes=codes)
+        reported = tuple(
+            (rows, randomize_labels(signs, np.full_like(signs, self.label_epsilon), stream)[0])
+            for rows, signs in members
+        )
+        return replace(problem, members=reported)
+
+    def dealt_again(self, times: int) -> Self:
+        """Other rows and other labels."""
+        return replace(self, whole=self.whole.dealt_again(times), seed=self.seed + times)
 
 
 def _renumbered(values: NDArray[np.float64], numbering: tuple[int, ...]) -> NDArray[np.float64]:
