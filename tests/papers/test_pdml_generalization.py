@@ -74,7 +74,7 @@ def test_a_small_version_runs(monkeypatch):
         "data": ours("twonorm", "drawn"),
         "servers": ours(2, "few"),
         "rows of a server": ours((40, 60), "few"),
-        "epsilon": ours((0.5, 1.0), "few"),
+        "epsilon": ours((0.3, 0.6, 1.0), "few"),
         "R": ours((0.0, 1.0), "few"),
         "draws": ours(2, "few"),
     }

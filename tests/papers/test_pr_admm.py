@@ -35,6 +35,7 @@ SMALL = {
     "values of U": (0.1, 1.0, None),
     "values of R_T": (0.015, 0.15),
     "epsilons": (1.0, 10.0),
+    "epsilons, loss scaled": (10.0,),
     "first standard deviations": (0.01, 1.0),
     "M-ADMM's inputs, varied": ((1.0, 1.0),),
     "iterations followed": 20,

@@ -40,11 +40,11 @@ class Theorems1And2(RateExperiment):
     part: ClassVar[str] = "Theorems 1 and 2"
     title: ClassVar[str] = "How fast the objective of averaged classifiers falls, beside its bound"
     shown: ClassVar[str] = "objective of the averages above its minimum"
-    seconds: ClassVar[float] = 150.0
+    seconds: ClassVar[float] = 85.0
     settings: ClassVar[Mapping[str, Setting]] = ADULT | {
-        "rounds followed": ours(300, "a tenfold of t shows the slope"),
+        "rounds followed": ours(200, "a tenfold of t shows the slope"),
         "draws": ours(10, "of eta and of the noise, for one draw of the labels"),
-        "lengths": ours((10, 30, 100), "of runs that each keep to the row epsilon"),
+        "lengths": ours((10, 100), "of runs that each keep to the row epsilon"),
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = (
         *rate_conclusions(

@@ -311,15 +311,12 @@ class Section5(Experiment):
         rows = []
         for name in who:
             for epsilon in epsilons:
-                facts = [
-                    results[self.label(name, calibration, regime, epsilon)].facts
+                labels = [
+                    self.label(name, calibration, regime, epsilon)
                     for calibration in CALIBRATIONS
                     for regime in self.regimes
                 ]
-                spent = [
-                    REFUSED if "refused" in each else bound_of(each["privacy"]) for each in facts
-                ]
-                rows.append((name, epsilon, *spent))
+                rows.append((name, epsilon, *(_spent(results.get(label)) for label in labels)))
         columns = [
             f"{'provable, as published' if calibration == 'published' else 'proven'}, "
             f"{regime.words}"
@@ -327,6 +324,13 @@ class Section5(Experiment):
             for regime in self.regimes
         ]
         return Table.of(("algorithm", "claimed epsilon", *columns), rows)
+
+
+def _spent(result: Result | None) -> Any:
+    """What a run guarantees, that it was refused, or nothing where there is none."""
+    if result is None:
+        return ""
+    return REFUSED if "refused" in result.facts else bound_of(result.facts["privacy"])
 
 
 def percent(values: Array) -> str:

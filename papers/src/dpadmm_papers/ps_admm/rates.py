@@ -42,15 +42,15 @@ class Theorems3And4(RateExperiment):
     part: ClassVar[str] = "Theorems 3 and 4"
     title: ClassVar[str] = "Criterion (9) over the number of iterations, beside its bound"
     shown: ClassVar[str] = "criterion (9)"
-    seconds: ClassVar[float] = 150.0
+    seconds: ClassVar[float] = 100.0
     settings: ClassVar[Mapping[str, Setting]] = {
         **SETTINGS,
         "tau": ours(1.0, "any positive number will do in (9)"),
-        "iterations followed": ours(500, "of the algorithm without noise"),
+        "iterations followed": ours(300, "of the algorithm without noise"),
         "iterations followed, noise": ours(
             200, "with the sigma that Theorem 2 has for K = 50 and epsilon = 0.5"
         ),
-        "lengths": ours((5, 20, 100, 500), "of runs that each keep to one epsilon"),
+        "lengths": ours((5, 30, 300), "of runs that each keep to one epsilon"),
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = (
         *rate_conclusions(
