@@ -13,7 +13,7 @@ from dpadmm.experiments.job import Result
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.privacy.trade_off import LossCurve
 from dpadmm_papers.dvp.figure_2 import Figure2
-from dpadmm_papers.dvp.figure_3 import WHOLE_RUN, Figure3
+from dpadmm_papers.dvp.figure_3 import Figure3
 from dpadmm_papers.dvp.rho import SelectionOfRho
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, label
 
@@ -53,7 +53,6 @@ class Small3(Waveforms, Figure3):
         "other etas": ours((50.0,), "small"),
         "other parties": ours(((4, 40),), "small"),
         "alphas elsewhere": ours((0.5, 2.0, 4.0), "small"),
-        "alphas of a run": ours((2.0, 4.0), "small"),
         "other grid": ours(1.0, "small"),
     }
 
@@ -239,9 +238,3 @@ def test_rho_is_selected_run_by_run():
     assert of(-2.5)["rho without noise", ""] == "does not stand"
     assert of(-10)["rho with noise", "published"] == "does not stand"
     assert of(-10)["rho without noise", ""] == "stands"
-
-
-def test_every_cell_has_a_kind_that_is_shown():
-    names = Figure3().cells()
-    assert label(0.1, WHOLE_RUN) in names
-    assert names[label(0.1, WHOLE_RUN)].parameters.epsilon == 0.1

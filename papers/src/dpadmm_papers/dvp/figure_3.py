@@ -23,7 +23,6 @@ from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5,
 
 __all__ = ["Figure3"]
 
-WHOLE_RUN: Final = "the whole run"
 _NEAR: Final = f"within a factor of {NEAR:g}"
 # The two choices of ours that the printed constants were varied over.
 _GRID, _OPEN = "the alpha grid", "eta, P and B_p"
@@ -55,9 +54,6 @@ class Figure3(Section5):
         "shown iterations": ours((1, 10, 100), "(a)-(b) show 'different iterations'"),
         "error rate": ours("of test rows", "(d) does not say of which rows; parties' own models"),
         "resamples": ours(1000, "for the intervals of fitted constants"),
-        "alphas of a run": ours(
-            (0.05, 0.1, 0.3), "0.01 for all 100 iterations is less than the Jacobian alone costs"
-        ),
         "other etas": ours((5.0, 500.0), "eta is not stated"),
         "other parties": ours(((20, 2000),), "P and B_p are not stated"),
         "alphas elsewhere": ours((0.01, 0.05, 0.1, 0.3), "those of Fig. 2"),
@@ -121,15 +117,11 @@ class Figure3(Section5):
     )
 
     def cells(self) -> dict[str, Job]:
-        """Every alpha in both calibrations and for the whole run; a grid of what is not stated."""
+        """Every alpha in both calibrations; a grid of what is not stated."""
         cells: dict[str, Job] = {CONTROL: self.control()}
         for alpha in self["alphas"]:
             for calibration in CALIBRATIONS:
                 cells[label(alpha, calibration)] = self.at_alpha(alpha, calibration)
-        for alpha in self["alphas of a run"]:
-            name = label(alpha, WHOLE_RUN)
-            options = {"noise": "gaussian"}
-            cells[name] = self.cell(name, epsilon=alpha, algorithm_options=options)
         for alpha in self["alphas elsewhere"]:
             for place, changes in self._elsewhere().items():
                 cells[label(alpha, place)] = self.at_alpha(alpha, "published", **changes)
@@ -144,8 +136,6 @@ class Figure3(Section5):
         return {**etas, **sizes}
 
     def _alphas(self, kind: str) -> tuple[float, ...]:
-        if kind == WHOLE_RUN:
-            return tuple(self["alphas of a run"])
         return tuple(self["alphas" if kind in CALIBRATIONS else "alphas elsewhere"])
 
     def _errors(self, results: Mapping[str, Result], kind: str) -> Samples:
@@ -202,10 +192,7 @@ class Figure3(Section5):
             (*findings, *self._over_grid(elsewhere)),
             (
                 "As published and as proven, every iteration is to be alpha-private: that is what "
-                "the paper claims. What the iterations come to together is in the last table. 'The "
-                "whole run' keeps (alpha, delta) over all iterations together, as the paper's "
-                "'independent of the number of iterations' would have it: proven, with Gaussian "
-                "noise.",
+                "the paper claims. What the iterations come to together is in the last table.",
                 "U_priv - L_acc has no maximum unless alpha has a lower limit: it grows without "
                 "bound as alpha goes to 0. The paper's Assumption 6 has its two directions the "
                 "wrong way round. `dpadmm.privacy.trade_off.design_alpha` solves it for costs of "
@@ -214,7 +201,7 @@ class Figure3(Section5):
         )
 
     def _outcomes(self, results: Mapping[str, Result]) -> tuple[Any, ...]:
-        kinds, control = (*CALIBRATIONS, WHOLE_RUN), results[CONTROL]
+        kinds, control = CALIBRATIONS, results[CONTROL]
         return outcome_panels(
             {kind: self.losses(results, kind, self._alphas(kind)) for kind in kinds},
             {kind: self._errors(results, kind) for kind in kinds},

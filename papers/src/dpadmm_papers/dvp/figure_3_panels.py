@@ -59,7 +59,7 @@ def design_panels(
 def outcome_panels(
     losses: Mapping[str, Samples], errors: Mapping[str, Samples], control: tuple[float, float]
 ) -> tuple[Panel, Panel]:
-    """(c) and (d): loss and error rate at the end, by what alpha is said to protect."""
+    """(c) and (d): loss and error rate at the end."""
     return (
         _outcome("(c) final empirical risk", _LOSS, losses, control[0]),
         _outcome("(d) error rate", "error on test rows", errors, control[1]),
@@ -67,12 +67,7 @@ def outcome_panels(
 
 
 def _outcome(title: str, what: str, by_kind: Mapping[str, Samples], control: float) -> Panel:
-    curves = [
-        _over("an iteration", samples, kind)
-        if kind in CALIBRATIONS
-        else _over(f"{kind}, Gaussian", samples, "proven")
-        for kind, samples in by_kind.items()
-    ]
+    curves = [_over("DVP", samples, kind) for kind, samples in by_kind.items()]
     alphas = sorted({alpha for samples in by_kind.values() for alpha in samples})
     curves.append(_line(CONTROL, alphas, np.full(len(alphas), control)))
     return Panel(title, _ALPHA, what, tuple(curves), "log", "log")

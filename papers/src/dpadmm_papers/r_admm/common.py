@@ -81,7 +81,9 @@ class Variant:
         q: the penalty is q^k in the k-th iteration that uses the rows.
     dual_step
         theta of M-ADMM.
-    gamma, rounds, residual, graph
+    gamma
+        Of recycled iterations.
+    rounds, residual, graph
         Instead of those of the settings.
     noise, penalties
         What alpha and the penalty of each party are multiplied by.
@@ -89,7 +91,7 @@ class Variant:
 
     growth: float = 1.0
     dual_step: float = 1.0
-    gamma: float | None = None
+    gamma: float = 0.0
     rounds: int | None = None
     residual: float | None = None
     graph: str = ""
@@ -133,9 +135,8 @@ class Section8(Experiment):
         Published noise has the rate alpha. Proven noise meets the total that eq. (32) claims for
         R-ADMM with that rate.
         """
-        variant, scale = Variant(**changes), self["C"]
-        gamma = self["gamma"] if variant.gamma is None else variant.gamma
-        options: dict[str, Any] = {"gamma": gamma / scale}
+        variant, scale = Variant(**{"gamma": self["gamma"], **changes}), self["C"]
+        options: dict[str, Any] = {"gamma": variant.gamma / scale}
         algorithm = "r-admm"
         if variant.growth > 1:
             algorithm, options["penalty_growth"] = "mr-admm", variant.growth

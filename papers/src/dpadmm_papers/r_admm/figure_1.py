@@ -19,7 +19,7 @@ from dpadmm.experiments.experiment import (
 )
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import mean_interval
+from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.experiments.verdicts import (
     Judged,
     VerdictWord,
@@ -29,7 +29,6 @@ from dpadmm.experiments.verdicts import (
     every,
     within,
 )
-from dpadmm.report.tables import Table
 from dpadmm_papers.r_admm.common import CITATION, COMMON
 from dpadmm_papers.r_admm.courses import REACHED, Courses, even_steps, left_over
 from dpadmm_papers.r_admm.noiseless import NoiselessCell
@@ -39,6 +38,8 @@ __all__ = ["FigureOne"]
 _CONVERGED: Final = 0.01
 _SIMILAR: Final = 1.5
 _UNDONE: Final = 1e-4
+# A choice of ours that a verdict was varied over.
+_ATTAINED: Final = "what counts as attained"
 
 
 class FigureOne(Experiment):
@@ -69,7 +70,6 @@ class FigureOne(Experiment):
         ),
         "speeds, (b)": paper((1, 2, 3, 4, 5), "caption: k"),
         "growths, (c)": ours((1.01, 1.02, 1.03, 1.04, 1.05), "not stated; those of Fig. 4"),
-        "long run": ours(400, "iterations of the runs with fixed penalties in the last table"),
     }
     conclusions = (
         Conclusion(
@@ -118,6 +118,7 @@ class FigureOne(Experiment):
             "After the last iteration (100) the 97.5% interval over draws of the average loss "
             f"above that of the pooled optimum is below {_CONVERGED:.0%} of the way from the "
             "start, for every growth in (b) and (c).",
+            choices=(_ATTAINED,),
         ),
     )
 
@@ -133,16 +134,14 @@ class FigureOne(Experiment):
         gamma: float | None,
         penalties: tuple[float, ...] = (1.0,),
         growths: tuple[float, ...] = (1.0,),
-        *,
-        long: bool = False,
     ) -> Job:
-        """A course for every draw; a long one for the first alone. Without gamma it is ADMM's."""
+        """A course for every draw; without gamma it is ADMM's."""
         scale = self["C"]
         return NoiselessCell(
             self._problem(network),
             self["rho"] / scale,
-            1 if long else self["draws"],
-            rounds=self["long run" if long else "iterations"],
+            self["draws"],
+            rounds=self["iterations"],
             penalties=tuple(penalty / scale for penalty in penalties),
             growths=growths,
             gamma=None if gamma is None else gamma / scale,
@@ -175,12 +174,6 @@ class FigureOne(Experiment):
         cells["fixed"] = self._course(small, gamma)
         for label, (penalties, growths) in self._growing().items():
             cells[label] = self._course(small, gamma, penalties, growths)
-        unequal = self["penalties, (b)"]
-        cells["long, common"] = self._course(small, gamma, long=True)
-        cells["long, unequal"] = self._course(small, gamma, unequal, long=True)
-        inverse = tuple(1 / each for each in unequal)
-        cells["pooled optimum"] = OptimumJob(self._problem(small), lam)
-        cells["weighted optimum"] = OptimumJob(self._problem(small), lam, weights=inverse)
         return cells
 
     # -- what it shows ------------------------------------------------------------------------
@@ -209,15 +202,29 @@ class FigureOne(Experiment):
             courses.odd_gaps(small, self._growth_labels(part), title)
             for part, title in parts.items()
         ]
-        tables = {
-            "Iterations and what is left": courses.table(list(dict.fromkeys(named))),
-            "Where fixed penalties lead": self._distances(results),
-        }
-        findings = tuple(
+        tables = {"Iterations and what is left": courses.table(list(dict.fromkeys(named)))}
+        findings = [
             Finding.of(name, "", judged, rests_on=self._rests_on(name))
             for name, judged in self._judge(courses).items()
+        ]
+        findings.append(
+            Finding.of(
+                "convergence is attained",
+                "",
+                all_below(self._ends(courses), ".2%", REACHED),
+                choice=_ATTAINED,
+                variant=f"{REACHED:.0%} left",
+                rests_on=self._rests_on("convergence is attained"),
+            )
         )
-        return Evaluation(tuple(panels), tables, findings, self._remarks(results, courses))
+        return Evaluation(tuple(panels), tables, tuple(findings), self._remarks(courses))
+
+    def _ends(self, courses: Courses) -> dict[str, Interval]:
+        """What is left after the last iteration, for every growth."""
+        small = self["networks"][0]
+        return {
+            label: mean_interval(courses.gaps(label, small)[:, -1]) for label in self._growing()
+        }
 
     def _rests_on(self, conclusion: str) -> list[str]:
         """Optima always; courses of gammas, or of growths."""
@@ -239,16 +246,13 @@ class FigureOne(Experiment):
             for part in ("b", "c")
             for name, step in courses.slower(self._growth_labels(part), small).items()
         }
-        ends = {
-            label: mean_interval(courses.gaps(label, small)[:, -1]) for label in self._growing()
-        }
         return {
             "odd iterations compensate": self._compensation(courses),
             "similar rate": self._rate(courses),
             "gamma damps": all_below(calmer, ".2g"),
             "gamma slows": all_above(slower, ".2%"),
             "growth slows": all_above(grown, ".2%"),
-            "convergence is attained": all_below(ends, ".2%", _CONVERGED),
+            "convergence is attained": all_below(self._ends(courses), ".2%", _CONVERGED),
         }
 
     def _compensation(self, courses: Courses) -> Judged:
@@ -282,30 +286,7 @@ class FigureOne(Experiment):
             words.append(f"N = {network}: {found:.2f}")
         return Judged(every(verdicts), f"Ratio of iterations: {'; '.join(words)}.")
 
-    def _distances(self, results: Mapping[str, Result]) -> Table:
-        """How far runs end from the pooled optimum and from that of sum f_i / eta_i."""
-        optima = [results[f"{which} optimum"].values["model"] for which in ("pooled", "weighted")]
-        ends = {
-            "the common penalty 1": "long, common",
-            f"the penalties {self['penalties, (b)']}": "long, unequal",
-        }
-        return Table.of(
-            (
-                f"R-ADMM after {self['long run']} iterations with",
-                "distance from the pooled optimum",
-                "distance from the optimum of sum f_i / eta_i",
-            ),
-            [
-                (
-                    words,
-                    *(float(np.linalg.norm(results[end].values["model"] - o)) for o in optima),
-                )
-                for words, end in ends.items()
-            ],
-        )
-
-    def _remarks(self, results: Mapping[str, Result], courses: Courses) -> tuple[str, ...]:
-        first, second = (results[f"{w} optimum"].values["model"] for w in ("pooled", "weighted"))
+    def _remarks(self, courses: Courses) -> tuple[str, ...]:
         small = self["networks"][0]
         steps = {
             name: np.mean([np.abs(even_steps(c)).mean() for c in courses.losses(label)])
@@ -314,9 +295,8 @@ class FigureOne(Experiment):
         return (
             "Penalties that differ between parties, as in (b), solve another problem: the optimum "
             "of sum f_i / eta_i (erratum 1 of `mr-admm`). The rows are split at random here, so "
-            f"that the two optima are {np.linalg.norm(first - second):.2g} apart, with norms of "
-            f"about {np.linalg.norm(first):.3g}; on parties that differ more, so do they. Growths "
-            "that differ, as in (b), lead to no optimum that could be named.",
+            "that the two optima are close. Growths that differ lead to no optimum that could be "
+            "named.",
             "A penalty that grows geometrically stops the run: the steps still to come add up to a "
             "finite length, and what is left then stays, however long one waits.",
             "Oscillation is measured beside the odd iterations around an even one, because a step "

@@ -280,9 +280,6 @@ class FigureFive(Section8):
         def epsilon(who: str) -> str:
             return f"{AtMost(bound_of(of('published', least, who).facts['privacy'])):3}"
 
-        def mean(calibration: str, who: str) -> str:
-            return f"{loss_of(of(calibration, least, who)).mean():.3f}"
-
         least = self["alphas"][-1]
         gains = {
             f"alpha = {a:g}": difference(
@@ -290,7 +287,6 @@ class FigureFive(Section8):
             )
             for a in self["alphas"]
         }
-        _, proven, normal = CALIBRATIONS
         return (
             "R-ADMM uses the rows in 25 of its 50 iterations. Conventional ADMM that simply stops "
             "after 25 iterations has the same claimed total, the same number of local solves, and "
@@ -301,9 +297,6 @@ class FigureFive(Section8):
             f"{least:g} the noise of R-ADMM is proven to cost {epsilon(R)}, that of ADMM, in twice "
             f"as many releases, {epsilon(DVP)}. Proven calibration gives both the same total, and "
             "so a different noise.",
-            f"The kind of noise matters too: proven at alpha = {least:g}, the average loss of ADMM "
-            f"and of MR-ADMM is {mean(proven, DVP)} and {mean(proven, MR)} with the paper's "
-            f"noise, {mean(normal, DVP)} and {mean(normal, MR)} with Gaussian noise.",
             "DVP's own Algorithm 2 prints half the noise that its proof needs (erratum 1 of "
             "`dvp`). At the same claimed total it therefore adds as much noise per iteration as "
             "R-ADMM and has twice the solves; what it really guarantees stands below.",
