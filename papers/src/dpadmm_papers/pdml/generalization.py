@@ -43,6 +43,8 @@ from dpadmm_papers.pdml.theory import constants, corollary_1, corollary_2, data_
 __all__ = ["Generalization", "OptimumJob"]
 
 _FORM: Final = ".3g"
+# What is judged has no calibration: nothing is sent.
+_WHAT: Final = "the optimum of reported labels"
 
 
 @final
@@ -237,10 +239,10 @@ class Generalization(Experiment):
         nothing = max(result.facts["nothing"] for result in results.values())
         ratio = max(float(errors[case].mean()) / bounds[case] for case in errors)
         findings = [
-            Finding.judged("bound", "", ratio <= 1, f"At most {ratio:.2g} of the bound."),
+            Finding.judged("bound", _WHAT, ratio <= 1, f"At most {ratio:.2g} of the bound."),
             Finding.judged(
                 "says something",
-                "",
+                _WHAT,
                 certain(min(bounds.values()) < nothing),
                 f"The least bound is {min(bounds.values()):.3g}; w = 0 has {nothing:.3g}.",
             ),
@@ -252,7 +254,7 @@ class Generalization(Experiment):
             steps = _steps({value: errors[case] for value, case in used.items()})
             judged = all_above(steps, _FORM) if what == "R" else all_below(steps, _FORM)
             labels = [case.label for case in used.values()]
-            findings.append(Finding.judged(what, "", *judged, rests_on=labels))
+            findings.append(Finding.judged(what, _WHAT, *judged, rests_on=labels))
         rows: list[tuple[Any, ...]] = [
             (
                 *case,
