@@ -167,8 +167,8 @@ class MadeUp(RateExperiment):
     ("course", "order", "bounded"),
     [
         (lambda k: 5.0 / k, "stands", "stands"),
-        (lambda k: 5.0 / np.sqrt(k), "does not stand", "does not stand"),
-        (lambda k: 0.01 / np.sqrt(k), "does not stand", "stands"),
+        (lambda k: 5.0 / np.sqrt(k), "not decided", "does not stand"),
+        (lambda k: 0.01 / np.sqrt(k), "not decided", "stands"),
         (lambda k: 3.0 / k - 0.1, "stands", "stands"),
         (lambda k: 20.0 / k, "stands", "does not stand"),
     ],
@@ -179,3 +179,5 @@ def test_order_and_bound_are_judged_apart(course, order, bounded):
     values = {"excess": course(looks)[:, None] * noise, "norm": np.ones(5)}
     found = MadeUp().evaluate({"a run": Result(values, {})}).findings
     assert {each.conclusion: each.verdict for each in found} == {"rate": order, "bound": bounded}
+    # More runs would not decide it: a second look is not taken.
+    assert MadeUp().cells()["a run"].further(5) is None

@@ -130,10 +130,13 @@ class IterateJob(Job):
         The run; its measures are not taken.
     looks
         The numbers of rounds, ascending.
+    extensible
+        Whether more runs would decide more.
     """
 
     training: TrainingJob
     looks: tuple[int, ...]
+    extensible: bool = True
 
     @property
     def weight(self) -> float:
@@ -141,8 +144,8 @@ class IterateJob(Job):
         return self.training.weight
 
     def further(self, times: int) -> IterateJob | None:
-        """More runs, where the training has noise."""
-        more = self.training.further(times)
+        """More runs, where they would decide more and the training has noise."""
+        more = self.training.further(times) if self.extensible else None
         return None if more is None else replace(self, training=more)
 
     def compute(self) -> Result:

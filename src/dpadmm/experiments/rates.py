@@ -13,7 +13,7 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.iterates import IterateJob, rate
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, mean_interval
-from dpadmm.experiments.verdicts import below
+from dpadmm.experiments.verdicts import VerdictWord
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 
@@ -40,8 +40,8 @@ def rate_conclusions(
             "The order is seen within the iterations that were followed: from a tenth of them to "
             "the last the slope of the quantity over K, both logarithmic, is below "
             f"{_SLOPE:g}, by its 97.5% interval where there is noise; or the quantity ends below "
-            "0, as it may where parties have not agreed yet. (No run refutes an order, which is "
-            "about K without end.)",
+            "0, as it may where parties have not agreed yet. Otherwise it is not decided: no run "
+            "refutes an order, which is about K without end.",
             choices=choices,
         ),
         Conclusion(
@@ -98,7 +98,8 @@ class RateExperiment(Experiment):
     def cells(self) -> dict[str, Job]:
         """A cell for every run."""
         cells: dict[str, Job] = {
-            name: IterateJob(job, looks_until(job.parameters.rounds))
+            # More iterations could show a slope; more runs could not.
+            name: IterateJob(job, looks_until(job.parameters.rounds), extensible=False)
             for name, job in self.followed().items()
         }
         for name, jobs in self.swept().items():
@@ -114,7 +115,8 @@ class RateExperiment(Experiment):
             bound = self.bound(name, looks, results[name])
             slope = _interval(rate(looks, values, first=looks[-1] // 10))
             words = f"Slope {_words(slope)} from K = {looks[-1] // 10} to {looks[-1]}."
-            verdict, end = below(slope, _SLOPE), _interval(values[-1])
+            end = _interval(values[-1])
+            verdict: VerdictWord = "stands" if slope.high < _SLOPE else "not decided"
             if end.high <= 0:
                 verdict, words = "stands", f"Below the minimum at K: {_words(end)}."
             varied: dict[str, Any] = {**self.varied_run(name), "rests_on": [name]}
