@@ -109,6 +109,19 @@ def test_cells_that_only_variants_rest_on_are_not_run_again(tmp_path):
     assert (found[""].verdict, found["0"].verdict) == ("stands", "not decided")
 
 
+def test_a_variant_that_reads_the_same_cells_is_looked_at_again(tmp_path):
+    experiment = Varied(tmp_path)
+    results = {label: cell.compute() for label, cell in experiment.cells().items()}
+
+    class Decided(Varied):
+        def evaluate(self, results):
+            far, main, other = super().evaluate(results).findings
+            main = replace(main, verdict="does not stand", rests_on=("0.5", "0"))
+            return Evaluation((), {}, (far, main, other))
+
+    assert set(first_look(Decided(tmp_path), results).further) == {"0.5", "0"}
+
+
 def test_what_the_first_look_decided_stays_decided(tmp_path):
     # All cells get more runs here; the finding at 5 still rests on its first ten.
     look = look_twice(Drawing(tmp_path, named=False), Store(tmp_path / "cells"))

@@ -185,9 +185,9 @@ def test_verdicts_of_figure_3_go_both_ways():
     assert set(every.values()) == {"stands"}
     assert len(every) == len(Figure3.conclusions) - 1
     later = verdicts(Short3(), LossCurve(20 / 1750, 20.0, 0.4))
-    assert later["constants"] == "does not stand"
+    assert later["c4"] == "does not stand"
     power = verdicts(Short3(), lambda alpha: 0.4 + 0.02 / alpha, lambda alpha: 0.2 + alpha / 10)
-    assert power["form"] == power["constants"] == power["error"] == "does not stand"
+    assert power["form"] == power["c4"] == power["c5"] == power["error"] == "does not stand"
     assert power["risk"] == "stands"
     moving = made_up(Short3(), as_modelled, lambda alpha: 0.2)
     for result in moving.values():
@@ -210,7 +210,7 @@ def test_the_printed_constants_can_depend_on_the_alpha_grid():
         (each.conclusion, each.calibration): each
         for each in summaries(Short3().evaluate(results).findings)
     }
-    assert found["constants", "proven"].word == "depends on the alpha grid"
+    assert found["c5", "proven"].word == "depends on the alpha grid"
 
 
 def test_rho_is_selected_run_by_run():

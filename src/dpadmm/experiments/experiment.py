@@ -12,8 +12,9 @@ How a verdict is reached:
   first 10 are not run again) and calls ``evaluate`` once more on all of them. Verdicts of the first
   look stay; those that it left open are taken from the second. ``evaluate`` must therefore read the
   number of runs off the arrays. A finding that names the cells it rests on (``rests_on``) has only
-  those run again; without it all cells are. Cells without noise have no ``further``. What only
-  variants rest on stays at 10 runs, but where a cell has 60 they are judged by these, too.
+  those run again; without it all cells are. Cells without noise have no ``further``. A
+  variant is looked at again where it rests on cells of the finding that it varies alone; where it
+  needs others, these stay at 10 runs.
 * **Intervals** have 97.5% by default, so that two looks are wrong at most 5% of the time; criteria
   say so in words.
 * **A range over runs** is that of groups of the paper's own number of runs:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dpadmm.experiments.experiment import Evaluation, Experiment, check_findings
+from dpadmm.experiments.experiment import Evaluation, Experiment, Finding, check_findings
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.runner import OnDone, Store, compute
 
@@ -45,16 +45,20 @@ def first_look(experiment: Experiment, results: Mapping[str, Result]) -> Look:
     """Evaluate the first runs, and name what must be run for what they do not decide.
 
     Cells that only variants rest on are not run again: a variant is there to show that a choice
-    decides, and what ten runs do not tell apart does not show it.
+    decides, and what ten runs do not tell apart does not show it. One that reads the very cells of
+    the finding that it varies is looked at again as that finding would be.
     """
     cells, evaluation = experiment.cells(), experiment.evaluate(results)
     check_findings(experiment, evaluation.findings)
-    main = {each.what[:2] for each in evaluation.findings if not each.choice}
-    open_ones = [
-        each
-        for each in evaluation.findings
-        if each.verdict == "not decided" and not (each.choice and each.what[:2] in main)
-    ]
+    main = {each.what[:2]: set(each.rests_on) for each in evaluation.findings if not each.choice}
+
+    def worth_it(finding: Finding) -> bool:
+        if not finding.choice or finding.what[:2] not in main:
+            return True
+        return bool(finding.rests_on) and set(finding.rests_on) <= main[finding.what[:2]]
+
+    undecided = [each for each in evaluation.findings if each.verdict == "not decided"]
+    open_ones = [each for each in undecided if worth_it(each)]
     wanted = dict.fromkeys(label for each in open_ones for label in each.rests_on or cells)
     further = {label: cells[label].further(MORE_RUNS) for label in wanted}
     more = {label: job for label, job in further.items() if job is not None}

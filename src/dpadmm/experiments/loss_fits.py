@@ -59,10 +59,13 @@ class Fitted:
             for name in ("height", "rate", "floor")
         }
 
+    def near(self, constant: str, value: float) -> VerdictWord:
+        """Whether a constant is near a value: a wide interval must not help."""
+        return within(self.interval(constant), value / NEAR, value * NEAR)
+
     def has(self, height: float, rate: float) -> VerdictWord:
-        """Whether c4 and c5 are near these: a wide interval must not help."""
-        near = {"height": height, "rate": rate}
-        return every(within(self.interval(n), v / NEAR, v * NEAR) for n, v in near.items())
+        """Whether c4 and c5 are near these."""
+        return every([self.near("height", height), self.near("rate", rate)])
 
     def agrees(self, other: Fitted) -> VerdictWord:
         """Whether c4 and c5 are near those of another fit."""

@@ -22,9 +22,11 @@ from dpadmm.privacy.figures import AtMost
 from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
     COMMON,
+    KIND,
     Section8,
     error_of,
     loss_of,
+    placed,
 )
 from dpadmm_papers.r_admm.runs import (
     PLAIN,
@@ -43,7 +45,7 @@ PRINTED: Final = "DVP by its own Algorithm 2"
 # Choices of ours that verdicts were varied over.
 _GROWTH, _STEP = "M-ADMM's penalty", "M-ADMM's dual step"
 _NOISE, _GRAPH = "the noise of DVP", "the graph"
-_CHOICES: Final = (_GROWTH, _STEP, _NOISE, _GRAPH)
+_CHOICES: Final = (_GROWTH, _STEP, _NOISE, _GRAPH, KIND)
 
 
 class _Scene(NamedTuple):
@@ -59,7 +61,7 @@ class FigureFive(Section8):
     """Fig. 5 a-g."""
 
     name = "r-admm-figure-5"
-    seconds = 400
+    seconds = 300
     part = "Fig. 5"
     title = "DVP, M-ADMM, R-ADMM and MR-ADMM at the same total privacy loss"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -203,7 +205,7 @@ class FigureFive(Section8):
         """Compare the losses at the same total."""
         cells, alphas = self.cells(), self["alphas"]
         findings = [
-            finding for scene in self._scenes() for finding in self._findings(results, scene)
+            placed(each) for scene in self._scenes() for each in self._findings(results, scene)
         ]
         findings.append(self._node_to_node(results))
         runs = [(kind, alpha, who) for kind in CALIBRATIONS for alpha in alphas for who in PRIVATE]
