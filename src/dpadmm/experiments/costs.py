@@ -1,4 +1,4 @@
-"""What runs cost: every iteration timed, its solves and passes over the rows counted."""
+"""What runs cost: iterations timed, solves, passes and gradients of single rows counted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any, Final, final
 import numpy as np
 
 from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.measures import get_measure
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.run.exchange import InProcess
 from dpadmm.run.train import lay_out
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["COUNTED", "CostJob"]
+__all__ = ["COUNTED", "CostJob", "CountJob"]
 
 #: The names of what is measured: CPU seconds, local solves, passes over the rows.
 COUNTED: Final = ("seconds", "solves", "passes")
@@ -78,3 +80,50 @@ class CostJob(Job):
             seconds = time.process_time() - began
             rows.append((seconds, solves - before[0], workspace.passes - before[1]))
         return np.array(rows, dtype=np.float64)
+
+
+@final
+@dataclass(frozen=True)
+class CountJob(Job):
+    """A run whose gradients of single rows are counted: per party, after every iteration.
+
+    Solves form no matrix, so that every product with a Hessian is a pass over the rows that counts.
+    Values are ``gradients`` and ``loss``, ``(iterations, 1)``.
+    """
+
+    training: TrainingJob
+
+    @property
+    def weight(self) -> float:
+        """That of the run."""
+        return self.training.weight
+
+    def compute(self) -> Result:
+        """Train with a solver that counts all it does as passes, and follow the loss."""
+        began = time.monotonic()
+        problem = self.training.problem.load()
+        planned, _ = self.training.plan(problem)
+        noise = SimulatedNoise(self.training.seed)
+        algorithm, site = planned.algorithm, planned.site
+        shard = lay_out(planned, problem.members, noise=noise)
+        workspace = Workspace(shard, site, factor_limit=0)
+        descend, inner = workspace.svrg, [0]
+
+        def counted(start: Array, linear: Array, loop: Any, drawn: Any) -> Array:
+            inner[0] += 2 * max(batches.size for batches in drawn.batches)
+            return descend(start, linear, loop, drawn)
+
+        vars(workspace)["svrg"] = counted
+        exchange = InProcess(server=site.topology.server)
+        state, counts, losses = algorithm.init(site), [], []
+        for t in range(planned.rounds):
+            algorithm.announce(state, site, t)
+            message = algorithm.local_step(state, workspace, site, noise, t)
+            state = algorithm.absorb(state, message.values, exchange(message, t), site, t)
+            # A pass over a block is one over the rows of each of its parties.
+            passes = workspace.passes / len(shard.blocks)
+            counts.append([passes * max(problem.counts) + inner[0]])
+            losses.append(get_measure("average loss")(message.values, problem))
+        values = {"gradients": np.array(counts, dtype=np.float64), "loss": np.array(losses)}
+        facts = {"data": problem.facts, "seconds": time.monotonic() - began}
+        return Result(values, facts)
