@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from dpadmm.experiments.experiment import Experiment
     from dpadmm.experiments.job import Job
 
-__all__ = ["reproduce_command"]
-
 
 def reproduce_command(
     names: Annotated[
@@ -54,22 +52,27 @@ def reproduce_command(
         emit("reproduce", {"experiments": summaries})
         return
     for summary in summaries:
-        show_table(
-            f"{summary['part']}: {summary['title']}",
-            ("conclusion", "calibration", "choice", "verdict", "number"),
-            [
-                (
-                    each["conclusion"],
-                    {"published": "as published"}.get(each["calibration"], each["calibration"]),
-                    f"{each['choice']}: {each['variant']}" if "choice" in each else "",
-                    each["verdict"],
-                    each["number"],
-                )
-                for each in summary["findings"]
-            ],
-        )
-        show_meaning(summary["meaning"])
-        typer.echo(f"{summary['folder']}, {summary['seconds']:g} s of computing\n")
+        _show(summary)
+
+
+def _show(summary: dict[str, Any]) -> None:
+    """What came of an experiment."""
+    show_table(
+        f"{summary['part']}: {summary['title']}",
+        ("conclusion", "calibration", "choice", "verdict", "number"),
+        [
+            (
+                each["conclusion"],
+                {"published": "as published"}.get(each["calibration"], each["calibration"]),
+                f"{each['choice']}: {each['variant']}" if "choice" in each else "",
+                each["verdict"],
+                each["number"],
+            )
+            for each in summary["findings"]
+        ],
+    )
+    show_meaning(summary["meaning"])
+    typer.echo(f"{summary['folder']}, {summary['seconds']:g} s of computing\n")
 
 
 def _rerun(

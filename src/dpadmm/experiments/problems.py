@@ -25,6 +25,7 @@ from dpadmm.plain import Array
 from dpadmm.problem.rows import Rows, label_signs
 from dpadmm.run.config import RunConfig, load_config
 from dpadmm.run.from_files import prepare, read_parties
+from dpadmm.sentences import DataError
 
 __all__ = [
     "FileProblem",

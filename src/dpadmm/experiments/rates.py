@@ -16,6 +16,8 @@ from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.experiments.verdicts import VerdictWord
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
+from dpadmm.run.choice import chosen_rounds
+from dpadmm.run.parameters import TrainingParameters
 
 __all__ = ["RateExperiment", "looks_until", "rate_conclusions"]
 
@@ -99,7 +101,7 @@ class RateExperiment(Experiment):
         """A cell for every run."""
         cells: dict[str, Job] = {
             # More iterations could show a slope; more runs could not.
-            name: IterateJob(job, looks_until(job.parameters.rounds), extensible=False)
+            name: IterateJob(job, _looks(job.parameters), extensible=False)
             for name, job in self.followed().items()
         }
         for name, jobs in self.swept().items():
@@ -111,7 +113,7 @@ class RateExperiment(Experiment):
         findings: list[Finding] = []
         rows, curves = [], []
         for name, job in self.followed().items():
-            looks, values = looks_until(job.parameters.rounds), self.quantity(results[name])
+            looks, values = _looks(job.parameters), self.quantity(results[name])
             bound = self.bound(name, looks, results[name])
             slope = _interval(rate(looks, values, first=looks[-1] // 10))
             words = f"Slope {_words(slope)} from K = {looks[-1] // 10} to {looks[-1]}."
@@ -152,6 +154,10 @@ class RateExperiment(Experiment):
 
     def _panel(self, title: str, curves: list[Curve]) -> Panel:
         return Panel(title, "K", self.shown, tuple(curves), x_scale="log", y_scale="log")
+
+
+def _looks(parameters: TrainingParameters) -> tuple[int, ...]:
+    return looks_until(chosen_rounds(parameters.rounds, parameters.algorithm))
 
 
 def _interval(values: Array) -> Interval:
