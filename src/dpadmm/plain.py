@@ -13,7 +13,7 @@ __all__ = ["LONGEST_TEXT", "Array", "Words", "visible"]
 Array = NDArray[np.float64]
 
 
-#: Integers modulo 2^64: how a summand travels.
+# Integers modulo 2^64: how a summand travels.
 Words = NDArray[np.uint64]
 
 
