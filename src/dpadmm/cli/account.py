@@ -230,7 +230,7 @@ def _run(question: _Question) -> dict[str, Any]:
     return {
         "algorithm": planned.algorithm.name,
         "rounds": planned.rounds,
-        "penalty": planned.penalty,
+        "penalty": planned.penalty if planned.algorithm.uses_penalty else None,
         "budget_mu": weakest,
         "parties": parties,
         "curve": _curve(events, people),
@@ -272,7 +272,7 @@ def _other_rounds(
     )
     return {
         "rounds": rounds,
-        "penalty": planned.penalty,
+        "penalty": planned.penalty if planned.algorithm.uses_penalty else None,
         "sigma_for_this_budget": calibrated.get("sigma"),
         "epsilon_with_this_noise": max(
             epsilon_spent(history, ideal, rows_per_person=people).epsilon
@@ -283,7 +283,8 @@ def _other_rounds(
 
 def _show_run(result: dict[str, Any]) -> None:
     show_table(
-        f"{result['algorithm']}, {result['rounds']} rounds, penalty {result['penalty']:.4g}",
+        f"{result['algorithm']}, {result['rounds']} rounds"
+        + ("" if result["penalty"] is None else f", penalty {_short(result['penalty'])}"),
         ("party", "rows", "degree", "sensitivity", "noise", "epsilon", "delta", "accountant"),
         [
             (
@@ -322,7 +323,7 @@ def _show_run(result: dict[str, Any]) -> None:
         [
             (
                 row["rounds"],
-                f"{row['penalty']:.4g}",
+                _short(row["penalty"]),
                 _short(row["sigma_for_this_budget"]),
                 f"{AtMost(row['epsilon_with_this_noise']):4}",
             )
