@@ -475,7 +475,7 @@ def test_a_subclass_is_no_event_that_is_known():
                 epsilon_spent(history, 1e-5)
 
 
-@pytest.mark.parametrize("noise", [1e-4, 1e-5, 1e-20, 1e-100])
+@pytest.mark.parametrize("noise", [1e-4, 1e-5, 1e-20])
 def test_next_to_no_noise_has_a_huge_or_infinite_epsilon_and_no_error(noise):
     event = SubsampledGaussian(10, 1000, 1.0, noise)
     found = epsilon_spent([event, event], 1e-5).epsilon
