@@ -440,12 +440,12 @@ class FederatedClassifier(ADMMClassifier):
         party_weight: str = defaults.PARTY_WEIGHT,
         loss: str = defaults.LOSS,
         fit_intercept: bool = True,
+        intercept_scale: float = 1.0,
         data_norm: float = 1.0,
         rows_per_person: int = defaults.ROWS_PER_PERSON,
         output: str = defaults.OUTPUT,
         algorithm_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
-        intercept_scale: float = 1.0,
     ) -> None:
         super().__init__(
             algorithm=algorithm,
@@ -460,10 +460,10 @@ class FederatedClassifier(ADMMClassifier):
             party_weight=party_weight,
             loss=loss,
             fit_intercept=fit_intercept,
+            intercept_scale=intercept_scale,
             data_norm=data_norm,
             rows_per_person=rows_per_person,
             output=output,
             algorithm_options=algorithm_options,
             random_state=random_state,
-            intercept_scale=intercept_scale,
         )
