@@ -179,7 +179,7 @@ class _Part:
             self.number,
             shard,
             exchange=self.listening,
-            noise=node.noise,
+            noise=node.noise_of(segment),
             ledger=self._ledger,
             on_round=on_round,
             rounds=segment.rounds,
