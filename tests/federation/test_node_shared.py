@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 import tomllib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.recovery import Decision, Segment
+from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.setup import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.config import validated
 from dpadmm.run.model import load_model
 from dpadmm.run.plan import announced
@@ -147,6 +150,20 @@ def test_cutting_parties_off_never_lowers_how_many_may_collude(build):
     assert (event.parties, event.colluders) == (5, 3)
     with pytest.raises(ParameterError, match="colluders'] must be 1 to 2 with 4 parties"):
         five.following(Decision("n0", 2, 3), schema)
+
+
+def test_noise_after_a_loss_is_new_also_in_a_simulation(build):
+    federation = build()
+    agreed, schema = federation.agreed, federation.schema
+    whole = Segment.whole(agreed, agreed.plan(schema), schema)
+    others = [whole.following(Decision("west", kept, 2), schema) for kept in (0, 1)]
+    config = SimpleNamespace(simulation=SimpleNamespace(key=3))
+    simulated = SimulatedNoise(3)
+    node = NodeRuntime(SimpleNamespace(config=config), None, None, simulated, None, None)
+    assert node.noise_of(whole) is simulated
+    keys = [node.noise_of(segment).identity for segment in others]
+    assert len({simulated.identity, *keys}) == 3
+    assert node.noise_of(others[0]).identity == keys[0]
 
 
 def test_every_committed_round_stays_charged_and_fewer_are_left(build):

@@ -274,6 +274,26 @@ def test_a_wrong_summand_is_in_the_sum_and_shows_nobody(stretch):
     all_raised(running.round(far, 1), SumRefused)
 
 
+def test_a_party_that_sends_different_words_ends_the_stretch(stretch):
+    """Without a server: North adds up another sum than the others, and its next masks stay."""
+    place = NAMES.index("west")
+
+    def meddle(sender, receiver, label, data):
+        if (sender, receiver) == ("west", "north") and label in ("message", "0"):
+            words = decode_words(data, run=RUN, party=place, t=0, shape=SHAPE).copy()
+            words.flat[0] += np.uint64(1)
+            return encode_message(RUN, place, 0, words)
+        return data
+
+    line = Line(meddle)
+    running = stretch(line, hub=None)
+    fine(running.open())
+    north, *others = fine(running.round(summands(0), 0))
+    assert (north != others[0]).any()
+    line.meddle = lambda sender, receiver, label, data: data
+    all_raised(running.round(summands(1), 1), SumRefused)
+
+
 def test_a_party_without_a_summand_is_missed(stretch):
     running = stretch(hub=None)
     fine(running.open())

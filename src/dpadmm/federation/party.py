@@ -178,7 +178,7 @@ class _Part:
             self.own,
             shard,
             exchange=self.listening,
-            noise=node.noise,
+            noise=node.noise_of(segment),
             ledger=self._ledger,
             on_round=on_round,
             rounds=segment.rounds,

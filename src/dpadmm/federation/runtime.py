@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -179,6 +180,18 @@ class NodeRuntime:
 
     def _refused(self, name: str, reason: str, error: ExchangeError) -> None:
         self.watcher.dropped(name, reason, error=error)
+
+    def noise_of(self, segment: Segment) -> NoiseSource:
+        """Where the noise of a segment comes from.
+
+        After a loss a round of sums is drawn anew: in a simulation, too, that is other noise.
+        """
+        simulation = self.prepared.config.simulation
+        summed = segment.planned.algorithm.summation is not None
+        if simulation is None or not (summed and segment.lost):
+            return self.noise
+        found = hashlib.sha256(f"{simulation.key} {segment.run.hex()}".encode("ascii")).digest()
+        return SimulatedNoise(int.from_bytes(found[:8], "little"))
 
     def departure(self, session: PeerSession, segment: Segment) -> Departure | None:
         """How to go on without a lost node; None where the owner has not chosen to."""
