@@ -275,6 +275,9 @@ ACCURACY_TITLE = "Accuracy on held-out rows"
 ACCURACY_VALUE = "accuracy, %"
 ACCURACY_WHO = "who trains"
 ACCURACY_COURSE = "Accuracy over the rounds"
+BEST_ALONE = "best party alone"
+POOLED = "pooled"
+WHEN_NOT = "When it does not pay:"
 
 # Configuration.
 CONFIGURATION = "Configuration, and how to run it again"
