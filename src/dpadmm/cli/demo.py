@@ -54,7 +54,9 @@ def demo(options: DemoOptions) -> None:
     if options.federated:
         from dpadmm.cli.federated_demo import federated_demo
 
-        federated_demo(options.nodes, options.rounds, options.seed, options.results, options.as_json)
+        federated_demo(
+            options.nodes, options.rounds, options.seed, options.results, options.as_json
+        )
         return
     _simulated(options)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpadmm.cli.output import console
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.experiments.problems import Problem, ProblemSource
-from dpadmm.plain import Array
 from dpadmm.problem.rows import label_signs
 from dpadmm.sentences import DataError
 
@@ -22,12 +22,15 @@ PARTIES: Final = 20
 ROWS: Final = 300
 # Every other party has so many times the share of the second class that all rows have: nobody's
 # rows look like everybody's, as with hospitals and practices.
-_SKEW: Final = (1 / 3, 5 / 3)
+_SKEW: Final = (1 / 5, 9 / 5)
 _TEST_ROWS: Final = 10_000
 # Twice what is dealt out and judged by, so that no class runs out.
 _DRAWN_ROWS: Final = 2 * (PARTIES * ROWS + _TEST_ROWS)
 # The waves are sums of a triangle of height 6 and noise of variance 1.
 _WAVE_BOUNDS: Final = (-4.0, 10.0)
+_ADULT_SECOND: Final = ">50K"
+
+Codes = NDArray[np.int64]
 
 
 class _Source(NamedTuple):
@@ -37,7 +40,7 @@ class _Source(NamedTuple):
     label: tuple[str, tuple[str, str]]
     schema: Schema
     table: pa.Table
-    second: Array
+    second: Codes
 
 
 @final
@@ -114,7 +117,7 @@ def _encoded(table: pa.Table, schema: Schema) -> tuple[Any, Any]:
     return found.rows, found.labels
 
 
-def _deal(second: Array, seed: int) -> tuple[Array, list[Array]]:
+def _deal(second: Codes, seed: int) -> tuple[Codes, list[Codes]]:
     """Places of the rows to judge by, and of each party's; labels of the parties are skewed."""
     order = np.random.default_rng(seed).permutation(len(second))
     judged, rest = order[:_TEST_ROWS], order[_TEST_ROWS:]
@@ -125,7 +128,7 @@ def _deal(second: Array, seed: int) -> tuple[Array, list[Array]]:
         many = round(ROWS * share * _SKEW[party % len(_SKEW)])
         places = [of_class[1].pop() for _ in range(many)]
         places += [of_class[0].pop() for _ in range(ROWS - many)]
-        dealt.append(np.array(places))
+        dealt.append(np.array(places, dtype=np.int64))
     return judged, dealt
 
 
@@ -147,7 +150,7 @@ def _adult() -> _Source | None:
     schema = Schema.from_dict(adult_schema().model_dump() | {"version": 2})
     for column in table.column_names:
         table = table.filter(pc.not_equal(table[column], "?"))
-    second = np.asarray(pc.equal(table["income"], schema.label.classes[1])).astype(np.int64)
+    second = np.asarray(pc.equal(table["income"], _ADULT_SECOND)).astype(np.int64)
     label = ("income", ("at most 50,000 dollars a year", "more"))
     return _Source("UCI Adult (the original files)", label, schema, table, second)
 
@@ -172,4 +175,6 @@ def _waveform(seed: int) -> _Source:
     columns = dict(zip(names, rows.T, strict=True))
     table = pa.table(columns | {"y": signs.astype(np.int8)})
     second = (signs > 0).astype(np.int64)
-    return _Source("Breiman's waveform (generated)", ("waveform", ("-1", "+1")), schema, table, second)
+    return _Source(
+        "Breiman's waveform (generated)", ("waveform", ("-1", "+1")), schema, table, second
+    )

@@ -1,4 +1,4 @@
-"""The report of ``dpadmm demo``: that of its run with shared noise, with what the others reached."""
+"""The report of ``dpadmm demo``: that of its run with shared noise, and what the rest reached."""
 
 from __future__ import annotations
 
@@ -67,7 +67,5 @@ def _record(data: DemoData, shown: ShownRun, command: str) -> RecordedRun:
         run_sha256="",
         rounds=shown.planned.rounds,
         features=site.features,
-        learnt=Learnt.of_model(
-            name, (), classes, data.schema.feature_names, shown.classifier.coef
-        ),
+        learnt=Learnt.of_model(name, (), classes, data.schema.feature_names, shown.classifier.coef),
     )

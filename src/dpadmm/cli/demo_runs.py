@@ -158,17 +158,22 @@ class Findings:
 def find(data: DemoData, rounds: int | str, seed: int, on_done: OnDone) -> Findings:
     """Train everything, some runs each."""
     steps = _Steps(6, on_done)
-    alone = steps.done(_alone(data))
+    alone = steps.done(alone_accuracy(data))
     cells = private_alone_cells(
-        data, _private("own", rounds), epsilon=EPSILON, runs=RUNS, seed=seed, finals=(_MEASURE,)
+        data,
+        private_parameters("own", rounds),
+        epsilon=EPSILON,
+        runs=RUNS,
+        seed=seed,
+        finals=(_MEASURE,),
     )
     private_alone = steps.done(np.array([_scores(cell, "tail") for cell in cells]))
-    own = steps.done(together(data, _private("own", rounds), seed))
-    shared = steps.done(together(data, _private("shared", rounds), seed))
-    small = TrainingJob(data, _private("shared", rounds, SMALL_EPSILON), RUNS, seed)
+    own = steps.done(together(data, private_parameters("own", rounds), seed))
+    shared = steps.done(together(data, private_parameters("shared", rounds), seed))
+    small = TrainingJob(data, private_parameters("shared", rounds, SMALL_EPSILON), RUNS, seed)
     small_budget = steps.done(_scores(small, "tail"))
     few = data.among(FEW, seed)
-    of_few = TrainingJob(few, _private("shared", rounds), RUNS, seed)
+    of_few = TrainingJob(few, private_parameters("shared", rounds), RUNS, seed)
     return Findings(
         parties=len(data.problem.counts),
         rows=data.problem.counts[0],
@@ -176,10 +181,10 @@ def find(data: DemoData, rounds: int | str, seed: int, on_done: OnDone) -> Findi
         private_alone=private_alone,
         own=own,
         shared=shared,
-        pooled=pooled(data),
+        pooled=pooled_accuracy(data),
         small_budget=small_budget,
         few=steps.done(_scores(of_few, "tail")),
-        few_alone=_alone(few),
+        few_alone=alone_accuracy(few),
     )
 
 
@@ -196,7 +201,10 @@ class _Steps:
         return found
 
 
-def _private(noise: str, rounds: int | str, epsilon: float = EPSILON) -> TrainingParameters:
+def private_parameters(
+    noise: str, rounds: int | str, epsilon: float = EPSILON
+) -> TrainingParameters:
+    """Gradient rounds around a server, with own or shared noise."""
     return TrainingParameters(
         algorithm="dp-gd",
         topology="server",
@@ -211,13 +219,13 @@ def _scores(job: Job, output: str = "last") -> Array:
     return job.compute().final(_MEASURE, output)
 
 
-def _alone(data: DemoData) -> Array:
+def alone_accuracy(data: DemoData) -> Array:
     """Each party by itself, without privacy."""
     cells = alone_cells(data, _PLAIN, len(data.problem.counts), (_MEASURE,))
     return np.array([_scores(cell)[0] for cell in cells])
 
 
-def pooled(data: DemoData) -> float:
+def pooled_accuracy(data: DemoData) -> float:
     """All rows in one place, without privacy."""
     parties = len(data.problem.counts)
     return float(_scores(pooled_cell(data, _PLAIN, parties, (_MEASURE,)))[0])

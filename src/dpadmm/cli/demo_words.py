@@ -59,9 +59,10 @@ def when_not(found: Findings) -> tuple[str, ...]:
 
 def show_accuracy(data: DemoData, lines: tuple[Line, ...]) -> None:
     """Print who reached what."""
+    counts = data.problem.counts
     console.print(
-        f"\n[bold]Data:[/bold] {data.title}, {len(data.problem.counts)} parties with {data.problem.counts[0]} rows "
-        "each; every other one has few of the second class, the others have many\n",
+        f"\n[bold]Data:[/bold] {data.title}, {len(counts)} parties with {counts[0]} rows each; "
+        "every other one has few of the second class, the others have many\n",
         highlight=False,
     )
     table = [
