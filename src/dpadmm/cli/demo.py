@@ -34,7 +34,7 @@ class DemoOptions:
     ] = False
     nodes: Annotated[
         int, typer.Option(min=3, max=20, help="With --federated: how many of the parties.")
-    ] = 5
+    ] = 20
     results: Annotated[
         Path, typer.Option(help="With --federated: where the nodes' models and statements go.")
     ] = Path("dpadmm-demo-nodes")
@@ -47,7 +47,7 @@ def demo(options: DemoOptions) -> None:
 
     Uses UCI Adult where the folder `DPADMM_DATA` has it, and otherwise draws Breiman's waveform
     problem: no network is needed. Everything is a simulation in this process; with --federated
-    the first parties are each a `dpadmm node` of its own on this machine, over mutual TLS and with
+    every party is a `dpadmm node` of its own on this machine, over mutual TLS and with
     a secure sum: each has a certificate from a trial authority, a ledger, and noise that nobody
     can draw again.
     """

@@ -57,8 +57,8 @@ def federated_demo(parties: int, rounds: int, seed: int, results: Path, as_json:
     by_itself, statement = alone_accuracy(data), models[0].privacy
     lines = _lines(data, rounds, seed, by_itself, accuracy)
     sentences = (
-        f"{parties} of the demo's {PARTIES} parties took part, in one run (--nodes takes up to "
-        f"{PARTIES}): the fewer they are, the less there is to share.",
+        f"{parties} of the demo's {PARTIES} parties took part, in one run; the fewer they are, the "
+        "less there is to share.",
         verdict(
             f"At epsilon {Given(EPSILON)} with shared noise and {parties} nodes",
             mean_interval(accuracy),

@@ -359,6 +359,7 @@ REFUSED_NEXT_WORDS = (
 COMPARISON_SUBTITLE = "A comparison, dpadmm {version}"
 EXPERIMENT_SUBTITLE = "An experiment, dpadmm {version}"
 OWN_FILES = "own files"
+HEADLINE = "Does training together pay?"
 COMPARED = "What was compared"
 COMPARED_ON = "On which data"
 INTERVALS = "What intervals say"
