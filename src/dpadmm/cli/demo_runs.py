@@ -15,6 +15,7 @@ from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.run.choice import settled
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, plan
@@ -234,6 +235,7 @@ def pooled_accuracy(data: DemoData) -> float:
 def together(data: DemoData, parameters: TrainingParameters, seed: int) -> Together:
     """All parties within a budget, some runs with noise of their own."""
     problem, noise, course = data.problem, SimulatedNoise(seed), []
+    parameters = settled(parameters, len(problem.counts))
     planned = plan(
         parameters, problem.counts, features=problem.features, names=problem.names, runs=RUNS
     )
