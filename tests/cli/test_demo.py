@@ -10,6 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from dpadmm.run.model import load_model
+
 SOURCE = str(Path(__file__).parents[2] / "src")
 SCHEMA = json.loads(files("dpadmm.cli").joinpath("output.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -30,44 +32,65 @@ def run_demo(folder, *words, **environment):
     return done.stdout
 
 
-def test_the_demo_shows_what_training_together_and_privacy_bring(tmp_path):
+def test_the_demo_shows_what_training_together_brings_and_when_it_does_not(tmp_path):
     printed = run_demo(tmp_path)
-    for word in ("party 0 alone", "pooled", "no noise", "epsilon = 1", "Adversary", "Next"):
+    for word in ("a party alone", "own noise", "shared noise", "pooled", "Adversary", "Next"):
         assert word in printed
+    words = " ".join(printed.split())
+    assert "With shared noise, training together beats every party alone." in words
+    assert "A tiny budget" in words
+    assert "Few parties with many rows each" in words
     assert "SIMULATION" in printed
     # It ends by naming the page to open.
     assert printed.rstrip().endswith("dpadmm-demo.html")
-    assert "SIMULATION" in (tmp_path / "dpadmm-demo.html").read_text(encoding="utf-8")
+    page = (tmp_path / "dpadmm-demo.html").read_text(encoding="utf-8")
+    assert "SIMULATION" in page
+    assert "With shared noise, training together beats every party alone." in page
+    assert "When it does not pay:" in page
 
 
 def test_the_demo_speaks_json(tmp_path):
-    result = json.loads(run_demo(tmp_path, "--json", "--rounds", "20"))["result"]
+    output = json.loads(run_demo(tmp_path, "--json", "--rounds", "20", "--seed", "1"))
+    VALIDATOR.validate(output)
+    result = output["result"]
     accuracy = {row["who"]: row["accuracy"] for row in result["accuracy"]}
-    together = accuracy["together, no noise"]
-    assert abs(together - accuracy["pooled (rows shared)"]) < 0.03
+    assert len(result["alone"]) == 20
+    assert accuracy["a party alone, no privacy: best"] == max(result["alone"])
+    assert accuracy["a party alone, no privacy: mean"] < accuracy["pooled, no privacy"]
+    assert accuracy["together, own noise"] < accuracy["together, shared noise"]
+    assert [len(each["accuracy"]) for each in result["history"].values()] == [20, 20]
+    assert result["headline"]
+    assert result["when_not"]
     assert result["privacy"]["simulated"] is True
+    assert result["privacy"]["epsilon"] <= 1.0
     assert (tmp_path / result["report"]).is_file()
 
 
 @pytest.mark.slow
-def test_the_federated_demo_trains_at_five_nodes(tmp_path):
-    # Real nodes over mutual TLS; the fewest rounds that are still worth looking at.
-    printed = run_demo(tmp_path, "--federated", "--rounds", "8", "--json", PYTHONPATH=SOURCE)
-    output = json.loads(printed)
+def test_the_federated_demo_sums_up_securely_at_real_nodes(tmp_path):
+    # Real nodes over mutual TLS; fewer of them, and few rounds.
+    words = ("--federated", "--nodes", "4", "--rounds", "20", "--json")
+    output = json.loads(run_demo(tmp_path, *words, PYTHONPATH=SOURCE))
     VALIDATOR.validate(output)
     result = output["result"]
     accuracy = {row["who"]: row["accuracy"] for row in result["accuracy"]}
     assert result["privacy"]["simulated"] is False
     assert result["privacy"]["epsilon"] <= 1.0
-    assert len(result["nodes"]) == 5
+    assert "at most 1 of the 4 parties" in result["privacy"]["adversary"]
+    assert result["headline"][0].startswith("4 of the demo's 20 parties")
+    assert len(result["nodes"]) == 4
+    simulated = accuracy["together, shared noise, simulated"]
+    assert abs(accuracy["together, shared noise, over TLS"] - simulated) < 0.06
+    weights = []
     for node in result["nodes"]:
-        assert accuracy[f"federated, epsilon = 1, model of {node['node']}"] > 0.7
         log = [json.loads(line) for line in Path(node["log"]).read_text().splitlines()]
-        assert [line["facts"] for line in log if line["event"] == "round"][-1]["round"] == 8
+        assert [line["facts"] for line in log if line["event"] == "round"][-1]["round"] == 20
         assert Path(node["report"]).is_file()
         assert "Spent: epsilon = 1 at" in Path(node["statement"]).read_text()
         assert json.loads(Path(node["record"]).read_text())["federation"]["tls"] is True
-    assert abs(accuracy["together, no noise"] - accuracy["pooled (rows shared)"]) < 0.05
+        weights.append(load_model(Path(node["model"])).classifier.coef)
+    # Every node has the same sums, and so the same model.
+    assert all((each == weights[0]).all() for each in weights)
 
 
 def test_a_place_that_cannot_be_written_is_refused_at_once(dpadmm, tmp_path):

@@ -18,8 +18,21 @@ from typer.testing import CliRunner
 from dpadmm.cli import app
 from dpadmm.cli.compare import CompareOptions, _comparison
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.baselines import alone_cells, pooled_cell, private_cell
-from dpadmm.experiments.comparison import Comparison, Contender, parse_entry
+from dpadmm.experiments.baselines import (
+    ALONE,
+    BEST_ALONE,
+    CENTRAL_GRADIENT,
+    CURATOR,
+    PRIVATE_ALONE,
+    PRIVATE_BASELINES,
+    alone_cells,
+    gradient_cell,
+    pooled_cell,
+    private_alone_cells,
+    private_cell,
+)
+from dpadmm.experiments.comparison import Comparison, Contender, default_entries, parse_entry
+from dpadmm.experiments.problems import OnePartyProblem
 from dpadmm.run.parameters import TrainingParameters
 
 SOURCE = str(Path(__file__).parents[2] / "src")
@@ -58,6 +71,51 @@ def test_central_baselines_spend_the_same_budget(label):
     privacy = cell.compute().facts["privacy"]
     assert 0.99 * 2.0 < privacy["epsilon"] <= 2.0
     assert privacy["delta"] == 1e-3
+
+
+def test_gradients_of_one_party_and_of_all_spend_the_same_budget():
+    told = {"epsilon": 2.0, "runs": 2, "seed": 0, "finals": FINALS}
+    cells = [
+        *private_alone_cells(SMALL, SHARED, **told),
+        gradient_cell(OnePartyProblem(SMALL), SHARED, 3, **told),
+    ]
+    assert len(cells) == 4
+    for cell in cells:
+        privacy = cell.compute().facts["privacy"]
+        assert 0.99 * 2.0 < privacy["epsilon"] <= 2.0
+        assert privacy["algorithm"] == "dp-gd"
+    # The objective counts the regulariser once and the losses once per party.
+    assert [cell.parameters.regularization for cell in cells] == [1e-2, 1e-2, 1e-2, 1e-2 / 3]
+
+
+def test_the_best_party_and_the_better_curator_are_picked_from_what_is_shown():
+    told = Comparison(SMALL, SHARED, (parse_entry("dp-gd"),), epsilons=(1.0, 20.0), runs=3)
+    results = {label: cell.compute() for label, cell in told.cells().items()}
+    lines = told.lines(results)
+    alone = [
+        result.final("test accuracy")[0]
+        for label, result in results.items()
+        if label.startswith(ALONE)
+    ]
+    found = {(line.place.who, line.place.epsilon): line for line in lines}
+    assert len(alone) == 3
+    assert found[BEST_ALONE, np.inf].figures["test accuracy"].mean == max(alone)
+    assert found[ALONE, np.inf].figures["test accuracy"].mean == pytest.approx(np.mean(alone))
+    for epsilon in (1.0, 20.0):
+        central = [found[who, epsilon] for who in (CENTRAL_GRADIENT, *PRIVATE_BASELINES)]
+        curator = found[CURATOR, epsilon]
+        assert curator.figures in [line.figures for line in central]
+        assert curator.figures["test accuracy"].mean == max(
+            line.figures["test accuracy"].mean for line in central
+        )
+        assert found[curator.source, epsilon].figures == curator.figures
+        assert (PRIVATE_ALONE, epsilon) in found
+
+
+def test_two_parties_are_not_asked_to_share_noise():
+    assert "dp-gd:noise=shared" in default_entries(3)
+    assert "dp-gd:noise=shared" not in default_entries(2)
+    assert "dp-gd" in default_entries(2)
 
 
 def test_entries_are_read_as_they_are_shown():
@@ -141,6 +199,11 @@ def test_a_killed_comparison_goes_on_and_gives_the_same_table(tmp_path):
     tables = [(tmp_path / folder / "comparison.csv").read_text() for folder in ("killed", "whole")]
     assert tables[0] == tables[1]
     assert "central AMP" in tables[0]
+    # It opens with the headline, in the terminal as on the page.
+    headline = json.loads((tmp_path / "whole" / "manifest.json").read_text())["headline"]
+    assert " ".join(result.stdout.split()).startswith(headline)
+    assert (tmp_path / "whole" / "comparison.md").read_text().startswith(f"**{headline}**")
+    assert headline in (tmp_path / "whole" / "report.html").read_text()
 
 
 def test_the_user_s_own_files(hospitals):

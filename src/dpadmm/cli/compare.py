@@ -74,8 +74,9 @@ class CompareOptions:
 def compare(options: CompareOptions) -> None:
     """Compare algorithms, budgets and graphs, and what one would pick instead.
 
-    Beside the algorithms stand the pooled optimum and each party alone, both without privacy, and
-    central training (objective perturbation, AMP) at the same total budget. Everything is a
+    Beside the algorithms stand the pooled optimum, each party alone without privacy and within the
+    same budget, and central training (gradient descent, objective perturbation, AMP) at the same
+    total budget; a sentence on top says whether training together pays. Everything is a
     simulation; on rows that are private its figures are not covered by any budget.
 
     Finished work is kept in `cells/` under the output folder: the same command, run again after a
@@ -103,7 +104,7 @@ def compare(options: CompareOptions) -> None:
 
 
 def _comparison(options: CompareOptions) -> Comparison:
-    from dpadmm.experiments.comparison import DEFAULT_ENTRIES, Comparison, parse_entry
+    from dpadmm.experiments.comparison import Comparison, default_entries, parse_entry
     from dpadmm.run.parameters import CALIBRATIONS
 
     problem, parameters = _problem(options)
@@ -113,11 +114,12 @@ def _comparison(options: CompareOptions) -> Comparison:
         delta=options.delta,
         rounds=options.rounds or parameters.rounds,
     )
+    entries = options.algorithm or default_entries(len(problem.load().counts))
     both = options.calibration == "both"
     return Comparison(
         problem,
         parameters,
-        tuple(parse_entry(text) for text in options.algorithm or DEFAULT_ENTRIES),
+        tuple(parse_entry(text) for text in entries),
         epsilons=_numbers("--epsilon", options.epsilon),
         topologies=tuple(options.topology.split(",")),
         calibrations=CALIBRATIONS if both else (options.calibration,),
@@ -173,6 +175,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 def _show(manifest: dict[str, Any], output: Path) -> None:
     from dpadmm.experiments.comparison_pages import short_table
 
+    console.print(manifest["headline"], style="bold", highlight=False)
     table = short_table(manifest)
     title = f"{manifest['data']['dataset']}: {manifest['data']['source']}"
     show_table(title, table.columns, table.rows)

@@ -1,33 +1,29 @@
-"""``dpadmm demo``: five parties, alone, together and pooled, then within a privacy budget."""
+"""``dpadmm demo``: many small parties, each alone, all together within a budget, and pooled."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from dpadmm.cli.demo_runs import (
-    accuracies,
-    demo_result,
-    load_data,
-    show_accuracy,
-    show_statement,
-    together,
-)
 from dpadmm.cli.options import takes
 from dpadmm.cli.output import JsonOption, console, emit, refusals
 from dpadmm.cli.progress import rounds_bar
 from dpadmm.durable import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from dpadmm.cli.demo_data import DemoData
+    from dpadmm.cli.demo_runs import Findings
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
     """What ``dpadmm demo`` is asked."""
 
-    rounds: Annotated[int, typer.Option(min=2, help="Messages of each party.")] = 50
+    rounds: Annotated[int, typer.Option(min=2, help="Messages of each party.")] = 100
     seed: Annotated[int, typer.Option(min=0, help="Makes the simulation reproducible.")] = 0
     report: Annotated[Path, typer.Option(help="Where the report goes (HTML).")] = Path(
         "dpadmm-demo.html"
@@ -36,6 +32,9 @@ class DemoOptions:
         bool,
         typer.Option("--federated", help="Train with one process per party, over mutual TLS."),
     ] = False
+    nodes: Annotated[
+        int, typer.Option(min=3, max=20, help="With --federated: how many of the parties.")
+    ] = 20
     results: Annotated[
         Path, typer.Option(help="With --federated: where the nodes' models and statements go.")
     ] = Path("dpadmm-demo-nodes")
@@ -44,45 +43,81 @@ class DemoOptions:
 
 @takes(DemoOptions)
 def demo(options: DemoOptions) -> None:
-    """Five parties on a ring train one classifier: what it brings, and what privacy costs.
+    """Does training together pay? Twenty small parties, each alone, together and pooled.
 
     Uses UCI Adult where the folder `DPADMM_DATA` has it, and otherwise draws Breiman's waveform
     problem: no network is needed. Everything is a simulation in this process; with --federated
-    each party is a `dpadmm node` of its own on this machine, with a certificate from a trial
-    authority, a ledger, and noise that nobody can draw again.
+    every party is a `dpadmm node` of its own on this machine, over mutual TLS and with
+    a secure sum: each has a certificate from a trial authority, a ledger, and noise that nobody
+    can draw again.
     """
     if options.federated:
         from dpadmm.cli.federated_demo import federated_demo
 
-        federated_demo(options.rounds, options.seed, options.results, as_json=options.as_json)
+        federated_demo(
+            options.nodes, options.rounds, options.seed, options.results, options.as_json
+        )
         return
+    _simulated(options)
+
+
+def _simulated(options: DemoOptions) -> None:
+    from dpadmm.cli.demo_data import load_data
     from dpadmm.cli.demo_report import demo_report
+    from dpadmm.cli.demo_runs import find
+    from dpadmm.cli.demo_words import headline, when_not
     from dpadmm.report.html import render
 
-    rounds, seed, report = options.rounds, options.seed, options.report
+    report = options.report
     with refusals("demo", options.as_json):
         check_writable(report, "report")
-    data = load_data(seed)
+    data = load_data(options.seed)
     with rounds_bar(quiet=options.as_json, shown=True) as progress:
-        rows = accuracies(data)
-        outcome, histories = together(data, rounds, seed, progress)
-    rows += outcome["rows"]
-    shown = outcome["shown"]
-    command = f"dpadmm demo --rounds {rounds} --seed {seed}"
-    page = demo_report(shown, data.label, data.features, rows, histories, command)
-    write_whole(report, render(page).encode(), "report")
-    privacy = shown.classifier.privacy
-    if options.as_json:
-        result = demo_result(data, rows, privacy)
-        emit("demo", result | {"history": histories, "report": str(report)})
+        task = progress.add_task("training", total=None)
+        found = find(
+            data,
+            options.rounds,
+            options.seed,
+            lambda done, whole: progress.update(task, completed=done, total=whole),
+        )
+    command = f"dpadmm demo --rounds {options.rounds} --seed {options.seed}"
+    write_whole(report, render(demo_report(data, found, command)).encode(), "report")
+    if not options.as_json:
+        _show(data, found, report)
         return
-    show_accuracy(data, rows)
-    show_statement("What the budget of epsilon = 1 guarantees", privacy)
+    result = {
+        "data": data.title,
+        "headline": list(headline(found)),
+        "when_not": list(when_not(found)),
+        "accuracy": [line.plain() for line in found.lines()],
+        "alone": found.alone.tolist(),
+        "privacy": found.privacy.to_dict(),
+        "history": {name: {"accuracy": course} for name, course in found.history.items()},
+        "plot": None,
+        "report": str(report),
+    }
+    emit("demo", result)
+
+
+def _show(data: DemoData, found: Findings, report: Path) -> None:
+    from dpadmm.cli.demo_words import (
+        headline,
+        show_accuracy,
+        show_sentences,
+        show_statement,
+        when_not,
+    )
+
+    show_accuracy(data, found.lines())
+    show_sentences("Does training together pay?", headline(found))
+    show_sentences("When it does not", when_not(found))
+    show_statement("What shared noise at epsilon = 1 guarantees", found.privacy)
     console.print(
         "\n\nNext:\n"
+        "  dpadmm demo --federated                       the same between real nodes\n"
         "  dpadmm account --epsilon 1 --rows 8000,4000   what a run would cost\n"
         "  dpadmm schema draft --help                    your own files\n"
-        "  docs/quickstart.md                            ADMMClassifier in Python",
+        "  docs/quickstart.md                            FederatedClassifier in Python",
         highlight=False,
     )
     console.print(

@@ -1,73 +1,63 @@
-"""The report of ``dpadmm demo``: that of its run at epsilon = 1, with what the others reached."""
+"""The report of ``dpadmm demo``: that of its run with shared noise, and what the rest reached."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from dpadmm.cli.demo_data import DemoData
+from dpadmm.cli.demo_runs import Findings, Line, ShownRun
+from dpadmm.cli.demo_words import headline, when_not
 from dpadmm.report import texts
 from dpadmm.report.document import Report, Section, Words
 from dpadmm.report.plots import Bar, BarPlot, LinePlot
 from dpadmm.report.run import course, run_report
-from dpadmm.run.classifier import Classifier
-from dpadmm.run.parameters import TrainingParameters
-from dpadmm.run.plan import Plan
 from dpadmm.run.record import Learnt, RecordedRun
 
 
-@dataclass(frozen=True)
-class ShownRun:
-    """The run that the report is about, the first of the repeated ones."""
-
-    parameters: TrainingParameters
-    planned: Plan
-    classifier: Classifier
-
-
-def demo_report(
-    shown: ShownRun,
-    label: tuple[str, tuple[str, str]],
-    features: Sequence[str],
-    accuracy: Sequence[tuple[str, int, float]],
-    histories: Mapping[str, Mapping[str, Sequence[float]]],
-    command: str,
-) -> Report:
+def demo_report(data: DemoData, found: Findings, command: str) -> Report:
     """Build the page.
 
     Parameters
     ----------
-    shown
-        The run it is about.
-    label, features
-        What is predicted and its two classes; the names of the columns.
-    accuracy
-        Who trained, on how many rows, the share of held-out rows that were right.
-    histories
-        Accuracy and disagreement after each round, by budget.
+    data, found
+        The rows, and what was measured on them.
     command
         What makes it again.
     """
-    record = _record(shown, label, features, command)
-    bars = tuple(Bar(who, 100 * share) for who, _, share in accuracy)
     lines = tuple(
-        course(name, [100 * share for share in each["accuracy"]])
-        for name, each in histories.items()
+        course(name, [100 * share for share in accuracy])
+        for name, accuracy in found.history.items()
     )
+    levels = (
+        (texts.BEST_ALONE, 100 * float(found.alone.max())),
+        (texts.POOLED, 100 * found.pooled),
+    )
+    bars = tuple(_bar(line) for line in found.lines())
     brings = Section(
         texts.ACCURACY,
         (
-            Words(texts.ACCURACY_WORDS),
+            Words(" ".join(headline(found))),
             BarPlot(texts.ACCURACY_TITLE, texts.ACCURACY_WHO, texts.ACCURACY_VALUE, bars),
-            LinePlot(texts.ACCURACY_COURSE, texts.ROUND, texts.ACCURACY_VALUE, lines),
+            Words(f"{texts.WHEN_NOT} {' '.join(when_not(found))}"),
+            LinePlot(
+                texts.ACCURACY_COURSE, texts.ROUND, texts.ACCURACY_VALUE, lines, limits=levels
+            ),
+            Words(texts.ACCURACY_WORDS),
         ),
     )
-    return run_report(record, more=[brings])
+    return run_report(_record(data, found.shared.shown, command), more=[brings])
 
 
-def _record(
-    shown: ShownRun, label: tuple[str, tuple[str, str]], features: Sequence[str], command: str
-) -> RecordedRun:
-    site, (name, classes) = shown.planned.site, label
+def _bar(line: Line) -> Bar:
+    """A bar with the interval of its mean, where there are several runs."""
+    if len(line.accuracy) == 1:
+        return Bar(line.who, 100 * line.mean)
+    interval = line.interval
+    return Bar(line.who, 100 * line.mean, low=100 * interval.low, high=100 * interval.high)
+
+
+def _record(data: DemoData, shown: ShownRun, command: str) -> RecordedRun:
+    site, (name, classes) = shown.planned.site, data.label
     return RecordedRun.of_classifier(
         shown.classifier,
         site.topology,
@@ -77,5 +67,5 @@ def _record(
         run_sha256="",
         rounds=shown.planned.rounds,
         features=site.features,
-        learnt=Learnt.of_model(name, (), classes, features, shown.classifier.coef),
+        learnt=Learnt.of_model(name, (), classes, data.schema.feature_names, shown.classifier.coef),
     )

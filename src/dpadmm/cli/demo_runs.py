@@ -1,203 +1,256 @@
-"""The data of the demo, and what is trained on them."""
+"""What the demo trains: each party alone, all together with own and with shared noise, pooled."""
 
 from __future__ import annotations
 
-import os
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
-from rich.progress import Progress, TaskID
 
-from dpadmm.cli.output import console, show_table
+from dpadmm.cli.demo_data import DemoData
+from dpadmm.experiments.baselines import alone_cells, pooled_cell, private_alone_cells
+from dpadmm.experiments.job import Job, TrainingJob
+from dpadmm.experiments.measures import get_measure
+from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.plain import Array
-from dpadmm.privacy.figures import Given
-from dpadmm.sentences import DataError
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.run.choice import settled
+from dpadmm.run.classifier import Classifier
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import Plan, plan
+from dpadmm.run.train import lay_out, state_privacy, train
 
 if TYPE_CHECKING:
     from dpadmm.privacy.statement import PrivacyStatement
-    from dpadmm.run.parameters import TrainingParameters
 
-_Course = dict[str, list[float]]
+EPSILON: Final = 1.0
+SMALL_EPSILON: Final = 0.1
+DELTA: Final = 1e-5
+RUNS: Final = 10
+#: As many parties share the same rows where the demo shows when it does not pay.
+FEW: Final = 3
+_MEASURE: Final = "test accuracy"
+_PLAIN: Final = TrainingParameters("admm", delta=DELTA)
 
-_PARTIES = 5
-
-_RUNS = 5
-
-_BUDGETS = (0.1, 1.0, 10.0)
-
-DELTA = 1e-5
-
-DEMO_REGULARIZATION = 1e-4
-
-
-class DemoData(NamedTuple):
-    """Rows of five parties, and rows that nobody trains on."""
-
-    title: str
-    label: tuple[str, tuple[str, str]]
-    features: tuple[str, ...]
-    members: list[tuple[Array, Array]]
-    test_rows: Array
-    test_labels: Array
+Found = TypeVar("Found")
+#: Told what was done and how much there is to do.
+OnDone = Callable[[int, int], None]
 
 
-def load_data(seed: int) -> DemoData:
-    """Adult where it is at hand, else waveform; a fifth of the rows of each party each."""
-    from dpadmm.data.named import load
+@dataclass(frozen=True)
+class Line:
+    """Who trained on how many rows, and the share of held-out rows that was right, by run."""
 
-    data = None
-    if os.environ.get("DPADMM_DATA"):
-        try:
-            data = load("adult", download=False)
-            title, used = "UCI Adult, 40,000 rows at 5 parties", 40_000
-            label = ("income", ("at most 50,000 dollars a year", "more"))
-        except DataError as error:
-            console.print(f"Adult is not at hand: {error}", highlight=False)
-    if data is None:
-        data = load("waveform", seed=seed, rows=6_000, origin="generator")
-        title, used = "Breiman's waveform (generated), 5,000 rows at 5 parties", 5_000
-        label = ("waveform", ("-1", "+1"))
-    order = np.random.default_rng(seed).permutation(len(data.y))
-    shares = np.array_split(order[:used], _PARTIES)
-    held_out = order[used:]
-    members = [(data.X[share], data.y[share]) for share in shares]
-    return DemoData(
-        f"{title} ({data.source})",
-        label,
-        data.feature_names,
-        members,
-        data.X[held_out],
-        data.y[held_out],
+    who: str
+    rows: int
+    accuracy: Array = field(repr=False)
+    epsilon: float | None = None
+
+    @property
+    def interval(self) -> Interval:
+        """The mean over runs, and where it lies."""
+        return mean_interval(self.accuracy)
+
+    @property
+    def mean(self) -> float:
+        """Over runs."""
+        return float(np.mean(self.accuracy))
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation of one run; None of a single one."""
+        return float(np.std(self.accuracy, ddof=1)) if len(self.accuracy) > 1 else None
+
+    def plain(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "who": self.who,
+            "rows": self.rows,
+            "accuracy": self.mean,
+            "spread": self.spread,
+            "runs": len(self.accuracy),
+            "epsilon": self.epsilon,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ShownRun:
+    """A run that is told of in full, the first of the repeated ones."""
+
+    parameters: TrainingParameters
+    planned: Plan
+    classifier: Classifier
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """All parties at one budget: accuracy of each run and over the rounds, and the first run."""
+
+    accuracy: Array
+    course: list[float]
+    shown: ShownRun
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """Everything the demo measured.
+
+    Attributes
+    ----------
+    alone
+        Accuracy of each party by itself, without privacy.
+    private_alone
+        The same within the budget, by party and run.
+    own, shared
+        Together within the budget.
+    pooled
+        All rows in one place, without privacy.
+    small_budget, few, few_alone
+        When it may not pay: shared noise at a tenth of the budget; the same rows at a few parties,
+        together and each by itself.
+    """
+
+    parties: int
+    rows: int
+    alone: Array
+    private_alone: Array
+    own: Together
+    shared: Together
+    pooled: float
+    small_budget: Array
+    few: Array
+    few_alone: Array
+
+    @property
+    def privacy(self) -> PrivacyStatement:
+        """The statement of the run with shared noise."""
+        return self.shared.shown.classifier.privacy
+
+    @property
+    def history(self) -> Mapping[str, list[float]]:
+        """Accuracy over the rounds, the mean over runs."""
+        return {"own noise": self.own.course, "shared noise": self.shared.course}
+
+    def lines(self) -> tuple[Line, ...]:
+        """The table."""
+        each, total = self.rows, self.parties * self.rows
+        best = self.private_alone.mean(axis=1).argmax()
+        small = SMALL_EPSILON
+        return (
+            Line("a party alone, no privacy: mean", each, self.alone.mean()[None]),
+            Line("a party alone, no privacy: best", each, self.alone.max()[None]),
+            Line("a party alone, private: mean", each, self.private_alone.mean(axis=0), EPSILON),
+            Line("a party alone, private: best", each, self.private_alone[best], EPSILON),
+            Line("together, own noise", total, self.own.accuracy, EPSILON),
+            Line("together, shared noise", total, self.shared.accuracy, EPSILON),
+            Line("pooled, no privacy", total, np.array([self.pooled])),
+            Line("together, shared noise, small budget", total, self.small_budget, small),
+            Line(f"the same rows at {FEW} parties: best alone", total // FEW, self.best_of_few),
+            Line(f"the same rows at {FEW} parties: shared noise", total, self.few, EPSILON),
+        )
+
+    @property
+    def best_of_few(self) -> Array:
+        """The best of a few parties alone, without privacy."""
+        return self.few_alone.max()[None]
+
+
+def find(data: DemoData, rounds: int | str, seed: int, on_done: OnDone) -> Findings:
+    """Train everything, some runs each."""
+    steps = _Steps(6, on_done)
+    alone = steps.done(alone_accuracy(data))
+    cells = private_alone_cells(
+        data,
+        private_parameters("own", rounds),
+        epsilon=EPSILON,
+        runs=RUNS,
+        seed=seed,
+        finals=(_MEASURE,),
+    )
+    private_alone = steps.done(np.array([_scores(cell, "tail") for cell in cells]))
+    own = steps.done(together(data, private_parameters("own", rounds), seed))
+    shared = steps.done(together(data, private_parameters("shared", rounds), seed))
+    small = TrainingJob(data, private_parameters("shared", rounds, SMALL_EPSILON), RUNS, seed)
+    small_budget = steps.done(_scores(small, "tail"))
+    few = data.among(FEW, seed)
+    of_few = TrainingJob(few, private_parameters("shared", rounds), RUNS, seed)
+    return Findings(
+        parties=len(data.problem.counts),
+        rows=data.problem.counts[0],
+        alone=alone,
+        private_alone=private_alone,
+        own=own,
+        shared=shared,
+        pooled=pooled_accuracy(data),
+        small_budget=small_budget,
+        few=steps.done(_scores(of_few, "tail")),
+        few_alone=alone_accuracy(few),
     )
 
 
-def score(data: DemoData, weights: Array) -> float:
-    """Share of the held-out rows whose label is right."""
-    return float((np.where(data.test_rows @ weights > 0, 1.0, -1.0) == data.test_labels).mean())
+class _Steps:
+    """Counts what was done."""
+
+    def __init__(self, whole: int, on_done: OnDone) -> None:
+        self._whole, self._on_done, self._count = whole, on_done, 0
+
+    def done(self, found: Found) -> Found:
+        """Tell of one more step, and pass on what it found."""
+        self._count += 1
+        self._on_done(self._count, self._whole)
+        return found
 
 
-def accuracies(data: DemoData) -> list[tuple[str, int, float]]:
-    """Each party on its own rows, and scikit-learn on all of them."""
-    from sklearn.linear_model import LogisticRegression
-
-    def accuracy(rows: Array, labels: Array, parties: int) -> float:
-        strength = parties / (len(labels) * DEMO_REGULARIZATION)
-        model = LogisticRegression(C=strength, fit_intercept=False, max_iter=2000)
-        return score(data, model.fit(rows, labels).coef_[0])
-
-    result = []
-    for number, (rows, labels) in enumerate(data.members):
-        result.append((f"party {number} alone", len(labels), accuracy(rows, labels, 1)))
-    pooled_rows = np.concatenate([rows for rows, _ in data.members])
-    pooled_labels = np.concatenate([labels for _, labels in data.members])
-    pooled = accuracy(pooled_rows, pooled_labels, _PARTIES)
-    result.append(("pooled (rows shared)", len(pooled_labels), pooled))
-    return result
-
-
-def demo_result(
-    data: DemoData, rows: list[tuple[str, int, float]], statement: PrivacyStatement
-) -> dict[str, Any]:
-    """What was found, for machines."""
-    return {
-        "data": data.title,
-        "accuracy": [dict(zip(("who", "rows", "accuracy"), row, strict=True)) for row in rows],
-        "privacy": statement.to_dict(),
-    }
-
-
-def show_accuracy(data: DemoData, rows: list[tuple[str, int, float]]) -> None:
-    """Print who reached what."""
-    console.print(f"\n[bold]Data:[/bold] {data.title}\n", highlight=False)
-    table = [(who, count, f"{100 * accuracy:.1f} %") for who, count, accuracy in rows]
-    show_table("Accuracy on held-out rows", ("who", "rows", "accuracy"), table)
-
-
-def show_statement(heading: str, statement: PrivacyStatement) -> None:
-    """Print what is guaranteed, line by line."""
-    console.print(f"\n[bold]{heading}[/bold]", highlight=False)
-    for part, words in statement.lines():
-        console.print(f"  [bold]{part}:[/bold] {words}", highlight=False)
-
-
-def together(
-    data: DemoData,
-    rounds: int,
-    seed: int,
-    progress: Progress,
-    budgets: tuple[float, ...] = _BUDGETS,
-) -> tuple[dict[str, Any], dict[str, _Course]]:
-    """ADMM without noise, then PR-ADMM at several budgets, several runs each."""
-    from dpadmm.cli.demo_report import ShownRun
-    from dpadmm.privacy.noise import SimulatedNoise
-    from dpadmm.problem.rows import Shard
-    from dpadmm.run.classifier import Classifier
-    from dpadmm.run.plan import plan
-    from dpadmm.run.train import state_privacy, train
-
-    shard = Shard.from_parties([(rows, labels[:, None]) for rows, labels in data.members])
-    total = int(shard.counts.sum())
-    rows: list[tuple[str, int, float]] = []
-    histories: dict[str, _Course] = {}
-    shown = None
-    for epsilon in (None, *budgets):
-        label = "no noise" if epsilon is None else f"epsilon = {Given(epsilon)}"
-        parameters = _parameters(epsilon, rounds)
-        planned = plan(
-            parameters,
-            shard.counts,
-            features=data.test_rows.shape[1],
-            names=tuple(f"party {number}" for number in range(_PARTIES)),
-            runs=1 if epsilon is None else _RUNS,
-        )
-        task = progress.add_task(f"together, {label}", total=rounds)
-        noise = SimulatedNoise(seed)
-        accuracy: list[float] = []
-        on_round = partial(_advance, progress, task, data, accuracy)
-        outcome = train(planned, shard, noise=noise, on_round=on_round)
-        score = _mean_score(data, outcome.last if epsilon is None else outcome.tail)
-        runs = "" if epsilon is None else f", mean of {_RUNS} runs"
-        rows.append((f"together, {label}{runs}", total, score))
-        histories[label] = {
-            "accuracy": accuracy,
-            "disagreement": outcome.history.disagreement.mean(axis=1).tolist(),
-        }
-        if epsilon == 1.0:
-            statement = state_privacy(planned, outcome.events, noise)
-            names, classes = planned.site.names, data.label[1]
-            classifier = Classifier.of_run(
-                planned, outcome, statement, classes=classes, parties=names
-            )
-            shown = ShownRun(parameters, planned, classifier)
-    return {"rows": rows, "shown": shown}, histories
-
-
-def _parameters(epsilon: float | None, rounds: int) -> TrainingParameters:
-    """ADMM without noise where there is no budget, else PR-ADMM within it."""
-    from dpadmm.run.parameters import TrainingParameters
-
+def private_parameters(
+    noise: str, rounds: int | str, epsilon: float = EPSILON
+) -> TrainingParameters:
+    """Gradient rounds around a server, with own or shared noise."""
     return TrainingParameters(
-        algorithm="admm" if epsilon is None else "pr-admm",
+        algorithm="dp-gd",
+        topology="server",
         rounds=rounds,
-        epsilon=1.0 if epsilon is None else epsilon,
+        epsilon=epsilon,
         delta=DELTA,
-        regularization=DEMO_REGULARIZATION,
-    ).settled()
+        algorithm_options={"noise": noise},
+    )
 
 
-def _mean_score(data: DemoData, messages: Array) -> float:
-    """Accuracy of the mean over parties, averaged over runs."""
-    return float(np.mean([score(data, weights) for weights in messages.mean(axis=(0, 2))]))
+def _scores(job: Job, output: str = "last") -> Array:
+    return job.compute().final(_MEASURE, output)
 
 
-def _advance(
-    progress: Progress,
-    task: TaskID,
-    data: DemoData,
-    accuracy: list[float],
-    done: int,
-    message: Array,
-) -> None:
-    progress.update(task, completed=done)
-    accuracy.append(_mean_score(data, message))
+def alone_accuracy(data: DemoData) -> Array:
+    """Each party by itself, without privacy."""
+    cells = alone_cells(data, _PLAIN, len(data.problem.counts), (_MEASURE,))
+    return np.array([_scores(cell)[0] for cell in cells])
+
+
+def pooled_accuracy(data: DemoData) -> float:
+    """All rows in one place, without privacy."""
+    parties = len(data.problem.counts)
+    return float(_scores(pooled_cell(data, _PLAIN, parties, (_MEASURE,)))[0])
+
+
+def together(data: DemoData, parameters: TrainingParameters, seed: int) -> Together:
+    """All parties within a budget, some runs with noise of their own."""
+    problem, noise, course = data.problem, SimulatedNoise(seed), []
+    parameters = settled(parameters, len(problem.counts))
+    planned = plan(
+        parameters, problem.counts, features=problem.features, names=problem.names, runs=RUNS
+    )
+    measure = get_measure(_MEASURE)
+
+    def look(done: int, models: Array) -> None:
+        course.append(float(measure(models, problem).mean()))
+
+    outcome = train(
+        planned, lay_out(planned, problem.members, noise=noise), noise=noise, on_round=look
+    )
+    statement = state_privacy(planned, outcome.events, noise)
+    classifier = Classifier.of_run(
+        planned, outcome, statement, classes=data.label[1], parties=problem.names
+    )
+    return Together(
+        measure(outcome.tail, problem), course, ShownRun(parameters, planned, classifier)
+    )

@@ -11,69 +11,103 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.live import Live
 
+from dpadmm.cli.demo_data import PARTIES, DemoData, load_data
 from dpadmm.cli.demo_runs import (
     DELTA,
-    DEMO_REGULARIZATION,
-    DemoData,
-    accuracies,
-    demo_result,
-    load_data,
-    score,
-    show_accuracy,
-    show_statement,
+    EPSILON,
+    Line,
+    alone_accuracy,
+    pooled_accuracy,
+    private_parameters,
     together,
 )
+from dpadmm.cli.demo_words import (
+    show_accuracy,
+    show_sentences,
+    show_statement,
+    verdict,
+)
 from dpadmm.cli.output import console, emit, refusals
-from dpadmm.cli.progress import rounds_bar
 from dpadmm.cli.status import status_table
 from dpadmm.errors import ParameterError
+from dpadmm.experiments.measures import get_measure
+from dpadmm.experiments.statistics import mean_interval
+from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from dpadmm.data.schema import Schema
     from dpadmm.federation.local import LocalNode
     from dpadmm.privacy.statement import PrivacyStatement
 
-_EPSILON = 1.0
 
-
-def federated_demo(rounds: int, seed: int, results: Path, *, as_json: bool) -> None:
-    """Train at five nodes within epsilon = 1, and show what their models reach."""
+def federated_demo(parties: int, rounds: int, seed: int, results: Path, as_json: bool) -> None:
+    """Train at real nodes with shared noise within epsilon = 1, and show what that reaches."""
     with refusals("demo", as_json):
         from dpadmm.run.model import load_model
 
         _make_folder(results)
-        raw = load_data(seed)
-        data, schema = _encoded(raw)
-        with rounds_bar(quiet=as_json, shown=True) as progress:
-            rows = accuracies(data)
-            simulated, _ = together(data, rounds, seed, progress, budgets=(_EPSILON,))
-        rows += simulated["rows"]
+        data = load_data(seed).first(parties)
         # Keys, ledgers and rows go with the folder; nobody else may look into it.
         with tempfile.TemporaryDirectory() as folder:
-            nodes = _train(Path(folder), results, raw, schema, rounds, quiet=as_json)
-        models = {node.name: load_model(node.model) for node in nodes}
-    total = sum(len(labels) for _, labels in data.members)
-    for name, model in models.items():
-        accuracy = score(data, model.classifier.coef[0])
-        rows.append((f"federated, epsilon = {Given(_EPSILON)}, model of {name}", total, accuracy))
-    statement = models[nodes[0].name].privacy
+            nodes = _train(Path(folder), results, data, rounds, quiet=as_json)
+        models = [load_model(node.model) for node in nodes]
+    accuracy = get_measure("test accuracy")(
+        np.stack([model.classifier.coef for model in models])[:, None], data.problem
+    )
+    by_itself, statement = alone_accuracy(data), models[0].privacy
+    lines = _lines(data, rounds, seed, by_itself, accuracy)
+    sentences = (
+        f"{parties} of the demo's {PARTIES} parties took part, in one run; the fewer they are, the "
+        "less there is to share.",
+        verdict(
+            f"At epsilon {Given(EPSILON)} with shared noise and {parties} nodes",
+            mean_interval(accuracy),
+            float(by_itself.max()),
+        ),
+    )
     if as_json:
-        places = {"plot": None, "report": None, "nodes": [_places(node) for node in nodes]}
-        emit("demo", demo_result(data, rows, statement) | {"history": {}} | places)
+        found = {
+            "data": data.title,
+            "headline": list(sentences),
+            "when_not": [],
+            "accuracy": [line.plain() for line in lines],
+            "alone": by_itself.tolist(),
+            "privacy": statement.to_dict(),
+            "history": {},
+            "plot": None,
+            "report": None,
+            "nodes": [_places(node) for node in nodes],
+        }
+        emit("demo", found)
     else:
-        show_accuracy(data, rows)
+        show_accuracy(data, lines)
+        show_sentences("Does training together pay?", sentences)
         _show_nodes(nodes, statement, results)
+
+
+def _lines(
+    data: DemoData, rounds: int, seed: int, by_itself: Array, accuracy: Array
+) -> tuple[Line, ...]:
+    """Each alone, the same run simulated several times, at the nodes, and pooled."""
+    each, total = data.problem.counts[0], sum(data.problem.counts)
+    simulated = together(data, private_parameters("shared", rounds), seed).accuracy
+    own = together(data, private_parameters("own", rounds), seed).accuracy
+    return (
+        Line("a party alone, no privacy: mean", each, by_itself.mean()[None]),
+        Line("a party alone, no privacy: best", each, by_itself.max()[None]),
+        Line("together, own noise, simulated", total, own, EPSILON),
+        Line("together, shared noise, simulated", total, simulated, EPSILON),
+        Line("together, shared noise, over TLS", total, accuracy, EPSILON),
+        Line("pooled, no privacy", total, np.array([pooled_accuracy(data)])),
+    )
 
 
 def _show_nodes(nodes: list[LocalNode], statement: PrivacyStatement, results: Path) -> None:
     """Print what the first node states, and where everything is."""
     console.print(
-        "\nThe nodes were processes of their own, over mutual TLS, each with a certificate, a "
-        "ledger and noise from the operating system.\nOn a ring a node's model is the mean of its "
-        "own messages and its neighbours'.",
+        "\nThe nodes were processes of their own, over mutual TLS, each with a certificate that "
+        "all others pin, a ledger and noise from the operating system.\nEvery node added up all "
+        "nodes' words, masked so that nothing but the sum can be seen; all have the same model.",
         highlight=False,
     )
     show_statement(f"What {nodes[0].name} states for its rows", statement)
@@ -83,6 +117,7 @@ def _show_nodes(nodes: list[LocalNode], statement: PrivacyStatement, results: Pa
         console.print(f"  {names}", highlight=False, soft_wrap=True)
     console.print(
         "\nNext:\n"
+        "  docs/shared-noise.md                          who sees what\n"
         "  dpadmm node --help                            a node of your own\n"
         "  dpadmm cert --help                            its certificate\n"
         f"  dpadmm predict {results / nodes[0].name}.model FILE   its predictions for other rows",
@@ -99,41 +134,8 @@ def _make_folder(results: Path) -> None:
         ) from None
 
 
-def _encoded(data: DemoData) -> tuple[DemoData, Schema]:
-    """The demo's rows as a public schema encodes them, which is how nodes read files."""
-    from dpadmm.data.schema import Label, NumericColumn, Schema
-    from dpadmm.data.tables import encode
-
-    # Adult's are between 0 and 1 already and stay as they are. The waves are sums of a triangle
-    # of height 6 and noise of variance 1, divided by 16.
-    adult = bool(min(rows.min() for rows, _ in data.members) >= 0)
-    lower, upper = (0.0, 1.0) if adult else (-3 / 16, 9 / 16)
-    columns = tuple(
-        NumericColumn(name=f"x{number}", lower=lower, upper=upper, missing=False)
-        for number in range(data.test_rows.shape[1])
-    )
-    label = Label(column="y", classes=("-1", "1"))
-    schema = Schema(label=label, columns=columns, constant=not adult)
-
-    def encoded(rows: Any, labels: Any) -> tuple[Any, Any]:
-        found = encode(_table(rows, labels), schema, layout="dense")
-        return np.asarray(found.rows), found.signs
-
-    members = [encoded(rows, labels) for rows, labels in data.members]
-    test_rows, test_labels = encoded(data.test_rows, data.test_labels)
-    dealt = data._replace(members=members, test_rows=test_rows, test_labels=test_labels)
-    return dealt, schema
-
-
-def _table(rows: Any, labels: Any) -> pa.Table:
-    import pyarrow as pa
-
-    columns = {f"x{number}": column for number, column in enumerate(np.asarray(rows).T)}
-    return pa.table(columns | {"y": np.asarray(labels).astype(np.int8)})
-
-
 def _train(
-    folder: Path, results: Path, data: DemoData, schema: Schema, rounds: int, *, quiet: bool
+    folder: Path, results: Path, data: DemoData, rounds: int, *, quiet: bool
 ) -> list[LocalNode]:
     """Write the files of all nodes and run them."""
     import pyarrow.parquet
@@ -142,20 +144,20 @@ def _train(
     from dpadmm.ledger.filters import Policy
 
     files = {}
-    for number, (rows, labels) in enumerate(data.members):
-        file = folder / f"party-{number}.parquet"
-        pyarrow.parquet.write_table(_table(rows, labels), file)
-        files[f"party-{number}"] = (file, len(labels))
+    for name, table in zip(data.problem.names, data.tables, strict=True):
+        file = folder / f"{name}.parquet"
+        pyarrow.parquet.write_table(table, file)
+        files[name] = (file, len(table))
     run = {
         "run_id": "demo",
-        "algorithm": "pr-admm",
-        "topology": "ring",
+        "algorithm": "dp-gd",
+        "topology": "complete",
         "rounds": rounds,
-        "epsilon": _EPSILON,
+        "epsilon": EPSILON,
         "delta": DELTA,
-        "regularization": DEMO_REGULARIZATION,
+        "algorithm_options": {"noise": "shared"},
     }
-    nodes = write_federation(folder, results, schema, files, run, Policy(_EPSILON, DELTA))
+    nodes = write_federation(folder, results, data.schema, files, run, Policy(EPSILON, DELTA))
     with _watching(nodes, quiet=quiet or not console.is_terminal) as look:
         run_nodes(nodes, look)
     return nodes

@@ -1,8 +1,9 @@
 r"""What a user would pick instead: rows pooled, each party alone, central private training.
 
 All of them are runs of one party that holds the rows, so they are planned, drawn and accounted as
-any other run: without noise one exact solve (``admm``), with it one perturbed objective (``dvp``,
-one round, nobody to agree with):
+any other run: without noise one exact solve (``admm``), with it private gradient rounds (``dp-gd``,
+*central gradient descent*, by the public rule of :mod:`~dpadmm.algorithms.dp_gd`) or one perturbed
+objective (``dvp``, one round, nobody to agree with):
 
 * *central AMP*: Gaussian noise in the objective (Theorem OP) and on the minimiser (approximate
   minima perturbation, Iyengar et al. 2019);
@@ -30,6 +31,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.algorithms.base import Budget
+from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.algorithms.objective import gaussian_room
 from dpadmm.experiments.job import Job, TrainingJob
 from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
@@ -39,17 +41,32 @@ from dpadmm.run.parameters import TrainingParameters, chosen_loss
 
 __all__ = [
     "ALONE",
+    "ALONE_ADVERSARY",
+    "BEST_ALONE",
     "CENTRAL_ADVERSARY",
+    "CENTRAL_GRADIENT",
+    "CURATOR",
     "POOLED",
+    "PRIVATE_ALONE",
     "PRIVATE_BASELINES",
     "alone_cells",
+    "gradient_cell",
     "pooled_cell",
+    "private_alone_cells",
     "private_cell",
 ]
 
 POOLED: Final = "pooled, no privacy"
 ALONE: Final = "each party alone, no privacy"
-#: Central private training: the label and the noise.
+#: The party that is best by itself, among those of :data:`ALONE`.
+BEST_ALONE: Final = "best party alone, no privacy"
+#: Each party by itself within the budget (dp-gd).
+PRIVATE_ALONE: Final = "each party alone, private"
+#: The better of all central private training.
+CURATOR: Final = "curator, same budget"
+#: Central private training by gradients.
+CENTRAL_GRADIENT: Final = "central gradient descent"
+#: Central private training by one perturbed objective: the label and the noise.
 PRIVATE_BASELINES: Final = {
     "central AMP": "gaussian",
     "central objective perturbation": "exp-norm",
@@ -58,6 +75,8 @@ PRIVATE_BASELINES: Final = {
 CENTRAL_ADVERSARY: Final = (
     "sees what one place that holds all parties' rows releases; that place is trusted with them"
 )
+#: Against whom a party that trains by itself protects its rows.
+ALONE_ADVERSARY: Final = "sees what the party releases; the party is trusted with its own rows"
 _MOVE: Final = 8.0
 # One party, one round.
 _ONE_SOLVE: Final[dict[str, Any]] = {
@@ -96,6 +115,54 @@ def _exact(
     regularization = parameters.regularization / parties
     told = replace(parameters, algorithm="admm", regularization=regularization, **_ONE_SOLVE)
     return TrainingJob(problem, told, runs=1, finals=finals)
+
+
+def private_alone_cells(
+    problem: ProblemSource,
+    parameters: TrainingParameters,
+    *,
+    epsilon: float,
+    runs: int,
+    seed: int,
+    finals: tuple[str, ...],
+) -> list[Job]:
+    """Each party's rows by themselves within the budget."""
+    return [
+        gradient_cell(
+            OnePartyProblem(problem, party),
+            parameters,
+            1,
+            epsilon=epsilon,
+            runs=runs,
+            seed=seed + party,
+            finals=finals,
+        )
+        for party in range(len(problem.load().counts))
+    ]
+
+
+def gradient_cell(
+    problem: OnePartyProblem,
+    parameters: TrainingParameters,
+    parties: int,
+    *,
+    epsilon: float,
+    runs: int,
+    seed: int,
+    finals: tuple[str, ...],
+) -> Job:
+    """Private gradient rounds on rows in one hand, those of so many parties."""
+    told = replace(
+        parameters,
+        algorithm=DPGD.name,
+        topology="server",
+        penalty="auto",
+        regularization=parameters.regularization / parties,
+        algorithm_options={},
+        calibration="proven",
+        epsilon=epsilon,
+    )
+    return TrainingJob(problem, told, runs=runs, seed=seed, finals=finals, may_refuse=True)
 
 
 def private_cell(

@@ -19,23 +19,32 @@ from dpadmm.algorithms import get_algorithm
 from dpadmm.errors import ParameterError, positive_integer, positive_number
 from dpadmm.experiments.baselines import (
     ALONE,
+    ALONE_ADVERSARY,
+    BEST_ALONE,
     CENTRAL_ADVERSARY,
+    CENTRAL_GRADIENT,
+    CURATOR,
     POOLED,
+    PRIVATE_ALONE,
     PRIVATE_BASELINES,
     alone_cells,
+    gradient_cell,
     pooled_cell,
+    private_alone_cells,
     private_cell,
 )
 from dpadmm.experiments.experiment import seed_of
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import epsilon_of, releases_of
-from dpadmm.experiments.problems import NamedProblem, ProblemSource
+from dpadmm.experiments.problems import NamedProblem, OnePartyProblem, ProblemSource
 from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
 from dpadmm.privacy.figures import Given
 from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
 
 __all__ = [
+    "BASELINES",
+    "CHOOSES",
     "DEFAULT_ENTRIES",
     "MEASURED",
     "Comparison",
@@ -43,11 +52,19 @@ __all__ = [
     "Line",
     "Place",
     "comparison_table",
+    "default_entries",
     "parse_entry",
 ]
 
 #: What is measured of every model.
 MEASURED: Final = ("test accuracy", "log loss", "AUC", "consensus error")
+
+#: By what the best party alone and the better curator are picked.
+CHOOSES: Final = "test accuracy"
+
+#: What one would pick instead, as it stands above the algorithms.
+_CENTRAL: Final = (CENTRAL_GRADIENT, *PRIVATE_BASELINES)
+BASELINES: Final = (POOLED, ALONE, BEST_ALONE, PRIVATE_ALONE, *_CENTRAL, CURATOR)
 
 #: What a proven epsilon rests on, as columns; guarantees beside it are for the manifest.
 _GROUNDS: Final = ("delta", "theorem", "releases", "adjacency", "adversary", "claim")
@@ -55,6 +72,8 @@ _GROUNDS: Final = ("delta", "theorem", "releases", "adjacency", "adversary", "cl
 #: What is compared unless told: noise that is Gaussian where there is a choice, and said to be.
 DEFAULT_ENTRIES: Final = (
     "admm",
+    "dp-gd",
+    "dp-gd:noise=shared",
     "pr-admm",
     "dvp:noise=gaussian",
     "m-admm:noise=gaussian",
@@ -62,6 +81,14 @@ DEFAULT_ENTRIES: Final = (
     "pdml:label_epsilon=1",
     "ps-admm",
 )
+# With fewer parties there is nobody to share noise with.
+_FEWEST_TO_SHARE: Final = 3
+
+
+def default_entries(parties: int) -> tuple[str, ...]:
+    """What is compared unless told, of what so many parties can run."""
+    shares = parties >= _FEWEST_TO_SHARE
+    return tuple(entry for entry in DEFAULT_ENTRIES if shares or "noise=shared" not in entry)
 
 
 @dataclass(frozen=True)
@@ -112,7 +139,7 @@ class Place(NamedTuple):
     @property
     def order(self) -> tuple[float, bool]:
         """Without privacy first, then from large budgets to small ones; baselines on top."""
-        return -self.epsilon, self.who not in (POOLED, ALONE, *PRIVATE_BASELINES)
+        return -self.epsilon, self.who not in BASELINES
 
 
 #: A cell with its place, the number of its split, and its label.
@@ -124,13 +151,14 @@ class Line:
     """One row of the table: each measure's mean with its interval, or why there is none.
 
     ``privacy`` is the statement of its runs, the weakest where there are several; None where all
-    was refused.
+    was refused. ``source`` names the line that it is taken from, where it is the better of several.
     """
 
     place: Place
     privacy: Mapping[str, Any] | None
     figures: Mapping[str, Interval]
     refused: str = ""
+    source: str = ""
 
     @property
     def provable(self) -> float | str:
@@ -162,6 +190,7 @@ class Line:
             "provable_epsilon": self.provable,
             **self.grounds,
             "refused": self.refused or None,
+            "source": self.source or None,
             "figures": {
                 name: {
                     side: value if np.isfinite(value) else None
@@ -247,7 +276,15 @@ class Comparison:
         rows: dict[Place, list[list[Result]]] = {}
         for place, split, label, _ in self._placed():
             rows.setdefault(place, [[] for _ in range(self.splits)])[split].append(results[label])
-        return [_line(place, groups, self.measured) for place, groups in rows.items()]
+        lines = []
+        for place, groups in rows.items():
+            lines.append(_line(place, groups, self.measured))
+            if place.who == ALONE and CHOOSES in self.measured:
+                best = [[max(group, key=_accuracy)] for group in groups]
+                lines.append(_line(Place(BEST_ALONE), best, self.measured))
+            if place.who == _CENTRAL[-1]:
+                lines += _curator(lines, place)
+        return lines
 
     def _placed(self) -> list[Placed]:
         """Every cell with its place in the table: baselines, then algorithms, budget by budget."""
@@ -279,6 +316,8 @@ class Comparison:
         ):
             placed.append((alone, split, self._label(alone, split, name), cell))
         for epsilon in self.epsilons:
+            placed += self._alone_within(problem, split, epsilon)
+            placed += self._gradients(problem, split, epsilon, parties)
             for who in PRIVATE_BASELINES:
                 place = Place(who, "proven", "", epsilon)
                 label = self._label(place, split)
@@ -294,6 +333,40 @@ class Comparison:
                 )
                 placed.append((place, split, label, cell))
         return placed
+
+    def _alone_within(self, problem: ProblemSource, split: int, epsilon: float) -> list[Placed]:
+        """Each party by itself within a budget."""
+        place = Place(PRIVATE_ALONE, "proven", "", epsilon)
+        cells = private_alone_cells(
+            problem,
+            self.parameters,
+            epsilon=epsilon,
+            runs=self.runs,
+            seed=seed_of(f"{self.seed} {self._label(place, split)}"),
+            finals=self.measured,
+        )
+        names = problem.load().names
+        return [
+            (place, split, self._label(place, split, name), cell)
+            for name, cell in zip(names, cells, strict=True)
+        ]
+
+    def _gradients(
+        self, problem: ProblemSource, split: int, epsilon: float, parties: int
+    ) -> list[Placed]:
+        """Private gradient rounds with all rows in one place."""
+        place = Place(CENTRAL_GRADIENT, "proven", "", epsilon)
+        label = self._label(place, split)
+        cell = gradient_cell(
+            OnePartyProblem(problem),
+            self.parameters,
+            parties,
+            epsilon=epsilon,
+            runs=self.runs,
+            seed=seed_of(f"{self.seed} {label}"),
+            finals=self.measured,
+        )
+        return [(place, split, label, cell)]
 
     def _trained(
         self, problem: ProblemSource, split: int
@@ -329,14 +402,33 @@ class Comparison:
         return placed
 
 
+def _accuracy(result: Result) -> float:
+    return float(result.final(CHOOSES).mean())
+
+
+def _curator(lines: Sequence[Line], place: Place) -> list[Line]:
+    """The better of all central training at a budget; none where all was refused."""
+    central = [
+        line
+        for line in lines
+        if line.place in [place._replace(who=who) for who in _CENTRAL] and CHOOSES in line.figures
+    ]
+    if not central:
+        return []
+    best = max(central, key=lambda line: line.figures[CHOOSES].mean)
+    return [replace(best, place=place._replace(who=CURATOR), source=best.place.who)]
+
+
 def _line(place: Place, groups: Sequence[Sequence[Result]], measured: Sequence[str]) -> Line:
     everything = [result for group in groups for result in group]
     refused = next((r.facts["refused"] for r in everything if "refused" in r.facts), "")
     if refused:
         return Line(place, None, {}, refused)
     privacy = max((result.facts["privacy"] for result in everything), key=epsilon_of)
-    if place.who in PRIVATE_BASELINES:
+    if place.who in _CENTRAL:
         privacy = {**privacy, "adversary": CENTRAL_ADVERSARY}
+    if place.who == PRIVATE_ALONE:
+        privacy = {**privacy, "adversary": ALONE_ADVERSARY}
     # One solve, or rounds without noise, end at the last message; noisy rounds are averaged.
     noisy = np.isfinite(place.epsilon) and place.who not in PRIVATE_BASELINES
     figures = {}

@@ -14,6 +14,7 @@ import numpy as np
 from dpadmm.durable import write_whole
 from dpadmm.experiments.comparison import Comparison, Line, comparison_table
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
+from dpadmm.experiments.headline import headline
 from dpadmm.experiments.job import Result
 from dpadmm.experiments.meaning import GUARANTEES, HEADING, Meaning, Shown, meaning_of
 from dpadmm.experiments.statistics import LEVEL
@@ -93,6 +94,7 @@ def comparison_words(manifest: dict[str, Any], meaning: Meaning) -> str:
     """The table for people, in Markdown."""
     table = short_table(manifest).markdown()
     return (
+        f"**{manifest['headline']}**\n\n"
         f"{table}\n{manifest['intervals'].capitalize()}. {manifest['notice']}\n\n"
         f"Losses: {loss_words(manifest['losses'])}.\n\n"
         f"**{HEADING}**\n\n{meaning.markdown()}"
@@ -104,7 +106,7 @@ def short_table(manifest: dict[str, Any]) -> Table:
     measured = manifest["comparison"]["measured"]
     rows = [
         (
-            line["who"],
+            who_words(line),
             line["topology"],
             epsilon_words(line),
             *(_figure_words(line, name) for name in measured),
@@ -112,6 +114,12 @@ def short_table(manifest: dict[str, Any]) -> Table:
         for line in manifest["lines"]
     ]
     return Table.of(("who", "graph", "epsilon", *measured), rows)
+
+
+def who_words(line: dict[str, Any]) -> str:
+    """Who trained; of the better of several, which one it is."""
+    source = line.get("source")
+    return f"{line['who']} ({source})" if source else str(line["who"])
 
 
 def epsilon_words(line: dict[str, Any]) -> str:
@@ -147,7 +155,8 @@ def _panels(comparison: Comparison, lines: Sequence[Line]) -> tuple[Panel, ...]:
         groups: dict[tuple[str, str, str], dict[float, Line]] = {}
         for line in lines:
             place = line.place
-            if name in line.figures:
+            # The curator's is drawn already, under the name of what it is.
+            if name in line.figures and not line.source:
                 key = (place.who, place.topology, place.calibration)
                 groups.setdefault(key, {})[place.epsilon] = line
         curves = []
@@ -186,6 +195,7 @@ def _manifest(
         "version": COMPARISON_VERSION,
         "kind": "comparison",
         "command": command,
+        "headline": headline(lines),
         "notice": NOTICE,
         "intervals": interval_words(comparison),
         "dpadmm": __version__,
@@ -234,6 +244,7 @@ def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel])
         subtitle=texts.COMPARISON_SUBTITLE.format(version=manifest["dpadmm"]),
         banners=tuple(banners),
         answers=(
+            (texts.HEADLINE, manifest["headline"]),
             (texts.COMPARED, f"{', '.join(who)}."),
             (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
             *_best(manifest),
@@ -282,7 +293,7 @@ def _report_table(manifest: dict[str, Any]) -> Table:
     rows = []
     for line in manifest["lines"]:
         epsilon, proven = line["epsilon"], line["provable_epsilon"]
-        cells: list[Cell] = [line["who"], line["topology"], line["calibration"]]
+        cells: list[Cell] = [who_words(line), line["topology"], line["calibration"]]
         cells += [texts.NONE if epsilon == "infinite" else Given(epsilon)]
         cells += [proven if isinstance(proven, str) else f"{AtMost(proven):4}"]
         cells += [f"{line['mark']} {line['theorem'] or ''}".strip()]

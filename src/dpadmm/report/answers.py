@@ -141,7 +141,6 @@ def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
         (texts.LEARNT, learnt(run)),
         (texts.GUARANTEED, _guaranteed(run)),
         *((texts.CAVEAT, caveat) for caveat in privacy.caveats),
-        *privacy.details,
     ]
     if run.private:
         because = texts.BECAUSE_WORDS.format(
@@ -158,6 +157,8 @@ def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
             (texts.BECAUSE, _sentence(because)),
             (texts.NOT_COVERED, _sentence("; ".join(not_covered))),
         ]
+    # They may be long; what everybody asks is seen without scrolling.
+    pairs += [(heading, _sentence(words)) for heading, words in privacy.details]
     real = texts.REAL_WORDS.format(noise=privacy.noise[:1].upper() + privacy.noise[1:])
     simulated = texts.SIMULATED_WORDS.format(noise=privacy.noise)
     pairs.append((texts.REAL_OR_NOT, simulated if privacy.simulated else real))

@@ -275,6 +275,9 @@ ACCURACY_TITLE = "Accuracy on held-out rows"
 ACCURACY_VALUE = "accuracy, %"
 ACCURACY_WHO = "who trains"
 ACCURACY_COURSE = "Accuracy over the rounds"
+BEST_ALONE = "best party alone"
+POOLED = "pooled"
+WHEN_NOT = "When it does not pay:"
 
 # Configuration.
 CONFIGURATION = "Configuration, and how to run it again"
@@ -356,6 +359,7 @@ REFUSED_NEXT_WORDS = (
 COMPARISON_SUBTITLE = "A comparison, dpadmm {version}"
 EXPERIMENT_SUBTITLE = "An experiment, dpadmm {version}"
 OWN_FILES = "own files"
+HEADLINE = "Does training together pay?"
 COMPARED = "What was compared"
 COMPARED_ON = "On which data"
 INTERVALS = "What intervals say"
