@@ -12,7 +12,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.helpers.secure_sums import COUNT, predictable, small
 
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.federation.transport.masks import DecodedSums, Masks, Member, Stretch, shared_secret
+from dpadmm.federation.transport.masks import (
+    DecodedSums,
+    Masks,
+    Member,
+    StretchFacts,
+    shared_secret,
+)
 
 RUN = hashlib.sha256(b"run").digest()
 SUMS = hashlib.sha256().digest()
@@ -37,7 +43,7 @@ def stretch_of(names=NAMES, number=0, run=RUN):
         )
         for name in names
     )
-    return Stretch(run, number, members, colluders=1)
+    return StretchFacts(run, number, members, colluders=1)
 
 
 def masks_of(stretch):

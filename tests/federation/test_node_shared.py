@@ -18,7 +18,7 @@ from tests.helpers.shared_run import lie_in_round
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.node_config import load_node_config
-from dpadmm.federation.recovery import Decision, Segment
+from dpadmm.federation.recovery import Decision, Stretch
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.setup import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -138,7 +138,7 @@ def test_cutting_parties_off_never_lowers_how_many_may_collude(build):
     """Of seven three may collude; of five that are left still three, and of four it ends."""
     federation = build(names=tuple(f"n{k}" for k in range(7)))
     agreed, schema = federation.agreed, federation.schema
-    whole = Segment.whole(agreed, agreed.plan(schema), schema)
+    whole = Stretch.whole(agreed, agreed.plan(schema), schema)
     first = whole.planned.algorithm
     assert first.summation.colluders == 3
     five = whole.following(Decision("n6", 2, 3), schema).following(Decision("n2", 2, 3), schema)
@@ -155,13 +155,13 @@ def test_cutting_parties_off_never_lowers_how_many_may_collude(build):
 def test_noise_after_a_loss_is_new_also_in_a_simulation(build):
     federation = build()
     agreed, schema = federation.agreed, federation.schema
-    whole = Segment.whole(agreed, agreed.plan(schema), schema)
+    whole = Stretch.whole(agreed, agreed.plan(schema), schema)
     others = [whole.following(Decision("west", kept, 2), schema) for kept in (0, 1)]
     config = SimpleNamespace(simulation=SimpleNamespace(key=3))
     simulated = SimulatedNoise(3)
     node = NodeRuntime(SimpleNamespace(config=config), None, None, simulated, None, None)
     assert node.noise_of(whole) is simulated
-    keys = [node.noise_of(segment).identity for segment in others]
+    keys = [node.noise_of(stretch).identity for stretch in others]
     assert len({simulated.identity, *keys}) == 3
     assert node.noise_of(others[0]).identity == keys[0]
 
@@ -169,7 +169,7 @@ def test_noise_after_a_loss_is_new_also_in_a_simulation(build):
 def test_every_committed_round_stays_charged_and_fewer_are_left(build):
     federation = build()
     agreed, schema = federation.agreed, federation.schema
-    whole = Segment.whole(agreed, agreed.plan(schema), schema)
+    whole = Stretch.whole(agreed, agreed.plan(schema), schema)
     events = announced(whole.planned)[0]
     # Two sums are everybody's; somebody has sent five rounds.
     own = tuple(np.zeros((1, 1, 3), dtype=np.uint64) for _ in range(2))

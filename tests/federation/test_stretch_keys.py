@@ -24,9 +24,9 @@ def parties(tmp_path):
     return Parties(tmp_path)
 
 
-def announced(parties, name, segment=None):
+def announced(parties, name, stretch=None):
     """The key of a party as it says it."""
-    keys = parties.keys(name, MemoryStore(), segment)
+    keys = parties.keys(name, MemoryStore(), stretch)
     keys.announce(0)
     return keys.ring.keys[name]
 
@@ -40,7 +40,7 @@ def test_what_is_signed(parties):
 
 
 @pytest.mark.parametrize(
-    ("segment", "whose", "word"),
+    ("stretch", "whose", "word"),
     [
         ({"run": OTHER_RUN}, "north", "signature"),
         ({"run": RUN, "lost": ("east",)}, "north", "signature"),
@@ -48,8 +48,8 @@ def test_what_is_signed(parties):
     ],
     ids=["another-run", "another-stretch", "another-name"],
 )
-def test_a_key_for_something_else_is_not_believed(parties, segment, whose, word):
-    key = announced(parties, "north", parties.segment(**segment))
+def test_a_key_for_something_else_is_not_believed(parties, stretch, whose, word):
+    key = announced(parties, "north", parties.stretch(**stretch))
     assert word in parties.keys("south", MemoryStore()).fault(whose, key)
 
 
@@ -189,7 +189,7 @@ def test_the_list_of_keys_is_the_same_after_a_restart(parties):
 def test_a_ring_takes_what_it_checked_and_nothing_twice(parties):
     ring = parties.keys("south", MemoryStore()).ring
     key = announced(parties, "north")
-    second = announced(parties, "north", parties.segment())
+    second = announced(parties, "north", parties.stretch())
     bad = key.model_copy(update={"signature": second.signature[:-8] + "AAAAAA=="})
     assert "not counted" in ring.take("hub", Announcing(keys={"north": bad}).to_bytes())[0]
     assert "north" not in ring

@@ -35,19 +35,19 @@ def parties(tmp_path):
     return Parties(tmp_path)
 
 
-class Stretch:
+class StretchFacts:
     """All parties of a stretch, with a server or without one."""
 
-    def __init__(self, parties, line=None, *, hub=HUB, segment=None, past=None, add=added_words):
+    def __init__(self, parties, line=None, *, hub=HUB, stretch=None, past=None, add=added_words):
         self.line = line or Line()
-        names = (segment or parties.segment()).agreed.names
-        self.hub = Hub(parties, self.line, segment=segment, add=add) if hub else None
+        names = (stretch or parties.stretch()).agreed.names
+        self.hub = Hub(parties, self.line, stretch=stretch, add=add) if hub else None
         self.parties = [
             Party(
                 parties,
                 self.line,
                 name,
-                segment=segment,
+                stretch=stretch,
                 hub=hub,
                 past=() if past is None else past[name],
             )
@@ -82,7 +82,7 @@ def stretch(parties):
     made = []
 
     def make(*arguments, **options):
-        made.append(Stretch(parties, *arguments, **options))
+        made.append(StretchFacts(parties, *arguments, **options))
         return made[-1]
 
     yield make
@@ -187,7 +187,7 @@ def test_a_server_that_swaps_a_key_gets_no_message(parties, stretch):
 
 
 def test_a_server_that_replays_keys_of_another_run_gets_no_message(parties, stretch):
-    old = parties.segment(run=bytes(32))
+    old = parties.stretch(run=bytes(32))
     replayed = {}
     for name in NAMES:
         with parties.store(name) as store:
@@ -348,8 +348,8 @@ def test_no_two_words_are_predictable_given_a_lost_colluder(parties, stretch):
     for party in first.parties:
         party.keys.destroy()
         party.close()
-    changed = parties.segment(run=bytes(reversed(RUN)), lost=("east",))
-    second = stretch(segment=changed, past=past)
+    changed = parties.stretch(run=bytes(reversed(RUN)), lost=("east",))
+    second = stretch(stretch=changed, past=past)
     fine(second.open(1))
     play(second, 2)
     vectors += [party.messages[t].ravel() for party in second.parties for t in range(2)]

@@ -108,17 +108,17 @@ class Parties:
     def store(self, name):
         return MessageFile(self.folder / name / "messages")
 
-    def segment(self, run=RUN, lost=(), colluders=1):
+    def stretch(self, run=RUN, lost=(), colluders=1):
         names = tuple(name for name in self.names if name not in lost)
         shared = Summation(STEP, len(names), colluders, 100.0)
         planned = SimpleNamespace(algorithm=SimpleNamespace(summation=shared))
         agreed = SimpleNamespace(names=names)
         return SimpleNamespace(run=run, lost=tuple(lost), agreed=agreed, planned=planned)
 
-    def keys(self, name, store, segment=None, pins=None):
+    def keys(self, name, store, stretch=None, pins=None):
         return StretchKeys(
             name,
-            segment or self.segment(),
+            stretch or self.stretch(),
             self.security[name],
             self.pins if pins is None else pins,
             store,
@@ -129,13 +129,13 @@ class Parties:
 class Party:
     """One party in one stretch."""
 
-    def __init__(self, parties, line, name, *, segment=None, hub=HUB, past=(), pins=None):
-        segment = segment or parties.segment()
-        names = segment.agreed.names
+    def __init__(self, parties, line, name, *, stretch=None, hub=HUB, past=(), pins=None):
+        stretch = stretch or parties.stretch()
+        names = stretch.agreed.names
         self.name, self.place = name, names.index(name)
-        self.summation = segment.planned.algorithm.summation
+        self.summation = stretch.planned.algorithm.summation
         self.store = parties.store(name)
-        self.keys = parties.keys(name, self.store, segment, pins)
+        self.keys = parties.keys(name, self.store, stretch, pins)
         others = [other for other in names if other != name]
         site = SimpleNamespace(
             index=np.array([self.place]),
@@ -154,7 +154,7 @@ class Party:
         self.exchange = SumExchange(
             Session(line, name, [hub] if hub else others),
             site,
-            segment.run,
+            stretch.run,
             names,
             summation=self.summation,
             past=past,
@@ -192,16 +192,16 @@ class Party:
 class Hub:
     """The server: adds up what it has of everybody, unless it is told to do something else."""
 
-    def __init__(self, parties, line, *, segment=None, add=added_words):
-        segment = segment or parties.segment()
-        names = segment.agreed.names
-        self.names, self.number, self.run, self.add = names, len(names), segment.run, add
-        self.store = MessageFile(parties.folder / f"hub.{segment.run.hex()[:8]}")
+    def __init__(self, parties, line, *, stretch=None, add=added_words):
+        stretch = stretch or parties.stretch()
+        names = stretch.agreed.names
+        self.names, self.number, self.run, self.add = names, len(names), stretch.run, add
+        self.store = MessageFile(parties.folder / f"hub.{stretch.run.hex()[:8]}")
         self.ring = KeyRing(names)
         sources = {name: place for place, name in enumerate(names)}
         self.mailbox = Mailbox(
             Session(line, HUB, names),
-            segment.run,
+            stretch.run,
             self.number,
             sources,
             SHAPE,

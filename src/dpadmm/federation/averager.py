@@ -11,7 +11,7 @@ import numpy as np
 
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreement import Disagreement
-from dpadmm.federation.recovery import Departure, Segment, SomebodyLeft
+from dpadmm.federation.recovery import Departure, SomebodyLeft, Stretch
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost
@@ -25,27 +25,27 @@ __all__ = ["average"]
 
 def average(node: NodeRuntime) -> tuple[Mailbox, Departure | None]:
     """Average round by round; go on without a lost party if the owner chose to."""
-    prepared = node.prepared
+    setup = node.setup
     session = node.connect()
-    segment = Segment.whole(prepared.agreed, prepared.planned, prepared.schema)
+    stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)
     while True:
-        mailbox, departure, following = _average_segment(node, session, segment)
+        mailbox, departure, following = _average_stretch(node, session, stretch)
         if following is None:
             return mailbox, departure
-        segment = following
+        stretch = following
 
 
-def _average_segment(
-    node: NodeRuntime, session: PeerSession, segment: Segment
-) -> tuple[Mailbox, Departure | None, Segment | None]:
-    agreed, run, shape = segment.agreed, segment.run, segment.planned.site.shape[1:]
-    departure = node.departure(session, segment)
+def _average_stretch(
+    node: NodeRuntime, session: PeerSession, stretch: Stretch
+) -> tuple[Mailbox, Departure | None, Stretch | None]:
+    agreed, run, shape = stretch.agreed, stretch.run, stretch.planned.site.shape[1:]
+    departure = node.departure(session, stretch)
     number = len(agreed.names)
     sources = {name: place for place, name in enumerate(agreed.names)}
-    options = node.mailbox_options(departure, segment)
-    ring = None if segment.planned.algorithm.summation is None else KeyRing(agreed.names)
+    options = node.mailbox_options(departure, stretch)
+    ring = None if stretch.planned.algorithm.summation is None else KeyRing(agreed.names)
     mailbox = Mailbox(session, run, number, sources, shape, node.store, ring=ring, **options)
-    rounds, first = segment.rounds - segment.first_sent, segment.first_sent
+    rounds, first = stretch.rounds - stretch.first_sent, stretch.first_sent
     decision = None if departure is None else departure.decided()
     t = node.store.rounds(run)
     while decision is None and t < rounds:
@@ -65,7 +65,7 @@ def _average_segment(
                 break
             departure.freeze(error.name, first + t)
             try:
-                decision = departure.settle(node.prepared.config.policy.lost_after)
+                decision = departure.settle(node.setup.config.policy.lost_after)
             except Disagreement as refusal:
                 node.watcher.event("cannot-go-on", level="error", error=refusal)
             break
@@ -75,12 +75,12 @@ def _average_segment(
         mailbox.keep(t, {number: mean, **received})
         mailbox.tell(mean)
         t += 1
-        node.watcher.round(first + t, segment.rounds)
+        node.watcher.round(first + t, stretch.rounds)
         node.watcher.bytes(*mailbox.take_counts())
     if decision is None:
         return mailbox, departure, None
     try:
-        following = segment.following(decision, node.prepared.schema)
+        following = stretch.following(decision, node.setup.schema)
     except ParameterError as refusal:
         node.watcher.event("cannot-go-on", level="error", error=refusal)
         return mailbox, departure, None

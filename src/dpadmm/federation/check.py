@@ -18,7 +18,7 @@ from dpadmm.durable import check_writable
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.federation.identity import describe
 from dpadmm.federation.reach import probe
-from dpadmm.federation.recovery import Segment
+from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -91,13 +91,13 @@ def _ledger(setup: NodeSetup) -> str:
     assert path is not None
     if os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise LedgerError(f"ledger {path} and its folder must be writable; they are not.")
-    segment = Segment.whole(agreed, setup.planned, setup.schema)
+    stretch = Stretch.whole(agreed, setup.planned, setup.schema)
     own = setup.planned.of_party(agreed.names.index(setup.name))
     with SQLiteLedger(path, timeout=_TIMEOUT) as ledger:
         check_owner(setup.name, ledger, setup.schema.sha256)
         account = ledger.verify()
-        check_runs(own, [ledger], segment.run_id, secure_noise())
-        known = account.runs.get(segment.run_id)
+        check_runs(own, [ledger], stretch.run_id, secure_noise())
+        known = account.runs.get(stretch.run_id)
         begun = "" if known is None else f" {len(known.events)} of its rounds were charged before."
         return (
             f"{path} is whole, is about {account.dataset.rows} rows of {account.dataset.owner}, "

@@ -15,7 +15,7 @@ from dpadmm.errors import BudgetError, ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
-from dpadmm.federation.recovery import Departure, Segment
+from dpadmm.federation.recovery import Departure, Stretch
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
@@ -51,90 +51,90 @@ _BUDGET_EVERY: Final = 1.0
 def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     """Train this party's share and write its results; neighbours are still to be served."""
     begin = time.monotonic()
-    prepared = node.prepared
-    told = prepared.run_config()
-    segment = Segment.whole(prepared.agreed, prepared.planned, prepared.schema)
-    ledger = node.open_run(segment)
-    own = prepared.planned.of_party(prepared.agreed.names.index(prepared.name))
+    setup = node.setup
+    told = setup.run_config()
+    stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)
+    ledger = node.open_run(stretch)
+    own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=int(own.site.rows[0]))
-    shard = _shard(prepared, told, own, node.noise)
+    shard = _shard(setup, told, own, node.noise)
     session = node.connect()
     best: _Part | None = None
     while True:
-        part = _Part(node, session, segment, ledger)
+        part = _Part(node, session, stretch, ledger)
         part.train(shard)
         part.end()
         node.note_head()
-        if best is None or part.listening.done >= best.listening.done:
+        if best is None or part.hearing.done >= best.hearing.done:
             best = part
         following = part.following()
         if following is None:
             break
         try:
-            following.check_budget(prepared.name)
+            following.check_budget(setup.name)
             ledger = node.open_run(following)
         except (ParameterError, BudgetError) as error:
             node.watcher.event("cannot-go-on", level="error", error=error)
             break
-        segment = following
-    if best.listening.done == 0:
-        if part.listening.refused_sum is not None:
-            raise ExchangeError(f"{part.listening.refused_sum} There is no model.")
+        stretch = following
+    if best.hearing.done == 0:
+        if part.hearing.refused_sum is not None:
+            raise ExchangeError(f"{part.hearing.refused_sum} There is no model.")
         raise ExchangeError(
-            f"{part.listening.lost} was lost before a round was complete: there is no model."
+            f"{part.hearing.lost} was lost before a round was complete: there is no model."
         )
     if best is not part:
-        done = best.listening.done
-        node.watcher.event("fell-back", level="warning", round=done, rounds=best.segment.rounds)
-    private = prepared.planned.algorithm.private
+        done = best.hearing.done
+        node.watcher.event("fell-back", level="warning", round=done, rounds=best.stretch.rounds)
+    private = setup.planned.algorithm.private
     seconds = None if private else time.monotonic() - begin
     trained = _trained(node, told, best, part, seconds)
-    _write(prepared, trained, best)
-    node.watcher.event("results-written", round=best.listening.done, rounds=best.segment.rounds)
+    _write(setup, trained, best)
+    node.watcher.event("results-written", round=best.hearing.done, rounds=best.stretch.rounds)
     return part.exchange.mailbox, part.departure, trained
 
 
 class _Part:
-    """One segment at one party."""
+    """One stretch at one party."""
 
     outcome: Outcome
 
     def __init__(
-        self, node: NodeRuntime, session: PeerSession, segment: Segment, ledger: LedgerRun | None
+        self, node: NodeRuntime, session: PeerSession, stretch: Stretch, ledger: LedgerRun | None
     ) -> None:
-        self.node, self.segment = node, segment
-        self._ledger = CarefulLedger(ledger or MemoryLedger(), len(segment.replayed))
-        agreed = segment.agreed
-        self.number = agreed.names.index(node.prepared.name)
-        self.own = segment.planned.of_party(self.number)
-        self.departure: Departure | None = node.departure(session, segment)
-        self.keys = node.stretch_keys(segment)
+        self.node, self.stretch = node, stretch
+        self._ledger = CarefulLedger(ledger or MemoryLedger(), len(stretch.replayed))
+        agreed = stretch.agreed
+        self.number = agreed.names.index(node.setup.name)
+        self.own = stretch.planned.of_party(self.number)
+        self.departure: Departure | None = node.departure(session, stretch)
+        self.keys = node.stretch_keys(stretch)
         self.exchange = self._open_exchange(session)
-        self.listening = HearingExchange(
+        self.hearing = HearingExchange(
             self.exchange,
             session,
             self.own,
-            segment.rounds,
+            stretch.rounds,
             self._ledger,
-            node.prepared.config.policy.when_lost,
+            node.setup.config.policy.when_lost,
             self.departure,
             node.watcher,
         )
         self._told_budget = -_BUDGET_EVERY
-        first = segment.first_sent
+        first = stretch.first_sent
         drawn = (
-            encode_message(segment.run, self.number, t - first, self._message(t))
+            encode_message(stretch.run, self.number, t - first, self._message(t))
             for t in range(first, self._ledger.released)
         )
-        self.exchange.mailbox.begin(drawn, segment.rounds - first)
+        self.exchange.mailbox.begin(drawn, stretch.rounds - first)
 
     def _open_exchange(self, session: PeerSession) -> PeerExchange:
-        segment, keys = self.segment, self.keys
-        options = self.node.mailbox_options(self.departure, segment) | {
-            "averager": segment.agreed.server,
+        stretch, keys = self.stretch, self.keys
+        options = self.node.mailbox_options(self.departure, stretch) | {
+            "averager": stretch.agreed.server,
             "store": self.node.store,
         }
-        address = (session, self.own.site, segment.run, segment.agreed.names)
+        address = (session, self.own.site, stretch.run, stretch.agreed.names)
         summation = self.own.algorithm.summation
         if keys is None or summation is None:
             return PeerExchange(*address, **options)
@@ -147,7 +147,7 @@ class _Part:
         return SumExchange(
             *address,
             summation=summation,
-            past=segment.past,
+            past=stretch.past,
             find_masks=find_masks,
             before_send=keys.before_send,
             ring=keys.ring,
@@ -166,45 +166,45 @@ class _Part:
             self.node.watcher.event("key-left", level="error", error=error, advice=advice)
 
     def train(self, shard: Shard) -> None:
-        """Run the rounds of the segment, or those before somebody was lost."""
-        node, segment = self.node, self.segment
+        """Run the rounds of the stretch, or those before somebody was lost."""
+        node, stretch = self.node, self.stretch
 
         def on_round(done: int, messages: Array) -> None:
-            node.watcher.round(done, segment.rounds)
-            self.listening.count_bytes()
+            node.watcher.round(done, stretch.rounds)
+            self.hearing.count_bytes()
             self._tell_budget()
 
         outcome = train_party(
             self.own,
             shard,
-            exchange=self.listening,
-            noise=node.noise_of(segment),
+            exchange=self.hearing,
+            noise=node.noise_of(stretch),
             ledger=self._ledger,
             on_round=on_round,
-            rounds=segment.rounds,
-            replayed=[message[None] for message in segment.replayed],
+            rounds=stretch.rounds,
+            replayed=[message[None] for message in stretch.replayed],
             absorbed_by=[
-                planned.of_party(planned.site.names.index(node.prepared.name))
-                for planned in segment.absorbed_by
+                planned.of_party(planned.site.names.index(node.setup.name))
+                for planned in stretch.absorbed_by
             ],
         )
         self._tell_budget(at_once=True)
-        charged = (*segment.charged, *outcome.events[0])
+        charged = (*stretch.charged, *outcome.events[0])
         self.outcome = replace(outcome, events=(charged,))
 
-    def following(self) -> Segment | None:
+    def following(self) -> Stretch | None:
         """What comes after a loss, once all others agree; None if this was the end."""
         departure, node = self.departure, self.node
-        if departure is None or departure.lost in ("", node.prepared.name):
+        if departure is None or departure.lost in ("", node.setup.name):
             return None
-        if self.listening.done == self.segment.rounds:
+        if self.hearing.done == self.stretch.rounds:
             return None
-        policy = node.prepared.config.policy
+        policy = node.setup.config.policy
         try:
             decision = departure.decided() or departure.settle(policy.lost_after)
-            following = self.segment.following(
+            following = self.stretch.following(
                 decision,
-                node.prepared.schema,
+                node.setup.schema,
                 own=tuple(self._message(t) for t in range(decision.kept)),
                 past=tuple(self.exchange.sums) if isinstance(self.exchange, SumExchange) else (),
                 charged=self.outcome.events[0],
@@ -224,17 +224,17 @@ class _Part:
 
     def _message(self, t: int) -> Array:
         """Return this party's own message of a round that it released, as it was committed."""
-        if t < len(self.segment.replayed):
-            return self.segment.replayed[t]
+        if t < len(self.stretch.replayed):
+            return self.stretch.replayed[t]
         stored = self._ledger.committed(t)
         if stored is not None:
             return stored
         # A simulation commits nothing and cannot be continued: what it sent is in its mailbox.
         shape = self.own.site.shape[1:]
-        place = t - self.segment.first_sent
+        place = t - self.stretch.first_sent
         decode: Callable[..., Any] = decode_message if self.keys is None else decode_words
         data = self.exchange.mailbox.own(place)
-        found: Array = decode(data, run=self.segment.run, party=self.number, t=place, shape=shape)
+        found: Array = decode(data, run=self.stretch.run, party=self.number, t=place, shape=shape)
         return found
 
     def _tell_budget(self, *, at_once: bool = False) -> None:
@@ -246,9 +246,9 @@ class _Part:
             self.node.watcher.budget(account.spent_epsilon, account.fitting_epsilon)
 
 
-def _shard(prepared: NodeSetup, told: RunConfig, own: Plan, noise: NoiseSource) -> Shard:
+def _shard(setup: NodeSetup, told: RunConfig, own: Plan, noise: NoiseSource) -> Shard:
     """Read and lay out this party's rows; how many there are is public."""
-    schema = file_schema(prepared.schema, told)
+    schema = file_schema(setup.schema, told)
     party = told.party[0]
     with work_folder(told.result.model) as folder:
         encoded = encode_party(party.file, schema, folder, delimiter=told.data.delimiter)
@@ -269,40 +269,40 @@ def _trained(
 
     Who hears everybody makes the same model of it as everybody else.
     """
-    prepared, segment, listening = node.prepared, part.segment, part.listening
-    agreed = prepared.agreed
+    setup, stretch, hearing = node.setup, part.stretch, part.hearing
+    agreed = setup.agreed
     charged = part.outcome.events if node.ledger is None else (_charged(node.ledger, agreed),)
     heard = part.outcome
     if not part.own.algorithm.hears_everybody:
-        heard = replace(heard, last=listening.last, tail=listening.tail, mean=listening.mean)
-    caveats, schema = _about_losses(part, last), prepared.schema
+        heard = replace(heard, last=hearing.last, tail=hearing.tail, mean=hearing.mean)
+    caveats, schema = _about_losses(part, last), setup.schema
     classifier = Classifier.of_run(
         part.own,
         heard,
         state_privacy(part.own, charged, node.noise, caveats=caveats),
         classes=schema.classes,
-        parties=listening.names,
+        parties=hearing.names,
         output=told.run.output,
     )
     federation = {
-        "node": prepared.name,
+        "node": setup.name,
         "nodes": list(agreed.nodes),
         "rows": agreed.rows,
         "server": agreed.server,
-        "heard": list(listening.names),
-        "rounds_complete": listening.done,
-        "lost": listening.lost,
-        "went_on_without": list(segment.lost),
-        "changed_run_sha256": segment.run.hex() if segment.lost else None,
-        "tls": prepared.security is not None,
+        "heard": list(hearing.names),
+        "rounds_complete": hearing.done,
+        "lost": hearing.lost,
+        "went_on_without": list(stretch.lost),
+        "changed_run_sha256": stretch.run.hex() if stretch.lost else None,
+        "tls": setup.security is not None,
     }
-    rows = {prepared.name: agreed.rows[prepared.name]}
-    come_from = provenance(told, schema, rows, prepared.run.hex(), federation)
+    rows = {setup.name: agreed.rows[setup.name]}
+    come_from = provenance(told, schema, rows, setup.run.hex(), federation)
     return Run(
         told,
         Model(classifier, estimator_parameters(told, agreed.names), schema, come_from),
-        prepared.planned.site.topology,
-        warnings=prepared.warnings,
+        setup.planned.site.topology,
+        warnings=setup.warnings,
         seconds=seconds,
     )
 
@@ -317,16 +317,16 @@ def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _write(prepared: NodeSetup, trained: Run, part: _Part) -> None:
+def _write(setup: NodeSetup, trained: Run, part: _Part) -> None:
     """Write the statement, then the model and the record, then the page to read."""
-    result = prepared.config.result
+    result = setup.config.result
     assert result is not None
     if result.statement is not None:
         lines = [str(trained.privacy)]
         for words in trained.summary()["ledgers"].values():
             lines += ["", "The ledger of this data set:", words]
-        if part.segment.lost:
-            lines += ["", f"Changed run: {part.segment.run.hex()}, {part.segment.rounds} rounds"]
+        if part.stretch.lost:
+            lines += ["", f"Changed run: {part.stretch.run.hex()}, {part.stretch.rounds} rounds"]
         write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
     record = write_results(trained)
     # After the results: whatever happens to the page, what was paid for is there.
@@ -339,24 +339,24 @@ def _write(prepared: NodeSetup, trained: Run, part: _Part) -> None:
 def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
     """What the statement says about nodes that were lost: the model's part, and the last one."""
     caveats = []
-    segment, lost = part.segment, part.listening.lost
+    stretch, lost = part.stretch, part.hearing.lost
     budget = part.own.budget
-    if segment.lost:
-        caveats.append(f"Went on without: {', '.join(segment.lost)}: {WHEN_LOST['continue']}")
+    if stretch.lost:
+        caveats.append(f"Went on without: {', '.join(stretch.lost)}: {WHEN_LOST['continue']}")
     if lost is not None:
-        done = part.listening.done
+        done = part.hearing.done
         caveats.append(f"Ended early: {lost} was lost after {done} rounds: {WHEN_LOST['stop']}")
-    if part.listening.refused_sum is not None:
+    if part.hearing.refused_sum is not None:
         caveats.append(
-            f"Ended early: the sum of round {part.listening.done} was refused: "
-            f"{part.listening.refused_sum} {WHEN_LOST['stop']}"
+            f"Ended early: the sum of round {part.hearing.done} was refused: "
+            f"{part.hearing.refused_sum} {WHEN_LOST['stop']}"
         )
     if last is not part:
-        what = last.listening.refused_sum or f"{last.listening.lost} was lost, too,"
+        what = last.hearing.refused_sum or f"{last.hearing.lost} was lost, too,"
         caveats.append(
-            f"Going on without {last.segment.lost[-1]} came to nothing: {what} "
-            f"after {last.listening.done} rounds of the changed run "
-            f"{last.segment.run.hex()}. The model is that of the rounds before; what was charged "
+            f"Going on without {last.stretch.lost[-1]} came to nothing: {what} "
+            f"after {last.hearing.done} rounds of the changed run "
+            f"{last.stretch.run.hex()}. The model is that of the rounds before; what was charged "
             "since is counted."
         )
     if caveats and budget is not None:

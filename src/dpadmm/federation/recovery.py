@@ -26,7 +26,7 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.run.plan import Plan, announced
 
-__all__ = ["Decision", "Departure", "Segment", "SomebodyLeft"]
+__all__ = ["Decision", "Departure", "SomebodyLeft", "Stretch"]
 
 
 DEPARTURE_TOPIC: Final = "departure"
@@ -255,7 +255,7 @@ class Departure:
 
 
 @dataclass(frozen=True)
-class Segment:
+class Stretch:
     """What the nodes that are left compute.
 
     Attributes
@@ -294,7 +294,7 @@ class Segment:
     first: Plan | None = field(default=None, repr=False)
 
     @classmethod
-    def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> Segment:
+    def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> Stretch:
         """The run as it was agreed on."""
         return cls(agreed, planned, agreed.digest(schema), planned.rounds)
 
@@ -310,7 +310,7 @@ class Segment:
         own: tuple[Array, ...] = (),
         charged: tuple[Event, ...] = (),
         past: tuple[PastSum, ...] = (),
-    ) -> Segment:
+    ) -> Stretch:
         """What the others do after a node is lost; refused where the links that are left do not do.
 
         Parameters
@@ -320,7 +320,7 @@ class Segment:
         schema
             How rows are encoded.
         own, charged, past
-            This party's messages of this segment, what it was charged up to its end, and, where
+            This party's messages of this stretch, what it was charged up to its end, and, where
             only sums are seen, those.
         """
         if decision.rounds(self.rounds) <= decision.kept:
@@ -336,7 +336,7 @@ class Segment:
         digest = hashlib.sha256(self.run + agreed.digest(schema) + content.encode("ascii"))
         summed = planned.algorithm.summation is not None
         ran = (*self.absorbed_by, *(self.planned for _ in past[len(self.absorbed_by) :]))
-        return Segment(
+        return Stretch(
             agreed,
             planned,
             digest.digest(),

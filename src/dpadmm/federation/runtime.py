@@ -12,7 +12,7 @@ from dpadmm.errors import ExchangeError, LedgerError, ParameterError
 from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
 from dpadmm.federation.consent import Consents
 from dpadmm.federation.reach import Reach
-from dpadmm.federation.recovery import Departure, Segment
+from dpadmm.federation.recovery import Departure, Stretch
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.stretch_keys import StretchKeys, check_pinned
 from dpadmm.federation.transport.mailbox import Patience
@@ -39,7 +39,7 @@ class NodeRuntime:
 
     Attributes
     ----------
-    prepared, watcher
+    setup, watcher
         What it was told, and who is told how it gets on.
     store, noise, ledger
         What it heard; where its noise comes from; its ledger, if it has one.
@@ -47,7 +47,7 @@ class NodeRuntime:
         Closes all of it.
     """
 
-    prepared: NodeSetup
+    setup: NodeSetup
     watcher: Watcher
     store: MessageStore
     noise: NoiseSource
@@ -55,14 +55,14 @@ class NodeRuntime:
     stack: ExitStack = field(repr=False)
 
     @classmethod
-    def open(cls, prepared: NodeSetup, watcher: Watcher, stack: ExitStack) -> NodeRuntime:
+    def open(cls, setup: NodeSetup, watcher: Watcher, stack: ExitStack) -> NodeRuntime:
         """Open the ledger and what was heard before."""
-        config = prepared.config
+        config = setup.config
         noise: NoiseSource = secure_noise()
         store = stack.enter_context(MessageFile(config.messages))
         if config.simulation is not None:
             noise = SimulatedNoise(config.simulation.key)
-            if store.note(prepared.run, _INSTANCE) is not None:
+            if store.note(setup.run, _INSTANCE) is not None:
                 # Without a ledger nothing keeps the message of a round that was cut short.
                 raise ParameterError(
                     f"a simulation must begin anew: it cannot be continued. Remove "
@@ -71,8 +71,8 @@ class NodeRuntime:
         ledger = None
         if config.node.ledger is not None:
             ledger = stack.enter_context(SQLiteLedger(config.node.ledger))
-            check_owner(prepared.name, ledger, prepared.schema.sha256)
-        node = cls(prepared, watcher, store, noise, ledger, stack)
+            check_owner(setup.name, ledger, setup.schema.sha256)
+        node = cls(setup, watcher, store, noise, ledger, stack)
         node.note_head()
         return node
 
@@ -83,7 +83,7 @@ class NodeRuntime:
         name = f"head of ledger {self.ledger.first}"
         noted = self.store.note(_EVERY_RUN, name)
         if noted is not None and not self.ledger.holds(noted):
-            messages = self.prepared.config.messages
+            messages = self.setup.config.messages
             raise LedgerError(
                 f"ledger must have every entry that it had; {self.ledger.path} lacks row "
                 f"{noted.partition(':')[0]}, which {messages} remembers: it was put back to an "
@@ -93,35 +93,35 @@ class NodeRuntime:
         self.ledger.refresh()
         self.store.take_note(_EVERY_RUN, name, self.ledger.head)
 
-    def open_run(self, segment: Segment) -> LedgerRun | None:
-        """Lock a segment in the ledger; refused where it does not fit. None in a simulation."""
+    def open_run(self, stretch: Stretch) -> LedgerRun | None:
+        """Lock a stretch in the ledger; refused where it does not fit. None in a simulation."""
         if self.ledger is None:
             return None
-        number = segment.agreed.names.index(self.prepared.name)
-        self._check_ledger(self.ledger, segment, number)
-        own = segment.planned.of_party(number)
+        number = stretch.agreed.names.index(self.setup.name)
+        self._check_ledger(self.ledger, stretch, number)
+        own = stretch.planned.of_party(number)
         # A stretch that ended with somebody's loss is not charged beyond what was sent.
-        end = Departure.sent_before(self.store, segment.run)
-        rounds = range(len(segment.replayed), segment.rounds if end is None else end)
-        (opened,) = open_runs(own, [self.ledger], segment.run_id, self.noise, rounds=rounds)
+        end = Departure.sent_before(self.store, stretch.run)
+        rounds = range(len(stretch.replayed), stretch.rounds if end is None else end)
+        (opened,) = open_runs(own, [self.ledger], stretch.run_id, self.noise, rounds=rounds)
         return self.stack.enter_context(opened)
 
-    def _check_ledger(self, ledger: SQLiteLedger, segment: Segment, number: int) -> None:
+    def _check_ledger(self, ledger: SQLiteLedger, stretch: Stretch, number: int) -> None:
         """Refuse a ledger that is older than what this node is known to have sent."""
-        first = segment.first_sent
-        kept = first + self.store.rounds(segment.run)
-        record = ledger.refresh().runs.get(segment.run_id)
-        for t in range(len(segment.replayed), kept):
+        first = stretch.first_sent
+        kept = first + self.store.rounds(stretch.run)
+        record = ledger.refresh().runs.get(stretch.run_id)
+        for t in range(len(stretch.replayed), kept):
             stored = None if record is None else record.commits.get(t)
-            sent = self.store.messages(segment.run, t - first).get(number)
+            sent = self.store.messages(stretch.run, t - first).get(number)
             if stored is not None and sent == encode_message(
-                segment.run, number, t - first, ledger.load_message(stored)
+                stretch.run, number, t - first, ledger.load_message(stored)
             ):
                 continue
             lacks = "lacks it" if stored is None else "has another message there"
             raise LedgerError(
                 f"ledger must have every round that was sent; round {t} of run "
-                f"{segment.run_id!r} is in {self.prepared.config.messages}, and {ledger.path} "
+                f"{stretch.run_id!r} is in {self.setup.config.messages}, and {ledger.path} "
                 f"{lacks}: the ledger was put back to an older copy. Nothing was drawn. Restore "
                 f"the newest ledger; if it is lost, the {kept} rounds that were sent stay spent: "
                 "begin another run_id, with a ledger whose budget leaves them out."
@@ -129,8 +129,8 @@ class NodeRuntime:
 
     def connect(self) -> PeerSession:
         """Open the connections and agree with everybody; nothing was spent before."""
-        prepared, config = self.prepared, self.prepared.config
-        run = prepared.run
+        setup, config = self.setup, self.setup.config
+        run = setup.run
         instance = self.store.note(run, _INSTANCE)
         if instance is None:
             instance = secrets.token_hex(16)
@@ -138,13 +138,13 @@ class NodeRuntime:
         known = {name: self.store.note(run, f"{_INSTANCE} of {name}") for name in config.addresses}
         session = self.stack.enter_context(
             PeerSession(
-                prepared.name,
+                setup.name,
                 config.node.listen,
                 config.addresses,
-                prepared.security,
+                setup.security,
                 largest=max(
-                    message_size(prepared.planned.site.shape[1:]),
-                    agreement_limit(len(prepared.agreed.nodes)) // 2,
+                    message_size(setup.planned.site.shape[1:]),
+                    agreement_limit(len(setup.agreed.nodes)) // 2,
                 ),
                 lease=config.watch.lease,
                 instance=instance,
@@ -155,13 +155,13 @@ class NodeRuntime:
                 on_event=self.watcher.event,
             )
         )
-        self.stack.enter_context(Reach(session, config.addresses, prepared.security, self.watcher))
-        nodes = prepared.agreed.nodes
-        consents = Consents(prepared.name, run, prepared.security)
+        self.stack.enter_context(Reach(session, config.addresses, setup.security, self.watcher))
+        nodes = setup.agreed.nodes
+        consents = Consents(setup.name, run, setup.security)
         before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)
         agreement = Agreement(
             session,
-            prepared.agreed.facts(prepared.schema),
+            setup.agreed.facts(setup.schema),
             nodes,
             consents,
             before=before,
@@ -172,7 +172,7 @@ class NodeRuntime:
         else:
             self.watcher.event("agreeing", neighbours=list(config.addresses))
             reached = agreement.reach(config.policy.start_within)
-            if prepared.planned.algorithm.summation is not None:
+            if setup.planned.algorithm.summation is not None:
                 check_pinned(reached, config.pins)
             self.store.take_note(run, _AGREED, consents_note(reached))
             self.watcher.event("agreed", spec=run.hex(), nodes=list(nodes), signed=consents.signed)
@@ -181,53 +181,53 @@ class NodeRuntime:
     def _refused(self, name: str, reason: str, error: ExchangeError) -> None:
         self.watcher.dropped(name, reason, error=error)
 
-    def noise_of(self, segment: Segment) -> NoiseSource:
-        """Where the noise of a segment comes from.
+    def noise_of(self, stretch: Stretch) -> NoiseSource:
+        """Where the noise of a stretch comes from.
 
         After a loss a round of sums is drawn anew: in a simulation, too, that is other noise.
         """
-        simulation = self.prepared.config.simulation
-        summed = segment.planned.algorithm.summation is not None
-        if simulation is None or not (summed and segment.lost):
+        simulation = self.setup.config.simulation
+        summed = stretch.planned.algorithm.summation is not None
+        if simulation is None or not (summed and stretch.lost):
             return self.noise
-        found = hashlib.sha256(f"{simulation.key} {segment.run.hex()}".encode("ascii")).digest()
+        found = hashlib.sha256(f"{simulation.key} {stretch.run.hex()}".encode("ascii")).digest()
         return SimulatedNoise(int.from_bytes(found[:8], "little"))
 
-    def departure(self, session: PeerSession, segment: Segment) -> Departure | None:
+    def departure(self, session: PeerSession, stretch: Stretch) -> Departure | None:
         """How to go on without a lost node; None where the owner has not chosen to."""
-        if self.prepared.config.policy.when_lost != "continue":
+        if self.setup.config.policy.when_lost != "continue":
             return None
-        agreed = segment.agreed
+        agreed = stretch.agreed
         return Departure(
             session,
-            segment.run,
+            stretch.run,
             agreed.names,
             agreed.nodes,
-            segment.rounds,
+            stretch.rounds,
             self.store,
-            sums=segment.planned.algorithm.summation is not None,
-            first_sent=segment.first_sent,
+            sums=stretch.planned.algorithm.summation is not None,
+            first_sent=stretch.first_sent,
             on_refused=self._refused,
         )
 
-    def stretch_keys(self, segment: Segment) -> StretchKeys | None:
+    def stretch_keys(self, stretch: Stretch) -> StretchKeys | None:
         """The keys of a party in a stretch; None where messages are seen one by one."""
-        if segment.planned.algorithm.summation is None:
+        if stretch.planned.algorithm.summation is None:
             return None
-        prepared = self.prepared
-        assert prepared.security is not None
+        setup = self.setup
+        assert setup.security is not None
         return StretchKeys(
-            prepared.name,
-            segment,
-            prepared.security,
-            prepared.config.pins,
+            setup.name,
+            stretch,
+            setup.security,
+            setup.config.pins,
             self.store,
-            prepared.config.messages.parent,
+            setup.config.messages.parent,
         )
 
-    def mailbox_options(self, departure: Departure | None, segment: Segment) -> dict[str, Any]:
+    def mailbox_options(self, departure: Departure | None, stretch: Stretch) -> dict[str, Any]:
         """How long to wait, what may be said, and who is told."""
-        policy, watch = self.prepared.config.policy, self.prepared.config.watch
+        policy, watch = self.setup.config.policy, self.setup.config.watch
         options: dict[str, Any] = {
             "patience": Patience(
                 timeout=None if policy.when_lost == "wait" else policy.lost_after,
@@ -235,7 +235,7 @@ class NodeRuntime:
             ),
             "on_refused": self._refused,
             "on_waiting": self.watcher.waiting,
-            "limits": Limits(frozenset(segment.agreed.nodes), segment.rounds),
+            "limits": Limits(frozenset(stretch.agreed.nodes), stretch.rounds),
             "on_event": self.watcher.event,
         }
         if departure is not None:

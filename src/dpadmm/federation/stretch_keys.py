@@ -41,10 +41,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from dpadmm.durable import FileRefusal, parse_json, read_regular, written_whole
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.identity import load_certificates, load_signing_key
-from dpadmm.federation.recovery import Segment
+from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.signatures import from_base64, sign, to_base64, verify
 from dpadmm.federation.transport.key_ring import KeyRing
-from dpadmm.federation.transport.masks import Masks, Member, Stretch
+from dpadmm.federation.transport.masks import Masks, Member, StretchFacts
 from dpadmm.federation.transport.rollback import DrawRefused
 from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.store import MessageStore
@@ -165,7 +165,7 @@ class StretchKeys:
     ----------
     name
         The party.
-    segment
+    stretch
         The run of the stretch; its algorithm sums words.
     security, pins
         The party's certificate and key; the sha256 of every other party's certificate, by name, as
@@ -184,22 +184,22 @@ class StretchKeys:
     def __init__(
         self,
         name: str,
-        segment: Segment,
+        stretch: Stretch,
         security: Security,
         pins: Mapping[str, str],
         store: MessageStore,
         folder: Path,
     ) -> None:
-        summation = segment.planned.algorithm.summation
+        summation = stretch.planned.algorithm.summation
         assert summation is not None
         self._name, self._security, self._pins = name, security, dict(pins)
-        self._run, self._number = segment.run, len(segment.lost)
+        self._run, self._number = stretch.run, len(stretch.lost)
         self._colluders = summation.colluders
         self._store = store
-        self.path = folder / f"{name}.{segment.run.hex()[:16]}.key"
+        self.path = folder / f"{name}.{stretch.run.hex()[:16]}.key"
         self._file = KeyFile(self.path, self._run, self._number)
         self._sent: int | None = None
-        self.ring = KeyRing(segment.agreed.names, self.fault)
+        self.ring = KeyRing(stretch.agreed.names, self.fault)
         note = store.note(self._run, _ALL)
         own = store.note(self._run, _OWN)
         if note is not None:
@@ -257,7 +257,7 @@ class StretchKeys:
                 f"the key of a stretch must be there until its end; {self.path} is lost. "
                 "Nothing was drawn."
             )
-        stretch = Stretch(self._run, self._number, members, self._colluders)
+        stretch = StretchFacts(self._run, self._number, members, self._colluders)
         found = Masks(private, stretch, self.ring.members.index(self._name))
         # Durable before a word goes out under them: after a restart they are the same.
         self._store.take_note(self._run, _ALL, self.ring.to_bytes().decode("ascii"))

@@ -49,7 +49,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.plain import Words
 
-__all__ = ["DecodedSums", "Masks", "Member", "Stretch", "mask_info", "shared_secret"]
+__all__ = ["DecodedSums", "Masks", "Member", "StretchFacts", "mask_info", "shared_secret"]
 
 _PROTOCOL: Final = b"dpadmm secure sum 1"
 _ZERO_NONCE: Final = bytes(16)
@@ -77,7 +77,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class StretchFacts:
     """Public facts that every key of a stretch hangs on.
 
     Parameters
@@ -111,7 +111,7 @@ class Stretch:
         return hashlib.sha256(_fields(parts)).digest()
 
 
-def mask_info(stretch: Stretch, pair: tuple[int, int], t: int, sums: bytes) -> bytes:
+def mask_info(stretch: StretchFacts, pair: tuple[int, int], t: int, sums: bytes) -> bytes:
     """The public facts from which the key of one pair in one round is derived.
 
     Parameters
@@ -165,7 +165,7 @@ class Masks:
         Its number among the members.
     """
 
-    def __init__(self, private: X25519PrivateKey, stretch: Stretch, place: int) -> None:
+    def __init__(self, private: X25519PrivateKey, stretch: StretchFacts, place: int) -> None:
         own = stretch.members[place].public_key
         if private.public_key().public_bytes_raw() != own:
             raise ParameterError(
