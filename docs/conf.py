@@ -52,7 +52,7 @@ autosummary_ignore_module_all = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 # Shown by their names rather than spelt out.
-autodoc_type_aliases = {name: name for name in ("Array", "ArrayLike", "Rows")}
+autodoc_type_aliases = {name: name for name in ("Array", "ArrayLike", "Rows", "Words")}
 autodoc_default_options = {"show-inheritance": True}
 # Methods and attributes are listed by autodoc itself.
 numpydoc_show_class_members = False

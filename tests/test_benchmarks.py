@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from benchmarks import utility
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,3 +43,77 @@ def test_an_unknown_benchmark_is_refused_with_the_known_ones():
     )
     assert done.returncode == 2
     assert "pdml" in done.stdout
+
+
+# -- does it pay? ---------------------------------------------------------------------------------
+
+
+def findings(**figures):
+    """Every line of two sets: 50%, but for what is given."""
+    lines = [line for columns in utility.TABLES.values() for line in columns.values()]
+    found = utility.Findings()
+    for name in ("adult", "splice"):
+        for line in lines:
+            for epsilon in utility.EPSILONS:
+                figure = figures.get(line.replace(" ", "_"), 50.0)
+                found[name, line, epsilon] = np.full(20, figure) + np.linspace(-1, 1, 20)
+    return found
+
+
+def test_tables_fit_into_80_columns(capsys):
+    utility.print_tables(findings(pooled=100.0), ["adult", "splice"], 1.0)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert printed.count("adult") == len(utility.TABLES)
+    assert "100.0" in printed
+
+
+def test_a_line_that_was_not_run_is_shown_as_such(capsys):
+    found = findings()
+    del found["splice", "shared 100", 1.0]
+    utility.print_tables(found, ["splice"], 1.0)
+    assert capsys.readouterr().out.splitlines()[-1].endswith("-")
+
+
+@pytest.mark.parametrize(
+    ("figures", "missed"),
+    [
+        # Better than before by 5 points, and as good as a curator; Adult is far from its figures.
+        ({"auto_5": 56.0}, {"adult, shared 20", "adult, auto 5"}),
+        ({"auto_5": 90.0, "shared_20": 90.0, "shared_100": 90.0, "curator": 90.0}, set()),
+        (
+            {"auto_5": 90.0, "shared_20": 90.0, "shared_100": 88.0, "curator": 92.0},
+            {
+                "adult, shared 20 less curator",
+                *(f"{n}, shared 100 less" for n in ("adult", "splice")),
+            },
+        ),
+        (
+            {"auto_5": 90.0, "shared_20": 90.0, "shared_100": 90.0, "before_5": 86.0},
+            {"splice, auto 5 less before 5"},
+        ),
+    ],
+)
+def test_targets_are_those_of_the_figures(figures, missed):
+    checked = list(utility.targets(findings(**figures), ["adult", "splice"]))
+    assert len(checked) == 12
+    found = [target.words for target in checked if not target.met]
+    assert all(any(words.startswith(start) for start in missed) for words in found)
+    assert all(any(words.startswith(start) for words in found) for start in missed)
+
+
+def test_a_comparison_is_not_missed_for_its_noise():
+    assert utility.Target("a less b", -1.0, 0.0, error=0.6).met
+    assert not utility.Target("a less b", -1.0, 0.0, error=0.4).met
+    assert not utility.Target("a", 83.1, 83.2).met
+
+
+@pytest.mark.parametrize("as_before", [False, True])
+def test_rows_are_dealt_once_and_have_norm_one_at_most(as_before):
+    problem = utility.SplitProblem("waveform", 20, 1, as_before=as_before).load()
+    everything = np.vstack([*(rows for rows, _ in problem.members), problem.test_rows])
+    assert everything.shape == (5000, 22)
+    assert len(np.unique(everything, axis=0)) == 5000
+    assert len(problem.test_rows) == 1000
+    assert np.linalg.norm(everything, axis=1).max() <= 1 + 1e-12
+    assert (everything.min() >= 0) == as_before

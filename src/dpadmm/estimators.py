@@ -104,7 +104,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The classifier, as in scikit-learn: ``intercept_`` is the weight of the appended number,
         times that number.
     node_coef_, node_intercept_
-        Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``.
+        Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``;
+        where messages are no models (``dp-gd``) its last model.
     algorithm_, rounds_
         The algorithm that ran, and for how many rounds.
     classes_
@@ -139,12 +140,12 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         party_weight: str = defaults.PARTY_WEIGHT,
         loss: str = defaults.LOSS,
         fit_intercept: bool = True,
+        intercept_scale: float = 1.0,
         data_norm: float = 1.0,
         rows_per_person: int = defaults.ROWS_PER_PERSON,
         output: str = defaults.OUTPUT,
         algorithm_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
-        intercept_scale: float = 1.0,
     ) -> None:
         self.algorithm = algorithm
         self.epsilon = epsilon
@@ -330,7 +331,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen_loss(self.loss, algorithm, options, self.calibration)
 
     def _training_parameters(self) -> TrainingParameters:
-        names = {item.name for item in fields(TrainingParameters)} - {"tolerance"}
+        apart = {"tolerance", "algorithm_chosen"}
+        names = {item.name for item in fields(TrainingParameters)} - apart
         asked = {name: getattr(self, name) for name in names}
         return TrainingParameters(**asked | {"algorithm_options": self.algorithm_options or {}})
 

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-#: Integers modulo 2^64: how a summand travels.
+# Integers modulo 2^64: how a summand travels.
 Words = NDArray[np.uint64]
 
 

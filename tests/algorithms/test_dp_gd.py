@@ -366,6 +366,22 @@ def test_a_party_alone_computes_what_the_site_of_all_does():
         np.testing.assert_allclose(message.values[0], together.values[place], atol=1e-12)
 
 
+@pytest.mark.parametrize("counts", [(9,), (9, 12), COUNTS])
+def test_with_own_noise_a_party_alone_hears_the_others_and_itself(counts):
+    planned = planned_of(counts, topology="complete")
+    site, algorithm = planned.site, planned.algorithm
+    workspace = Workspace(Shard.from_parties(parties_of(counts)), site)
+    state = algorithm.init(site)
+    sent = algorithm.local_step(state, workspace, site, SimulatedNoise(2), 0).values
+    together = algorithm.absorb(state, sent, sent, site, 0)
+    for place in range(len(counts)):
+        own = planned.of_party(place)
+        start = own.algorithm.init(own.site)
+        heard = np.delete(sent, place, axis=0)
+        apart = own.algorithm.absorb(start, sent[[place]], heard, own.site, 0)
+        np.testing.assert_array_equal(apart.model[0], together.model[place])
+
+
 # -- refusals -----------------------------------------------------------------------------------
 
 

@@ -437,13 +437,13 @@ def test_far_out_the_sensitivity_is_nearly_attained_and_never_exceeded():
 
 # What perturbs its objective: the algorithm, its options.
 PERTURBED = [
-    ("dvp", {}),
+    ("dvp", {"noise": "exp-norm"}),
     ("dvp", {"noise": "gaussian"}),
-    ("m-admm", {"penalty_growth": 1.3, "dual_step": 0.2}),
+    ("m-admm", {"noise": "exp-norm", "penalty_growth": 1.3, "dual_step": 0.2}),
     ("m-admm", {"noise": "gaussian"}),
-    ("r-admm", {}),
+    ("r-admm", {"noise": "exp-norm"}),
     ("r-admm", {"noise": "gaussian"}),
-    ("mr-admm", {"gamma": 0.0}),
+    ("mr-admm", {"noise": "exp-norm", "gamma": 0.0}),
 ]
 
 
@@ -531,9 +531,11 @@ def test_shared_noise_is_refuted_where_the_other_honest_parties_leave_out_theirs
 
 @pytest.mark.parametrize("name", ["dvp", "m-admm", "r-admm", "mr-admm"])
 def test_a_perturbed_objective_stands_and_falls_with_half_its_noise(name):
-    honest = audit_case(AlgorithmCase(name, 1.0, 1e-5, rounds=3), samples=50_000)
+    # Every release has a largest loss, which is found sooner than the tail of Gaussian noise.
+    told = {"rounds": 3, "options": {"noise": "exp-norm"}}
+    honest = audit_case(AlgorithmCase(name, 1.0, 1e-5, **told), samples=50_000)
     assert 0.4 <= honest.recovered <= 1
-    cheated = AlgorithmCase(name, 1.0, 1e-5, rounds=3, noise_scale=0.5)
+    cheated = AlgorithmCase(name, 1.0, 1e-5, noise_scale=0.5, **told)
     assert audit_case(cheated, samples=50_000).refuted
 
 

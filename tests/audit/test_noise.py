@@ -245,7 +245,9 @@ def test_several_outputs_rows_and_features_show_most_of_the_claim():
     assert audit_case(less, samples=20_000).refuted
 
 
-@pytest.mark.parametrize(("name", "options"), [("dvp", {}), ("dvp", {"noise": "gaussian"})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("dvp", {"noise": "exp-norm"}), ("dvp", {"noise": "gaussian"})]
+)
 def test_losses_of_several_outputs_are_logarithms_of_density_ratios(name, options):
     facts = {"rounds": 2, "outputs": 3, "rows_per_person": 2, "features": 4, "options": options}
     case = AlgorithmCase(name, 4.0, 1e-5, **facts)

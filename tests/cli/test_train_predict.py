@@ -131,7 +131,7 @@ def test_files_without_rows_are_predicted(trained, dpadmm):
 
 BAD_RUNS = [
     ("[run]", "[run]\nfoo = 1", "foo under [run] is not a known key"),
-    ("rounds = 12", "rounds = '12'", "rounds under [run] must be a valid integer; got '12'"),
+    ("rounds = 12", "rounds = '12'", 'rounds under [run] must be a whole number or "auto"'),
     ('name = "west"', 'name = "north"', "a party must be named once"),
     ("schema.toml", "nowhere.toml", "schema must be a readable"),
     ("west.csv", "nowhere.csv", "file must be readable; got"),

@@ -16,6 +16,7 @@ from tests.helpers.small_experiments import SMALL
 from typer.testing import CliRunner
 
 from dpadmm.cli import app
+from dpadmm.cli.compare import CompareOptions, _comparison
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.baselines import (
     ALONE,
@@ -222,3 +223,26 @@ def test_the_user_s_own_files(hospitals):
     line = next(line for line in manifest["lines"] if line["who"] == "pr-admm")
     assert line["provable_epsilon"] == pytest.approx(5.0, rel=1e-2)
     assert 0.3 < line["figures"]["test accuracy"]["mean"] <= 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_configuration_leaves_open_is_each_algorithm_s_own(hospitals):
+    (hospitals / "public.csv").write_text((hospitals / "west.csv").read_text())
+    config = hospitals / "run.toml"
+    lines = config.read_text().replace('algorithm = "admm"', 'algorithm = "auto"').splitlines()
+    config.write_text("\n".join(line for line in lines if not line.startswith("rounds")))
+    told = _comparison(
+        CompareOptions(
+            data=str(config),
+            public_evaluation=hospitals / "public.csv",
+            algorithm=["pr-admm", "dp-gd"],
+            epsilon="5",
+            topology="complete",
+            delta=1e-3,
+        )
+    )
+    plans = [cell.plan(cell.problem.load())[0] for cell in told.cells().values()]
+    rounds = {each.algorithm.name: each.rounds for each in plans if each.rounds > 1}
+    assert rounds == {"pr-admm": 50, "dp-gd": 100}
+    # Who is compared was named; nothing was chosen.
+    assert {each.choice for each in plans} == {None}

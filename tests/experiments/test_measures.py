@@ -10,9 +10,9 @@ from tests.helpers.small_experiments import SMALL
 
 from dpadmm.errors import ParameterError
 from dpadmm.experiments import problems
+from dpadmm.experiments.draws import OptimumJob
 from dpadmm.experiments.measures import MEASURES, get_measure
 from dpadmm.experiments.problems import OnePartyProblem, Problem
-from dpadmm_papers.r_admm.noiseless import OptimumCell
 
 
 def problem_of(classes, seed=0):
@@ -108,11 +108,11 @@ def test_distances_and_norms_of_the_parties_models():
 
 
 def test_the_optimum_is_the_same_however_rows_are_kept(monkeypatch):
-    kept = OptimumCell(replace(SMALL, split_seed=7), 1e-2).compute()
+    kept = OptimumJob(replace(SMALL, split_seed=7), 1e-2).compute()
     # Now every row counts as mostly zero.
     monkeypatch.setattr(problems, "_MOSTLY_ZERO", 2.0)
     problems._deal.cache_clear()
-    thin = OptimumCell(replace(SMALL, split_seed=7), 1e-2)
+    thin = OptimumJob(replace(SMALL, split_seed=7), 1e-2)
     assert sparse.issparse(thin.problem.load().test_rows)
     np.testing.assert_allclose(thin.compute().values["model"], kept.values["model"], rtol=1e-9)
     problems._deal.cache_clear()

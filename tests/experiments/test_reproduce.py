@@ -1,17 +1,24 @@
 """A rerun experiment leaves a figure, its data, a manifest and a page that agree."""
 
 import csv
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 from tests.helpers.small_experiments import SmallExperiment
 from typer.testing import CliRunner
 
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
+from dpadmm.experiments import problems
+from dpadmm.experiments.contents import contents_page
 from dpadmm.experiments.experiment import Finding, get_experiment
-from dpadmm.experiments.pages import reproduce
+from dpadmm.experiments.looks import Look
+from dpadmm.experiments.manifests import cell_of, manifest_of, manifest_text
+from dpadmm.experiments.pages import experiment_meaning, page, reproduce
 from dpadmm.experiments.runner import Store
+from dpadmm.experiments.verdicts import VERDICTS
 from dpadmm_papers import EXPERIMENTS
 
 
@@ -26,7 +33,9 @@ def test_files(done):
     assert names == {
         "figure.svg",
         "figure.csv",
+        "figure.npz",
         "table-1.csv",
+        "table-1.npz",
         "manifest.json",
         "report.json",
         "page.md",
@@ -35,18 +44,40 @@ def test_files(done):
     points = list(csv.DictReader((done.folder / "figure.csv").read_text().splitlines()))
     assert [point["x"] for point in points] == ["1", "2", "3"]
     assert all(float(p["low"]) <= float(p["y"]) <= float(p["high"]) for p in points)
+    with np.load(done.folder / "figure.npz", allow_pickle=False) as arrays:
+        assert [f"{y:.8g}" for y in arrays["y"]] == [f"{float(p['y']):.8g}" for p in points]
+        assert set(arrays["curve"]) == {"accuracy"}
 
 
 def test_the_manifest_has_settings_with_sources_seeds_and_privacy(done):
     manifest = json.loads((done.folder / "manifest.json").read_text())
     assert manifest["settings"]["rounds"] == {"value": 3, "source": "paper", "why": "section 1"}
     assert manifest["settings"]["runs"]["source"] == "ours"
-    cell = manifest["cells"]["one"]
+    cell = cell_of(manifest, "one")
     assert cell["privacy"]["epsilon"] == pytest.approx(50.0, rel=1e-3)
     assert cell["privacy"]["simulated"] is True
     assert cell["seed"] > 0
     assert manifest["data"][0]["dataset"] == "waveform"
-    assert manifest["findings"][0]["verdict"] in ("stands", "does not stand")
+    assert manifest["findings"][0]["verdict"] in VERDICTS
+
+
+def test_the_manifest_says_each_thing_once_and_a_cell_can_be_had_whole(done):
+    cells = {
+        label: dataclasses.replace(SmallExperiment().cells()["one"], seed=seed)
+        for seed, label in enumerate(("one", "two", "three"))
+    }
+    results = dict.fromkeys(cells, SmallExperiment().cells()["one"].compute())
+    look = Look(cells, results, done.evaluation, {}, frozenset({"two"}))
+    whole = manifest_of(done.experiment, look, experiment_meaning(results), 1.0)
+    read = json.loads(manifest_text(whole))
+    assert set(read["cells"]["two"]) == {"kind", "key", "seed"}
+    assert read["more_runs"] == {"times": 5, "cells": ["two"]}
+    for label, cell in cells.items():
+        described = json.loads(json.dumps(cell.description()))
+        found = cell_of(read, label)
+        assert described == {name: found[name] for name in described}
+        assert found["key"] == cell.key
+        assert found["privacy"]["epsilon"] == results[label].facts["privacy"]["epsilon"]
 
 
 def test_the_page_says_criterion_verdict_and_source(done):
@@ -55,7 +86,8 @@ def test_the_page_says_criterion_verdict_and_source(done):
     for words in (
         "**It learns.**",
         "The interval of accuracy is above 0.5.",
-        f"Proven: **{finding.verdict}**. {finding.number}",
+        f"Proven: **{finding.verdict}**",
+        finding.number,
         "| rounds | 3 | paper | section 1 |",
         "dpadmm reproduce small-figure-1",
         "last \\| accuracy",
@@ -67,6 +99,23 @@ def test_the_same_experiment_has_the_same_bytes(done, tmp_path):
     again = reproduce(SmallExperiment(), tmp_path / "small", Store(tmp_path / "cells"))
     for name in ("figure.csv", "figure.svg"):
         assert (again.folder / name).read_bytes() == (done.folder / name).read_bytes()
+
+
+def test_a_page_says_which_choice_decides(done):
+    main = dataclasses.replace(done.evaluation.findings[0], verdict="stands", look=1)
+    other = dataclasses.replace(
+        main, verdict="does not stand", choice="rounds", variant="1", look=2, number="0.4"
+    )
+    evaluation = dataclasses.replace(done.evaluation, findings=(main, other))
+    text = page(done.experiment, evaluation, experiment_meaning({}), done.manifest)
+    assert "* Proven: **depends on rounds**." in text
+    assert "  * our settings: stands. " in text
+    assert "  * rounds, 1: does not stand (second look, 60 runs). 0.4" in text
+    manifest = {**done.manifest, "findings": [dataclasses.asdict(each) for each in (main, other)]}
+    index = contents_page([manifest])
+    assert index.index("depends on a choice of ours | 0 | 1 | 0") < index.index("reproduce --all")
+    line = "| [Fig. 1](small-figure-1/page.md) | It learns. | proven | rounds | our settings | 1 |"
+    assert line in index
 
 
 def test_a_verdict_is_one_of_three():
@@ -107,10 +156,23 @@ def test_without_any_the_command_says_how_to_get_them(monkeypatch):
     assert "Install dpadmm-papers" in result.stderr
 
 
-def test_without_a_name_the_command_lists_them():
-    result = CliRunner().invoke(app, ["reproduce", "--json"])
+@pytest.mark.parametrize("arguments", [["--json"], ["--list", "--json"]])
+def test_without_a_name_the_command_lists_them(arguments):
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
     known = json.loads(result.stdout)["result"]["known"]
     assert [each["experiment"] for each in known] == list(EXPERIMENTS)
+    assert all(each["datasets"] for each in known)
+
+
+def test_the_list_says_which_data_are_missing(monkeypatch, tmp_path):
+    monkeypatch.setenv("DPADMM_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    problems._named.cache_clear()
+    result = CliRunner().invoke(app, ["reproduce", "--list", "dvp-figure-2", "--json"])
+    (known,) = json.loads(result.stdout)["result"]["known"]
+    assert known["experiment"] == "dvp-figure-2"
+    assert "archive.ics.uci.edu" in known["datasets"]["adult"]
+    problems._named.cache_clear()
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda each: each.name)

@@ -87,6 +87,13 @@ def small_cells():
     }
 
 
+def test_rounds_that_are_left_open_count_as_the_algorithm_s():
+    weights = [
+        TrainingJob(SMALL, TrainingParameters(name), runs=2).weight for name in ("dvp", "dp-gd")
+    ]
+    assert weights == [100.0, 200.0]
+
+
 def test_every_process_computes_the_same(tmp_path):
     here = compute(small_cells(), Store(tmp_path / "here"))
     with backend("loky", 2):

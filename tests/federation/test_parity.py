@@ -75,6 +75,7 @@ def test_every_round_agrees_with_one_process(algorithm, topology, parties, tmp_p
             "rounds": 12,
             "tolerance": 1e-12,
             "penalty": 0.05,
+            "loss": "logistic",
             "regularization": 1e-2,
         },
     }

@@ -181,6 +181,8 @@ class Federation:
             "epsilon": 1.0,
             "delta": 1e-3,
             "penalty": 0.05,
+            # At this penalty its curvature leaves every algorithm room for noise.
+            "loss": "logistic",
             "regularization": 0.01,
             **(run or {}),
         }

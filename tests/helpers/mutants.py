@@ -112,7 +112,7 @@ MUTANTS = [
         "privacy/mechanisms.py",
         "scale = perturbation.scale[:, None, None, None]",
         "scale = (perturbation.scale / (2 if t == 11 else 1))[:, None, None, None]",
-        audit("--algorithm dvp --rounds 50 --samples 500"),
+        audit("--algorithm dvp --option noise=exp-norm --rounds 50 --samples 500"),
     ),
     Mutant(
         "minima-without-noise",
@@ -253,7 +253,7 @@ MUTANTS = [
         "privacy/mechanisms.py",
         "Composed((exact, inexact) * self.outputs)",
         "Composed((exact, inexact))",
-        audit("--algorithm dvp --outputs 3", SHORT),
+        audit("--algorithm dvp --outputs 3 --option noise=exp-norm", SHORT),
     ),
     Mutant(
         "tolerance",
@@ -267,8 +267,8 @@ MUTANTS = [
         "convexity",
         "the sensitivity counts with twice the strong convexity",
         "algorithms/pr_admm.py",
-        "            graph_convexity(site, settings.penalty),\n",
-        "            2 * graph_convexity(site, settings.penalty),\n",
+        "            convexity,\n            weight=site.weight,\n",
+        "            2 * convexity,\n            weight=site.weight,\n",
         audit("--algorithm pr-admm", SHORT),
     ),
     Mutant(
@@ -307,14 +307,14 @@ MUTANTS = [
         "clipped-before-the-intercept",
         "rows are clipped before the constant is appended",
         "problem/rows.py",
-        "        dense[:, -1] = data_norm / unit\n"
+        "        dense[:, -1] = intercept_scale * (data_norm / unit)\n"
         '    norms = np.sqrt(np.einsum("ij,ij->i", dense, dense))\n'
         "    dense /= np.maximum(norms, 1.0)[:, None]\n",
         "        dense[:, -1] = 0.0\n"
         '    norms = np.sqrt(np.einsum("ij,ij->i", dense, dense))\n'
         "    dense /= np.maximum(norms, 1.0)[:, None]\n"
         "    if fit_intercept:\n"
-        "        dense[:, -1] = data_norm / unit\n",
+        "        dense[:, -1] = intercept_scale * (data_norm / unit)\n",
         "tests/problem/test_rows.py::test_the_intercept_counts_towards_the_norm",
     ),
     # What it costs ------------------------------------------------------------------------------

@@ -5,16 +5,17 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from scipy.optimize import curve_fit
+from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.experiment import ours
+from dpadmm.experiments.experiment import check_findings, ours, summaries
 from dpadmm.experiments.job import Result
 from dpadmm.experiments.problems import NamedProblem
+from dpadmm.privacy.trade_off import LossCurve
 from dpadmm_papers.dvp.figure_2 import Figure2
-from dpadmm_papers.dvp.figure_3 import WHOLE_RUN, Figure3
+from dpadmm_papers.dvp.figure_3 import Figure3
+from dpadmm_papers.dvp.rho import SelectionOfRho
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, label
-from dpadmm_papers.dvp.trade_off import LossCurve, best_alpha, fit, fit_resampled, utility
 
 SMALL = {
     "C^R": ours(60, "small"),
@@ -38,7 +39,7 @@ class Small2(Waveforms, Figure2):
         **Figure2.settings,
         **SMALL,
         "stated alpha": ours(4.0, "small"),
-        "other etas": ours({50.0: 2}, "small"),
+        "other etas": ours((50.0,), "small"),
     }
 
 
@@ -52,24 +53,37 @@ class Small3(Waveforms, Figure3):
         "other etas": ours((50.0,), "small"),
         "other parties": ours(((4, 40),), "small"),
         "alphas elsewhere": ours((0.5, 2.0, 4.0), "small"),
-        "alphas of a run": ours((2.0, 4.0), "small"),
-        "runs elsewhere": ours(2, "small"),
+        "other grid": ours(1.0, "small"),
+    }
+
+
+class SmallRho(Waveforms, SelectionOfRho):
+    settings: ClassVar = {
+        **SelectionOfRho.settings,
+        **SMALL,
+        "stated alpha": ours(4.0, "small"),
+        "other etas": ours((50.0,), "small"),
     }
 
 
 @pytest.fixture(scope="module")
 def small_results():
-    cells = {**Small3().cells(), **Small2().cells()}
+    cells = {**SmallRho().cells(), **Small3().cells(), **Small2().cells()}
     return {name: cell.compute() for name, cell in cells.items()}
 
 
-@pytest.mark.parametrize("experiment", [Small2(), Small3()], ids=lambda each: each.name)
+@pytest.mark.parametrize("experiment", [SmallRho(), Small2(), Small3()], ids=lambda each: each.name)
 def test_a_small_rerun_answers_every_conclusion(experiment, small_results):
     results = {name: small_results[name] for name in experiment.cells()}
     done = experiment.evaluate(results)
     check_epsilons(done, results)
+    check_findings(experiment, done.findings)
+    assert {name for each in done.findings for name in each.rests_on} <= set(results)
+    again = experiment.evaluate(with_more_runs(results, done.findings[0].rests_on)).findings
+    assert [each.what for each in again] == [each.what for each in done.findings]
     for calibration in CALIBRATIONS:
         answered = {each.conclusion for each in done.findings if each.calibration == calibration}
+        answered |= {each.conclusion for each in done.findings if not each.calibration}
         assert answered == {each.name for each in experiment.conclusions}
     assert all(math.isfinite(y) for panel in done.panels for curve in panel.curves for y in curve.y)
 
@@ -103,58 +117,7 @@ def test_the_constant_is_absorbed():
     cell = Figure2().cells()[label(0.1, "published")]
     assert cell.parameters.regularization == pytest.approx(5 * 10**-2.5 / 1750)
     assert cell.parameters.penalty == pytest.approx(50 / 1750)
-    assert cell.parameters.algorithm_options == {"epsilon_per_round": 0.1}
-
-
-# -- the fit --------------------------------------------------------------------------------
-
-ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
-
-
-def test_the_fit_finds_what_made_the_points():
-    truth = LossCurve(0.2, 25.0, 0.4)
-    found = fit(ALPHAS, truth(ALPHAS))
-    assert (found.height, found.rate, found.floor) == pytest.approx((0.2, 25.0, 0.4), rel=0.01)
-
-
-def test_the_fit_agrees_with_scipy():
-    losses = LossCurve(0.3, 40.0, 0.37)(ALPHAS) + 0.01 * np.array([1, -1, 1, 0, -1, 1, 0])
-    found = fit(ALPHAS, losses)
-
-    def curve(alpha, height, rate, floor):
-        return height * np.exp(-rate * alpha) + floor
-
-    expected, _ = curve_fit(curve, np.array(ALPHAS), losses, p0=(0.3, 40, 0.37))
-    assert (found.height, found.rate, found.floor) == pytest.approx(tuple(expected), rel=0.01)
-
-
-def test_constants_are_not_negative():
-    rising = fit(ALPHAS, 0.3 + np.array(ALPHAS))
-    assert rising.height == 0
-    steep = fit((0.1, 0.2, 0.3), [1.0, 0.5, 0.0])
-    assert steep.floor == 0
-    assert steep.height > 0
-
-
-def test_intervals_hold_the_truth_and_not_something_else():
-    truth, draw = LossCurve(0.2, 25.0, 0.4), np.random.default_rng(0)
-    samples = {alpha: truth(alpha) + 0.005 * draw.normal(size=20) for alpha in ALPHAS}
-    fitted = fit_resampled(samples, draws=500, seed=0)
-    assert fitted.holds(0.2, 25.0)
-    assert not fitted.holds(0.4, 25.0)
-    assert not fitted.holds(0.2, 50.0)
-    assert fitted.furthest < 0.05
-
-
-def test_the_alpha_chosen_is_where_the_slopes_agree():
-    weights, curve = (0.02, 6.0, 9.0, 1.0), LossCurve(0.2, 25.0, 0.4)
-    alpha, inside = best_alpha(curve, weights, 0.01, 0.5)
-    assert inside
-    slope = 0.02 * (9 + 2 * alpha) / (9 * alpha + alpha**2)
-    assert slope == pytest.approx(0.2 * 25 * math.exp(-25 * alpha), rel=0.05)
-    # Nothing is lost with a smaller alpha: the lower end is chosen, and said to be one.
-    assert best_alpha(LossCurve(0.0, 25.0, 0.4), weights, 0.01, 0.5) == (pytest.approx(0.01), False)
-    assert float(utility(0.5, weights)) == pytest.approx(0.02 * math.log(6 / 4.75))
+    assert cell.parameters.algorithm_options == {"noise": "exp-norm", "epsilon_per_round": 0.1}
 
 
 # -- verdicts -------------------------------------------------------------------------------
@@ -190,22 +153,25 @@ class Short3(Figure3):
         **Figure3.settings,
         "iterations": ours(5, "short"),
         "shown iterations": ours((1, 2, 5), "short"),
-        "resamples": ours(200, "short"),
+        "resamples": ours(80, "short"),
     }
 
 
 def verdicts(experiment, loss, error=lambda alpha: 0.2):
     done = experiment.evaluate(made_up(experiment, loss, error))
     return {
-        each.conclusion: each.verdict for each in done.findings if each.calibration == "published"
+        each.conclusion: each.verdict
+        for each in done.findings
+        if each.calibration == "published" and not each.choice
     }
 
 
-def test_verdicts_of_figure_2_go_both_ways():
+def test_verdicts_of_figure_2_go_three_ways():
     falling = verdicts(Short2(), lambda alpha: 0.4 + 0.01 / alpha if alpha < 1 else 0.4)
     assert falling == {"better": "stands", "faster": "stands", "good": "stands"}
+    # Where nothing falls and nothing rises, nothing is decided.
     level = verdicts(Short2(), lambda alpha: 0.5 if alpha < 1 else 0.4)
-    assert set(level.values()) == {"does not stand"}
+    assert level == {"better": "not decided", "faster": "not decided", "good": "does not stand"}
     # One pair that rises is enough.
     bump = verdicts(Short2(), lambda alpha: 0.4 + (0.02 if alpha == 0.05 else 0.01 / (1 + alpha)))
     assert bump["better"] == "does not stand"
@@ -214,10 +180,14 @@ def test_verdicts_of_figure_2_go_both_ways():
 def test_verdicts_of_figure_3_go_both_ways():
     as_modelled = LossCurve(0.2, 25.0, 0.4)
     every = verdicts(Short3(), as_modelled, lambda alpha: 0.2 + 0.1 * math.exp(-10 * alpha))
+    # c4 = 0.2 and c4 = 20 cannot both be right.
+    assert every.pop("constants for t > 1") == "does not stand"
     assert set(every.values()) == {"stands"}
-    assert len(every) == len(Figure3.conclusions)
-    power = verdicts(Short3(), lambda alpha: 0.4 + 0.02 / alpha, lambda alpha: 0.2 + alpha / 1e7)
-    assert power["form"] == power["constants"] == power["error"] == "does not stand"
+    assert len(every) == len(Figure3.conclusions) - 1
+    later = verdicts(Short3(), LossCurve(20 / 1750, 20.0, 0.4))
+    assert later["c4"] == "does not stand"
+    power = verdicts(Short3(), lambda alpha: 0.4 + 0.02 / alpha, lambda alpha: 0.2 + alpha / 10)
+    assert power["form"] == power["c4"] == power["c5"] == power["error"] == "does not stand"
     assert power["risk"] == "stands"
     moving = made_up(Short3(), as_modelled, lambda alpha: 0.2)
     for result in moving.values():
@@ -230,7 +200,41 @@ def test_verdicts_of_figure_3_go_both_ways():
     assert rising["iterations"] == rising["risk"] == rising["design"] == "does not stand"
 
 
-def test_every_cell_has_a_kind_that_is_shown():
-    names = Figure3().cells()
-    assert label(0.1, WHOLE_RUN) in names
-    assert names[label(0.1, WHOLE_RUN)].parameters.epsilon == 0.1
+def test_the_printed_constants_can_depend_on_the_alpha_grid():
+    # As modelled from 0.05 on, and far above that below.
+    curve = LossCurve(0.2, 25.0, 0.4)
+    results = made_up(
+        Short3(), lambda alpha: curve(alpha) + (0.0 if alpha >= 0.05 else 1.0), lambda alpha: 0.2
+    )
+    found = {
+        (each.conclusion, each.calibration): each
+        for each in summaries(Short3().evaluate(results).findings)
+    }
+    assert found["c5", "proven"].word == "depends on the alpha grid"
+
+
+def test_rho_is_selected_run_by_run():
+    experiment = SelectionOfRho()
+    draw = np.random.default_rng(2)
+    noise = draw.normal(size=10)
+
+    def results(best):
+        found = {}
+        for name, cell in experiment.cells().items():
+            exponent = float(name.split("^")[1].split(",")[0])
+            # What rho does is a thousandth of what the noise does.
+            losses = 0.5 + 1e-4 * abs(exponent - best) + 0.1 * noise[: cell.runs]
+            losses = losses + 1e-6 * draw.normal(size=cell.runs)
+            found[name] = Result({"last/average loss": losses}, {})
+        return found
+
+    def of(best):
+        return {
+            (each.conclusion, each.calibration): each.verdict
+            for each in experiment.evaluate(results(best)).findings
+        }
+
+    assert of(-2.5)["rho with noise", "published"] == "stands"
+    assert of(-2.5)["rho without noise", ""] == "does not stand"
+    assert of(-10)["rho with noise", "published"] == "does not stand"
+    assert of(-10)["rho without noise", ""] == "stands"

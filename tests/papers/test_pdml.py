@@ -4,18 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.helpers.more_runs import every_second, with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.experiment import ours
+from dpadmm.experiments.experiment import check_findings, ours
 from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.preparations import StandardizedProblem
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.runner import Store, compute
 from dpadmm_papers.pdml import EXPERIMENTS
-from dpadmm_papers.pdml.comparison import cell_by_cell, judge
+from dpadmm_papers.pdml.comparison import cell_by_cell, judge, mean_of_sets
 from dpadmm_papers.pdml.figure_3 import Figure3
 from dpadmm_papers.pdml.figure_4 import Figure4
 from dpadmm_papers.pdml.printed import COLUMNS, PRINTED, SETS
-from dpadmm_papers.pdml.rows import StandardizedProblem
 from dpadmm_papers.pdml.scheme import SHARED, Variant, convergence_round, final_risk
 from dpadmm_papers.pdml.table_1 import Table1
 
@@ -27,6 +28,7 @@ SMALL = {
     "rounds": ours(6, "few"),
     "draws": ours(2, "few"),
 }
+LABELS = {name: [f"{name}: a cell"] for name in PRINTED}
 WHOLE = NamedProblem("twonorm", 3, 60, 200, drawn_rows=400)
 
 
@@ -54,8 +56,11 @@ def test_a_small_version_finds_for_every_conclusion(kind, monkeypatch, tmp_path)
     results = compute(experiment.cells(), Store(tmp_path / "cells"))
     evaluation = experiment.evaluate(results)
     check_epsilons(evaluation, results)
+    check_findings(experiment, evaluation.findings)
+    # A second look has more runs of some cells.
+    again = experiment.evaluate(with_more_runs(results, every_second(results)))
+    assert [each.what for each in again.findings] == [each.what for each in evaluation.findings]
     found = {(each.conclusion, each.calibration) for each in evaluation.findings}
-    assert len(found) == len(evaluation.findings)
     for conclusion in experiment.conclusions:
         assert {(conclusion.name, "published"), (conclusion.name, "proven")} <= found
     assert len(evaluation.panels) == (4 if kind is Figure3 else 3)
@@ -88,7 +93,11 @@ def test_a_small_table_is_compared_cell_by_cell(monkeypatch, tmp_path):
         for heading, printed in zip(COLUMNS, PRINTED[name], strict=True)
     ]
     assert {row[4] for row in table.rows} <= {"agrees", "differs"}
-    assert len(evaluation.findings) == 4
+    check_findings(experiment, evaluation.findings)
+    # A second look has more runs of some cells.
+    again = experiment.evaluate(with_more_runs(results, every_second(results)))
+    assert [each.what for each in again.findings] == [each.what for each in evaluation.findings]
+    assert len(evaluation.findings) == 5
     assert [len(panel.curves) for panel in evaluation.panels] == [3]
 
 
@@ -103,35 +112,6 @@ def test_rows_held_back_are_read_off_the_printed_accuracies():
     for name, each in SETS.items():
         equal = (held for held in range(1, each.rows) if (each.rows - held) % 10 == 0)
         assert next(held for held in equal if fits(name, held)) == each.test_rows
-
-
-def test_standardised_rows():
-    problem = StandardizedProblem(WHOLE, 9.0).load()
-    rows = np.concatenate([*(rows for rows, _ in problem.members), problem.test_rows])
-    # No row of twonorm is longer than nine deviations.
-    assert rows[:, :-1].mean(axis=0) == pytest.approx(0, abs=1e-12)
-    assert 9 * rows[:, :-1].std(axis=0) == pytest.approx(1)
-    assert 9 * rows[:, -1] == pytest.approx(1)
-    assert problem.counts == [60] * 3
-    short = StandardizedProblem(WHOLE, 4.0).load()
-    norms = np.linalg.norm(short.test_rows, axis=1)
-    assert norms.max() == pytest.approx(1)
-    assert (norms < 0.999).any()
-    again = StandardizedProblem(WHOLE, 9.0).dealt_again(1).load()
-    assert not np.array_equal(again.test_rows, problem.test_rows)
-
-
-def test_a_numbering_of_levels_is_applied_before_standardising(monkeypatch):
-    levels = np.array([[-1.0, 0.5], [1.0, -1.0], [-0.5, 1.0], [0.5, -0.5]])
-    told = NamedProblem("twonorm", 1, 3, 1, drawn_rows=4)
-    given = told.load()
-    given = replace(given, members=((levels[:3], np.ones((3, 1))),), test_rows=levels[3:])
-    monkeypatch.setattr(NamedProblem, "load", lambda self: given)
-    problem = StandardizedProblem(told, 2.0, numbering=(3, 0, 1, 2)).load()
-    ranks = np.array([[3, 1], [2, 3], [0, 2], [1, 0]], dtype=float)
-    expected = (ranks - ranks.mean(axis=0)) / ranks.std(axis=0) / 2
-    found = np.concatenate([problem.members[0][0], problem.test_rows])[:, :-1]
-    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -287,8 +267,7 @@ def test_the_paper_s_own_table_agrees_and_stands():
     assert {row[4] for row in rows if row[0] == "image"} == {"cannot be told"}
     # A gap like the paper's own has an interval around it, so one is judged that is smaller.
     nearer = accuracies(lambda name, heading, printed: printed + 0.5 * ("R 9" in heading))
-    found = verdicts(judge("published", nearer))
-    assert set(found.values()) == {"stands"}
+    assert {each.verdict for each in judge("published", nearer, LABELS)} == {"stands"}
 
 
 def test_another_table_differs_and_does_not_stand():
@@ -298,5 +277,18 @@ def test_another_table_differs_and_does_not_stand():
     other = accuracies(turned)
     rows = cell_by_cell(other, other, 1.0).rows
     assert {row[4] for row in rows if row[0] in ("german", "splice")} == {"differs"}
-    assert set(verdicts(judge("published", other)).values()) == {"does not stand"}
-    assert set(verdicts(judge("proven", other)).values()) == {"does not stand"}
+    for calibration in ("published", "proven"):
+        found = judge(calibration, other, LABELS)
+        assert {each.verdict for each in found} == {"does not stand"}
+
+
+def test_a_conclusion_rests_on_its_own_data_set_and_draws_that_all_sets_have():
+    own = accuracies(lambda name, heading, printed: printed)
+    found = {each.conclusion: each for each in judge("published", own, LABELS)}
+    assert found["banana"].rests_on == ("banana: a cell",)
+    assert set(found["strongest"].rests_on) == {f"{name}: a cell" for name in PRINTED}
+    # Banana alone has the draws of a second look: the means over sets are of the first ones.
+    more = own | {"banana": {head: np.tile(each, 6) for head, each in own["banana"].items()}}
+    assert mean_of_sets(more)["without privacy"] == pytest.approx(
+        mean_of_sets(own)["without privacy"]
+    )

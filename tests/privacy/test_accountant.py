@@ -473,3 +473,11 @@ def test_a_subclass_is_no_event_that_is_known():
         for history in ([event], [Composed((event,))], [(Repeated(event, 3), 2)]):
             with pytest.raises(TypeError, match="no theorem is known"):
                 epsilon_spent(history, 1e-5)
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1e-5, 1e-20])
+def test_next_to_no_noise_has_a_huge_or_infinite_epsilon_and_no_error(noise):
+    event = SubsampledGaussian(10, 1000, 1.0, noise)
+    found = epsilon_spent([event, event], 1e-5).epsilon
+    # One release without amplification costs at least as much as its loss at the mean.
+    assert found > 0.1 / noise

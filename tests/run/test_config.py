@@ -107,7 +107,11 @@ def test_a_configuration_is_frozen_and_shows_no_folder():
     [
         ("[run]", "[run]\nfoo = 1", "foo under [run] is not a known key"),
         ("[run]", "foo = 1\n[run]", "foo is not a known key"),
-        ("[run]", "[run]\nrounds = 1.5", "rounds under [run] must be a valid integer; got 1.5"),
+        (
+            "[run]",
+            "[run]\nrounds = 1.5",
+            'rounds under [run] must be a whole number or "auto"; got 1.5',
+        ),
         ("[run]", "[run]\nrounds = 10000000000", "must be less than or equal to 1000000; got"),
         (
             "[run]",

@@ -258,7 +258,7 @@ def _check_size(state: DPGDState) -> None:
 
 def _everybody(message: Array, inbox: Array, site: Site) -> Array:
     """The messages of all parties in their order: every party adds up in the same one."""
-    if len(site.index) == site.parties:
+    if len(inbox) == site.parties:
         return inbox
     return np.insert(inbox, int(site.index[0]), message[0], axis=0)
 

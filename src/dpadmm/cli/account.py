@@ -200,9 +200,7 @@ def _run(question: _Question) -> dict[str, Any]:
     from dpadmm.run.train import state_privacy
 
     parameters = question.parameters
-    people = parameters.rows_per_person
-    planned = question.plan(parameters.rounds)
-    rounds = planned.rounds
+    people, planned = parameters.rows_per_person, question.plan(parameters.rounds)
     site, budget = planned.site, planned.budget
     deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
@@ -231,14 +229,14 @@ def _run(question: _Question) -> dict[str, Any]:
     weakest = None if budget is None else float(gaussian_mu(budget.epsilon, budget.delta).max())
     return {
         "algorithm": planned.algorithm.name,
-        "rounds": rounds,
-        "penalty": planned.penalty,
+        "rounds": planned.rounds,
+        "penalty": planned.penalty if planned.algorithm.uses_penalty else None,
         "budget_mu": weakest,
         "parties": parties,
         "curve": _curve(events, people),
         "other_rounds": [
             _other_rounds(question.plan(count), count, events, deltas, people)
-            for count in _other_counts(parameters, rounds)
+            for count in _other_counts(parameters, planned.rounds)
         ],
         "statement": statement.to_dict(),
         "lines": statement.lines(),
@@ -274,7 +272,7 @@ def _other_rounds(
     )
     return {
         "rounds": rounds,
-        "penalty": planned.penalty,
+        "penalty": planned.penalty if planned.algorithm.uses_penalty else None,
         "sigma_for_this_budget": calibrated.get("sigma"),
         "epsilon_with_this_noise": max(
             epsilon_spent(history, ideal, rows_per_person=people).epsilon
@@ -285,7 +283,8 @@ def _other_rounds(
 
 def _show_run(result: dict[str, Any]) -> None:
     show_table(
-        f"{result['algorithm']}, {result['rounds']} rounds, penalty {result['penalty']:.4g}",
+        f"{result['algorithm']}, {result['rounds']} rounds"
+        + ("" if result["penalty"] is None else f", penalty {_short(result['penalty'])}"),
         ("party", "rows", "degree", "sensitivity", "noise", "epsilon", "delta", "accountant"),
         [
             (
@@ -324,7 +323,7 @@ def _show_run(result: dict[str, Any]) -> None:
         [
             (
                 row["rounds"],
-                f"{row['penalty']:.4g}",
+                _short(row["penalty"]),
                 _short(row["sigma_for_this_budget"]),
                 f"{AtMost(row['epsilon_with_this_noise']):4}",
             )

@@ -41,9 +41,9 @@ class CompareOptions:
     calibration: Annotated[str, typer.Option(help="proven, published, or both.")] = (
         defaults.CALIBRATION
     )
-    rounds: Annotated[int | None, typer.Option(min=1, help="Messages (auto).")] = (
-        None
-    )
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Messages; each algorithm has its own number.")
+    ] = None
     parties: Annotated[int, typer.Option(min=2, help="Of a named data set.")] = 5
     rows_per_party: Annotated[
         int, typer.Option(min=0, help="Of a named data set; 0 deals out all.")
@@ -144,10 +144,14 @@ def _problem(options: CompareOptions) -> tuple[ProblemSource, TrainingParameters
             )
         problem = FileProblem.of(Path(data), public)
         config = load_config(data)
-        # An automatic loss is every algorithm's own, not that of the configuration's.
-        asked = load_toml(data, "configuration").get("run", {}).get("loss", defaults.LOSS)
-        parameters = config.parameters([party.name for party in config.party])
-        return problem, replace(parameters, loss=asked)
+        # What is automatic is every algorithm's own, not that of the configuration's.
+        asked = load_toml(data, "configuration").get("run", {})
+        return problem, replace(
+            config.parameters([party.name for party in config.party]),
+            loss=asked.get("loss", defaults.LOSS),
+            rounds=asked.get("rounds", defaults.ROUNDS),
+            algorithm_chosen=False,
+        )
     if public is not None:
         raise ParameterError(
             "--public-evaluation goes with a configuration; a named data set holds rows back "

@@ -12,7 +12,7 @@ from dpadmm.cli.demo_data import DemoData
 from dpadmm.experiments.baselines import alone_cells, pooled_cell, private_alone_cells
 from dpadmm.experiments.job import Job, TrainingJob
 from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.choice import settled
@@ -50,7 +50,7 @@ class Line:
     @property
     def interval(self) -> Interval:
         """The mean over runs, and where it lies."""
-        return mean_interval(self.accuracy)
+        return mean_interval(self.accuracy, LEVEL)
 
     @property
     def mean(self) -> float:

@@ -37,7 +37,7 @@ from dpadmm.experiments.experiment import seed_of
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import epsilon_of, releases_of
 from dpadmm.experiments.problems import NamedProblem, OnePartyProblem, ProblemSource
-from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
 from dpadmm.privacy.figures import Given
 from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
@@ -437,7 +437,7 @@ def _line(place: Place, groups: Sequence[Sequence[Result]], measured: Sequence[s
         finals = [[each.final(name, "tail" if noisy else "last") for each in g] for g in groups]
         splits = [np.mean(group, axis=0) for group in finals]
         sample = splits[0] if len(splits) == 1 else np.array([values.mean() for values in splits])
-        figures[name] = mean_interval(sample)
+        figures[name] = mean_interval(sample, LEVEL)
     return Line(place, privacy, figures)
 
 

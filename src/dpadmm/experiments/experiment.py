@@ -1,10 +1,36 @@
-"""What an experiment of a paper is: settings, cells, conclusions, and what they come to."""
+"""What an experiment of a paper is: settings, cells, conclusions, and what they come to.
+
+How a verdict is reached:
+
+* **Three words.** A finding "stands", "does not stand" or is "not decided"
+  (:mod:`~dpadmm.experiments.verdicts`: ``above``, ``below``, ``within`` make a word of an interval,
+  ``every``, ``some``, ``at_least`` join words, ``all_above`` and its like also say the number).
+  :meth:`Finding.judged` takes a word, or a bool for what has no noise, and the number;
+  :meth:`Finding.of` takes both as one ``Judged``.
+* **Two looks.** ``cells()`` describes the first look, 10 runs. The harness evaluates it, and where
+  a finding is not decided runs five times as many runs more (:meth:`Job.further`, 60 in all; the
+  first 10 are not run again) and calls ``evaluate`` once more on all of them. Verdicts of the first
+  look stay; those that it left open are taken from the second. ``evaluate`` must therefore read the
+  number of runs off the arrays. A finding that names the cells it rests on (``rests_on``) has only
+  those run again; without it all cells are. Cells without noise have no ``further``. A
+  variant is looked at again where it rests on cells of the finding that it varies alone; where it
+  needs others, these stay at 10 runs.
+* **Intervals** have 97.5% by default, so that two looks are wrong at most 5% of the time; criteria
+  say so in words.
+* **A range over runs** is that of groups of the paper's own number of runs:
+  :func:`~dpadmm.experiments.statistics.ranges`, drawn by :meth:`Curve.ranged`.
+* **Choices of ours.** A conclusion names what it was varied over (``choices=("alpha grid",)``); a
+  finding of a variant has ``choice="alpha grid", variant="from 0.05"`` and the calibration of the
+  finding that it varies, which has neither. :func:`summaries` puts them together: where one variant
+  stands and another does not, the conclusion depends on that choice.
+* **seconds** says how long the experiment takes with two processes, for the list of all.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Literal
@@ -12,6 +38,7 @@ from typing import Any, ClassVar, Final, Literal
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.experiments.figures import Panel
 from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.verdicts import VERDICTS, Judged, VerdictWord, certain
 from dpadmm.report.tables import Table
 
 __all__ = [
@@ -20,18 +47,19 @@ __all__ = [
     "Experiment",
     "Finding",
     "Setting",
+    "Summary",
+    "check_findings",
     "get_experiment",
     "known_experiments",
     "ours",
     "paper",
     "seed_of",
+    "summaries",
 ]
 
 ChosenBy = Literal["paper", "ours"]
-VerdictWord = Literal["stands", "does not stand", "cannot be told"]
 #: Where packages name their experiments: a mapping of names to experiments each.
 EXPERIMENT_GROUP: Final = "dpadmm.experiments"
-VERDICTS: Final = ("stands", "does not stand", "cannot be told")
 
 
 @dataclass(frozen=True)
@@ -65,30 +93,89 @@ class Conclusion:
         What the paper concludes.
     criterion
         When it stands: figures, comparison, interval.
+    choices
+        What the paper leaves open and we chose, over which the verdict was varied.
     """
 
     name: str
     claim: str
     criterion: str
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a conclusion came to in one calibration, with the number that shows it."""
+    """What a conclusion came to in one calibration, with the number that shows it.
+
+    Attributes
+    ----------
+    conclusion, calibration
+        Of what, and with which noise.
+    verdict, number
+        The word, and what shows it.
+    choice, variant
+        Which choice of ours was made otherwise, and how; neither where all are as in the settings.
+    rests_on
+        Labels of the cells that decide it; none means all.
+    look
+        1 where the first look decided, 2 where the second was needed.
+    """
 
     conclusion: str
     calibration: str
     verdict: VerdictWord
     number: str
+    choice: str = ""
+    variant: str = ""
+    rests_on: tuple[str, ...] = ()
+    look: int = 1
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
             raise ParameterError(f"verdict must be one of {VERDICTS}; got {self.verdict!r}.")
 
     @classmethod
-    def judged(cls, conclusion: str, calibration: str, holds: bool, number: str) -> Finding:
-        """Stands or does not stand."""
-        return cls(conclusion, calibration, "stands" if holds else "does not stand", number)
+    def judged(
+        cls,
+        conclusion: str,
+        calibration: str,
+        verdict: VerdictWord | bool,
+        number: str,
+        *,
+        choice: str = "",
+        variant: str = "",
+        rests_on: Iterable[str] = (),
+    ) -> Finding:
+        """A finding of the first look; a bool is the verdict on what has no noise."""
+        word = certain(verdict) if isinstance(verdict, bool) else verdict
+        return cls(conclusion, calibration, word, number, choice, variant, tuple(rests_on))
+
+    @classmethod
+    def of(
+        cls,
+        conclusion: str,
+        calibration: str,
+        judged: Judged,
+        *,
+        choice: str = "",
+        variant: str = "",
+        rests_on: Iterable[str] = (),
+    ) -> Finding:
+        """What was judged, as a finding of the first look."""
+        return cls(
+            conclusion,
+            calibration,
+            judged.verdict,
+            judged.number,
+            choice,
+            variant,
+            tuple(rests_on),
+        )
+
+    @property
+    def what(self) -> tuple[str, str, str, str]:
+        """What it is a finding about; an experiment has one of each."""
+        return (self.conclusion, self.calibration, self.choice, self.variant)
 
 
 @dataclass(frozen=True)
@@ -127,6 +214,8 @@ class Experiment(ABC):
     #: Every setting, with its source.
     settings: ClassVar[Mapping[str, Setting]]
     conclusions: ClassVar[tuple[Conclusion, ...]]
+    #: About how long it takes with two processes, the second look included; 0 if nobody measured.
+    seconds: ClassVar[float] = 0.0
 
     @abstractmethod
     def cells(self) -> dict[str, Job]:
@@ -136,9 +225,90 @@ class Experiment(ABC):
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """Figures, tables and findings from the results, by the same labels."""
 
+    def datasets(self) -> tuple[str, ...]:
+        """Named data sets that its cells read."""
+        found = (_datasets(cell.description()) for cell in self.cells().values())
+        return tuple(dict.fromkeys(name for names in found for name in names))
+
     def __getitem__(self, setting: str) -> Any:
         """The value of a setting."""
         return self.settings[setting].value
+
+
+def _datasets(described: Mapping[str, Any]) -> Iterator[str]:
+    """Every name of a data set in the description of a cell, however deep."""
+    for name, value in described.items():
+        if name == "dataset":
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _datasets(value)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a conclusion came to in one calibration, over all variants.
+
+    Attributes
+    ----------
+    conclusion, calibration
+        Of what, and with which noise.
+    verdict
+        With our settings; where no such finding is, that on which all variants agree.
+    findings
+        The finding with our settings, and the variants.
+    depends_on
+        Choices for which some variants stand and others do not.
+    """
+
+    conclusion: str
+    calibration: str
+    verdict: VerdictWord
+    findings: tuple[Finding, ...]
+    depends_on: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        """The verdict, or what it depends on."""
+        if self.depends_on:
+            return f"depends on {' and '.join(self.depends_on)}"
+        return self.verdict
+
+
+def summaries(findings: Iterable[Finding]) -> tuple[Summary, ...]:
+    """Put the variants of each conclusion and calibration together."""
+    grouped: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault((finding.conclusion, finding.calibration), []).append(finding)
+    return tuple(_summary(*what, tuple(group)) for what, group in grouped.items())
+
+
+def _summary(conclusion: str, calibration: str, findings: tuple[Finding, ...]) -> Summary:
+    main = [each for each in findings if not each.choice]
+    words = {each.verdict for each in main or findings}
+    depends_on = []
+    for choice in dict.fromkeys(each.choice for each in findings if each.choice):
+        varied = {each.verdict for each in (*main, *findings) if each.choice in ("", choice)}
+        if {"stands", "does not stand"} <= varied:
+            depends_on.append(choice)
+    verdict: VerdictWord = words.pop() if len(words) == 1 else "not decided"
+    return Summary(conclusion, calibration, verdict, findings, tuple(depends_on))
+
+
+def check_findings(experiment: Experiment, findings: Iterable[Finding]) -> None:
+    """Refuse findings that the experiment does not announce, or announces twice."""
+    known = {each.name: each for each in experiment.conclusions}
+    found = set()
+    for finding in findings:
+        if finding.conclusion not in known:
+            raise unknown_name("conclusion", finding.conclusion, known)
+        if finding.choice and finding.choice not in known[finding.conclusion].choices:
+            raise unknown_name("choice", finding.choice, known[finding.conclusion].choices)
+        if finding.what in found:
+            raise ParameterError(
+                f"findings must differ in conclusion, calibration or variant; got {finding.what} "
+                "twice. Name the choice and the variant."
+            )
+        found.add(finding.what)
 
 
 def seed_of(text: str) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from dpadmm.report.plots import LinePlot, Series
 from dpadmm.report.svg import figure
 from dpadmm.report.tables import Table
 
-__all__ = ["Curve", "Panel", "figure_table", "write_figure"]
+__all__ = ["Curve", "Panel", "figure_table", "table_arrays", "write_figure", "write_table"]
 
 
 @dataclass(frozen=True)
@@ -44,21 +45,43 @@ class Curve:
 
     @classmethod
     def of_runs(
-        cls, label: str, x: Sequence[Any], values: ArrayLike, calibration: str = ""
+        cls, label: str, x: Sequence[Any], values: Iterable[ArrayLike], calibration: str = ""
     ) -> Curve:
-        """The mean over the last axis, with its 95% interval where there are several runs."""
-        rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
-        if rows.shape[1] < 2:
-            return cls(label, tuple(x), tuple(rows[:, 0].tolist()), calibration=calibration)
+        """The mean of every point's runs, with its interval where there are several.
+
+        Points may have different numbers of runs: a second look adds some where they are needed.
+        """
+        rows = [np.atleast_1d(np.asarray(row, dtype=np.float64)) for row in values]
         means = [mean_interval(row) for row in rows]
-        return cls(
-            label,
-            tuple(x),
-            tuple(mean.mean for mean in means),
-            tuple(mean.low for mean in means),
-            tuple(mean.high for mean in means),
-            calibration,
-        )
+        points = (label, tuple(x), tuple(mean.mean for mean in means))
+        if any(len(row) < 2 for row in rows):
+            return cls(*points, calibration=calibration)
+        lows, highs = (tuple(mean[side] for mean in means) for side in (1, 2))
+        return cls(*points, lows, highs, calibration)
+
+    @classmethod
+    def ranged(
+        cls,
+        label: str,
+        x: Sequence[Any],
+        values: ArrayLike,
+        calibration: str = "",
+        *,
+        group: int = 10,
+    ) -> Curve:
+        """The mean over the last axis with the range over runs, as papers draw it.
+
+        Of more runs than a ``group``: the mean lower and upper end of the groups.
+        """
+        rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
+        means = tuple(rows.mean(axis=1).tolist())
+        if rows.shape[1] < 2:
+            return cls(label, tuple(x), means, calibration=calibration)
+        size = min(group, rows.shape[1])
+        count = rows.shape[1] // size
+        groups = rows[:, : count * size].reshape(len(rows), count, size)
+        low, high = groups.min(axis=2).mean(axis=1), groups.max(axis=2).mean(axis=1)
+        return cls(label, tuple(x), means, tuple(low.tolist()), tuple(high.tolist()), calibration)
 
 
 @dataclass(frozen=True)
@@ -110,14 +133,34 @@ class Panel:
 
 
 def figure_table(panels: Sequence[Panel]) -> Table:
-    """Every point of a figure."""
+    """Every point of a figure, to eight digits: more than any mean over runs is good for."""
     rows = []
     for panel in panels:
         for curve in panel.curves:
             lows, highs = (side or (None,) * len(curve.x) for side in (curve.low, curve.high))
-            for point in zip(curve.x, curve.y, lows, highs, strict=True):
-                rows.append((panel.title, curve.label, curve.calibration, *point))
+            for x, *heights in zip(curve.x, curve.y, lows, highs, strict=True):
+                short = [None if each is None else float(f"{each:.8g}") for each in heights]
+                rows.append((panel.title, curve.label, curve.calibration, x, *short))
     return Table.of(("panel", "curve", "calibration", "x", "y", "low", "high"), rows)
+
+
+def table_arrays(table: Table) -> dict[str, Any]:
+    """A table's columns as arrays: of numbers where all are, empty ones NaN; otherwise of text."""
+    arrays: dict[str, Any] = {}
+    for name, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
+        if all(cell is None or isinstance(cell, int | float) for cell in cells):
+            arrays[name] = np.array([np.nan if cell is None else float(cell) for cell in cells])
+        else:
+            arrays[name] = np.array(["" if cell is None else str(cell) for cell in cells])
+    return arrays
+
+
+def write_table(table: Table, path: Path) -> None:
+    """Write ``path.csv``, for any program, and ``path.npz``, for :func:`numpy.load`."""
+    write_whole(path.with_suffix(".csv"), table.csv().encode(), "table")
+    file = io.BytesIO()
+    np.savez_compressed(file, **table_arrays(table))
+    write_whole(path.with_suffix(".npz"), file.getvalue(), "table")
 
 
 def write_figure(panels: Sequence[Panel], path: Path, heading: str) -> None:

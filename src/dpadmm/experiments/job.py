@@ -9,7 +9,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -67,6 +67,24 @@ class Job(ABC):
     def weight(self) -> float:
         """About how much work it is, in units of any one scale."""
 
+    def further(self, times: int) -> Job | None:
+        """So many times as many runs more, with noise of their own; None where there is none."""
+        return None
+
+    def join(self, first: Result, more: Result) -> Result:
+        """The result and that of :meth:`further` together, runs along the last axis."""
+        shared = {
+            name: np.concatenate([first.values[name], more.values[name]], -1)
+            for name in first.values
+            if name in more.values
+        }
+        seconds: dict[str, float] = {
+            name: first.facts[name] + more.facts[name]
+            for name in ("seconds", "training_seconds")
+            if name in first.facts
+        }
+        return Result({**first.values, **shared}, {**first.facts, **seconds})
+
     def description(self) -> dict[str, Any]:
         """Plain data that decide the result."""
         return {"kind": type(self).__name__, **dataclasses.asdict(self)}
@@ -117,6 +135,8 @@ class TrainingJob(Job):
     #: How often everything is drawn anew, each time with as many runs: who gets which row, the
     #: labels where they are randomised, and the noise. Runs share the first two.
     repeats: int = field(default=1, kw_only=True)
+    #: The number of the first of these draws.
+    first_repeat: int = field(default=0, kw_only=True)
     #: Whether a refused plan is a result, whose facts then have only ``refused``, the reason.
     may_refuse: bool = field(default=False, kw_only=True)
     #: A word that tells cells apart that are described alike, such as two timings.
@@ -148,7 +168,8 @@ class TrainingJob(Job):
     def compute(self) -> Result:
         """Train and measure."""
         repeats = positive_integer("repeats", self.repeats)
-        problem = self.problem.load()
+        draws = range(self.first_repeat, self.first_repeat + repeats)
+        problem = self._dealt(draws[0])
         start = time.monotonic()
         try:
             planned, cautions = self.plan(problem)
@@ -157,10 +178,9 @@ class TrainingJob(Job):
                 raise
             return Result({}, {"refused": str(error), "data": problem.facts})
         parts, training = [], 0.0
-        for repeat in range(repeats):
-            if repeat:
-                problem = self.problem.dealt_again(repeat).load()
-            noise = SimulatedNoise(self.seed + repeat)
+        for draw in draws:
+            problem = self._dealt(draw)
+            noise = SimulatedNoise(self.seed + draw)
             outcome, part, seconds = self._train(planned, problem, noise)
             parts.append(part)
             training += seconds
@@ -177,6 +197,21 @@ class TrainingJob(Job):
             "seconds": time.monotonic() - start,
         }
         return Result(values, facts)
+
+    def _dealt(self, draw: int) -> Problem:
+        return (self.problem.dealt_again(draw) if draw else self.problem).load()
+
+    def further(self, times: int) -> TrainingJob | None:
+        """More draws where everything is drawn anew, otherwise more noise on the same rows."""
+        # What is proven does not change with the runs: it is not computed again.
+        same = replace(self, epsilon_course=False)
+        if self.repeats > 1:
+            drawn = self.first_repeat + self.repeats
+            return replace(same, repeats=times * self.repeats, first_repeat=drawn)
+        if self.runs < 2:
+            return None
+        seed = int.from_bytes(hashlib.sha256(f"further, {self.seed}".encode()).digest()[:6])
+        return replace(same, runs=times * self.runs, seed=seed)
 
     def _train(
         self, planned: Plan, problem: Problem, noise: SimulatedNoise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from dpadmm.plain import Array
 from dpadmm.problem.rows import Rows, label_signs
 from dpadmm.run.config import RunConfig, load_config
 from dpadmm.run.from_files import prepare, read_parties
+from dpadmm.sentences import DataError
 
 __all__ = [
     "FileProblem",
@@ -33,6 +35,7 @@ __all__ = [
     "ProblemSource",
     "compact",
     "dense",
+    "missing_data",
 ]
 
 # Rows with fewer entries than this part are kept sparse: on Adult (an eighth) a pass over them
@@ -171,6 +174,17 @@ class OnePartyProblem(ProblemSource):
 @lru_cache(maxsize=4)
 def _named(dataset: str, drawn_rows: int) -> Dataset:
     return load(dataset, rows=drawn_rows or None, download=False)
+
+
+def missing_data(names: Iterable[str]) -> dict[str, str]:
+    """Those of the named data sets that are not on this machine, with where each can be had."""
+    missing = {}
+    for name in dict.fromkeys(names):
+        try:
+            _named(name, 0)
+        except DataError as error:
+            missing[name] = str(error)
+    return missing
 
 
 def compact(rows: Array) -> Rows:

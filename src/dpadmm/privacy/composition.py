@@ -235,6 +235,9 @@ class Renyi:
 # The grid's step in standard deviations of one release's loss, and the most cells of one release.
 _RELATIVE_STEP: Final = 0.02
 _MOST_CELLS: Final = 2**18
+# On a coarser grid exponentials of the step overflow; a loss so large is no privacy at all, and
+# Renyi's bound gives it its figure.
+_COARSEST_STEP: Final = 100.0
 # Up to this length direct convolution is cheaper than transforms.
 _SHORT: Final = 2048
 
@@ -308,6 +311,8 @@ class PrivacyLoss:
 
     def epsilon(self, delta: float) -> float:
         """Invert the composed curve, the transforms' error taken off delta first."""
+        if not self.step < _COARSEST_STEP:
+            return math.inf
         composed, rounding = self._composed
         if delta <= 2 * rounding:
             return math.inf
@@ -315,5 +320,7 @@ class PrivacyLoss:
 
     def delta(self, epsilon: float) -> float:
         """Evaluate the composed curve."""
+        if not self.step < _COARSEST_STEP:
+            return 1.0
         composed, rounding = self._composed
         return float(min(max(composed.get_delta_for_epsilon(float(epsilon)), 0.0) + rounding, 1.0))

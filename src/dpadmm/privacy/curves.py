@@ -201,9 +201,9 @@ def _rdp_subsampled(event: SubsampledGaussian, orders: Array, rows: int) -> Arra
     whose integrand is smooth on the scale min(mu, 1) and negligible 40 mu past its peak.
     """  # noqa: D400
     curve = amplified(event, rows)
-    rate, mu = curve.rate, curve.mus[-1]
+    rate, mu = curve.rate, float(curve.mus[-1])
     result: Array = orders * (mu * mu) / 2
-    if rate == 1 or mu == 0 or not math.isfinite(mu):
+    if rate == 1 or mu == 0 or not math.isfinite(mu * mu):
         return result
     for index, order in enumerate(orders):
         reach = (order + 0.5) * mu * mu + 40 * mu

@@ -1,11 +1,12 @@
-"""DVP: the figures of its section 5."""
+"""DVP: its section 5, the figures and the selection of rho."""
 
 from __future__ import annotations
 
 from dpadmm.experiments.experiment import Experiment
 from dpadmm_papers.dvp.figure_2 import Figure2
 from dpadmm_papers.dvp.figure_3 import Figure3
+from dpadmm_papers.dvp.rho import SelectionOfRho
 
 __all__ = ["EXPERIMENTS"]
 
-EXPERIMENTS: tuple[Experiment, ...] = (Figure2(), Figure3())
+EXPERIMENTS: tuple[Experiment, ...] = (SelectionOfRho(), Figure2(), Figure3())

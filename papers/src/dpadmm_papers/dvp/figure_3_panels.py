@@ -8,14 +8,13 @@ import numpy as np
 
 from dpadmm.experiments.experiment import Experiment
 from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.loss_fits import Fitted, Samples
 from dpadmm.plain import Array
+from dpadmm.privacy.trade_off import LossCurve, PrivacyUtility
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL
-from dpadmm_papers.dvp.trade_off import Fitted, LossCurve, utility
 
-__all__ = ["Samples", "design_panels", "grid_panel", "iteration_panel", "outcome_panels"]
+__all__ = ["design_panels", "grid_panel", "iteration_panel", "outcome_panels"]
 
-#: A figure of every run, by alpha.
-Samples = Mapping[float, Array]
 _LOSS = "loss (mean over parties)"
 _ALPHA = "alpha, claimed or proven"
 
@@ -42,7 +41,7 @@ def design_panels(
     model = [_over("loss", losses[kind], kind) for kind in CALIBRATIONS]
     model += [_line("our fit", alphas, each.curve(alphas), kind) for kind, each in fits.items()]
     model.append(_line("the paper's c4, c5, our c6", alphas, of_paper(alphas)))
-    privacy = utility(alphas, experiment["omega"])
+    privacy = PrivacyUtility(*experiment["omega"])(alphas)
     worth = [_line("U_priv alone", alphas, privacy)]
     worth += [
         _line("with our fit", alphas, privacy - each.curve(alphas) + each.curve.floor, kind)
@@ -60,7 +59,7 @@ def design_panels(
 def outcome_panels(
     losses: Mapping[str, Samples], errors: Mapping[str, Samples], control: tuple[float, float]
 ) -> tuple[Panel, Panel]:
-    """(c) and (d): loss and error rate at the end, by what alpha is said to protect."""
+    """(c) and (d): loss and error rate at the end."""
     return (
         _outcome("(c) final empirical risk", _LOSS, losses, control[0]),
         _outcome("(d) error rate", "error on test rows", errors, control[1]),
@@ -68,12 +67,7 @@ def outcome_panels(
 
 
 def _outcome(title: str, what: str, by_kind: Mapping[str, Samples], control: float) -> Panel:
-    curves = [
-        _over("an iteration", samples, kind)
-        if kind in CALIBRATIONS
-        else _over(f"{kind}, Gaussian", samples, "proven")
-        for kind, samples in by_kind.items()
-    ]
+    curves = [_over("DVP", samples, kind) for kind, samples in by_kind.items()]
     alphas = sorted({alpha for samples in by_kind.values() for alpha in samples})
     curves.append(_line(CONTROL, alphas, np.full(len(alphas), control)))
     return Panel(title, _ALPHA, what, tuple(curves), "log", "log")
@@ -87,7 +81,7 @@ def grid_panel(losses: Mapping[str, Samples]) -> Panel:
 
 def _over(name: str, samples: Samples, calibration: str) -> Curve:
     alphas = sorted(samples)
-    return Curve.of_runs(name, alphas, np.stack([samples[each] for each in alphas]), calibration)
+    return Curve.of_runs(name, alphas, [samples[each] for each in alphas], calibration)
 
 
 def _line(name: str, x: Iterable[float], y: Array, calibration: str = "") -> Curve:

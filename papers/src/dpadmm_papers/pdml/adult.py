@@ -17,6 +17,10 @@ _MEASURES: Final = ("average loss", "average squared norm")
 #: Settings of both figures.
 ADULT: Final[dict[str, Setting]] = SHARED | {
     "data": paper("adult", "VI-A 1: 45,222 rows, 105 columns, norm at most 1"),
+    "encoding": ours(
+        "one-hot by a public schema, numeric columns in [0, 1], and a constant column",
+        "the paper has unary encoding and 105 columns; how numbers are scaled is not stated",
+    ),
     "rows per server": paper(4500, "VI-A 3"),
     "rows held back": ours(222, "those that are left; nothing is judged by them here"),
     "classifier of a server": ours(
@@ -26,7 +30,7 @@ ADULT: Final[dict[str, Setting]] = SHARED | {
     "R": paper(1.0, "VI-B"),
     "rho": paper(0.8, "Fig. 4(a); not stated for Fig. 3"),
     "draws": ours(
-        6, "not stated; each deals out the rows, randomises the labels and draws the noise anew"
+        10, "not stated; each deals out the rows, randomises the labels and draws the noise anew"
     ),
     "larger class": ours(
         0.752, "its share of the rows: what a classifier that knows nothing gets right"

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from dpadmm.experiments.experiment import Finding
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.statistics import Interval, mean_interval, prediction_interval
+from dpadmm.experiments.verdicts import all_above, all_below, below
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.report.tables import Table
 from dpadmm_papers.pdml.printed import COLUMNS, PRINTED, SETS
 from dpadmm_papers.pdml.scheme import paired
 
-__all__ = ["Accuracies", "by_preparation", "by_spread", "cell_by_cell", "judge", "panels"]
+__all__ = [
+    "Accuracies",
+    "by_preparation",
+    "by_spread",
+    "cell_by_cell",
+    "judge",
+    "judge_chance",
+    "judge_strongest",
+    "mean_of_sets",
+    "panels",
+]
 
 #: Accuracy in percent, one per draw, by data set and column.
 Accuracies = Mapping[str, Mapping[str, Array]]
@@ -51,20 +62,17 @@ def cell_by_cell(published: Accuracies, proven: Accuracies, row_epsilon: float) 
             "data set",
             "setting",
             "the paper, %",
-            "ours as published, %: mean and 95% range of one draw",
+            "ours as published, %: mean and 97.5% range of one draw",
             "the paper's figure in that range?",
-            f"ours proven (row epsilon {Given(row_epsilon)}), %: mean and its 95% interval",
+            f"ours proven (row epsilon {Given(row_epsilon)}), %: mean and its interval",
         ),
         rows,
     )
 
 
-def judge(calibration: str, found: Accuracies) -> tuple[Finding, ...]:
-    """What the conclusions came to."""
-    mean = {
-        heading: np.mean([columns[heading] for columns in found.values()], axis=0)
-        for heading in COLUMNS
-    }
+def judge(calibration: str, found: Accuracies, labels: Mapping[str, list[str]]) -> list[Finding]:
+    """What the conclusions came to; ``labels`` are those of each data set's cells."""
+    mean = mean_of_sets(found)
     comparisons = [
         ("epsilon 1, R 1", "epsilon 0.4, R 1"),
         ("epsilon 1, R 9", "epsilon 0.4, R 9"),
@@ -76,35 +84,47 @@ def judge(calibration: str, found: Accuracies) -> tuple[Finding, ...]:
     better = {
         f"{first} over {second}": paired(mean[first], mean[second]) for first, second in comparisons
     }
-    gap = paired(mean["without privacy"], mean["epsilon 0.4, R 9"])
-    own = float((_column("without privacy", found) - _column("epsilon 0.4, R 9", found)).mean())
+    every_label = [label for each in labels.values() for label in each]
     findings = [
         Finding.judged(
-            "epsilon and R",
-            calibration,
-            all(each.low > 0 for each in better.values()),
-            f"Points: {_words(better)}",
+            "epsilon and R", calibration, *all_above(better, ".1f"), rests_on=every_label
         ),
-        Finding.judged(
-            "strongest",
-            calibration,
-            gap.high <= own,
-            f"Below the reference by {gap:.1f} points; in the paper by {own:.1f}.",
-        ),
+        judge_strongest(calibration, mean, found, rests_on=every_label),
     ]
-    for name in ("banana", "splice"):
-        if name in found:
-            highest = {heading: mean_interval(values) for heading, values in found[name].items()}
-            heading = max(highest, key=lambda each: highest[each].high)
-            findings.append(
-                Finding.judged(
-                    name,
-                    calibration,
-                    highest[heading].high < _NEAR_CHANCE,
-                    f"The best, {heading}: {highest[heading]:.1f}%.",
-                )
-            )
-    return tuple(findings)
+    return findings + [
+        judge_chance(name, calibration, found[name], rests_on=labels[name])
+        for name in ("banana", "splice")
+        if name in found
+    ]
+
+
+def judge_strongest(
+    calibration: str, mean: Mapping[str, Array], sets: Iterable[str], **about: Any
+) -> Finding:
+    """Whether the strongest setting is as near to the reference as in the paper."""
+    reference, strongest = "without privacy", "epsilon 0.4, R 9"
+    gap = paired(mean[reference], mean[strongest])
+    own = float((_column(reference, sets) - _column(strongest, sets)).mean())
+    number = f"Below the reference by {gap:.1f} points; in the paper by {own:.1f}."
+    return Finding.judged("strongest", calibration, below(gap, own), number, **about)
+
+
+def judge_chance(
+    name: str, calibration: str, columns: Mapping[str, Array], **about: Any
+) -> Finding:
+    """Whether every column of a data set is near chance."""
+    found = {heading: mean_interval(values) for heading, values in columns.items()}
+    return Finding.judged(name, calibration, *all_below(found, ".1f", _NEAR_CHANCE), **about)
+
+
+def mean_of_sets(found: Accuracies) -> dict[str, Array]:
+    """Of every column, the mean over data sets, draw by draw; of the draws that all sets have."""
+    means = {}
+    for heading in next(iter(found.values())):
+        values = [columns[heading] for columns in found.values()]
+        draws = min(map(len, values))
+        means[heading] = np.mean([each[:draws] for each in values], axis=0)
+    return means
 
 
 def _column(heading: str, sets: Iterable[str]) -> Array:
@@ -124,14 +144,12 @@ def by_spread(published: Accuracies, spreads: Mapping[float, Accuracies]) -> Tab
     """
     reference, weaker, stronger = "without privacy", "epsilon 1, R 9", "epsilon 0.4, R 9"
 
-    def mean(found: Accuracies, heading: str) -> Array:
-        return np.asarray(np.mean([columns[heading] for columns in found.values()], axis=0))
-
+    alone = mean_of_sets(published)[reference]
     rows = [
         (
             f"ours, deviation {share / np.sqrt(3):.2f} R",
-            f"{paired(mean(published, reference), mean(found, stronger)):.1f}",
-            f"{paired(mean(found, weaker), mean(found, stronger)):.1f}",
+            f"{paired(alone, mean_of_sets(found)[stronger]):.1f}",
+            f"{paired(mean_of_sets(found)[weaker], mean_of_sets(found)[stronger]):.1f}",
         )
         for share, found in spreads.items()
     ]
@@ -191,7 +209,3 @@ def _ranged(label: str, ranges: list[Interval], calibration: str) -> Curve:
     """Means with the range of one draw."""
     means, lows, highs = (tuple(side) for side in zip(*ranges, strict=True))
     return Curve(label, _TICKS, means, lows, highs, calibration)
-
-
-def _words(intervals: Mapping[str, Interval]) -> str:
-    return "; ".join(f"{name}: {interval:.1f}" for name, interval in intervals.items()) + "."

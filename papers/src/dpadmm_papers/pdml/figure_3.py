@@ -18,6 +18,7 @@ from dpadmm.experiments.experiment import (
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import mean_interval
+from dpadmm.experiments.verdicts import Judged, above, below, within
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.tables import Table
@@ -42,6 +43,7 @@ class Figure3(Experiment):
     """The convergence properties of PDML."""
 
     name: ClassVar[str] = "pdml-figure-3"
+    seconds: ClassVar[float] = 130.0
     citation: ClassVar[str] = CITATION
     part: ClassVar[str] = "Fig. 3"
     title: ClassVar[str] = "Distances between servers and empirical risk, round by round"
@@ -183,6 +185,8 @@ class Figure3(Experiment):
         }
         reference = float(courses["reference"][-1].mean())
         norm = float(np.sqrt(found["reference"].course("average squared norm")[-1].mean()))
+        tenth = max(1, self["rounds"] // 10)
+        followed = self._followed()
         for calibration, name in (
             ("phase 1 alone", "phase 1 alone"),
             ("published", "both phases"),
@@ -190,47 +194,36 @@ class Figure3(Experiment):
         ):
             norms = mean_interval(found[name].course("distance of norms")[-1])
             distance = mean_interval(found[name].course("largest distance")[-1])
-            findings.append(
-                Finding.judged(
-                    "consensus",
-                    calibration,
-                    norms.high < 0.01 * norm,
-                    f"Largest distance between two norms after round {self['rounds']}: "
-                    f"{norms:.3g}; between two classifiers: {distance:.3g}; 1% of the reference's "
-                    f"norm is {0.01 * norm:.3g}.",
-                )
-            )
-            tenth = max(1, self["rounds"] // 10)
-            course = courses[name]
+            course, bound = courses[name], 0.01 * reference
             moved = mean_interval(
                 course[-tenth:].mean(axis=0) - course[-2 * tenth : -tenth].mean(axis=0)
             )
-            bound = 0.01 * reference
-            findings.append(
-                Finding.judged(
-                    "convergence",
-                    calibration,
-                    -bound < moved.low and moved.high < bound,
+            later = paired(settled[name], settled["phase 1 alone"])
+            gap = paired(course[-1], courses["reference"][-1])
+            judged = {
+                "consensus": Judged(
+                    below(norms, 0.01 * norm),
+                    f"Largest distance between two norms after round {self['rounds']}: "
+                    f"{norms:.3g}; between two classifiers: {distance:.3g}; 1% of the reference's "
+                    f"norm is {0.01 * norm:.3g}.",
+                ),
+                "convergence": Judged(
+                    within(moved, -bound, bound),
                     f"Between the last two tenths the risk moved by {moved:.3g}; 1% of the "
                     f"reference risk is {bound:.3g}.",
-                )
-            )
-            if calibration != "phase 1 alone":
-                later = paired(settled[name], settled["phase 1 alone"])
-                findings.append(
-                    Finding.judged(
-                        "longer", calibration, later.low > 0, f"Rounds more: {later:.3g}."
-                    )
-                )
-            gap = paired(course[-1], courses["reference"][-1])
-            findings.append(
-                Finding.judged(
-                    "not the reference",
-                    calibration,
-                    gap.low > 0,
-                    f"Above the reference risk of {reference:.4g} by {gap:.3g}.",
-                )
-            )
+                ),
+                "longer": Judged(above(later), f"Rounds more: {later:.3g}."),
+                "not the reference": Judged(
+                    above(gap), f"Above the reference risk of {reference:.4g} by {gap:.3g}."
+                ),
+            }
+            if name == "phase 1 alone":
+                del judged["longer"]
+            cells = {followed[each].label for each in ("reference", "phase 1 alone", name)}
+            findings += [
+                Finding.judged(conclusion, calibration, *each, rests_on=sorted(cells))
+                for conclusion, each in judged.items()
+            ]
         return tuple(findings)
 
     def _remarks(
@@ -281,9 +274,7 @@ class Figure3(Experiment):
             (epsilon, f"{paired(final_risk(results[each.label], each, self['servers']), base):.3g}")
             for epsilon, each in self._by_row_epsilon().items()
         ]
-        return Table.of(
-            ("proven row epsilon", "final risk above the reference, 95% interval"), rows
-        )
+        return Table.of(("proven row epsilon", "final risk above the reference"), rows)
 
     def _noise_grid(self, results: Mapping[str, Result], courses: Mapping[str, Array]) -> Table:
         alone = convergence_round(courses["phase 1 alone"], self["settled"])

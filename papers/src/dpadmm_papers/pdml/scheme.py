@@ -144,6 +144,7 @@ class Variant:
             epsilon=self.row_epsilon,
             delta=value("row delta"),
             calibration="published" if self.kind in ("phase 1", "published") else "proven",
+            rows_per_person=1,
             algorithm_options=options,
         )
 
@@ -174,8 +175,12 @@ def convergence_round(course: Array, share: float) -> Array:
 
 
 def paired(first: Array, second: Array) -> Interval:
-    """95% interval of the mean of ``first - second``, draw by draw."""
-    return mean_interval(np.asarray(first) - np.asarray(second))
+    """The interval of the mean of ``first - second``, draw by draw.
+
+    A second look gives some cells more draws; those that both have are the first ones.
+    """
+    draws = min(np.shape(first)[-1], np.shape(second)[-1])
+    return mean_interval(np.asarray(first)[..., :draws] - np.asarray(second)[..., :draws])
 
 
 #: What the cells of :func:`guarantee_row` are.

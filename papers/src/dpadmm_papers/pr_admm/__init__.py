@@ -1,4 +1,4 @@
-"""PR-ADMM: the figures of its section V, and what its Lemma 5 means for them."""
+"""PR-ADMM: the figures of its section V, what its Lemma 5 means for them, and its rate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dpadmm.experiments.experiment import Experiment
 from dpadmm_papers.pr_admm.accuracy import Figures5And6
 from dpadmm_papers.pr_admm.convergence import Figure4
 from dpadmm_papers.pr_admm.noise import Lemma5
+from dpadmm_papers.pr_admm.rates import Theorems5And6
 from dpadmm_papers.pr_admm.tuning import Figure2, Figure3
 
 __all__ = ["EXPERIMENTS"]
@@ -18,4 +19,5 @@ EXPERIMENTS: Final[tuple[Experiment, ...]] = (
     Figure4(),
     Figures5And6(),
     Lemma5(),
+    Theorems5And6(),
 )

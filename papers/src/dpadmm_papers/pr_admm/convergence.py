@@ -3,41 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, NamedTuple
 
+from dpadmm.experiments.criteria import close_to, lower_in_most, many_idle
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
+from dpadmm.experiments.verdicts import Judged, all_below
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
-    ITERATION,
+    EVERYONE,
+    LOSS,
     NON_PRIVATE,
-    PERIODIC,
+    PROPOSED,
+    REGIMES,
     RIVALS,
+    Choice,
+    Regime,
     Section5,
 )
-from dpadmm_papers.pr_admm.verdicts import Judged, close_to, lower_in_most, many_idle
 
 __all__ = ["Figure4"]
 
-_LOSS: Final = "average loss"
-_EVERYONE: Final = (PERIODIC, ITERATION, *RIVALS)
+
+class _Varied(NamedTuple):
+    """Regime, graph, other inputs of M-ADMM; which choice of ours that is, and within which."""
+
+    regime: Regime
+    graph: str
+    inputs: dict[str, Any]
+    words: Choice
+    within: str = ""
 
 
 class Figure4(Section5):
     """Fig. 4: the mean and the standard deviation of the average loss."""
 
     name: ClassVar[str] = "pr-admm-figure-4"
+    seconds: ClassVar[float] = 180.0
     part: ClassVar[str] = "Fig. 4"
     title: ClassVar[str] = "Convergence of PR-ADMM and its rivals at a total epsilon of 10"
     settings: ClassVar[Mapping[str, Setting]] = {
         **Section5.common,
         "other graph": ours(
             "complete", "to see whether the unknown graph of Fig. 1 decides a conclusion"
+        ),
+        "M-ADMM's inputs, varied": ours(
+            ((1.0, 1.0), (1.05, 1.0), (1.02, 0.5), (1.02, 2.0)),
+            "growth of the penalty, and theta over the first penalty, with the second penalty: "
+            "whether they decide a conclusion",
         ),
         "most iterations": ours(0.9, "'during the entire iterative process'"),
         "close to the best": ours(1.05, "'get close to the best achievable average loss'"),
@@ -48,71 +66,97 @@ class Figure4(Section5):
             "recycled",
             "Compared to DVP and M-ADMM, R-ADMM indeed improves the privacy-utility trade-off "
             "significantly, i.e. has the low value of average loss.",
-            "After the last iteration the 95% intervals of R-ADMM's average loss minus DVP's and "
+            "After the last iteration the 97.5% intervals of R-ADMM's average loss minus DVP's and "
             "minus M-ADMM's lie below 0.",
+            choices=("graph", "M-ADMM's inputs", *REGIMES),
         ),
         Conclusion(
             "idle",
             "R-ADMM performs many iterations that do not help decrease the average loss.",
-            "In at least a quarter of the steps from one iteration to the next the 95% interval of "
-            "the change of R-ADMM's average loss is not below 0.",
+            "In at least a quarter of the steps from one iteration to the next the mean of "
+            "R-ADMM's average loss over the paper's ten runs does not fall, as one reads it off "
+            "the figure.",
+            choices=("graph", *REGIMES),
         ),
         Conclusion(
             "outperforms",
             "Both PR-ADMM (Per) and PR-ADMM (Iter) significantly outperform all other algorithms "
             "during the entire iterative process.",
-            "In at least 90% of the iterations, for both, the 95% intervals of their average loss "
-            "minus that of each of DVP, M-ADMM and R-ADMM lie below 0.",
+            "In at least 90% of the iterations, for both, the 97.5% intervals of their average "
+            "loss minus that of each of DVP, M-ADMM and R-ADMM lie below 0.",
+            choices=("graph", "M-ADMM's inputs", *REGIMES),
         ),
         Conclusion(
             "close",
             "Both get close to the best achievable average loss (non-private) during the entire "
             "iterative process.",
-            "In at least 90% of the iterations, for both, the upper end of the 95% interval of the "
-            "mean average loss is at most 1.05 times the non-private one at that iteration.",
+            "In at least 90% of the iterations, for both, the upper end of the 97.5% interval of "
+            "the mean average loss is at most 1.05 times the non-private one at that iteration.",
+            choices=("graph", *REGIMES),
         ),
     )
 
-    def _settings(self) -> Iterator[tuple[float, str, str]]:
-        """Penalty, graph, and what findings add to the calibration."""
-        for penalty in self.penalties:
-            yield penalty, self["graph"], ""
-        yield self["second penalty"], self["other graph"], f", {self['other graph']} graph"
+    def _settings(self) -> Iterator[_Varied]:
+        """What the figure is judged with: as stated, and with other choices of ours."""
+        own = self["graph"]
+        for regime in self.regimes:
+            yield _Varied(regime, own, {}, self.choice_of(regime))
+        # The graph and M-ADMM's inputs are varied where the algorithms learn and cells are cheap,
+        # and held against the same regime.
+        regime = self.regimes[1]
+        within = f", {regime.words}"
+        yield _Varied(regime, own, {}, {}, within)
+        other: Choice = {"choice": "graph", "variant": self["other graph"]}
+        yield _Varied(regime, self["other graph"], {}, other, within)
+        for growth, step in self["M-ADMM's inputs, varied"]:
+            inputs = {"penalty_growth": growth, "dual_step": step * regime.penalty}
+            variant = f"growth {growth:g}, theta {step:g} eta"
+            words: Choice = {"choice": "M-ADMM's inputs", "variant": variant}
+            yield _Varied(regime, own, inputs, words, within)
 
     def cells(self) -> dict[str, Job]:
-        """Everyone at both penalties, and at the second on another graph."""
+        """Everyone in all regimes, on another graph, and M-ADMM with other inputs."""
+        found: dict[str, Job] = {}
+        for varied in self._settings():
+            found |= [self.non_private(varied.regime, graph=varied.graph)]
+            found |= self._run(varied).values()
+        return found
+
+    def _run(self, varied: _Varied) -> dict[tuple[str, str], tuple[str, Job]]:
+        """Labels and cells of everyone, by name and calibration."""
         epsilon = self["epsilon of Figs. 2 to 4"]
-        found: list[tuple[str, Job]] = []
-        for penalty, graph, _ in self._settings():
-            found.append(self.non_private(penalty, graph=graph))
-            found += [
-                self.cell(who, calibration, penalty, epsilon, graph=graph)
-                for who in _EVERYONE
-                for calibration in CALIBRATIONS
-            ]
-        return dict(found)
+        return {
+            (who, calibration): self.cell(
+                who,
+                calibration,
+                varied.regime,
+                epsilon,
+                graph=varied.graph,
+                **(varied.inputs if who == "M-ADMM" else {}),
+            )
+            for who in EVERYONE
+            for calibration in CALIBRATIONS
+        }
 
     def _courses(
-        self, results: Mapping[str, Result], calibration: str, penalty: float, graph: str
+        self, results: Mapping[str, Result], calibration: str, varied: _Varied
     ) -> dict[str, Array]:
-        epsilon = self["epsilon of Figs. 2 to 4"]
-        return {
-            who: results[self.label(who, calibration, penalty, epsilon, graph=graph)].course(_LOSS)
-            for who in (*_EVERYONE, NON_PRIVATE)
-        }
+        run = self._run(varied)
+        found = {who: results[run[who, calibration][0]].course(LOSS) for who in EVERYONE}
+        alone = results[self.non_private(varied.regime, graph=varied.graph)[0]].course(LOSS)
+        return found | {NON_PRIVATE: alone}
 
     def _judge(self, courses: Mapping[str, Array]) -> dict[str, Judged]:
-        proposed = {who: courses[who] for who in (PERIODIC, ITERATION)}
+        proposed = {who: courses[who] for who in PROPOSED}
         rivals = {who: courses[who] for who in RIVALS}
         gaps = {
-            other: difference(courses["R-ADMM"][-1], courses[other][-1])
+            f"R-ADMM minus {other}": difference(courses["R-ADMM"][-1], courses[other][-1])
             for other in ("DVP", "M-ADMM")
         }
-        number = "; ".join(f"R-ADMM minus {other}: {gap:.4f}" for other, gap in gaps.items())
         share = self["most iterations"]
         return {
-            "recycled": Judged(all(gap.high < 0 for gap in gaps.values()), number),
-            "idle": many_idle(courses["R-ADMM"], share=self["many iterations"]),
+            "recycled": all_below(gaps),
+            "idle": many_idle(courses["R-ADMM"], share=self["many iterations"], runs=self["runs"]),
             "outperforms": lower_in_most(proposed, rivals, share=share),
             "close": close_to(
                 proposed, courses[NON_PRIVATE], factor=self["close to the best"], share=share
@@ -123,31 +167,35 @@ class Figure4(Section5):
         """Courses of the mean and of the standard deviation, and the paper's four conclusions."""
         findings: list[Finding] = []
         rows: list[tuple[Any, ...]] = []
-        for penalty, graph, also in self._settings():
+        for varied in self._settings():
+            run = self._run(varied)
             for calibration in CALIBRATIONS:
-                courses = self._courses(results, calibration, penalty, graph)
-                heading = self.heading(calibration, penalty) + also
+                courses = self._courses(results, calibration, varied)
+                labels = {who: run[who, calibration][0] for who in EVERYONE}
                 findings += [
-                    Finding.judged(name, heading, *judged)
-                    for name, judged in self._judge(courses).items()
-                ]
-                for who in _EVERYONE:
-                    label = self.label(
-                        who,
-                        calibration,
-                        penalty,
-                        self["epsilon of Figs. 2 to 4"],
-                        graph=graph,
+                    Finding.judged(
+                        name,
+                        calibration + varied.within,
+                        *judged,
+                        **varied.words,
+                        rests_on=labels.values(),
                     )
-                    last = courses[who][-1]
+                    for name, judged in self._judge(courses).items()
+                    if not varied.inputs or name in ("recycled", "outperforms")
+                ]
+                where = varied.words.get("variant", "as stated") + varied.within
+                if varied.within and not varied.words:
+                    continue  # The regime's own rows are there already.
+                for who in ("M-ADMM",) if varied.inputs else EVERYONE:
+                    last, spent = courses[who][-1], results[labels[who]].facts["privacy"]
                     spread = float(last.std(ddof=1))
-                    spent = bound_of(results[label].facts["privacy"])
-                    rows.append((heading, who, float(last.mean()), spread, spent))
-            last = self._courses(results, "proven", penalty, graph)[NON_PRIVATE][-1]
-            setting = f"penalty {penalty:g}{also}"
-            rows.append((setting, NON_PRIVATE, float(last.mean()), 0.0, "infinite"))
-        columns = ("setting", "algorithm", "mean", "standard deviation", "provable epsilon")
-        panels = [panel for penalty in self.penalties for panel in self._panels(results, penalty)]
+                    mean = float(last.mean())
+                    rows.append((where, calibration, who, mean, spread, bound_of(spent)))
+            if not varied.inputs and (varied.words or not varied.within):
+                alone = float(courses[NON_PRIVATE][-1].mean())
+                rows.append((where, "", NON_PRIVATE, alone, 0.0, "infinite"))
+        columns = ("with", "noise", "algorithm", "mean", "standard deviation", "provable epsilon")
+        panels = [panel for regime in self.regimes for panel in self._panels(results, regime)]
         return Evaluation(
             tuple(panels),
             {"Average loss after the last iteration": Table.of(columns, rows)},
@@ -155,13 +203,13 @@ class Figure4(Section5):
             (self.majority_remark(results),),
         )
 
-    def _panels(self, results: Mapping[str, Result], penalty: float) -> tuple[Panel, ...]:
+    def _panels(self, results: Mapping[str, Result], regime: Regime) -> tuple[Panel, ...]:
         means, gaps, spreads = [], [], []
         iterations = tuple(range(1, self["iterations"] + 1))
         for calibration in CALIBRATIONS:
-            courses = self._courses(results, calibration, penalty, self["graph"])
+            courses = self._courses(results, calibration, _Varied(regime, self["graph"], {}, {}))
             best = courses[NON_PRIVATE].mean(axis=1)
-            for who in _EVERYONE:
+            for who in EVERYONE:
                 mean, spread = courses[who].mean(axis=1), courses[who].std(axis=1, ddof=1)
                 drawn: dict[str, Any] = {"calibration": calibration}
                 means.append(Curve(who, iterations, tuple(mean.tolist()), **drawn))
@@ -171,7 +219,7 @@ class Figure4(Section5):
                         Curve.of_runs(who, iterations, courses[who] - best[:, None], **drawn)
                     )
         means.append(Curve(NON_PRIVATE, iterations, tuple(best.tolist())))
-        words = f"penalty {penalty:g}"
+        words = regime.words
         return (
             Panel(f"mean, {words}", "iteration", "average loss", tuple(means), y_scale="log"),
             Panel(

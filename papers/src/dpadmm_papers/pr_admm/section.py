@@ -1,28 +1,36 @@
-"""What the figures of PR-ADMM's section V have in common: settings, cells, tables."""
+"""What the figures of PR-ADMM's section V have in common: settings, regimes, cells, tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple, TypedDict
 
 import numpy as np
 
 from dpadmm.experiments.experiment import Experiment, Setting, ours, paper, seed_of
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.job import Result, TrainingJob
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.pr_admm.theory import zcdp_epsilon, zcdp_rho
 
 __all__ = [
     "CALIBRATIONS",
+    "EVERYONE",
     "ITERATION",
+    "LOSS",
     "MEASURES",
     "NON_PRIVATE",
     "PERIODIC",
+    "PROPOSED",
+    "REFUSED",
+    "REGIMES",
     "RIVALS",
+    "Choice",
+    "Regime",
     "Section5",
     "percent",
 ]
@@ -30,16 +38,46 @@ __all__ = [
 CALIBRATIONS: Final = ("published", "proven")
 PERIODIC: Final = "PR-ADMM (Per)"
 ITERATION: Final = "PR-ADMM (Iter)"
+PROPOSED: Final = (PERIODIC, ITERATION)
 RIVALS: Final = ("DVP", "M-ADMM", "R-ADMM")
+EVERYONE: Final = (*PROPOSED, *RIVALS)
 NON_PRIVATE: Final = "Non-private"
+#: What a table has where a budget is below what the published formula of a rival can give.
+REFUSED: Final = "refused: epsilon too small"
 #: The paper's words and what is measured: each agent with its own model, the mean over agents.
 MEASURES: Final = {
     "testing": "average test accuracy",
     "training": "average training accuracy",
 }
+LOSS: Final = "average loss"
+#: What every conclusion is varied over.
+REGIMES: Final = ("penalty", "scale of the loss")
 _NORM: Final = "average norm"
-_LOSS: Final = "average loss"
 _SETUP: Final = "section V, setup"
+
+
+class Regime(NamedTuple):
+    """A penalty, and what the loss is multiplied by.
+
+    A loss times C is run as it is with the penalty and R-ADMM's gamma divided by C.
+    """
+
+    penalty: float
+    scale: float = 1.0
+
+    @property
+    def words(self) -> str:
+        """How cells, panels and tables call it."""
+        if self.scale == 1:
+            return f"penalty {self.penalty:g}"
+        return f"loss times {self.scale:g}, penalty {self.penalty:g}"
+
+
+class Choice(TypedDict, total=False):
+    """Which choice of ours a finding varies, and how."""
+
+    choice: str
+    variant: str
 
 
 class Section5(Experiment):
@@ -49,9 +87,10 @@ class Section5(Experiment):
     common: ClassVar[Mapping[str, Setting]] = {
         "data": paper("adult", "section V: UCI Adult without rows with missing values, norm <= 1"),
         "encoding": ours(
-            "one-hot by a public schema, and a constant column",
+            "one-hot by a public schema, numeric columns in [0, 1], and a constant column",
             "the paper says which columns there are, not how they become numbers",
         ),
+        "loss": paper("logistic", "section V"),
         "agents": paper(5, _SETUP),
         "rows of an agent": paper(8000, _SETUP),
         "testing rows": paper(1000, _SETUP),
@@ -64,6 +103,11 @@ class Section5(Experiment):
             "with 0.5 nobody leaves the majority class in 50 iterations, not even without noise; "
             "with 0.02 the algorithms learn",
         ),
+        "scale of the loss": ours(
+            1750.0,
+            "C of the papers that PR-ADMM is compared with (DVP, R-ADMM), which use the penalty "
+            "0.5 too; the paper's (1) has none",
+        ),
         "epsilon of Figs. 2 to 4": paper(10.0, "section V and the caption of Fig. 4"),
         "K_p": paper(1, "the best of Fig. 2(a)"),
         "R_P": paper(0.925, "the best of Fig. 2(c)"),
@@ -72,15 +116,16 @@ class Section5(Experiment):
         "U, iteration": paper(1.0, "the best of Fig. 3(a)"),
         "graph": ours("ring", "Fig. 1 draws five agents; its links are not in the text"),
         "regularization": ours(1e-4, "2 Lambda; Lambda is not stated"),
+        "weight of a row": paper("1 / |D_i|, each agent alike", "(1)"),
+        "rivals' noise": ours("exp-norm", "as in their papers"),
         "first variables": ours(0.0, "Algorithm 1 leaves them open; Lemma 4 has random ones"),
         "variance of (15) at k = 0": ours("that of the first iteration", "(15) divides by zero"),
-        "M-ADMM's growth of the penalty": ours(
-            1.02, "eta(t) is not stated; varied in the experiment r-admm-figure-5"
-        ),
+        "M-ADMM's growth of the penalty": ours(1.02, "eta(t) is not stated; varied in Fig. 4"),
         "M-ADMM's dual step": ours(
-            "the penalty of the first iteration", "theta is not stated; varied there too"
+            1.0, "theta over the first penalty; not stated, and varied in Fig. 4"
         ),
         "R-ADMM's gamma": ours(0.25, "not stated; the bound on the loss's curvature"),
+        "R-ADMM's gamma, loss scaled": ours(0.5, "that of R-ADMM's own paper, where C is 1750"),
         "tolerance of a local solve": ours(
             2.5e-7, "a thousandth of what a row changes in an agent's gradient; counted as privacy"
         ),
@@ -99,12 +144,20 @@ class Section5(Experiment):
         )
 
     @property
-    def penalties(self) -> tuple[float, ...]:
-        """The paper's penalty, and one with which the algorithms learn."""
-        return (self["penalty"], self["second penalty"])
+    def stated(self) -> Regime:
+        """The penalty of the paper, the loss as (1) has it."""
+        return Regime(self["penalty"])
 
-    def entry(self, who: str) -> tuple[str, dict[str, Any]]:
+    @property
+    def regimes(self) -> tuple[Regime, ...]:
+        """As stated; a penalty with which the algorithms learn; the loss scaled."""
+        scaled = Regime(self["penalty"], self["scale of the loss"])
+        return (self.stated, Regime(self["second penalty"]), scaled)
+
+    def entry(self, who: str, regime: Regime) -> tuple[str, dict[str, Any]]:
         """The algorithm behind a name of the figures, and its options."""
+        noise = {"noise": self["rivals' noise"]}
+        gamma = "R-ADMM's gamma" if regime.scale == 1 else "R-ADMM's gamma, loss scaled"
         return {
             PERIODIC: (
                 "pr-admm",
@@ -123,9 +176,16 @@ class Section5(Experiment):
                     "threshold": self["U, iteration"],
                 },
             ),
-            "DVP": ("dvp", {}),
-            "M-ADMM": ("m-admm", {"penalty_growth": self["M-ADMM's growth of the penalty"]}),
-            "R-ADMM": ("r-admm", {"gamma": self["R-ADMM's gamma"]}),
+            "DVP": ("dvp", noise),
+            "M-ADMM": (
+                "m-admm",
+                {
+                    **noise,
+                    "penalty_growth": self["M-ADMM's growth of the penalty"],
+                    "dual_step": self["M-ADMM's dual step"] * regime.penalty / regime.scale,
+                },
+            ),
+            "R-ADMM": ("r-admm", {**noise, "gamma": self[gamma] / regime.scale}),
             NON_PRIVATE: ("admm", {}),
         }[who]
 
@@ -133,19 +193,19 @@ class Section5(Experiment):
         self,
         who: str,
         calibration: str,
-        penalty: float,
+        regime: Regime,
         epsilon: float,
         *,
         graph: str | None = None,
         **changed: Any,
     ) -> str:
-        """What a cell is called; what is as in the settings is left out."""
-        options = self.entry(who)[1]
+        """What :meth:`cell` calls a cell; what is as in the settings is left out."""
+        options = self.entry(who, regime)[1]
         words = [who]
         if who != NON_PRIVATE:
             # A key, from which the seed follows, as it always was: no statement.
             words += [calibration, f"epsilon {epsilon:g}"]
-        words.append(f"penalty {penalty:g}")
+        words.append(regime.words)
         words += [
             f"{name} {'none' if value is None else f'{value:g}'}"
             for name, value in changed.items()
@@ -158,35 +218,44 @@ class Section5(Experiment):
         self,
         who: str,
         calibration: str,
-        penalty: float,
+        regime: Regime,
         epsilon: float,
         *,
         graph: str | None = None,
         **changed: Any,
-    ) -> tuple[str, Job]:
+    ) -> tuple[str, TrainingJob]:
         """A cell with its label. Those that Fig. 4 shows carry the course of the loss.
 
         Parameters
         ----------
-        who, calibration, penalty, epsilon
+        who, calibration, regime, epsilon
             A name of the figures, and how it runs.
         graph, changed
             Other than in the settings: the graph, options of the algorithm.
         """
-        algorithm, options = self.entry(who)
-        label = self.label(who, calibration, penalty, epsilon, graph=graph, **changed)
-        shown = epsilon == self["epsilon of Figs. 2 to 4"] and {**options, **changed} == options
+        algorithm, options = self.entry(who, regime)
+        label = self.label(who, calibration, regime, epsilon, graph=graph, **changed)
+        shown = epsilon == self["epsilon of Figs. 2 to 4"]
+        shown &= who == "M-ADMM" or {**options, **changed} == options
+        told = epsilon
+        if calibration == "published" and who in PROPOSED:
+            # Lemma 5 with eta and V = 1, whatever the loss is multiplied by: with the penalty
+            # eta / C its noise belongs to a rho C^2 times as large.
+            rho = zcdp_rho(epsilon, self["delta"]) * regime.scale**2
+            told = epsilon if regime.scale == 1 else zcdp_epsilon(rho, self["delta"])
         parameters = TrainingParameters(
             algorithm=algorithm,
             topology=graph or self["graph"],
             rounds=self["iterations"],
-            penalty=penalty,
+            penalty=regime.penalty / regime.scale,
             regularization=self["regularization"],
             party_weight="equal",
+            loss=self["loss"],
             tolerance=self["tolerance of a local solve"],
-            epsilon=epsilon,
+            epsilon=told,
             delta=self["delta"],
             calibration=calibration,
+            rows_per_person=1,
             algorithm_options={**options, **changed},
         )
         return label, TrainingJob(
@@ -194,35 +263,46 @@ class Section5(Experiment):
             parameters,
             runs=1 if who == NON_PRIVATE else self["runs"],
             seed=seed_of(label),
-            courses=(_LOSS,) if shown else (),
+            courses=(LOSS,) if shown else (),
             finals=(*MEASURES.values(), _NORM),
+            may_refuse=regime.scale != 1 and who in RIVALS,
         )
 
-    def non_private(self, penalty: float, *, graph: str | None = None) -> tuple[str, Job]:
+    def non_private(self, regime: Regime, *, graph: str | None = None) -> tuple[str, TrainingJob]:
         """The cell without noise."""
         shown = self["epsilon of Figs. 2 to 4"]
-        return self.cell(NON_PRIVATE, "proven", penalty, shown, graph=graph)
+        return self.cell(NON_PRIVATE, "proven", regime, shown, graph=graph)
 
-    def heading(self, calibration: str, penalty: float) -> str:
-        """How a finding calls its setting: the paper's penalty goes without saying."""
-        return calibration if penalty == self["penalty"] else f"{calibration}, penalty {penalty:g}"
+    def choice_of(self, regime: Regime) -> Choice:
+        """Which choice of ours a finding varies; none with what the paper states."""
+        if regime == self.stated:
+            return {}
+        if regime.scale == 1:
+            return {"choice": "penalty", "variant": f"{regime.penalty:g}"}
+        return {"choice": "scale of the loss", "variant": f"{regime.scale:g}"}
+
+    def best(self, results: Mapping[str, Result], regime: Regime, word: str = "testing") -> float:
+        """The accuracy without noise."""
+        return float(results[self.non_private(regime)[0]].final(MEASURES[word]).mean())
 
     def majority_remark(self, results: Mapping[str, Result]) -> str:
         """That the stated penalty does not learn, with its numbers."""
-        stated, second = self.penalties
-        found = {}
-        for penalty in self.penalties:
-            result = results[self.non_private(penalty)[0]]
-            found[penalty] = percent(result.final(MEASURES["testing"]))
+        stated, *others = (regime for regime in self.regimes if self._ran(results, regime))
         facts = results[self.non_private(stated)[0]].facts["data"]
-        return (
-            f"**The stated penalty.** With eta = {stated:g} the non-private algorithm gets "
-            f"{found[stated]} of the testing rows right after {self['iterations']} iterations; "
-            f"always predicting the larger class gets {100 * facts['majority_of_test_rows']:.1f}%. "
-            f"With eta = {second:g} it gets {found[second]}. A step of ADMM is about "
-            "1/(2 eta V_i) long: 0.5 is too slow for a loss that is averaged over rows. Panels and "
-            f"findings with penalty {second:g} are ours."
+        elsewhere = "; ".join(
+            f"with {other.words} it gets {100 * self.best(results, other):.1f}%" for other in others
         )
+        return (
+            f"**The stated penalty.** With eta = {stated.penalty:g} the non-private algorithm gets "
+            f"{100 * self.best(results, stated):.1f}% of the testing rows right after "
+            f"{self['iterations']} iterations; always predicting the larger class gets "
+            f"{100 * facts['majority_of_test_rows']:.1f}%; {elsewhere}. A step of ADMM is about "
+            "1/(2 eta V_i) long: 0.5 is too slow for a loss that is averaged over rows. Panels and "
+            "findings but those with the stated penalty are ours."
+        )
+
+    def _ran(self, results: Mapping[str, Result], regime: Regime) -> bool:
+        return self.non_private(regime)[0] in results
 
     def guarantees(
         self, results: Mapping[str, Result], who: Iterable[str], epsilons: Iterable[float]
@@ -231,19 +311,26 @@ class Section5(Experiment):
         rows = []
         for name in who:
             for epsilon in epsilons:
-                spent = [
-                    results[self.label(name, calibration, penalty, epsilon)].facts["privacy"]
+                labels = [
+                    self.label(name, calibration, regime, epsilon)
                     for calibration in CALIBRATIONS
-                    for penalty in self.penalties
+                    for regime in self.regimes
                 ]
-                rows.append((name, epsilon, *map(bound_of, spent)))
+                rows.append((name, epsilon, *(_spent(results.get(label)) for label in labels)))
         columns = [
             f"{'provable, as published' if calibration == 'published' else 'proven'}, "
-            f"penalty {penalty:g}"
+            f"{regime.words}"
             for calibration in CALIBRATIONS
-            for penalty in self.penalties
+            for regime in self.regimes
         ]
         return Table.of(("algorithm", "claimed epsilon", *columns), rows)
+
+
+def _spent(result: Result | None) -> Any:
+    """What a run guarantees, that it was refused, or nothing where there is none."""
+    if result is None:
+        return ""
+    return REFUSED if "refused" in result.facts else bound_of(result.facts["privacy"])
 
 
 def percent(values: Array) -> str:

@@ -6,14 +6,22 @@ from abc import ABC
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
+from dpadmm.experiments.criteria import is_best
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.report.tables import Table
-from dpadmm_papers.pr_admm.section import CALIBRATIONS, ITERATION, MEASURES, PERIODIC, Section5
-from dpadmm_papers.pr_admm.verdicts import is_best
+from dpadmm_papers.pr_admm.section import (
+    CALIBRATIONS,
+    ITERATION,
+    MEASURES,
+    PERIODIC,
+    REGIMES,
+    Regime,
+    Section5,
+)
 
 __all__ = ["Figure2", "Figure3"]
 
@@ -36,47 +44,52 @@ class _Tuning(Section5, ABC):
     who: ClassVar[str]
     varied: ClassVar[tuple[_Varied, ...]]
 
-    def _points(self) -> Iterator[tuple[str, float, _Varied, Any]]:
+    def _points(self) -> Iterator[tuple[str, Regime, _Varied, Any]]:
         for calibration in CALIBRATIONS:
-            for penalty in self.penalties:
+            for regime in self.regimes:
                 for varied in self.varied:
                     for value in self[varied.grid]:
-                        yield calibration, penalty, varied, value
+                        yield calibration, regime, varied, value
 
     def _result(
         self,
         results: Mapping[str, Result],
         calibration: str,
-        penalty: float,
+        regime: Regime,
         varied: _Varied,
         value: Any,
     ) -> Result:
         epsilon = self["epsilon of Figs. 2 to 4"]
-        return results[
-            self.label(self.who, calibration, penalty, epsilon, **{varied.option: value})
+        return results[self.label(self.who, calibration, regime, epsilon, **{varied.option: value})]
+
+    def _labels(self, calibration: str, regime: Regime, varied: _Varied) -> list[str]:
+        epsilon = self["epsilon of Figs. 2 to 4"]
+        return [
+            self.label(self.who, calibration, regime, epsilon, **{varied.option: value})
+            for value in self[varied.grid]
         ]
 
     def cells(self) -> dict[str, Job]:
         """Every value of every hyper-parameter, the rest as the paper found them best."""
         epsilon = self["epsilon of Figs. 2 to 4"]
         found = [
-            self.cell(self.who, calibration, penalty, epsilon, **{varied.option: value})
-            for calibration, penalty, varied, value in self._points()
+            self.cell(self.who, calibration, regime, epsilon, **{varied.option: value})
+            for calibration, regime, varied, value in self._points()
         ]
-        return dict([*found, *(self.non_private(penalty) for penalty in self.penalties)])
+        return dict([*found, *(self.non_private(regime) for regime in self.regimes)])
 
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """Accuracy over each hyper-parameter, and whether the paper's best is the best."""
         panels, findings = [], []
-        for penalty in self.penalties:
+        for regime in self.regimes:
             for varied in self.varied:
-                panels.append(self._panel(results, penalty, varied))
+                panels.append(self._panel(results, regime, varied))
         for calibration in CALIBRATIONS:
-            for penalty in self.penalties:
+            for regime in self.regimes:
                 for varied in self.varied:
                     samples = {
                         _word(varied.symbol, value): {
-                            word: self._result(results, calibration, penalty, varied, value).final(
+                            word: self._result(results, calibration, regime, varied, value).final(
                                 measure
                             )
                             for word, measure in MEASURES.items()
@@ -84,8 +97,15 @@ class _Tuning(Section5, ABC):
                         for value in self[varied.grid]
                     }
                     judged = is_best(_word(varied.symbol, self[varied.best]), samples)
-                    heading = self.heading(calibration, penalty)
-                    findings.append(Finding.judged(varied.part, heading, *judged))
+                    findings.append(
+                        Finding.judged(
+                            varied.part,
+                            calibration,
+                            *judged,
+                            **self.choice_of(regime),
+                            rests_on=self._labels(calibration, regime, varied),
+                        )
+                    )
         return Evaluation(
             tuple(panels),
             {"Testing accuracy in percent, and provable epsilon": self._table(results)},
@@ -93,7 +113,7 @@ class _Tuning(Section5, ABC):
             (self.majority_remark(results), self._flat_remark(results)),
         )
 
-    def _panel(self, results: Mapping[str, Result], penalty: float, varied: _Varied) -> Panel:
+    def _panel(self, results: Mapping[str, Result], regime: Regime, varied: _Varied) -> Panel:
         grid = self[varied.grid]
         words = None in grid
         curves = [
@@ -101,7 +121,7 @@ class _Tuning(Section5, ABC):
                 word,
                 [_value(value) if words else value for value in grid],
                 [
-                    self._result(results, calibration, penalty, varied, value).final(measure)
+                    self._result(results, calibration, regime, varied, value).final(measure)
                     for value in grid
                 ],
                 calibration,
@@ -111,7 +131,7 @@ class _Tuning(Section5, ABC):
         ]
         scale: Any = "log" if not words and max(grid) > 10 * min(grid) else "linear"
         return Panel(
-            f"({varied.part}) {varied.symbol}, penalty {penalty:g}",
+            f"({varied.part}) {varied.symbol}, {regime.words}",
             varied.symbol,
             "accuracy",
             tuple(curves),
@@ -120,27 +140,27 @@ class _Tuning(Section5, ABC):
 
     def _table(self, results: Mapping[str, Result]) -> Table:
         rows = []
-        for calibration, penalty, varied, value in self._points():
-            result = self._result(results, calibration, penalty, varied, value)
+        for calibration, regime, varied, value in self._points():
+            result = self._result(results, calibration, regime, varied, value)
             found = mean_interval(100 * result.final(MEASURES["testing"]))
             spent = bound_of(result.facts["privacy"])
             setting = _word(varied.symbol, value)
-            rows.append((calibration, penalty, setting, f"{found:.2f}", spent))
-        columns = ("calibration", "penalty", "setting", "testing accuracy", "provable epsilon")
+            rows.append((calibration, regime.words, setting, f"{found:.2f}", spent))
+        columns = ("calibration", "with", "setting", "testing accuracy", "provable epsilon")
         return Table.of(columns, rows)
 
     def _flat_remark(self, results: Mapping[str, Result]) -> str:
         """How much the hyper-parameters change at all."""
         spreads = []
         for calibration in CALIBRATIONS:
-            for penalty in self.penalties:
+            for regime in self.regimes:
                 means = [
                     100 * float(self._result(results, *point).final(MEASURES["testing"]).mean())
                     for point in self._points()
-                    if point[:2] == (calibration, penalty)
+                    if point[:2] == (calibration, regime)
                 ]
-                heading = self.heading(calibration, penalty)
-                spreads.append(f"{heading}: {min(means):.1f}% to {max(means):.1f}%")
+                words = f"{calibration}, {regime.words}"
+                spreads.append(f"{words}: {min(means):.1f}% to {max(means):.1f}%")
         return (
             "**How much they matter.** Mean testing accuracy over all values of the figure: "
             + "; ".join(spreads)
@@ -156,10 +176,13 @@ def _word(symbol: str, value: Any) -> str:
     return f"{symbol} = {_value(value)}"
 
 
-def _criterion(symbol: str, best: str) -> str:
-    return (
-        f"At epsilon = 10, for testing and for training accuracy, the 95% interval of accuracy at "
-        f"{symbol} = {best} minus accuracy at each other value lies above 0."
+def _conclusion(part: str, claim: str, setting: str) -> Conclusion:
+    return Conclusion(
+        part,
+        claim,
+        "At epsilon = 10, for testing and for training accuracy, the 97.5% interval of accuracy at "
+        f"{setting} minus accuracy at each other value lies above 0.",
+        choices=REGIMES,
     )
 
 
@@ -167,6 +190,7 @@ class Figure2(_Tuning):
     """Fig. 2: the periodic schedule."""
 
     name: ClassVar[str] = "pr-admm-figure-2"
+    seconds: ClassVar[float] = 120.0
     part: ClassVar[str] = "Fig. 2"
     title: ClassVar[str] = "PR-ADMM with periodic decay: period, threshold and decay rate"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -176,15 +200,9 @@ class Figure2(_Tuning):
         "values of R_P": ours((0.85, 0.925, 0.975, 0.995), _GRID),
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = (
-        Conclusion(
-            "a",
-            "(a) K_p = 1 achieves the highest testing/training accuracy.",
-            _criterion("K_p", "1"),
-        ),
-        Conclusion(
-            "b", "(b) U = 0.1 achieves the best testing/training accuracy.", _criterion("U", "0.1")
-        ),
-        Conclusion("c", "(c) R_P = 0.925 is best.", _criterion("R_P", "0.925")),
+        _conclusion("a", "(a) K_p = 1 achieves the highest testing/training accuracy.", "K_p = 1"),
+        _conclusion("b", "(b) U = 0.1 achieves the best testing/training accuracy.", "U = 0.1"),
+        _conclusion("c", "(c) R_P = 0.925 is best.", "R_P = 0.925"),
     )
     who: ClassVar[str] = PERIODIC
     varied: ClassVar[tuple[_Varied, ...]] = (
@@ -198,6 +216,7 @@ class Figure3(_Tuning):
     """Fig. 3: the iteration-based schedule."""
 
     name: ClassVar[str] = "pr-admm-figure-3"
+    seconds: ClassVar[float] = 80.0
     part: ClassVar[str] = "Fig. 3"
     title: ClassVar[str] = "PR-ADMM with iteration-based decay: threshold and decay rate"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -206,13 +225,9 @@ class Figure3(_Tuning):
         "values of R_T": ours((0.0015, 0.015, 0.15, 1.5), _GRID),
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = (
-        Conclusion(
-            "a", "(a) Testing/training accuracy are highest when U = 1.", _criterion("U", "1")
-        ),
-        Conclusion(
-            "b",
-            "(b) Testing/training accuracy are highest when R_T = 0.015.",
-            _criterion("R_T", "0.015"),
+        _conclusion("a", "(a) Testing/training accuracy are highest when U = 1.", "U = 1"),
+        _conclusion(
+            "b", "(b) Testing/training accuracy are highest when R_T = 0.015.", "R_T = 0.015"
         ),
     )
     who: ClassVar[str] = ITERATION

@@ -1,10 +1,12 @@
-"""PS-ADMM: the figures of its section 5."""
+"""PS-ADMM: the figures of its section 5, its rate and its cost."""
 
 from __future__ import annotations
 
 from dpadmm.experiments.experiment import Experiment
+from dpadmm_papers.ps_admm.cost import Cost
 from dpadmm_papers.ps_admm.figures_2_3 import Figure2, Figure3
+from dpadmm_papers.ps_admm.rates import Theorems3And4
 
 __all__ = ["EXPERIMENTS"]
 
-EXPERIMENTS: tuple[Experiment, ...] = (Figure2(), Figure3())
+EXPERIMENTS: tuple[Experiment, ...] = (Figure2(), Figure3(), Theorems3And4(), Cost())

@@ -14,6 +14,7 @@ from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.experiments.verdicts import all_above
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.losses import get_loss
@@ -25,10 +26,12 @@ from dpadmm_papers.ps_admm.setting import (
     CONTROLS,
     DVP,
     KINDS,
+    OTHER_DVP,
     PS,
     SETTINGS,
     Kind,
     StabilityCell,
+    control,
     parameters,
 )
 
@@ -66,12 +69,12 @@ class Section5(Experiment):
         """Adult, 70% dealt to the parties."""
         return NamedProblem(self["data"], self["parties"], 0, self["test share"])
 
-    def cell(self, name: str, what: TrainingParameters, runs: int) -> TrainingJob:
+    def cell(self, name: str, what: TrainingParameters) -> TrainingJob:
         """Train and measure."""
         return TrainingJob(
             self.problem(),
             what,
-            runs=runs,
+            runs=self["runs"],
             seed=seed_of(f"ps-admm, {name}"),
             courses=(LOSS, ACCURACY),
             finals=(LOSS, ACCURACY, "test accuracy"),
@@ -79,42 +82,27 @@ class Section5(Experiment):
 
     def cells(self) -> dict[str, Job]:
         """Every kind at every budget; other penalties; steps that may diverge; other batches."""
-        values, runs, few = self.values, self["runs"], self["runs elsewhere"]
+        values, largest = self.values, max(self["budgets"])
         what = {
-            kind.label(epsilon): (parameters(values, kind, epsilon), runs)
+            kind.label(epsilon): parameters(values, kind, epsilon)
             for kind in KINDS
             for epsilon in self["budgets"]
         }
         for kind, epsilon, penalty in self.elsewhere():
-            name = kind.label(epsilon, penalty)
-            what[name] = (parameters(values, kind, epsilon, penalty), few)
-        largest = max(self["budgets"])
+            what[kind.label(epsilon, penalty)] = parameters(values, kind, epsilon, penalty)
         for batch in self["batches tried"]:
             name = f"PS-ADMM, proven, batch {batch}"
-            what[name] = (parameters(values, PS["proven"], largest, batch_size=batch), few)
+            what[name] = parameters(values, PS["proven"], largest, batch_size=batch)
         for calibration, name in CONTROLS.items():
-            batch = self["batch as published" if calibration == "published" else "batch"]
-            control = TrainingParameters(
-                "scas-admm",
-                rounds=self["K"],
-                penalty=self["rho"],
-                regularization=2 * self["R"],
-                party_weight="equal",
-                loss=self["loss"],
-                calibration=calibration,
-                algorithm_options={"inner_steps": self["S"], "batch_size": batch},
-            )
-            what[name] = (control, runs)
-        cells: dict[str, Job] = {
-            name: self.cell(name, given, count) for name, (given, count) in what.items()
-        }
+            what[name] = control(values, calibration)
+        cells: dict[str, Job] = {name: self.cell(name, given) for name, given in what.items()}
         curvature = get_loss(self["loss"]).curvature_bound + self["rho"]
         for share, steps in self["steps tried"]:
             for kind in PS.values():
                 name = f"{kind.calibration}, eta v_L {share:g}, S {steps}"
                 options = {"inner_steps": steps, "step_size": share / curvature}
                 given = parameters(values, kind, largest, **options)
-                cells[name] = StabilityCell(self.cell(name, given, few))
+                cells[name] = StabilityCell(self.cell(name, given))
         return cells
 
     def elsewhere(self) -> Iterator[tuple[Kind, float, float | str]]:
@@ -142,31 +130,17 @@ class Section5(Experiment):
 
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """One panel a budget; the comparison with DVP in every form."""
-        findings = [
-            finding
-            for calibration, kind in PS.items()
-            for finding in self.judge_alone(results, calibration, kind)
-        ]
-        compared = []
-        for name, rival in DVP.items():
-            kind = PS[rival.calibration]
-            gaps = {
-                epsilon: self.gain(
-                    self.course(results, kind.label(epsilon))[-1],
-                    self.course(results, rival.label(epsilon))[-1],
-                )
-                for epsilon in self["budgets"]
-            }
-            compared.append(_compared(name, gaps))
-            if rival == DVP["proven"]:
-                continue
-            gaps = {}
-            for epsilon in self["budgets elsewhere"]:
-                finals = [
-                    best(self, results, each, epsilon, self.measure) for each in (kind, rival)
-                ]
-                gaps[epsilon] = self.gain(finals[0], finals[1])
-            compared.append(_compared(f"{name}, each at its best penalty", gaps))
+        findings = []
+        for calibration, rival in DVP.items():
+            findings.append(self._compared(results, rival))
+            if calibration == "published":
+                best_penalties = ("penalty", "each at its best")
+                findings.append(self._compared(results, rival, *best_penalties, tuned=True))
+            findings += self.judge_alone(results, calibration, PS[calibration])
+        for (choice, variant), rival in OTHER_DVP.items():
+            findings.append(self._compared(results, rival, choice, variant))
+            both = f"{variant}, each at its best penalty"
+            findings.append(self._compared(results, rival, choice, both, tuned=True))
         return Evaluation(
             (
                 *(self._panel(results, epsilon) for epsilon in self["budgets"]),
@@ -178,8 +152,40 @@ class Section5(Experiment):
                 "Proven, other batches": batch_table(self, results),
                 "Claimed and provable": guarantee_table(self, results),
             },
-            (*compared, *findings),
+            tuple(findings),
             self.remarks(results),
+        )
+
+    def _compared(
+        self,
+        results: Mapping[str, Result],
+        rival: Kind,
+        choice: str = "",
+        variant: str = "",
+        *,
+        tuned: bool = False,
+    ) -> Finding:
+        """Whether PS-ADMM is better than a form of DVP at every budget, perhaps each tuned."""
+        mine = PS[rival.calibration]
+        pairs = {}
+        for epsilon in self["budgets elsewhere" if tuned else "budgets"]:
+            if tuned:
+                pairs[epsilon] = [best(self, results, each, epsilon) for each in (mine, rival)]
+            else:
+                pairs[epsilon] = [each.label(epsilon) for each in (mine, rival)]
+        gaps = {
+            f"epsilon {Given(epsilon)}": self.gain(
+                *(self.course(results, label)[-1] for label in labels)
+            )
+            for epsilon, labels in pairs.items()
+        }
+        return Finding.judged(
+            "better",
+            rival.calibration,
+            *all_above(gaps),
+            choice=choice,
+            variant=variant,
+            rests_on=[label for labels in pairs.values() for label in labels],
         )
 
     def _panel(self, results: Mapping[str, Result], epsilon: float) -> Panel:
@@ -193,9 +199,9 @@ class Section5(Experiment):
             )
             for kind in KINDS
         ]
-        for control in CONTROLS.values():
-            course = self.drawn(self.course(results, control))
-            curves.append(Curve.of_runs(control, messages, course))
+        for without in CONTROLS.values():
+            course = self.drawn(self.course(results, without))
+            curves.append(Curve.of_runs(without, messages, course))
         return Panel(
             f"claimed or proven epsilon = {Given(epsilon)}",
             "iteration",
@@ -255,36 +261,24 @@ class Section5(Experiment):
         )
 
 
-def _compared(calibration: str, gaps: Mapping[float, Interval]) -> Finding:
-    """Whether PS-ADMM is better at every budget."""
-    return Finding.judged(
-        "better",
-        calibration,
-        all(gap.low > 0 for gap in gaps.values()),
-        " ".join(f"epsilon {Given(epsilon)}: {gap:.4f}." for epsilon, gap in gaps.items()),
-    )
-
-
 def _tried(
     figure: Section5, results: Mapping[str, Result], kind: Kind, epsilon: float
-) -> dict[str, Result]:
-    """The cells of a kind at a budget, by penalty; the figure's own first."""
-    own = results[kind.label(epsilon)]
-    found = {f"{own.facts['penalty']:.3g}": own}
+) -> dict[str, str]:
+    """Labels of the cells of a kind at a budget, by penalty; the figure's own first."""
+    own = kind.label(epsilon)
+    found = {f"{results[own].facts['penalty']:.3g}": own}
     for each, budget, penalty in figure.elsewhere():
         if each == kind and budget == epsilon:
-            result = results[kind.label(epsilon, penalty)]
+            label = kind.label(epsilon, penalty)
             auto = " (auto)" if penalty == "auto" else ""
-            found[f"{result.facts['penalty']:.3g}{auto}"] = result
+            found[f"{results[label].facts['penalty']:.3g}{auto}"] = label
     return found
 
 
-def best(
-    figure: Section5, results: Mapping[str, Result], kind: Kind, epsilon: float, measure: str
-) -> Array:
-    """What the runs end with at the penalty with the lowest mean loss."""
-    cells = _tried(figure, results, kind, epsilon).values()
-    return min(cells, key=lambda each: float(each.final("average loss").mean())).final(measure)
+def best(figure: Section5, results: Mapping[str, Result], kind: Kind, epsilon: float) -> str:
+    """The label of the cell at the penalty with the lowest mean loss."""
+    labels = _tried(figure, results, kind, epsilon).values()
+    return min(labels, key=lambda label: float(results[label].final("average loss").mean()))
 
 
 def penalty_table(figure: Section5, results: Mapping[str, Result], measure: str) -> Table:
@@ -293,8 +287,8 @@ def penalty_table(figure: Section5, results: Mapping[str, Result], measure: str)
     rows = []
     for kind in kinds:
         for epsilon in figure["budgets elsewhere"]:
-            for penalty, result in _tried(figure, results, kind, epsilon).items():
-                last = figure.drawn(result.final(measure))
+            for penalty, label in _tried(figure, results, kind, epsilon).items():
+                last = figure.drawn(results[label].final(measure))
                 rows.append(
                     (kind.name, kind.calibration, epsilon, penalty, f"{mean_interval(last):.4f}")
                 )

@@ -8,26 +8,24 @@ from typing import ClassVar, Final
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
-    Experiment,
     Finding,
     Setting,
     ours,
     paper,
 )
-from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.statistics import Interval, difference, mean_interval
-from dpadmm.report.tables import Table
+from dpadmm.experiments.statistics import difference
+from dpadmm.experiments.verdicts import Judged, all_within, every
 from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
-    CITATION,
     COMMON,
+    KIND,
+    Section8,
     error_of,
     loss_of,
-    ranged,
-    setup_of,
-    total_words,
+    placed,
 )
+from dpadmm_papers.r_admm.runs import PLAIN, course_panels, error_panel, label, outcome_table
 
 __all__ = ["FigureThree"]
 
@@ -36,11 +34,11 @@ _ERROR: Final = 0.01
 _LOSS: Final = 0.05
 
 
-class FigureThree(Experiment):
+class FigureThree(Section8):
     """Fig. 3 a-c."""
 
     name = "r-admm-figure-3"
-    citation = CITATION
+    seconds = 30
     part = "Fig. 3"
     title = "The effect of gamma on private MR-ADMM"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -53,121 +51,56 @@ class FigureThree(Experiment):
         Conclusion(
             "gamma matters little",
             "Varying gamma (within a certain range) does not affect performance significantly.",
-            "For each alpha and each gamma the 95% interval of the difference from gamma = 0.5 "
+            "For each alpha and each gamma the 97.5% interval of the difference from gamma = 0.5 "
             f"lies within {_ERROR:.0%} points of test error and within {_LOSS:.0%} of the average "
             "loss, after the last iteration.",
+            choices=(KIND,),
         ),
     )
 
-    def _label(self, calibration: str, alpha: float, gamma: float) -> str:
-        return f"{calibration}, alpha = {alpha:g}, gamma = {gamma:g}"
+    def _names(self) -> dict[str, float]:
+        return {f"gamma = {gamma:g}": gamma for gamma in self["gammas"]}
 
     def cells(self) -> dict[str, Job]:
         """MR-ADMM for every gamma, alpha and calibration; one run without noise."""
-        setup = setup_of(self.settings)
-        cells: dict[str, Job] = {"without noise": setup.plain()}
+        cells: dict[str, Job] = {PLAIN: self.plain()}
         for calibration in CALIBRATIONS:
             for alpha in self["alphas"]:
-                for gamma in self["gammas"]:
-                    cells[self._label(calibration, alpha, gamma)] = setup.recycled(
+                for name, gamma in self._names().items():
+                    cells[label(calibration, alpha, name)] = self.recycled(
                         alpha, calibration, growth=self["growth"], gamma=gamma
                     )
         return cells
 
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """Measure how far each gamma is from 0.5."""
-        findings, rows = [], []
-        for calibration in CALIBRATIONS:
-            worst_error = worst_loss = 0.0
-            for alpha in self["alphas"]:
-                base = results[self._label(calibration, alpha, self["gamma"])]
-                for gamma in self["gammas"]:
-                    result = results[self._label(calibration, alpha, gamma)]
-                    error = difference(error_of(result), error_of(base))
-                    loss = difference(loss_of(result), loss_of(base))
-                    if gamma != self["gamma"]:
-                        worst_error = max(worst_error, _reach(error))
-                        worst_loss = max(worst_loss, _reach(loss) / float(loss_of(base).mean()))
-                    rows.append(
-                        (
-                            calibration,
-                            alpha,
-                            gamma,
-                            f"{mean_interval(loss_of(result)):.4f}",
-                            f"{mean_interval(error_of(result)):.2%}",
-                            "-" if gamma == self["gamma"] else f"{error:.2%}",
-                            total_words(result),
-                        )
-                    )
-            findings.append(
-                Finding.judged(
-                    "gamma matters little",
-                    calibration,
-                    worst_error < _ERROR and worst_loss < _LOSS,
-                    f"The intervals reach {worst_error:.2%} points of error and {worst_loss:.1%} "
-                    "of the average loss away from those at gamma = 0.5.",
-                )
-            )
-        table = Table.of(
-            (
-                "calibration",
-                "alpha",
-                "gamma",
-                "average loss",
-                "test error",
-                "error less that at 0.5",
-                "provable epsilon",
-            ),
-            rows,
-        )
+        alphas, names = self["alphas"], self._names()
+        runs = [(kind, alpha, name) for kind in CALIBRATIONS for alpha in alphas for name in names]
         return Evaluation(
-            tuple(self._panels(results)), {"Losses and errors": table}, tuple(findings)
-        )
-
-    def _panels(self, results: Mapping[str, Result]) -> list[Panel]:
-        plain = ranged("without noise", results["without noise"].course("average loss"))
-        panels = [
-            Panel(
-                f"alpha = {alpha:g}, {calibration}",
-                "iteration",
-                "average loss",
-                (
-                    plain,
-                    *(
-                        ranged(
-                            f"gamma = {gamma:g}",
-                            results[self._label(calibration, alpha, gamma)].course("average loss"),
-                            calibration,
-                        )
-                        for gamma in self["gammas"]
-                    ),
-                ),
-                note="bands are the range over runs, as in the paper.",
-            )
-            for calibration in ("published", "proven")
-            for alpha in self["alphas"]
-        ]
-        errors = Panel(
-            "Test error",
-            "gamma",
-            "classification error rate",
-            tuple(
-                Curve.of_runs(
-                    f"alpha = {alpha:g}" + (", Gaussian" if "Gaussian" in calibration else ""),
-                    self["gammas"],
-                    [
-                        error_of(results[self._label(calibration, alpha, gamma)])
-                        for gamma in self["gammas"]
-                    ],
-                    calibration.partition(",")[0],
-                )
-                for calibration in CALIBRATIONS
-                for alpha in self["alphas"]
+            (
+                *course_panels(results, alphas, list(names)),
+                error_panel(results, alphas, names, "gamma"),
             ),
+            {"Losses and errors": outcome_table(results, runs, "gamma")},
+            tuple(placed(self._judge(results, kind)) for kind in CALIBRATIONS),
         )
-        return [*panels, errors]
 
-
-def _reach(interval: Interval) -> float:
-    """How far from zero an interval goes."""
-    return max(abs(interval.low), abs(interval.high))
+    def _judge(self, results: Mapping[str, Result], calibration: str) -> Finding:
+        errors, losses = {}, {}
+        for alpha in self["alphas"]:
+            base = results[label(calibration, alpha, f"gamma = {self['gamma']:g}")]
+            for name, gamma in self._names().items():
+                if gamma != self["gamma"]:
+                    where, found = label(calibration, alpha, name), f"{name}, alpha = {alpha:g}"
+                    errors[found] = difference(error_of(results[where]), error_of(base))
+                    level = float(loss_of(base).mean())
+                    losses[found] = difference(
+                        loss_of(results[where]) / level, loss_of(base) / level
+                    )
+        by_error, by_loss = all_within(errors, _ERROR, ".2%"), all_within(losses, _LOSS, ".1%")
+        judged = Judged(
+            every([by_error.verdict, by_loss.verdict]),
+            f"Error: {by_error.number} Loss, as a part of it: {by_loss.number}",
+        )
+        rests_on = [label(calibration, alpha, n) for alpha in self["alphas"] for n in self._names()]
+        return Finding.of("gamma matters little", calibration, judged, rests_on=rests_on)

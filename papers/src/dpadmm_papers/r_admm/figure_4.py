@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import product
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
-    Experiment,
     Finding,
     Setting,
     ours,
     paper,
 )
-from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.statistics import Interval, contrast, difference, mean_interval
+from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.meaning import epsilon_of
+from dpadmm.experiments.statistics import Interval, contrast, difference, ranges
+from dpadmm.experiments.verdicts import Judged, above, all_below, certain, every
 from dpadmm.plain import Array
-from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.report.tables import Table
 from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
-    CITATION,
     COMMON,
-    Spent,
+    GAUSSIAN,
+    KIND,
+    Section8,
     error_of,
     loss_of,
-    ranged,
-    setup_of,
+    placed,
+)
+from dpadmm_papers.r_admm.runs import (
+    PLAIN,
+    RUNS,
+    course_panels,
+    error_panel,
+    label,
+    outcome_table,
+    privacy_panels,
     spent,
-    total_words,
 )
 
 __all__ = ["FigureFour"]
+
+FIXED: Final = "growth = 1"
+# Choices of ours that verdicts were varied over.
+_MEASURE, _RESIDUAL = "the measure of spread", "the residual of a solve"
 
 
 def spread(values: Array) -> Array:
@@ -52,11 +60,11 @@ def slope(samples: Mapping[float, Array]) -> Interval:
     return contrast(*zip(weights.tolist(), samples.values(), strict=True))
 
 
-class FigureFour(Experiment):
+class FigureFour(Section8):
     """Fig. 4 a-e."""
 
     name = "r-admm-figure-4"
-    citation = CITATION
+    seconds = 110
     part = "Fig. 4"
     title = "The effect of a growing penalty on private MR-ADMM"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -65,312 +73,173 @@ class FigureFour(Experiment):
         "fixed penalty": ours(1.0, "R-ADMM as in Fig. 5, to compare with"),
         "alphas": paper((2.0, 1.0), "section VIII.B.1"),
         "other residuals": ours(
-            (1e-4,), "whether growth lowers the error at alpha = 2 is so close that this decides it"
+            (1e-4,), "whether growth lowers the error at alpha = 2 is so close that this may decide"
         ),
     }
     conclusions = (
         Conclusion(
             "stabilises",
             "Increasing the penalty over time helps to stabilise the algorithm when MR-ADMM is "
-            "perturbed.",
-            "The 95% interval of the mean distance of a run's last average loss from the median "
-            "run's, at growth 1.05 less that with the fixed penalty, is below 0 at both alphas.",
+            "perturbed (the larger the range over 10 runs, the less stable: section VIII.B.1).",
+            f"The 97.5% interval of the range over {RUNS} runs of the last average loss, at growth "
+            "1.05 less that with the fixed penalty, is below 0 at both alphas.",
+            choices=(_MEASURE, KIND),
         ),
         Conclusion(
             "improves accuracy",
             "... and can improve the accuracy while maintaining the privacy guarantee.",
-            "At both alphas the 95% intervals of average loss and of test error at growth 1.05 "
+            "At both alphas the 97.5% intervals of average loss and of test error at growth 1.05 "
             "less those with the fixed penalty are below 0, and the total (claimed for published "
             "noise, provable for proven) is not larger.",
+            choices=(_RESIDUAL, KIND),
         ),
         Conclusion(
             "more under more noise",
             "The improvement is more significant when the algorithm is under higher perturbation.",
-            "The 95% interval of the fall in average loss from the fixed penalty to growth 1.05 at "
-            "alpha = 1 less that at alpha = 2 is above 0.",
+            "The 97.5% interval of the fall in average loss from the fixed penalty to growth 1.05 "
+            "at alpha = 1 less that at alpha = 2 is above 0.",
+            choices=(KIND,),
         ),
         Conclusion(
             "more with faster growth",
             "... and when the penalty increases faster (within a range).",
-            "At both alphas the 95% interval of the slope of average loss over the growth, from 1 "
-            "to 1.05, is below 0.",
+            "At both alphas the 97.5% interval of the slope of average loss over the growth, from "
+            "1 to 1.05, is below 0.",
+            choices=(KIND,),
         ),
     )
 
-    def _label(
-        self, calibration: str, alpha: float, growth: float, residual: float | None = None
-    ) -> str:
-        words = "" if residual is None else f", residual {residual:g}"
-        return f"{calibration}, alpha = {alpha:g}, growth = {growth:g}{words}"
+    def _names(self) -> dict[str, float]:
+        return {f"growth = {growth:g}": growth for growth in (1.0, *self["growths"])}
 
-    def _growths(self) -> tuple[float, ...]:
-        return (1.0, *self["growths"])
+    def _fastest(self) -> str:
+        return list(self._names())[-1]
+
+    def _with(self, name: str, residual: float) -> str:
+        return f"{name}, residual {residual:g}"
 
     def cells(self) -> dict[str, Job]:
         """Every growth, alpha and calibration, the ends with other residuals; one without noise."""
-        setup = setup_of(self.settings)
-        cells: dict[str, Job] = {"without noise": setup.plain()}
-        for calibration in CALIBRATIONS:
-            for alpha in self["alphas"]:
-                for growth in self._growths():
-                    cells[self._label(calibration, alpha, growth)] = setup.recycled(
+        names = self._names()
+        cells: dict[str, Job] = {PLAIN: self.plain()}
+        for alpha in self["alphas"]:
+            for calibration in CALIBRATIONS:
+                for name, growth in names.items():
+                    cells[label(calibration, alpha, name)] = self.recycled(
                         alpha, calibration, growth=growth
                     )
-        for calibration, residual, alpha, growth in self._otherwise():
-            label = self._label(calibration, alpha, growth, residual)
-            other = replace(setup, residual=residual)
-            cells[label] = other.recycled(alpha, calibration, growth=growth)
+            for residual in self["other residuals"]:
+                for calibration in ("published", "proven"):
+                    for name in (FIXED, self._fastest()):
+                        cells[label(calibration, alpha, self._with(name, residual))] = (
+                            self.recycled(alpha, calibration, growth=names[name], residual=residual)
+                        )
         return cells
-
-    def _otherwise(self) -> Iterator[tuple[str, float, float, float]]:
-        """What is run with other residuals: calibration, residual, alpha, growth."""
-        ends = (1.0, self["growths"][-1])
-        kinds = ("published", "proven")
-        return product(kinds, self["other residuals"], self["alphas"], ends)
 
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """What growth does to losses, spread and errors."""
-        cells = self.cells()
-        bounds = {}
-        for alpha in self["alphas"]:
-            for growth in self._growths():
-                cell = cells[self._label("published", alpha, growth)]
-                assert isinstance(cell, TrainingJob)
-                bounds[alpha, growth] = spent(cell)
-        findings = [
-            finding
-            for calibration in CALIBRATIONS
-            for finding in self._findings(results, calibration, bounds)
-        ]
-        findings += [
-            self._improves(results, calibration, bounds, residual)
-            for calibration in ("published", "proven")
-            for residual in self["other residuals"]
-        ]
+        cells, alphas, names = self.cells(), self["alphas"], self._names()
+        runs = [(kind, alpha, name) for kind in CALIBRATIONS for alpha in alphas for name in names]
+        ends = (FIXED, self._fastest())
         return Evaluation(
-            tuple(self._panels(results, bounds)),
-            {
-                "Losses and errors": self._table(results),
-                "What the published runs guarantee": self._bounds(results, bounds),
-            },
-            tuple(findings),
+            (
+                *course_panels(results, alphas, list(names), banded=ends),
+                *privacy_panels(cells, results, alphas, ends, self["delta"]),
+                error_panel(results, alphas, names, "growth"),
+            ),
+            {"Losses and errors": outcome_table(results, runs, "growth")},
+            tuple(
+                placed(finding)
+                for calibration in CALIBRATIONS
+                for finding in self._findings(results, cells, calibration)
+            ),
         )
 
     def _findings(
-        self,
-        results: Mapping[str, Result],
-        calibration: str,
-        bounds: Mapping[tuple[float, float], Spent],
-    ) -> list[Finding]:
-        fastest = self["growths"][-1]
+        self, results: Mapping[str, Result], cells: Mapping[str, Job], calibration: str
+    ) -> Iterator[Finding]:
+        fixed, fastest = FIXED, self._fastest()
+        ends = [label(calibration, alpha, n) for alpha in self["alphas"] for n in (fixed, fastest)]
 
-        def of(alpha: float, growth: float) -> Result:
-            return results[self._label(calibration, alpha, growth)]
+        def loss(alpha: float, name: str) -> Array:
+            return loss_of(results[label(calibration, alpha, name)])
 
-        calmer, slopes = {}, {}
+        calmer, nearer, slopes = {}, {}, {}
         for alpha in self["alphas"]:
-            grown, fixed = of(alpha, fastest), of(alpha, 1.0)
-            calmer[alpha] = difference(spread(loss_of(grown)), spread(loss_of(fixed)))
-            slopes[alpha] = slope(
-                {growth: loss_of(of(alpha, growth)) for growth in self._growths()}
-            )
-        high, low = self["alphas"]
-        more = contrast(
-            (1.0, loss_of(of(low, 1.0))),
-            (-1.0, loss_of(of(low, fastest))),
-            (-1.0, loss_of(of(high, 1.0))),
-            (1.0, loss_of(of(high, fastest))),
-        )
-        return [
-            Finding.judged(
+            where, grown, base = f"alpha = {alpha:g}", loss(alpha, fastest), loss(alpha, fixed)
+            calmer[where] = difference(ranges(grown, RUNS), ranges(base, RUNS))
+            nearer[where] = difference(spread(grown), spread(base))
+            slopes[where] = slope({g: loss(alpha, name) for name, g in self._names().items()})
+        yield Finding.of("stabilises", calibration, all_below(calmer, ".2g"), rests_on=ends)
+        if calibration != GAUSSIAN:
+            yield Finding.of(
                 "stabilises",
                 calibration,
-                _all_below(calmer),
-                f"Change of the spread of the loss: {_words(calmer, '.2g')}.",
-            ),
-            self._improves(results, calibration, bounds),
-            Finding.judged(
-                "more under more noise",
-                calibration,
-                more.low > 0,
-                f"Fall at alpha = {low:g} less that at alpha = {high:g}: {more:.4f}.",
-            ),
-            Finding.judged(
-                "more with faster growth",
-                calibration,
-                _all_below(slopes),
-                f"Loss per unit of growth: {_words(slopes, '.2f')}.",
-            ),
-        ]
+                all_below(nearer, ".2g"),
+                choice=_MEASURE,
+                variant="mean distance from the median run",
+                rests_on=ends,
+            )
+            for residual in self["other residuals"]:
+                yield self._improves(results, cells, calibration, residual)
+        yield self._improves(results, cells, calibration)
+        high, low = self["alphas"]
+        more = contrast(
+            (1.0, loss(low, fixed)),
+            (-1.0, loss(low, fastest)),
+            (-1.0, loss(high, fixed)),
+            (1.0, loss(high, fastest)),
+        )
+        yield Finding.judged(
+            "more under more noise",
+            calibration,
+            above(more),
+            f"Fall at alpha = {low:g} less that at alpha = {high:g}: {more:.4f}.",
+            rests_on=ends,
+        )
+        yield Finding.of(
+            "more with faster growth",
+            calibration,
+            all_below(slopes, ".2f"),
+            rests_on=[
+                label(calibration, a, name) for a in self["alphas"] for name in self._names()
+            ],
+        )
 
     def _improves(
         self,
         results: Mapping[str, Result],
+        cells: Mapping[str, Job],
         calibration: str,
-        bounds: Mapping[tuple[float, float], Spent],
         residual: float | None = None,
     ) -> Finding:
         """Whether growth lowers loss and error at no larger total."""
-        fastest = self["growths"][-1]
-        lower, fewer, within = {}, {}, []
+        lower, fewer, within, rests_on = {}, {}, [], []
         for alpha in self["alphas"]:
-            grown, fixed = (
-                results[self._label(calibration, alpha, growth, residual)]
-                for growth in (fastest, 1.0)
-            )
-            lower[alpha] = difference(loss_of(grown), loss_of(fixed))
-            fewer[alpha] = difference(error_of(grown), error_of(fixed))
+            pair = [
+                label(calibration, alpha, name if residual is None else self._with(name, residual))
+                for name in (self._fastest(), FIXED)
+            ]
+            rests_on += pair
+            grown, fixed = (results[each] for each in pair)
+            lower[f"alpha = {alpha:g}"] = difference(loss_of(grown), loss_of(fixed))
+            fewer[f"alpha = {alpha:g}"] = difference(error_of(grown), error_of(fixed))
             if calibration == "published":
-                both = [bounds[alpha, growth].published[-1] for growth in (fastest, 1.0)]
+                totals = [float(spent(cells[each]).published[-1]) for each in pair]
             else:
-                both = [float(total_words(result)) for result in (grown, fixed)]
-            within.append(both[0] <= both[1] * (1 + 1e-3))
-        return Finding.judged(
+                totals = [epsilon_of(each.facts["privacy"]) for each in (grown, fixed)]
+            within.append(totals[0] <= totals[1] * (1 + 1e-3))
+        by_loss, by_error = all_below(lower), all_below(fewer, ".2%")
+        judged = Judged(
+            every([by_loss.verdict, by_error.verdict, certain(all(within))]),
+            f"Change of the loss: {by_loss.number} Of the error: {by_error.number} Total "
+            f"{'not larger' if all(within) else 'larger'}.",
+        )
+        return Finding.of(
             "improves accuracy",
-            calibration if residual is None else f"{calibration}, residual {residual:g}",
-            _all_below(lower) and _all_below(fewer) and all(within),
-            f"Change of the loss: {_words(lower, '.4f')}; of the error: "
-            f"{_words(fewer, '.2%')}; total {'not larger' if all(within) else 'larger'}.",
+            calibration,
+            judged,
+            choice="" if residual is None else _RESIDUAL,
+            variant="" if residual is None else f"{residual:g}",
+            rests_on=rests_on,
         )
-
-    def _table(self, results: Mapping[str, Result]) -> Table:
-        rows = []
-        for calibration in CALIBRATIONS:
-            for alpha in self["alphas"]:
-                for growth in self._growths():
-                    result = results[self._label(calibration, alpha, growth)]
-                    loss = loss_of(result)
-                    rows.append(
-                        (
-                            calibration,
-                            alpha,
-                            growth,
-                            f"{mean_interval(loss):.4f}",
-                            float(np.ptp(loss)),
-                            f"{mean_interval(error_of(result)):.2%}",
-                            total_words(result),
-                        )
-                    )
-        return Table.of(
-            (
-                "calibration",
-                "alpha",
-                "growth",
-                "average loss",
-                "its range",
-                "test error",
-                "provable epsilon",
-            ),
-            rows,
-        )
-
-    def _bounds(
-        self, results: Mapping[str, Result], bounds: Mapping[tuple[float, float], Spent]
-    ) -> Table:
-        return Table.of(
-            (
-                "alpha",
-                "growth",
-                "claimed by eq. (32)",
-                "sum of ln(1 + kappa) and noise",
-                f"epsilon at delta = {Given(self['delta'])}",
-            ),
-            [
-                (
-                    alpha,
-                    growth,
-                    AtMost(found.published[-1]),
-                    AtMost(found.proven[-1]),
-                    total_words(results[self._label("published", alpha, growth)]),
-                )
-                for (alpha, growth), found in bounds.items()
-            ],
-        )
-
-    def _panels(
-        self, results: Mapping[str, Result], bounds: Mapping[tuple[float, float], Spent]
-    ) -> list[Panel]:
-        plain = ranged("without noise", results["without noise"].course("average loss"))
-        panels = [
-            Panel(
-                f"alpha = {alpha:g}, {calibration}",
-                "iteration",
-                "average loss",
-                (
-                    plain,
-                    *(
-                        ranged(
-                            f"growth = {growth:g}",
-                            results[self._label(calibration, alpha, growth)].course("average loss"),
-                            calibration,
-                            band=growth in (1.0, self["growths"][-1]),
-                        )
-                        for growth in self._growths()
-                    ),
-                ),
-                note="bands are the range over runs, of the slowest and the fastest growth.",
-            )
-            for calibration in ("published", "proven")
-            for alpha in self["alphas"]
-        ]
-        fastest = self["growths"][-1]
-        for alpha in self["alphas"]:
-            curves = []
-            for growth in (1.0, fastest):
-                found = bounds[alpha, growth]
-                course = results[self._label("published", alpha, growth)].values["epsilon"]
-                every = tuple(range(1, len(course) + 1))
-                for words, values in (
-                    ("eq. (32)", found.published),
-                    (f"at delta = {Given(self['delta'])}", course),
-                ):
-                    calibration = "published" if words == "eq. (32)" else ""
-                    curves.append(
-                        Curve(
-                            f"growth {growth:g}, {words}",
-                            every,
-                            tuple(values.tolist()),
-                            calibration=calibration,
-                        )
-                    )
-            panels.append(
-                Panel(
-                    f"alpha = {alpha:g}: privacy loss of published noise",
-                    "iteration",
-                    "privacy loss, claimed or proven",
-                    tuple(curves),
-                    note="dashed: eq. (32), the claim; solid: proven of the same noise, for exact "
-                    f"minimisers with delta = 0, and of the run at delta = {Given(self['delta'])}.",
-                )
-            )
-        panels.append(
-            Panel(
-                "Test error",
-                "growth",
-                "classification error rate",
-                tuple(
-                    Curve.of_runs(
-                        f"alpha = {alpha:g}" + (", Gaussian" if "Gaussian" in calibration else ""),
-                        self._growths(),
-                        [
-                            error_of(results[self._label(calibration, alpha, growth)])
-                            for growth in self._growths()
-                        ],
-                        calibration.partition(",")[0],
-                    )
-                    for calibration in CALIBRATIONS
-                    for alpha in self["alphas"]
-                ),
-            )
-        )
-        return panels
-
-
-def _all_below(found: Mapping[float, Interval]) -> bool:
-    return all(interval.high < 0 for interval in found.values())
-
-
-def _words(found: Mapping[float, Interval], form: str) -> str:
-    return ", ".join(
-        f"{format(interval, form)} (alpha = {alpha:g})" for alpha, interval in found.items()
-    )

@@ -1,24 +1,25 @@
-"""R-ADMM and MR-ADMM without noise, with any penalties; and the optimum they should reach."""
+"""R-ADMM, MR-ADMM and ADMM without noise, on random graphs."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.algorithms.r_admm import MRADMM
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.draws import DrawnJob
+from dpadmm.experiments.job import TrainingJob
 from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.problems import NamedProblem, dense
+from dpadmm.experiments.problems import Problem
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource
+from dpadmm.problem.topologies import build_topology
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.train import lay_out, train
 
-__all__ = ["NoiselessCell", "OptimumCell", "Silence"]
+__all__ = ["NoiselessCell", "Silence"]
 
 # The residual of a solve, as that of conventional ADMM.
 _TOLERANCE = 1e-8
@@ -43,115 +44,63 @@ class Silence(NoiseSource):
 
 @final
 @dataclass(frozen=True)
-class NoiselessCell(Job):
-    r"""MR-ADMM without noise, with the penalties :math:`\eta_i q_i^{k-1}`.
+class NoiselessCell(DrawnJob):
+    r"""MR-ADMM without noise, with the penalties :math:`\eta_i q_i^{k-1}`; or ADMM.
 
     Attributes
     ----------
-    problem, edges
-        The rows and the graph.
     rounds
         Iterations.
     penalties, growths
         eta_i and q_i of every party, or one for all. Growths that differ are not offered by
         ``mr-admm``: the run then ends where its path leads, and not at an optimum.
-    gamma, regularization
-        As in ``mr-admm``.
+    gamma
+        As in ``mr-admm``; None is conventional ADMM, with the first of the penalties.
+    loss, edges
+        By name; the graph, where it is not the random one of the draw.
     """
 
-    problem: NamedProblem
-    edges: tuple[tuple[int, int], ...]
-    rounds: int
-    penalties: tuple[float, ...]
-    growths: tuple[float, ...]
-    gamma: float
-    regularization: float
+    rounds: int = 1
+    penalties: tuple[float, ...] = (1.0,)
+    growths: tuple[float, ...] = (1.0,)
+    gamma: float | None = None
+    loss: str = "logistic"
+    edges: tuple[tuple[int, int], ...] | None = None
 
     @property
     def weight(self) -> float:
         """Iterations that use the rows; warm starts make them cheaper than noisy ones."""
-        return self.rounds / 2
+        return self.draws * self.rounds / 2
 
-    def compute(self) -> Result:
-        """The average loss of every iteration, and the mean model of the last."""
-        problem = self.problem.load()
-        start = time.monotonic()
+    def one(self, problem: Problem, draw: int) -> tuple[Array, Array]:
+        """The loss of every iteration, and the mean model of the last."""
+        options: dict[str, Any] = {}
+        if self.gamma is not None:
+            options = {"noise": "output", "gamma": self.gamma, "penalty_growth": 1.0}
+        parties = len(problem.counts)
         parameters = TrainingParameters(
-            "mr-admm",
-            topology=self.edges,
+            "admm" if self.gamma is None else "mr-admm",
+            topology=self.edges or build_topology("random", parties, seed=draw).edges,
             rounds=self.rounds,
             penalty=self.penalties[0],
             regularization=self.regularization,
             party_weight="equal",
+            loss=self.loss,
             tolerance=_TOLERANCE,
-            algorithm_options={"noise": "output", "gamma": self.gamma, "penalty_growth": 1.0},
+            algorithm_options=options,
         )
         planned, _ = TrainingJob(self.problem, parameters, runs=1).plan(problem)
-        releases = np.arange(-(-self.rounds // 2))[:, None]
-        penalty = np.array(self.penalties) * np.array(self.growths) ** releases
-        shape = (len(releases), len(problem.counts))
-        assert isinstance(planned.algorithm, MRADMM)
-        algorithm = replace(planned.algorithm, penalty=np.broadcast_to(penalty, shape))
+        if isinstance(planned.algorithm, MRADMM):
+            releases = np.arange(-(-self.rounds // 2), dtype=np.float64)[:, None]
+            penalty: Array = np.array(self.penalties) * np.array(self.growths) ** releases
+            penalty = np.broadcast_to(penalty, (len(releases), parties))
+            planned = replace(planned, algorithm=replace(planned.algorithm, penalty=penalty))
         losses: list[Array] = []
-        noise = Silence()
+        measure, noise = get_measure("average loss"), Silence()
         outcome = train(
-            replace(planned, algorithm=algorithm),
+            planned,
             lay_out(planned, problem.members, noise=noise),
             noise=noise,
-            on_round=lambda done, messages: losses.append(
-                get_measure("average loss")(messages, problem)
-            ),
+            on_round=lambda done, messages: losses.append(measure(messages, problem)),
         )
-        values = {"average loss": np.array(losses), "model": outcome.last.mean(axis=0)[0, 0]}
-        return Result(values, {"data": problem.facts, "seconds": time.monotonic() - start})
-
-
-@final
-@dataclass(frozen=True)
-class OptimumCell(Job):
-    r"""The minimiser of :math:`\sum_i a_i f_i`, found by scikit-learn.
-
-    Attributes
-    ----------
-    problem, regularization
-        Parties with as many rows each, and lambda.
-    weights
-        a_i of every party; all 1 if none are given.
-    """
-
-    problem: NamedProblem
-    regularization: float
-    weights: tuple[float, ...] = ()
-
-    @property
-    def weight(self) -> float:
-        """About that of a few iterations."""
-        return 5.0
-
-    def compute(self) -> Result:
-        """The optimum and its average loss."""
-        from sklearn.linear_model import LogisticRegression
-
-        problem = self.problem.load()
-        start = time.monotonic()
-        parties = len(problem.members)
-        weights = np.array(self.weights or (1.0,) * parties)
-        blocks, labels = zip(*problem.members, strict=True)
-        counts = problem.counts
-        # sum_i a_i (loss_i / n_i + lambda / (2 N) |w|^2), divided by the mean of a.
-        shares = np.repeat(weights / weights.mean() / np.array(counts), counts)
-        fitted = LogisticRegression(
-            C=1 / self.regularization,
-            fit_intercept=False,
-            solver="newton-cholesky",
-            tol=1e-10,
-            max_iter=1000,
-        ).fit(
-            np.concatenate([dense(block) for block in blocks]),
-            np.concatenate(labels)[:, 0],
-            sample_weight=shares,
-        )
-        models = np.broadcast_to(fitted.coef_, (parties, 1, 1, problem.features))
-        values = {"average loss": get_measure("average loss")(models, problem)}
-        values["model"] = fitted.coef_[0]
-        return Result(values, {"data": problem.facts, "seconds": time.monotonic() - start})
+        return np.array(losses)[:, 0], outcome.last.mean(axis=0)[0, 0]

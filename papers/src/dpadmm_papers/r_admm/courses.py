@@ -1,0 +1,141 @@
+"""Courses of average loss over the iterations, and what they say of convergence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Result
+from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.plain import Array
+from dpadmm.report.tables import Table
+
+__all__ = ["REACHED", "Courses", "alternation", "even_steps", "left_over", "reached"]
+
+# The loss of a classifier that knows nothing, where every run starts.
+_START: Final = float(np.log(2))
+#: A course counts as there when this part of the way to the optimum's loss is left.
+REACHED: Final = 0.02
+_NOTE: Final = "the mean over draws of the graph and the split."
+
+
+def even_steps(course: Array) -> Array:
+    """``L(2k) - L(2k-1)``: what each even iteration adds to the average loss."""
+    pairs = course[: len(course) // 2 * 2].reshape(-1, 2)
+    return pairs[:, 1] - pairs[:, 0]
+
+
+def alternation(course: Array) -> Array:
+    """``L(2k) - (L(2k-1) + L(2k+1)) / 2``: even iterations beside the odd ones around them.
+
+    A course that goes down steadily has none, whatever its pace.
+    """
+    odd = course[::2]
+    return course[1::2][: len(odd) - 1] - (odd[:-1] + odd[1:]) / 2
+
+
+def left_over(course: Array) -> Array:
+    """``L(2k+1) - L(2k-1)`` where iteration 2k raised the loss: above 0 it was not undone."""
+    steps, odd = even_steps(course), course[::2]
+    after = odd[1:] - odd[:-1]
+    return after[steps[: len(after)] > 0]
+
+
+def reached(gaps: Array, iterations: Array, part: float = REACHED) -> float:
+    """The iteration from which on the gap stays within ``part``; infinite if there is none."""
+    within = gaps <= part
+    if not within[-1]:
+        return float("inf")
+    outside = np.flatnonzero(~within)
+    return float(iterations[outside[-1] + 1] if len(outside) else iterations[0])
+
+
+@dataclass(frozen=True)
+class Courses:
+    """The results of Fig. 1, by label."""
+
+    results: Mapping[str, Result]
+
+    def losses(self, label: str) -> Array:
+        """``(draws, iterations)``."""
+        return self.results[label].course("average loss").T
+
+    def gaps(self, label: str, network: int) -> Array:
+        """``(draws, iterations)``: the loss above the optimum's, as a part of the way to it."""
+        losses = self.losses(label)
+        best = self.results[f"N = {network}, optimum"].values["average loss"][: len(losses), None]
+        return np.asarray((losses - best) / (_START - best))
+
+    def slower(self, labels: Sequence[str], network: int) -> dict[str, Interval]:
+        """By how much more is left, in odd iterations, with each label than with the one before."""
+        areas = {label: self.gaps(label, network)[:, ::2].mean(axis=1) for label in labels}
+        return _changes(areas)
+
+    def swings(self, label: str) -> Array:
+        """Mean size of the alternation, one number per draw."""
+        return np.array([np.abs(alternation(course)).mean() for course in self.losses(label)])
+
+    def calmer(self, labels: Sequence[str]) -> dict[str, Interval]:
+        """The change of the alternation from each label to the next."""
+        return _changes({label: self.swings(label) for label in labels})
+
+    def iterations(self, label: str, network: int, step: int) -> list[float]:
+        """How many iterations it takes to get there, looking at every ``step``-th."""
+        gaps = self.gaps(label, network)
+        every = np.arange(1, gaps.shape[1] + 1)
+        return [reached(gap[::step], every[::step]) for gap in gaps]
+
+    def first_half(self, network: int, names: Sequence[str]) -> Panel:
+        """(a): the average loss in the first half of the iterations, odd and even."""
+        curves = []
+        for name in names:
+            loss = self.losses(f"N = {network}, {name}").mean(axis=0)
+            half = len(loss) // 2
+            curves.append(Curve(name, tuple(range(1, half + 1)), tuple(loss[:half].tolist())))
+        title = f"(a) R-ADMM, N = {network}"
+        return Panel(title, "iteration", "average loss", tuple(curves), note=_NOTE)
+
+    def odd_gaps(self, network: int, labels: Sequence[str], title: str) -> Panel:
+        """(b), (c): what is left in odd iterations."""
+        curves = []
+        for label in labels:
+            left = self.gaps(label, network)[:, ::2].mean(axis=0)
+            every = tuple(range(1, 2 * len(left), 2))
+            name = label.partition(", ")[2] or "fixed penalty 1"
+            curves.append(Curve(name, every, tuple(left.tolist())))
+        what = "loss above the optimum's, part of the way"
+        return Panel(title, "odd iteration", what, tuple(curves), y_scale="log", note=_NOTE)
+
+    def table(self, named: Sequence[tuple[int, str]]) -> Table:
+        """Alternation, iterations and what is left, for every curve."""
+        rows, last = [], 0
+        for network, label in named:
+            gaps = self.gaps(label, network)
+            last, plain = gaps.shape[1], label.endswith("ADMM")
+            counts = self.iterations(label, network, 1 if plain else 2)
+            rows.append(
+                (
+                    label,
+                    "-" if plain else float(self.swings(label).mean()),
+                    float(np.mean(counts)) if np.isfinite(counts).all() else "not reached",
+                    f"{mean_interval(gaps[:, last // 2 - 1]):.2%}",
+                    f"{mean_interval(gaps[:, -1]):.2%}",
+                )
+            )
+        heads = ("curve", "mean alternation", f"iterations until {REACHED:.0%} is left")
+        return Table.of((*heads, f"left after {last // 2}", f"left after {last}"), rows)
+
+
+def _changes(samples: Mapping[str, Array]) -> dict[str, Interval]:
+    """From each label to the next, draw by draw."""
+    return {
+        f"{later} less {earlier.rpartition(', ')[2]}": mean_interval(
+            samples[later] - samples[earlier]
+        )
+        for earlier, later in pairwise(samples)
+    }

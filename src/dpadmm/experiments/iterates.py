@@ -1,0 +1,237 @@
+r"""Iterates averaged over a run, and how far their objective is above its minimum.
+
+.. math:: \hat x_i^K = \frac1K\sum_{k=1}^K x_i^k,\qquad
+          \sum_i f_i(\hat x_i^K) + g(\hat z^K) - P^* + \sum_i\tau\|\hat x_i^K - \hat z^K\|
+
+is what theorems on rates bound: of parties that talk to each other without g and tau, the
+regulariser being part of every f_i and x before noise; around a server with both (criterion (9) of
+PS-ADMM), x being what is sent. Only a simulation can look at it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+import numpy as np
+
+from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.problems import Problem
+from dpadmm.plain import Array
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.problem.losses import Loss
+from dpadmm.run.exchange import InProcess
+from dpadmm.run.plan import Plan
+from dpadmm.run.train import lay_out
+from dpadmm.solvers.workspace import Solution, Workspace
+
+__all__ = ["IterateJob", "Objective", "rate"]
+
+# A convex smooth objective needs few Newton steps; a gain below this part of it is rounding.
+_MOST_STEPS: Final = 100
+_ROUNDING: Final = 1e-15
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    r"""The pooled objective of parties with rows, :math:`\sum_i f_i(x_i)`.
+
+    .. math:: f_i(w) = \frac{c_i}{n_i}\sum_k l(y_k w\cdot x_k) + \frac{\lambda}{2N}\|w\|^2
+              + \eta_i\cdot w
+
+    Attributes
+    ----------
+    problem, loss, weight
+        The rows; the loss; c_i of each party.
+    regularization
+        lambda.
+    tilts
+        eta_i of each party and run, ``(parties, runs, features)``, or zeros.
+    """
+
+    problem: Problem
+    loss: Loss
+    weight: Array
+    regularization: float
+    tilts: Array
+
+    def losses(self, points: Array) -> Array:
+        """Sum over parties of the mean loss of each at its own point, one per run.
+
+        ``points`` are ``(parties, runs, features)``; the tilts are part of it.
+        """
+        total = np.einsum("irf,irf->r", self.tilts, points)
+        for (rows, signs), own, weight in zip(
+            self.problem.members, points, self.weight, strict=True
+        ):
+            margins = signs * np.asarray(rows @ own.T)
+            total += weight * self.loss.value(margins).mean(axis=0)
+        return np.asarray(total)
+
+    def value(self, points: Array) -> Array:
+        """The same with the regulariser."""
+        squares = np.square(points).sum(axis=(0, 2)) / len(points)
+        return self.losses(points) + self.regularization / 2 * squares
+
+    def minimum(self) -> tuple[Array, Array]:
+        """The best common point of every run, ``(runs, features)``, and the objective there."""
+        tilts = self.tilts.sum(axis=0)
+        # Runs that differ in the noise of their messages alone have one optimum.
+        different, place = np.unique(tilts, axis=0, return_inverse=True)
+        points = np.array([self._newton(tilt) for tilt in different])[place.ravel()]
+        return points, self.value(np.repeat(points[None], len(self.weight), axis=0))
+
+    def _newton(self, tilt: Array) -> Array:
+        """Minimise for one run, by Newton's method with halved steps."""
+        point = np.zeros(len(tilt))
+        here = self._at(point, tilt)
+        for _ in range(_MOST_STEPS):
+            value, gradient, curvature = here
+            step = np.linalg.solve(curvature, gradient)
+            # Half of this is what a full step gains near the minimum.
+            if gradient @ step <= _ROUNDING * abs(value):
+                return point - step
+            length = 1.0
+            while (there := self._at(point - length * step, tilt))[0] >= value:
+                length /= 2
+            point, here = point - length * step, there
+        return point
+
+    def _at(self, point: Array, tilt: Array) -> tuple[float, Array, Array]:
+        """Value, gradient and Hessian."""
+        value = float(tilt @ point + self.regularization / 2 * point @ point)
+        gradient = tilt + self.regularization * point
+        curvature = self.regularization * np.eye(len(point))
+        for (rows, signs), weight in zip(self.problem.members, self.weight, strict=True):
+            margins = signs[:, 0] * np.asarray(rows @ point)
+            share = weight / len(margins)
+            value += share * float(self.loss.value(margins).sum())
+            gradient = gradient + share * (rows.T @ (signs[:, 0] * self.loss.slope(margins)))
+            bent = rows.T @ (rows * self.loss.curvature(margins)[:, None])
+            curvature += share * (bent.toarray() if hasattr(bent, "toarray") else bent)
+        return value, np.asarray(gradient), curvature
+
+
+@final
+@dataclass(frozen=True)
+class IterateJob(Job):
+    """A training whose averaged iterates are judged after chosen numbers of rounds.
+
+    Values are ``excess`` and ``apart``, ``(looks, runs)``: the objective of the averages above its
+    minimum, and the sum over parties of the distance from the server's average (from the mean of
+    the parties where there is no server); ``released`` is the excess of averaged messages,
+    ``norm`` the norm of the optimum of each run.
+
+    Attributes
+    ----------
+    training
+        The run; its measures are not taken.
+    looks
+        The numbers of rounds, ascending.
+    extensible
+        Whether more runs would decide more.
+    """
+
+    training: TrainingJob
+    looks: tuple[int, ...]
+    extensible: bool = True
+
+    @property
+    def weight(self) -> float:
+        """As the run."""
+        return self.training.weight
+
+    def further(self, times: int) -> IterateJob | None:
+        """More runs, where they would decide more and the training has noise."""
+        more = self.training.further(times) if self.extensible else None
+        return None if more is None else replace(self, training=more)
+
+    def compute(self) -> Result:
+        """Train, average and judge."""
+        began = time.monotonic()
+        problem = self.training.problem.load()
+        planned, _ = self.training.plan(problem)
+        noise = SimulatedNoise(self.training.seed)
+        workspace = Workspace(lay_out(planned, problem.members, noise=noise), planned.site)
+        looked = _follow(planned, workspace, noise, self.looks)
+        tilts = workspace.snapshot().get("kept.objective")
+        site = planned.site
+        shape = (site.parties, site.runs, site.features)
+        objective = Objective(
+            problem,
+            site.loss,
+            site.weight,
+            site.regularization,
+            np.zeros(shape) if tilts is None else tilts.reshape(shape) / site.parties,
+        )
+        points, least = objective.minimum()
+        values = _judged(objective, looked, least, server=site.topology.server)
+        values["norm"] = np.linalg.norm(points, axis=1)
+        facts = {
+            "data": problem.facts,
+            "penalty": planned.penalty,
+            "minimum": float(least.mean()),
+            "seconds": time.monotonic() - began,
+        }
+        return Result(values, facts)
+
+
+def _follow(
+    planned: Plan, workspace: Workspace, noise: SimulatedNoise, looks: Sequence[int]
+) -> list[tuple[Array, Array, Array]]:
+    """Averages of iterates, messages and the server's variable after each look."""
+    algorithm, site = planned.algorithm, planned.site
+    solve = workspace.argmin
+    solved: list[Array] = []
+
+    def kept(*arguments: Any) -> Solution:
+        solution = solve(*arguments)
+        solved.append(solution.point)
+        return solution
+
+    vars(workspace)["argmin"] = kept
+    exchange = InProcess(server=site.topology.server)
+    state = algorithm.init(site)
+    iterates, messages, centres = (np.zeros(site.shape) for _ in range(3))
+    looked = []
+    for t in range(max(looks)):
+        solved.clear()
+        algorithm.announce(state, site, t)
+        message = algorithm.local_step(state, workspace, site, noise, t)
+        sent = message.values
+        state = algorithm.absorb(state, sent, exchange(message, t), site, t)
+        iterates += solved[-1] if solved else sent
+        messages += sent
+        centres += state.consensus if site.topology.server else sent.mean(axis=0)
+        if t + 1 in looks:
+            means = [sums[:, :, 0] / (t + 1) for sums in (iterates, messages, centres)]
+            looked.append((means[0], means[1], means[2]))
+    return looked
+
+
+def _judged(
+    objective: Objective, looked: list[tuple[Array, Array, Array]], least: Array, *, server: bool
+) -> dict[str, Array]:
+    """What the averages come to, ``(looks, runs)`` each."""
+    found: dict[str, list[Array]] = {"excess": [], "released": [], "apart": []}
+    for iterates, messages, centres in looked:
+        for name, points in (("excess", iterates), ("released", messages)):
+            if server:
+                squares = np.square(centres[0]).sum(axis=1)
+                value = objective.losses(points) + objective.regularization / 2 * squares
+            else:
+                value = objective.value(points)
+            found[name].append(value - least)
+        found["apart"].append(np.linalg.norm(iterates - centres, axis=2).sum(axis=0))
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def rate(looks: Sequence[int], values: Array, *, first: int) -> Array:
+    """The slope of log |value| over log K from the look ``first`` on, one per run."""
+    places = np.asarray(looks) >= first
+    away = np.log(np.asarray(looks, dtype=np.float64)[places])
+    sizes = np.log(np.maximum(np.abs(values[places]), np.finfo(float).tiny))
+    away = away - away.mean()
+    return np.asarray(away @ sizes / (away @ away))

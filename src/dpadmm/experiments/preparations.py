@@ -1,0 +1,162 @@
+"""Named data sets with their rows prepared otherwise, or their labels randomised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpadmm.experiments.problems import NamedProblem, Problem, ProblemSource, dense
+from dpadmm.privacy.mechanisms import randomize_labels
+from dpadmm.problem.rows import clip_rows
+
+__all__ = ["CodedProblem", "ReportedProblem", "StandardizedProblem"]
+
+
+@final
+@dataclass(frozen=True)
+class StandardizedProblem(ProblemSource):
+    r"""A named data set whose columns have mean 0 and deviation 1, with a constant 1 at the end.
+
+    .. math:: x \mapsto \frac1B \Bigl(\frac{x_1 - \mu_1}{s_1}, \dots, \frac{x_d - \mu_d}{s_d},
+        1\Bigr)
+
+    The means and deviations are those of the whole public file, taken as public; a row that is
+    longer than 1 after that is scaled down. A classifier :math:`\tilde w` of these rows is
+    :math:`w = B \tilde w` of the rows before the division, so that training with
+    :math:`a/B^2, \beta/B^2, R/B` and :math:`B V` here is training with :math:`a, \beta, R, V`
+    there.
+
+    Attributes
+    ----------
+    whole
+        The data set, its rows dealt out.
+    row_bound
+        B, the length that rows are scaled down to before the division.
+    numbering
+        For columns of equally spaced levels: which rank each level gets instead; empty leaves them.
+    """
+
+    whole: NamedProblem
+    row_bound: float
+    numbering: tuple[int, ...] = ()
+
+    def load(self) -> Problem:
+        """Read, deal out and standardise the rows."""
+        problem = self.whole.load()
+        used = [rows for rows, _ in problem.members] + [problem.test_rows]
+        everything = np.concatenate([dense(rows) for rows in used])
+        if self.numbering:
+            everything = _renumbered(everything, self.numbering)
+        standard = (everything - everything.mean(axis=0)) / everything.std(axis=0)
+        whole = np.column_stack([standard, np.ones(len(standard))]) / self.row_bound
+        *shares, test = np.split(clip_rows(whole), np.cumsum([len(rows) for rows in used])[:-1])
+        longer = float((np.square(whole).sum(axis=1) > 1).mean())
+        return replace(
+            problem,
+            members=tuple(
+                (share, signs) for share, (_, signs) in zip(shares, problem.members, strict=True)
+            ),
+            test_rows=test,
+            facts=problem.facts
+            | {
+                "preparation": f"columns standardised, constant appended, divided by "
+                f"{self.row_bound:.4g}; {longer:.2%} of the rows were scaled down to that length"
+            },
+        )
+
+    def dealt_again(self, times: int) -> Self:
+        """Deal out the whole again."""
+        return replace(self, whole=self.whole.dealt_again(times))
+
+
+@final
+@dataclass(frozen=True)
+class CodedProblem(ProblemSource):
+    r"""A named data set of equally spaced levels, counted from 1, over the norm of its longest row.
+
+    .. math:: x \mapsto c / \max_k \|c_k\|,\qquad c \in \{1, 2, \dots\}^d
+
+    Not centred, and without a constant: "the whole feature vector normalised to a maximum norm of
+    1", as PDML's paper says of Adult. The longest row is that of the whole public file.
+    """
+
+    whole: NamedProblem
+
+    def load(self) -> Problem:
+        """Read, deal out and count the levels."""
+        problem = self.whole.load()
+        used = [dense(rows) for rows, _ in problem.members] + [dense(problem.test_rows)]
+        everything = np.concatenate(used)
+        levels = len(np.unique(everything.round(9)))
+        codes = _renumbered(everything, tuple(range(1, levels + 1)))
+        codes /= np.linalg.norm(codes, axis=1).max()
+        *shares, test = np.split(codes, np.cumsum([len(rows) for rows in used])[:-1])
+        signs = [each for _, each in problem.members]
+        facts = {"preparation": "levels counted from 1, over the longest row"}
+        return replace(
+            problem,
+            members=tuple(zip(shares, signs, strict=True)),
+            test_rows=test,
+            facts=problem.facts | facts,
+        )
+
+    def dealt_again(self, times: int) -> Self:
+        """Deal out the whole again."""
+        return replace(self, whole=self.whole.dealt_again(times))
+
+
+@final
+@dataclass(frozen=True)
+class ReportedProblem(ProblemSource):
+    """A named data set with randomised labels, its rows dealt out or drawn from all of it.
+
+    Attributes
+    ----------
+    whole
+        The data set, its rows dealt out.
+    label_epsilon, seed
+        Of the labels; what they and the rows are drawn from.
+    population
+        Whether every server draws its rows from all rows of the data set, with replacement: these
+        are then the distribution that samples come from, and the rows to judge by.
+    """
+
+    whole: NamedProblem
+    label_epsilon: float
+    seed: int = 0
+    population: bool = False
+
+    def load(self) -> Problem:
+        """Read, draw and randomise."""
+        problem = self.whole.load()
+        stream = np.random.default_rng(self.seed)
+        members = problem.members
+        if self.population:
+            # The same rows in every draw: all but one, which the named set holds back.
+            everyone = NamedProblem(
+                self.whole.dataset, 1, test_rows=1, drawn_rows=self.whole.drawn_rows
+            ).load()
+            rows, signs = everyone.members[0]
+            drawn = [stream.integers(len(signs), size=count) for count in problem.counts]
+            members = tuple((rows[each], signs[each]) for each in drawn)
+            codes = (signs[:, 0] > 0).astype(np.int64)
+            problem = replace(problem, test_rows=rows, test_codes=codes)
+        reported = tuple(
+            (rows, randomize_labels(signs, np.full_like(signs, self.label_epsilon), stream)[0])
+            for rows, signs in members
+        )
+        return replace(problem, members=reported)
+
+    def dealt_again(self, times: int) -> Self:
+        """Other rows and other labels."""
+        return replace(self, whole=self.whole.dealt_again(times), seed=self.seed + times)
+
+
+def _renumbered(values: NDArray[np.float64], numbering: tuple[int, ...]) -> NDArray[np.float64]:
+    """Give each of the equally spaced levels of all columns another rank."""
+    levels = np.unique(values.round(9))
+    ranks = np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
+    return np.asarray(numbering, dtype=np.float64)[ranks]

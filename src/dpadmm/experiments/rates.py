@@ -1,0 +1,180 @@
+"""What the experiments on rates of convergence share: slopes, bounds, runs of other lengths."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from dpadmm.experiments.experiment import Conclusion, Evaluation, Experiment, Finding
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.iterates import IterateJob, rate
+from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.experiments.verdicts import VerdictWord
+from dpadmm.plain import Array
+from dpadmm.report.tables import Table
+from dpadmm.run.choice import chosen_rounds
+from dpadmm.run.parameters import TrainingParameters
+
+__all__ = ["RateExperiment", "looks_until", "rate_conclusions"]
+
+#: O(1/K): what the slope over the last tenfold of K must be below.
+_SLOPE: Final = -0.9
+
+
+def looks_until(last: int) -> tuple[int, ...]:
+    """1, 2, 5, 10, ... up to ``last``, which is the last of them."""
+    steps = (digit * 10**power for power in range(9) for digit in (1, 2, 5))
+    return (*(look for look in steps if look < last), last)
+
+
+def rate_conclusions(
+    claim: str, bound: str, choices: tuple[str, ...] = ()
+) -> tuple[Conclusion, Conclusion]:
+    """The two that every theorem on a rate has: the order, and the bound itself."""
+    return (
+        Conclusion(
+            "rate",
+            claim,
+            "The order is seen within the iterations that were followed: from a tenth of them to "
+            "the last the slope of the quantity over K, both logarithmic, is below "
+            f"{_SLOPE:g}, by its 97.5% interval where there is noise; or the quantity ends below "
+            "0, as it may where parties have not agreed yet. Otherwise it is not decided: no run "
+            "refutes an order, which is about K without end.",
+            choices=choices,
+        ),
+        Conclusion(
+            "bound",
+            bound,
+            "At every number of iterations looked at, the mean over runs is at most the bound.",
+            choices=choices,
+        ),
+    )
+
+
+class RateExperiment(Experiment):
+    """Quantities that a theorem bounds, over K: of one run followed, and at one budget.
+
+    A run that is *followed* has one first variance however long it gets; those that are *swept*
+    have each its own length, and noise by which all of it keeps to one epsilon.
+    """
+
+    #: What is drawn upwards.
+    shown: ClassVar[str]
+
+    @abstractmethod
+    def followed(self) -> dict[str, TrainingJob]:
+        """Runs by name, each looked at along the way."""
+
+    @abstractmethod
+    def swept(self) -> dict[str, dict[int, TrainingJob]]:
+        """Runs by calibration and by their number of rounds."""
+
+    @abstractmethod
+    def bound(self, name: str, looks: tuple[int, ...], result: Result) -> Array | None:
+        """The theorem's bound on a followed run at every look, or None where it has none."""
+
+    @abstractmethod
+    def judge_swept(self, name: str, values: Mapping[int, Array]) -> Finding:
+        """What runs of other lengths at one budget show."""
+
+    def noise_of(self, name: str) -> str:
+        """What a finding says of the noise of a followed run: its name, unless others vary it."""
+        return name
+
+    def varied_run(self, name: str) -> dict[str, str]:
+        """Which choice of ours a followed run varies: ``choice`` and ``variant``, or neither."""
+        return {}
+
+    def quantity(self, result: Result) -> Array:
+        """What the theorem bounds, ``(looks, runs)``."""
+        return result.values["excess"]
+
+    def remarks(self, results: Mapping[str, Result]) -> tuple[str, ...]:
+        """Paragraphs for the page."""
+        return ()
+
+    def cells(self) -> dict[str, Job]:
+        """A cell for every run."""
+        cells: dict[str, Job] = {
+            # More iterations could show a slope; more runs could not.
+            name: IterateJob(job, _looks(job.parameters), extensible=False)
+            for name, job in self.followed().items()
+        }
+        for name, jobs in self.swept().items():
+            cells |= {f"{name}, K {last}": IterateJob(job, (last,)) for last, job in jobs.items()}
+        return cells
+
+    def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
+        """Courses beside their bounds, slopes, and what a fixed budget makes of them."""
+        findings: list[Finding] = []
+        rows, curves = [], []
+        for name, job in self.followed().items():
+            looks, values = _looks(job.parameters), self.quantity(results[name])
+            bound = self.bound(name, looks, results[name])
+            slope = _interval(rate(looks, values, first=looks[-1] // 10))
+            words = f"Slope {_words(slope)} from K = {looks[-1] // 10} to {looks[-1]}."
+            end = _interval(values[-1])
+            verdict: VerdictWord = "stands" if slope.high < _SLOPE else "not decided"
+            if end.high <= 0:
+                verdict, words = "stands", f"Below the minimum at K: {_words(end)}."
+            varied: dict[str, Any] = {**self.varied_run(name), "rests_on": [name]}
+            findings.append(Finding.judged("rate", self.noise_of(name), verdict, words, **varied))
+            curves.append(Curve(name, looks, tuple(np.abs(values).mean(axis=1).tolist())))
+            if bound is not None:
+                holds, number = _bounded(looks, values, bound)
+                findings.append(
+                    Finding.judged("bound", self.noise_of(name), holds, number, **varied)
+                )
+                curves.append(Curve(f"bound: {name}", looks, tuple(bound.tolist())))
+            last = "none" if bound is None else f"{bound[-1]:.3g}"
+            rows.append((name, looks[-1], _words(slope), _words(end), last))
+        swept = {
+            name: {last: self.quantity(results[f"{name}, K {last}"])[0] for last in jobs}
+            for name, jobs in self.swept().items()
+        }
+        findings += [self.judge_swept(name, values) for name, values in swept.items()]
+        lengths = [
+            Curve.of_runs(name, tuple(values), list(values.values()), name.split(",")[0])
+            for name, values in swept.items()
+        ]
+        columns = ("run", "K", "slope from K/10 to K", "at K", "the bound at K")
+        return Evaluation(
+            (
+                self._panel("One run, followed", curves),
+                self._panel("Runs of other lengths, claimed or proven epsilon the same", lengths),
+            ),
+            {"Slopes and bounds": Table.of(columns, rows)},
+            tuple(findings),
+            self.remarks(results),
+        )
+
+    def _panel(self, title: str, curves: list[Curve]) -> Panel:
+        return Panel(title, "K", self.shown, tuple(curves), x_scale="log", y_scale="log")
+
+
+def _looks(parameters: TrainingParameters) -> tuple[int, ...]:
+    return looks_until(chosen_rounds(parameters.rounds, parameters.algorithm))
+
+
+def _interval(values: Array) -> Interval:
+    """The mean and its interval; a single run has no noise, and no width."""
+    if np.size(values) == 1:
+        only = float(np.ravel(values)[0])
+        return Interval(only, only, only)
+    return mean_interval(values)
+
+
+def _words(found: Interval) -> str:
+    return f"{found.mean:.3g}" if found.low == found.high else f"{found:.3g}"
+
+
+def _bounded(looks: tuple[int, ...], values: Array, bound: Array) -> tuple[bool, str]:
+    """Whether the mean is below the bound at every look, with the place that is nearest."""
+    ratios = values.mean(axis=1) / bound
+    place = int(np.argmax(ratios))
+    number = f"At most {ratios[place]:.2g} of the bound, at K = {looks[place]}."
+    return bool((ratios <= 1).all()), number

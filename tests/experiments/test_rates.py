@@ -1,0 +1,183 @@
+"""Rates: the averages and their objective against independent computation, and verdicts."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from tests.helpers.small_experiments import SMALL
+
+from dpadmm.experiments.experiment import Finding
+from dpadmm.experiments.iterates import IterateJob, Objective, rate
+from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.rates import RateExperiment, looks_until, rate_conclusions
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.problem.losses import get_loss
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.train import lay_out, train
+
+
+def objective(tilts=0.0, regularization=0.3):
+    problem = SMALL.load()
+    parties = len(problem.members)
+    shape = (parties, 2, problem.features)
+    noise = tilts * np.random.default_rng(0).normal(size=shape)
+    weights = np.linspace(0.5, 1.5, parties)
+    return Objective(problem, get_loss("logistic"), weights, regularization, noise)
+
+
+def written_out(told, points):
+    """sum_i f_i(x_i) of one run, row by row."""
+    total = 0.0
+    for i, (rows, signs) in enumerate(told.problem.members):
+        losses = [
+            np.log1p(np.exp(-s[0] * (row @ points[i]))) for row, s in zip(rows, signs, strict=True)
+        ]
+        total += told.weight[i] * np.mean(losses)
+        total += told.regularization / (2 * len(points)) * points[i] @ points[i]
+    return total
+
+
+def test_the_objective_is_the_sum_over_parties():
+    told = objective(tilts=0.1)
+    points = np.random.default_rng(1).normal(size=told.tilts.shape)
+    for run in range(2):
+        direct = written_out(told, points[:, run])
+        direct += sum(told.tilts[i, run] @ points[i, run] for i in range(len(points)))
+        assert told.value(points)[run] == pytest.approx(direct, rel=1e-12)
+
+
+@pytest.mark.parametrize("tilts", [0.0, 0.1])
+def test_the_minimum_is_the_one_that_another_solver_finds(tilts):
+    told = objective(tilts=tilts)
+    points, least = told.minimum()
+    for run in range(2):
+        linear = told.tilts[:, run].sum(axis=0)
+        found = minimize(
+            lambda w, linear=linear: written_out(told, [w] * 3) + linear @ w,
+            np.zeros(points.shape[1]),
+            method="BFGS",
+            options={"gtol": 1e-9},
+        )
+        assert least[run] == pytest.approx(found.fun, abs=1e-10)
+        np.testing.assert_allclose(points[run], found.x, atol=1e-5)
+    if not tilts:
+        np.testing.assert_array_equal(points[0], points[1])
+
+
+def job(algorithm, rounds=6, **options):
+    parameters = TrainingParameters(
+        algorithm, rounds=rounds, penalty=0.1, regularization=0.3, party_weight="equal", **options
+    )
+    return TrainingJob(SMALL, parameters, runs=2, seed=4)
+
+
+def messages_of(told):
+    """What parties send in every round, from the engine."""
+    problem = told.problem.load()
+    planned, _ = told.plan(problem)
+    noise = SimulatedNoise(told.seed)
+    sent = []
+    shard = lay_out(planned, problem.members, noise=noise)
+    train(planned, shard, noise=noise, on_round=lambda done, values: sent.append(values[:, :, 0]))
+    return np.array(sent)
+
+
+def excess_of(told, points):
+    problem = told.problem.load()
+    planned, _ = told.plan(problem)
+    return Objective(
+        problem,
+        planned.site.loss,
+        planned.site.weight,
+        planned.site.regularization,
+        np.zeros(points.shape),
+    )
+
+
+def test_without_noise_iterates_are_messages_and_their_averages_are_judged():
+    told = job("admm")
+    found = IterateJob(told, (1, 3, 6)).compute().values
+    np.testing.assert_array_equal(found["excess"], found["released"])
+    sent = messages_of(told)
+    for place, look in enumerate((1, 3, 6)):
+        average = sent[:look].mean(axis=0)
+        judge = excess_of(told, average)
+        expected = judge.value(average) - judge.minimum()[1]
+        np.testing.assert_allclose(found["excess"][place], expected, atol=1e-12)
+        apart = np.linalg.norm(average - average.mean(axis=0), axis=2).sum(axis=0)
+        np.testing.assert_allclose(found["apart"][place], apart, atol=1e-12)
+
+
+def test_noise_is_in_the_messages_and_not_in_the_iterates():
+    told = job("pr-admm", rounds=1, epsilon=0.5, delta=1e-3)
+    found = IterateJob(told, (1,)).compute().values
+    # The first iterate is a function of the rows alone: the same in every run.
+    assert found["excess"][0, 0] == pytest.approx(found["excess"][0, 1], abs=1e-12)
+    assert abs(found["released"][0, 0] - found["released"][0, 1]) > 1e-4
+
+
+def test_around_a_server_criterion_9_has_z_from_the_messages():
+    told = job("scas-admm", rounds=4, algorithm_options={"inner_steps": 5, "batch_size": 2})
+    found = IterateJob(told, (4,)).compute().values
+    sent = messages_of(told)
+    penalty, regularization, parties = 0.1, 0.3, sent.shape[1]
+    dual, centres = np.zeros(sent.shape[1:]), []
+    for x in sent:  # (5) and (6) of the paper.
+        z = (penalty * x + dual).sum(axis=0) / (regularization + parties * penalty)
+        dual = dual + penalty * (x - z)
+        centres.append(z)
+    average, centre = sent.mean(axis=0), np.mean(centres, axis=0)
+    apart = np.linalg.norm(average - centre, axis=2).sum(axis=0)
+    np.testing.assert_allclose(found["apart"][0], apart, atol=1e-10)
+    judge = excess_of(told, average)
+    value = judge.losses(average) + regularization / 2 * np.square(centre).sum(axis=1)
+    np.testing.assert_allclose(found["excess"][0], value - judge.minimum()[1], atol=1e-10)
+
+
+def test_a_slope_is_that_of_a_power():
+    looks = looks_until(1000)
+    assert looks == (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+    assert looks_until(300)[-2:] == (200, 300)
+    powers = np.array([-0.5, -1.0, -2.0])
+    values = 3.0 * np.asarray(looks, dtype=float)[:, None] ** powers
+    values[:5] = 7.0
+    np.testing.assert_allclose(rate(looks, values, first=100), powers, rtol=1e-12)
+
+
+class MadeUp(RateExperiment):
+    name, citation, part, title, shown = "made-up", "nobody", "none", "none", "excess"
+    settings: ClassVar = {}
+    conclusions = rate_conclusions("It falls.", "It is bounded.")
+
+    def followed(self):
+        return {"a run": job("admm", rounds=100)}
+
+    def swept(self):
+        return {}
+
+    def bound(self, name, looks, result):
+        return 10.0 / np.asarray(looks)
+
+    def judge_swept(self, name, values):
+        return Finding.judged("rate", name, True, "")
+
+
+@pytest.mark.parametrize(
+    ("course", "order", "bounded"),
+    [
+        (lambda k: 5.0 / k, "stands", "stands"),
+        (lambda k: 5.0 / np.sqrt(k), "not decided", "does not stand"),
+        (lambda k: 0.01 / np.sqrt(k), "not decided", "stands"),
+        (lambda k: 3.0 / k - 0.1, "stands", "stands"),
+        (lambda k: 20.0 / k, "stands", "does not stand"),
+    ],
+)
+def test_order_and_bound_are_judged_apart(course, order, bounded):
+    looks = np.asarray(looks_until(100), dtype=float)
+    noise = 1 + 1e-4 * np.linspace(-1, 1, 5)
+    values = {"excess": course(looks)[:, None] * noise, "norm": np.ones(5)}
+    found = MadeUp().evaluate({"a run": Result(values, {})}).findings
+    assert {each.conclusion: each.verdict for each in found} == {"rate": order, "bound": bounded}
+    # More runs would not decide it: a second look is not taken.
+    assert MadeUp().cells()["a run"].further(5) is None

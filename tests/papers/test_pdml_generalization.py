@@ -1,0 +1,88 @@
+"""Generalisation error: rows drawn from a population, errors, bounds, and verdicts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpadmm.experiments.experiment import check_findings, ours
+from dpadmm.experiments.job import Result
+from dpadmm.experiments.preparations import ReportedProblem
+from dpadmm.experiments.problems import NamedProblem
+from dpadmm_papers.pdml.generalization import Generalization, OptimumJob
+
+WHOLE = NamedProblem("twonorm", 2, 300, 1, drawn_rows=2000)
+
+
+@pytest.fixture(autouse=True)
+def no_files(monkeypatch, tmp_path):
+    """Draw what can be drawn, wherever the tests run."""
+    monkeypatch.setenv("DPADMM_DATA", str(tmp_path))
+
+
+def test_the_error_is_that_of_the_population_and_more_draws_go_on():
+    job = OptimumJob(ReportedProblem(WHOLE, 1.0, population=True), 0.5, 1.0, draws=2)
+    found = job.compute()
+    assert (found.values["error"] > 0).all()
+    more = job.further(1)
+    both = replace(job, draws=4).compute()
+    joined = job.join(found, more.compute())
+    np.testing.assert_allclose(joined.values["error"], both.values["error"], rtol=1e-9)
+    # Nothing is lost where everybody knows the population: many rows, true labels, no eta.
+    rich = OptimumJob(
+        ReportedProblem(replace(WHOLE, rows_per_party=950), 50.0, population=True), 0.0, 1.0, 1
+    )
+    assert rich.compute().values["error"][0] < found.values["error"].mean()
+
+
+def made_up(experiment, error):
+    draw = np.linspace(0.99, 1.01, 5)
+    facts = {"radius": 1.0, "nothing": 0.1, "data": {"features": 105}}
+    return {
+        case.label: Result(
+            {
+                "error": error(case) * draw,
+                "norm": np.ones(5),
+                "complexity": np.full(5, 1 / np.sqrt(case.rows)),
+            },
+            facts,
+        )
+        for case in experiment._cases()
+    }
+
+
+def test_verdicts_go_both_ways():
+    experiment = Generalization()
+    good = made_up(experiment, lambda c: 1.0 / (c.rows * c.epsilon) + 0.01 * c.bound)
+    findings = experiment.evaluate(good).findings
+    check_findings(experiment, findings)
+    found = {each.conclusion: each.verdict for each in findings}
+    assert found == {
+        "bound": "stands",
+        "says something": "does not stand",
+        "epsilon": "stands",
+        "rows": "stands",
+        "R": "stands",
+    }
+    bad = made_up(experiment, lambda c: 1e3 * c.rows * c.epsilon / (1 + c.bound))
+    found = {each.conclusion: each.verdict for each in experiment.evaluate(bad).findings}
+    assert set(found.values()) == {"does not stand"}
+
+
+def test_a_small_version_runs(monkeypatch):
+    few = {
+        "data": ours("twonorm", "drawn"),
+        "servers": ours(2, "few"),
+        "rows of a server": ours((40, 60), "few"),
+        "epsilon": ours((0.3, 0.6, 1.0), "few"),
+        "R": ours((0.0, 1.0), "few"),
+        "draws": ours(2, "few"),
+    }
+    monkeypatch.setattr(Generalization, "settings", {**Generalization.settings, **few})
+    experiment = Generalization()
+    results = {label: cell.compute() for label, cell in experiment.cells().items()}
+    evaluation = experiment.evaluate(results)
+    check_findings(experiment, evaluation.findings)
+    bounds = {row[:3]: float(row[4]) for row in evaluation.tables["Errors and bounds"].rows}
+    assert bounds[1.0, 40, 0.0] > bounds[1.0, 60, 0.0]
+    assert bounds[1.0, 60, 1.0] > bounds[1.0, 60, 0.0]
