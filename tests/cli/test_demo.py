@@ -59,6 +59,8 @@ def test_the_demo_speaks_json(tmp_path):
     assert accuracy["a party alone, no privacy: mean"] < accuracy["pooled, no privacy"]
     assert accuracy["together, own noise"] < accuracy["together, shared noise"]
     assert [len(each["accuracy"]) for each in result["history"].values()] == [20, 20]
+    # All parties have one model.
+    assert max(max(each["disagreement"]) for each in result["history"].values()) < 1e-12
     assert result["headline"]
     assert result["when_not"]
     assert result["privacy"]["simulated"] is True

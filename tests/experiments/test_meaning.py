@@ -100,7 +100,7 @@ def test_the_table_for_machines_has_the_same_grounds(everybody):
     with (folder / "comparison.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     for line, row in zip(manifest["lines"], rows, strict=True):
-        for name in ("theorem", "releases", "adjacency", "adversary", "claim"):
+        for name in ("theorem", "releases", "adjacency", "adversary", "claim", "source"):
             assert row[name] == (line[name] or "")
 
 

@@ -92,7 +92,7 @@ def _simulated(options: DemoOptions) -> None:
         "accuracy": [line.plain() for line in found.lines()],
         "alone": found.alone.tolist(),
         "privacy": found.privacy.to_dict(),
-        "history": {name: {"accuracy": course} for name, course in found.history.items()},
+        "history": found.history,
         "plot": None,
         "report": str(report),
     }

@@ -25,8 +25,8 @@ def demo_report(data: DemoData, found: Findings, command: str) -> Report:
         What makes it again.
     """
     lines = tuple(
-        course(name, [100 * share for share in accuracy])
-        for name, accuracy in found.history.items()
+        course(name, [100 * share for share in taken["accuracy"]])
+        for name, taken in found.history.items()
     )
     levels = (
         (texts.BEST_ALONE, 100 * float(found.alone.max())),

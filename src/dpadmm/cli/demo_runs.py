@@ -12,7 +12,7 @@ from dpadmm.cli.demo_data import DemoData
 from dpadmm.experiments.baselines import alone_cells, pooled_cell, private_alone_cells
 from dpadmm.experiments.job import Job, TrainingJob
 from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.choice import settled
@@ -50,7 +50,7 @@ class Line:
     @property
     def interval(self) -> Interval:
         """The mean over runs, and where it lies."""
-        return mean_interval(self.accuracy)
+        return mean_interval(self.accuracy, LEVEL)
 
     @property
     def mean(self) -> float:
@@ -85,10 +85,10 @@ class ShownRun:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """All parties at one budget: accuracy of each run and over the rounds, and the first run."""
+    """All parties at one budget: accuracy of each run, the course of all, and the first run."""
 
     accuracy: Array
-    course: list[float]
+    course: Mapping[str, list[float]]
     shown: ShownRun
 
 
@@ -128,8 +128,8 @@ class Findings:
         return self.shared.shown.classifier.privacy
 
     @property
-    def history(self) -> Mapping[str, list[float]]:
-        """Accuracy over the rounds, the mean over runs."""
+    def history(self) -> Mapping[str, Mapping[str, list[float]]]:
+        """Accuracy and disagreement over the rounds, the mean over runs."""
         return {"own noise": self.own.course, "shared noise": self.shared.course}
 
     def lines(self) -> tuple[Line, ...]:
@@ -234,7 +234,8 @@ def pooled_accuracy(data: DemoData) -> float:
 
 def together(data: DemoData, parameters: TrainingParameters, seed: int) -> Together:
     """All parties within a budget, some runs with noise of their own."""
-    problem, noise, course = data.problem, SimulatedNoise(seed), []
+    problem, noise = data.problem, SimulatedNoise(seed)
+    accuracy: list[float] = []
     parameters = settled(parameters, len(problem.counts))
     planned = plan(
         parameters, problem.counts, features=problem.features, names=problem.names, runs=RUNS
@@ -242,7 +243,7 @@ def together(data: DemoData, parameters: TrainingParameters, seed: int) -> Toget
     measure = get_measure(_MEASURE)
 
     def look(done: int, models: Array) -> None:
-        course.append(float(measure(models, problem).mean()))
+        accuracy.append(float(measure(models, problem).mean()))
 
     outcome = train(
         planned, lay_out(planned, problem.members, noise=noise), noise=noise, on_round=look
@@ -251,6 +252,9 @@ def together(data: DemoData, parameters: TrainingParameters, seed: int) -> Toget
     classifier = Classifier.of_run(
         planned, outcome, statement, classes=data.label[1], parties=problem.names
     )
+    disagreement = outcome.history.disagreement.mean(axis=1).tolist()
     return Together(
-        measure(outcome.tail, problem), course, ShownRun(parameters, planned, classifier)
+        measure(outcome.tail, problem),
+        {"accuracy": accuracy, "disagreement": disagreement},
+        ShownRun(parameters, planned, classifier),
     )

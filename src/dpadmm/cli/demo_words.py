@@ -6,7 +6,7 @@ from dpadmm.cli.demo_data import DemoData
 from dpadmm.cli.demo_runs import EPSILON, FEW, RUNS, SMALL_EPSILON, Findings, Line
 from dpadmm.cli.output import console, show_table
 from dpadmm.experiments.standing import BEATS, BELOW, LEVEL_WITH, percent, standing
-from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.statement import PrivacyStatement
 
@@ -29,7 +29,10 @@ def verdict(who: str, together: Interval, best_alone: float) -> str:
 
 def headline(found: Findings) -> tuple[str, ...]:
     """What training together brings, from the figures."""
-    own, shared = mean_interval(found.own.accuracy), mean_interval(found.shared.accuracy)
+    own, shared = (
+        mean_interval(found.own.accuracy, LEVEL),
+        mean_interval(found.shared.accuracy, LEVEL),
+    )
     best = float(found.alone.max())
     return (
         f"Alone and without any privacy, {found.parties} parties with {found.rows} rows each get "
@@ -43,7 +46,7 @@ def headline(found: Findings) -> tuple[str, ...]:
 
 def when_not(found: Findings) -> tuple[str, ...]:
     """When training together may not pay, from the figures."""
-    small, few = mean_interval(found.small_budget), mean_interval(found.few)
+    small, few = mean_interval(found.small_budget, LEVEL), mean_interval(found.few, LEVEL)
     best, best_of_few = float(found.alone.max()), float(found.few_alone.max())
     return (
         f"A tiny budget: at epsilon {Given(SMALL_EPSILON)} shared noise leaves "

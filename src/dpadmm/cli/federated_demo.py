@@ -31,7 +31,7 @@ from dpadmm.cli.output import console, emit, refusals
 from dpadmm.cli.status import status_table
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.statistics import mean_interval
+from dpadmm.experiments.statistics import LEVEL, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 
@@ -61,7 +61,7 @@ def federated_demo(parties: int, rounds: int, seed: int, results: Path, as_json:
         "less there is to share.",
         verdict(
             f"At epsilon {Given(EPSILON)} with shared noise and {parties} nodes",
-            mean_interval(accuracy),
+            mean_interval(accuracy, LEVEL),
             float(by_itself.max()),
         ),
     )

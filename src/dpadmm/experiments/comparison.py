@@ -444,11 +444,11 @@ def _line(place: Place, groups: Sequence[Sequence[Result]], measured: Sequence[s
 def comparison_table(lines: Sequence[Line], measured: Sequence[str]) -> Table:
     """Every number, for a CSV file."""
     columns = ["who", "calibration", "topology", "epsilon", "provable epsilon"]
-    columns += [*_GROUNDS, "refused"]
+    columns += [*_GROUNDS, "refused", "source"]
     columns += [f"{name} {side}".strip() for name in measured for side in ("", "low", "high")]
     rows = []
     for line in lines:
         numbers = [side for name in measured for side in line.figures.get(name, (None,) * 3)]
         grounds = [line.grounds[name] for name in _GROUNDS]
-        rows.append((*line.place, line.provable, *grounds, line.refused, *numbers))
+        rows.append((*line.place, line.provable, *grounds, line.refused, line.source, *numbers))
     return Table.of(columns, rows)
