@@ -266,7 +266,7 @@ class Figure4(Experiment):
                 continue
             base = final_risk(results[reference.label], reference, self["servers"])
             gap = paired(final_risk(results[published.label], published, self["servers"]), base)
-            gaps = {f"epsilon {published.label_epsilon:g}": gap}
+            gaps = {f"epsilon {Given(published.label_epsilon)}": gap}
             yield Finding.judged(
                 "large epsilon",
                 "published",

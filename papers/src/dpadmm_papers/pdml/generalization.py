@@ -35,6 +35,7 @@ from dpadmm.experiments.problems import NamedProblem, dense
 from dpadmm.experiments.statistics import difference, mean_interval
 from dpadmm.experiments.verdicts import all_above, all_below, certain
 from dpadmm.plain import Array
+from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import corrected_for_label_noise, get_loss
 from dpadmm.report.tables import Table
 from dpadmm_papers.pdml.scheme import CITATION, SHARED
@@ -128,7 +129,7 @@ class _Case(NamedTuple):
 
     @property
     def label(self) -> str:
-        return f"label epsilon {self.epsilon:g}, {self.rows} rows, R {self.bound:g}"
+        return f"label epsilon {Given(self.epsilon)}, {self.rows} rows, R {self.bound:g}"
 
 
 class Generalization(Experiment):

@@ -26,6 +26,7 @@ from dpadmm.experiments.rates import RateExperiment, rate_conclusions
 from dpadmm.experiments.statistics import difference
 from dpadmm.experiments.verdicts import all_above
 from dpadmm.plain import Array
+from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.ps_admm.setting import CITATION, CONTROLS, PS, SETTINGS, control, parameters
@@ -95,7 +96,7 @@ class Theorems3And4(RateExperiment):
         for calibration, kind in PS.items():
             for epsilon in self["budgets elsewhere"]:
                 what = parameters(self._values, kind, epsilon)
-                name = f"{calibration}, claimed or proven epsilon {epsilon:g}"
+                name = f"{calibration}, claimed or proven epsilon {Given(epsilon)}"
                 found[name] = {
                     rounds: self._cell(f"{name}, {rounds}", what, rounds)
                     for rounds in self["lengths"]
