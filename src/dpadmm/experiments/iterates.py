@@ -229,7 +229,7 @@ def _judged(
 
 
 def rate(looks: Sequence[int], values: Array, *, first: int) -> Array:
-    """The slope of log |value| over log K from the look ``first`` on, one per run."""
+    """The slope of ``log |value|`` over ``log K`` from the look ``first`` on, one per run."""
     places = np.asarray(looks) >= first
     away = np.log(np.asarray(looks, dtype=np.float64)[places])
     sizes = np.log(np.maximum(np.abs(values[places]), np.finfo(float).tiny))
