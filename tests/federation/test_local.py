@@ -30,7 +30,8 @@ def federation(folder, count=4, **changes):
         table = pa.table({"x": [0.1, 0.9] * 20, "y": [-1, 1] * 20})
         pyarrow.parquet.write_table(table, file)
         data[f"n{number}"] = (file, 40)
-    return write_federation(folder, folder, SCHEMA, data, RUN | changes, Policy(1.0, 1e-5))
+    policy = Policy(1.0, 1e-5, colluders=2)
+    return write_federation(folder, folder, SCHEMA, data, RUN | changes, policy)
 
 
 def test_every_node_accepts_its_files(tmp_path):

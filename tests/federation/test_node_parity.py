@@ -98,6 +98,7 @@ def test_shared_noise_gives_the_model_of_one_process(fork_server, tmp_path, topo
         "algorithm_options": {"noise": "shared"},
     }
     federation = Federation(tmp_path / "federation", fork_server, NAMES, averager=averager, run=run)
+    federation.simulated = True
     federated(federation)
     expected = in_process(federation, tmp_path, KEY)
     shape = expected.shape[2:]

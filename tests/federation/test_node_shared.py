@@ -79,8 +79,9 @@ def change(federation, old, new, name="north"):
         ("west = ", "# west = ", "must have the sha256 of every other party's certificate"),
         ("west = ", "waste = ", r"could invent parties; west is not there"),
         ('west = "', 'west = "0', "west under [pins] must be the sha256 of a certificate"),
-        ("[policy]", "[policy]\ncolluders = 2", r"at least what [policy] demands, 2; the agreed"),
-        ("[policy]", "[policy]\ncolluders = 0", "colluders under [policy] must be greater than"),
+        ("colluders = 1", "colluders = 2", r"at least what [policy] demands, 2; the agreed"),
+        ("colluders = 1", "colluders = 0", "colluders under [policy] must be greater than"),
+        ("colluders = 1", "", "colluders under [policy] must be given where noise is shared"),
     ],
 )
 def test_a_node_does_not_share_noise_with_whom_its_owner_does_not_know(build, old, new, words):
@@ -101,6 +102,23 @@ def test_pins_are_of_different_certificates_and_its_own_among_them(build):
     path = change(federation, pins["north"], pins["east"])
     with pytest.raises(ParameterError, match="the pin of north must be the sha256 of its own"):
         prepare_node(load_node_config(path))
+
+
+def test_noise_that_can_be_drawn_again_is_not_shared_unless_all_agree(build):
+    """Else a node would count on the noise of others that hides nothing."""
+    federation = build()
+    real = federation.folder / "north.toml"
+    federation.write("south", simulation=3)
+    with pytest.raises(ParameterError, match="must be true for a node with"):
+        prepare_node(load_node_config(federation.folder / "south.toml"))
+    before = federation.agreed.digest(federation.schema)
+    federation.simulated = True
+    assert federation.agreed.digest(federation.schema) != before
+    federation.write("south", simulation=3)
+    prepare_node(load_node_config(federation.folder / "south.toml"))
+    federation.write("north")
+    with pytest.raises(ParameterError, match="must be false at a node with a ledger"):
+        prepare_node(load_node_config(real))
 
 
 def test_shared_noise_needs_tls(build):
@@ -266,7 +284,8 @@ def test_nodes_killed_before_and_after_a_loss_share_noise(fork_server, tmp_path,
     found = trial.play(before=2, after=2)
     assert not found.faults, found
     assert found.losses == 1
-    assert found.went_on == 3
+    # Whoever was lost after the others had sent all rounds leaves nothing to go on with.
+    assert found.went_on + found.fell_back == 3
     left = sorted(set(trial.federation.names) - set(trial.lost))
     folder = trial.federation.folder
     models = [load_model(folder / f"{name}.model").classifier.coef for name in left]

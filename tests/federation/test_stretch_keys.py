@@ -182,6 +182,10 @@ def test_the_list_of_keys_is_the_same_after_a_restart(parties):
     again = parties.keys("south", stores["south"])
     assert again.ring.complete
     assert again.ring.keys == keys["south"].ring.keys
+    # An owner who finds a pin wrong is heeded, also in the midst of a stretch.
+    corrected = {**parties.pins, "north": "0" * 64}
+    with pytest.raises(DrawRefused, match="the key of north must hold by the pins as they are"):
+        parties.keys("south", stores["south"], pins=corrected)
     for store in stores.values():
         store.close()
 

@@ -198,9 +198,14 @@ class Federation:
                 made, _ = make_certificate(folder / "certificates", name)
                 self.pins[name] = describe(made).fingerprint
 
+    #: Whether all agree that noise can be drawn again, which whoever shares noise must.
+    simulated = False
+
     def agreed_text(self, **changes):
         run = {**self.run, **changes}
         lines = [f'schema_sha256 = "{self.schema.sha256}"']
+        if self.simulated:
+            lines.append("simulation = true")
         if self.averager:
             lines.append(f'server = "{self.averager}"')
         options = run.pop("algorithm_options", {})
@@ -230,7 +235,8 @@ class Federation:
         kind = "gaussian" if self.run["algorithm"] in ("pr-admm", "dp-gd") else "renyi"
         # At one order of Renyi divergence a run costs more than it states.
         total = epsilon or self.run["epsilon"] * (1 if kind == "gaussian" else 4)
-        policy = Policy(total, self.run["delta"], filter=kind)
+        colluders = 1 if self.shared else None
+        policy = Policy(total, self.run["delta"], filter=kind, colluders=colluders)
         SQLiteLedger.create(path, ChargedData("rows", name, self.rows[name]), policy).close()
         return path
 
@@ -266,6 +272,7 @@ class Federation:
             "start_within": 60,
             "epsilon": self.run["epsilon"],
             "delta": self.run["delta"],
+            **({"colluders": 1} if self.shared else {}),
             **(policy or {}),
         }
         lines += ["[policy]", *(f"{key} = {toml(value)}" for key, value in limits.items())]

@@ -107,6 +107,7 @@ def parity(server, folder, nodes, rounds):
     """How far the model of a federation is from that of one process."""
     run = {**RUNS["shared"], "rounds": rounds}
     federation = Federation(folder, server, names_of(nodes), averager="hub", run=run)
+    federation.simulated = True
     begin = time.monotonic()
     for name in federation.nodes:
         federation.write(name, simulation=None if name == "hub" else KEY)

@@ -178,9 +178,15 @@ SHARED = SharedGaussian(1.0, 20.0, 20, 9)
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi"])
 def test_shared_noise_costs_what_it_costs_against_its_colluders(name):
-    rule = Policy(1.0, 1e-5, filter=name).make_filter()
+    rule = Policy(1.0, 1e-5, filter=name, colluders=9).make_filter()
     assert rule.cost(SHARED) == rule.cost(GaussianRelease(1.0, 20.0))
     assert math.isinf(rule.limit_alone)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_an_owner_who_said_nothing_has_not_agreed_to_count_on_others(name):
+    rule = Policy(1.0, 1e-5, filter=name).make_filter()
+    assert rule.limit_alone == rule.limit
 
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi"])

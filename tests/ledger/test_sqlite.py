@@ -657,6 +657,24 @@ def test_a_bound_for_all_others_colluding_is_kept(tmp_path, name):
         assert "against at least 9 colluders" in ledger.statement()
 
 
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_an_owner_who_said_nothing_is_kept_to_what_was_promised(tmp_path, name):
+    """The ledger says "may control all other parties": shared noise must not make that false."""
+    policy = Policy(1.0, 1e-5, filter=name)
+    with SQLiteLedger.create(tmp_path / "silent.ledger", DATASET, policy) as ledger:
+        rounds = ledger.account.rounds_left(SHARED)
+        with pytest.raises(BudgetError, match="has not agreed to noise that parties share"):
+            ledger.check_run([SHARED] * (rounds + 1))
+        with ledger.open_run("run", "mark") as run:
+            for t in range(rounds):
+                run.reserve(t, SHARED)
+        account = ledger.verify()
+        assert account.spent_epsilon_alone <= 1.0
+        assert account.left > account.left_alone
+        # What is said to fit does, with noise of its own.
+        assert account.fitting_epsilon < account.filter.fitting_epsilon(float(account.left))
+
+
 def test_a_commit_of_an_unknown_type_is_refused(charged):
     with SQLiteLedger(charged) as ledger:
         rows = list(ledger.export())

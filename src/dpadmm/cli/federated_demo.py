@@ -140,6 +140,7 @@ def _train(
     """Write the files of all nodes and run them."""
     import pyarrow.parquet
 
+    from dpadmm.algorithms.dp_gd import default_colluders
     from dpadmm.federation.local import run_nodes, write_federation
     from dpadmm.ledger.filters import Policy
 
@@ -157,7 +158,8 @@ def _train(
         "delta": DELTA,
         "algorithm_options": {"noise": "shared"},
     }
-    nodes = write_federation(folder, results, data.schema, files, run, Policy(EPSILON, DELTA))
+    policy = Policy(EPSILON, DELTA, colluders=default_colluders(len(files)))
+    nodes = write_federation(folder, results, data.schema, files, run, policy)
     with _watching(nodes, quiet=quiet or not console.is_terminal) as look:
         run_nodes(nodes, look)
     return nodes

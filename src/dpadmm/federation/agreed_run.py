@@ -69,12 +69,16 @@ class AgreedRun(Part):
     server
         With ``topology = "server"``: the node without rows that averages. Without it every party
         hears all others and averages itself.
+    simulation
+        Every party's noise can be drawn again. With own noise that is each node's own business;
+        whoever shares noise counts on that of the others.
     """
 
     run: RunSection
     party: Annotated[tuple[AgreedParty, ...], BeforeValidator(as_tuple)]
     schema_sha256: Name | None = None
     server: NodeName | None = None
+    simulation: bool = False
 
     @model_validator(mode="after")
     def _check(self) -> AgreedRun:
@@ -121,6 +125,8 @@ class AgreedRun(Part):
         }
         if self.colluders is not None:
             agreed["colluders"] = self.colluders
+        if self.simulation:
+            agreed["simulation"] = True
         return agreed
 
     @property

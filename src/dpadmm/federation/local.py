@@ -122,6 +122,8 @@ def write_federation(
         node = LocalNode.within(folder, results, name)
         told = _node_config(folder, node, rows_file, places[name], policy)
         told["pins"] = pins
+        if policy.colluders is not None:
+            told["policy"]["colluders"] = policy.colluders
         told["neighbour"] = [
             {"name": other, "address": places[other]} for other in agreed.neighbours(name, planned)
         ]

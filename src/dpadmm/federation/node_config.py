@@ -128,8 +128,8 @@ class NodePolicy(Part):
     calibration
         Which calibrations; "proven" unless given.
     colluders
-        The smallest number of colluding parties that shared noise must hold against; any unless
-        given.
+        The smallest number of colluding parties that shared noise must hold against; must be
+        given where noise is shared.
     when_lost
         What to do about a neighbour that never returns: "wait", "stop" or "continue".
     lost_after
@@ -311,10 +311,26 @@ class NodeConfig(Part):
                 f"({', '.join(sorted(wanted))}); got {', '.join(sorted(given)) or 'none'}."
             )
         if self.node.role == "party":
+            self._check_simulation(agreed, planned)
             if planned.algorithm.summation is not None:
                 self._check_pins(agreed)
             if self.simulation is None:
                 self._check_policy(agreed, planned)
+
+    def _check_simulation(self, agreed: AgreedRun, planned: Plan) -> None:
+        """Refuse noise that can be drawn again beside noise that counts on it."""
+        here = self.simulation is not None
+        if agreed.simulation and not here:
+            raise ParameterError(
+                "simulation in the agreed run must be false at a node with a ledger: the noise of "
+                "all others could be drawn again; got true. Nothing was spent."
+            )
+        if here and planned.algorithm.summation is not None and not agreed.simulation:
+            raise ParameterError(
+                "simulation in the agreed run must be true for a node with [simulation] where "
+                "noise is shared: the others would count on noise that can be drawn again; got "
+                "false."
+            )
 
     def _check_pins(self, agreed: AgreedRun) -> None:
         """Refuse to share noise with parties that this node's owner has not pinned."""
@@ -363,6 +379,12 @@ class NodeConfig(Part):
                 f"the agreed run has {run.calibration!r}."
             )
         summation = algorithm.summation
+        if summation is not None and policy.colluders is None:
+            raise ParameterError(
+                "colluders under [policy] must be given where noise is shared: how many parties it "
+                f"must hold against at least; the agreed run has {summation.colluders} of "
+                f"{summation.parties} parties. Nothing was spent."
+            )
         if summation is not None and summation.colluders < (policy.colluders or 1):
             raise ParameterError(
                 f"colluders must be at least what [policy] demands, {policy.colluders}; the agreed "

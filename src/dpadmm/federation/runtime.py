@@ -168,6 +168,8 @@ class NodeRuntime:
             on_refused=self._refused,
         )
         if before is not None:
+            if setup.planned.algorithm.summation is not None:
+                check_pinned(before, config.pins)
             self.watcher.event("continued", round=self.store.rounds(run), spec=run.hex())
         else:
             self.watcher.event("agreeing", neighbours=list(config.addresses))

@@ -204,8 +204,19 @@ class StretchKeys:
         own = store.note(self._run, _OWN)
         if note is not None:
             self.ring.restore(note)
+            self._check_restored()
         elif own is not None:
             self.ring.add(name, noted(StretchKey, own, "the key of a stretch"))
+
+    def _check_restored(self) -> None:
+        """Refuse keys noted before a restart that do not hold by the pins as they are now."""
+        for name, key in self.ring.keys.items():
+            fault = "" if name == self._name else self.fault(name, key)
+            if fault:
+                raise DrawRefused(
+                    f"the key of {name} must hold by the pins as they are now; {fault}. Nothing "
+                    "more is drawn in this stretch: begin another run_id."
+                )
 
     def announce(self, released: int) -> None:
         """Say this node's key of the stretch: the one that it said before, or a new one.

@@ -104,8 +104,12 @@ class Account:
 
     @property
     def fitting_epsilon(self) -> float:
-        """The largest epsilon (at the policy's delta) of a run of Gaussian releases that fits."""
-        return self.filter.fitting_epsilon(float(self.left))
+        """The largest epsilon (at the policy's delta) of a run of Gaussian releases that fits.
+
+        With noise of its own, which costs the same if all other parties collude.
+        """
+        left = self.left if self.left_alone is None else min(self.left, self.left_alone)
+        return self.filter.fitting_epsilon(float(left))
 
     def rounds_left(self, event: Event) -> int | None:
         """How many more rounds like this are left; None if they are free."""
@@ -125,7 +129,7 @@ class Account:
             if total <= self.left:
                 fitting = asked
         if total <= self.left:
-            self._require_alone(apart, asked)
+            self._require_alone(apart, asked, shared=apart != total)
             return
         policy, left = self.policy, float(self.left)
         wanted = "this round" if asked == 1 else f"these {asked} rounds"
@@ -144,20 +148,26 @@ class Account:
             f"{AtLeast(self.fitting_epsilon)} fits; nothing was charged."
         )
 
-    def _require_alone(self, cost: Fraction, asked: int) -> None:
+    def _require_alone(self, cost: Fraction, asked: int, *, shared: bool) -> None:
         """Refuse what does not fit if all other parties collude."""
         left = self.left_alone
         if left is None or cost <= left:
             return
         policy = self.policy
-        assert policy.epsilon_alone is not None
         wanted = "this round" if asked == 1 else f"these {asked} rounds"
+        bound = f"epsilon_alone = {Given(policy.epsilon_alone or policy.epsilon)}"
+        advice = "Use noise = 'own' or more noise" if shared else "Use more noise"
+        if policy.epsilon_alone is None:
+            bound = f"epsilon = {Given(policy.epsilon)}"
+            advice = (
+                "Its owner has not agreed to noise that parties share: use noise = 'own', or a "
+                "ledger made with --colluders or --epsilon-alone"
+            )
         raise BudgetError(
-            f"{wanted} must fit into epsilon_alone = {Given(policy.epsilon_alone)} at delta = "
-            f"{Given(policy.delta)}, for the case that all other parties collude: "
-            f"{AtLeast(float(left))} of {AtLeast(self.filter.limit_alone)} ({self.filter.unit}) is "
-            f"left and {AtMost(float(cost))} was asked for. Use noise = 'own' or more noise; "
-            "nothing was charged."
+            f"{wanted} must fit into {bound} at delta = {Given(policy.delta)}, for the case that "
+            f"all other parties collude: {AtLeast(float(left))} of "
+            f"{AtLeast(self.filter.limit_alone)} ({self.filter.unit}) is left and "
+            f"{AtMost(float(cost))} was asked for. {advice}; nothing was charged."
         )
 
     def apply(self, entry: Entry) -> None:

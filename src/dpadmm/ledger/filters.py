@@ -84,9 +84,10 @@ class Policy:
     order
         The order of the Renyi filter; None takes the one that allows most Gaussian noise releases.
     colluders
-        Noise that parties share must hold against at least so many of them; None demands nothing.
+        Noise that parties share must hold against at least so many of them.
     epsilon_alone
-        The total, at delta, if all other parties collude; None demands nothing.
+        The total, at delta, if all other parties collude. Where neither is given the owner has not
+        agreed to count on the noise of others: ``epsilon`` must hold in that case, too.
     """
 
     epsilon: float
@@ -168,6 +169,8 @@ class PrivacyFilter(ABC):
         self.limit = self._limit(policy.epsilon)
         if policy.epsilon_alone is not None:
             self.limit_alone = self._limit(policy.epsilon_alone)
+        elif policy.colluders is None:
+            self.limit_alone = self.limit
         # Rounds of a run repeat the same event, and some costs are integrals.
         self._cached_cost = lru_cache(maxsize=4096)(self._cost)
 
