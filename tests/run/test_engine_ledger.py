@@ -44,7 +44,7 @@ def paths(tmp_path):
     paths = [tmp_path / f"{party}.ledger" for party in range(PARTIES)]
     for party, path in enumerate(paths):
         dataset = ChargedData("rows", f"party {party}", ROWS)
-        SQLiteLedger.create(path, dataset, Policy(1.0, 1e-3)).close()
+        SQLiteLedger.create(path, dataset, Policy(1.0, 1e-3, colluders=1)).close()
     return paths
 
 
