@@ -137,6 +137,32 @@ def test_what_is_refused_is_not_shown_as_a_guarantee():
     assert set(refused.grounds.values()) == {None}
 
 
+@pytest.mark.parametrize("entries", [("dp-gd",), ("dp-gd:noise=shared",), ("dp-gd", "both")])
+def test_what_is_said_of_all_lines_is_true_of_all(tmp_path, entries):
+    entries = tuple(entry.replace("both", "dp-gd:noise=shared") for entry in entries)
+    told = Comparison(
+        SMALL,
+        TrainingParameters("admm", rounds=2, delta=1e-3, regularization=1e-2),
+        tuple(map(parse_entry, entries)),
+        epsilons=(4.0,),
+        calibrations=("proven",),
+        runs=2,
+    )
+    results = {label: cell.compute() for label, cell in told.cells().items()}
+    manifest = write_comparison(told, results, tmp_path, "dpadmm compare small")
+    lines = [line for line in manifest["lines"] if line["who"] in entries]
+    assert len(lines) == len(entries)
+    for line in lines:
+        shared = "shared" in line["who"]
+        assert ("parties together with it" in line["adversary"]) == shared
+        assert ("for whom their mu add up" in line["not_covered"][0]) == shared
+        for name in ("adversary", "not_covered"):
+            if len(lines) == 1:
+                assert manifest["privacy"][name] == line[name]
+            else:
+                assert "each line has its own" in str(manifest["privacy"][name])
+
+
 def test_the_command_prints_it(tmp_path):
     arguments = ["compare", "waveform", "--rows-per-party", "50", "--test-rows", "50", "--runs"]
     arguments += ["2", "--rounds", "2", "--epsilon", "1", "--delta", "1e-3", "--jobs", "1"]

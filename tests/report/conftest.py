@@ -55,6 +55,10 @@ def records(tmp_path_factory):
         "simulated": "simulation_key = 1",
         "published": 'algorithm = "dvp"\ncalibration = "published"',
         "without": 'algorithm = "admm"',
+        "shared": (
+            'algorithm = "dp-gd"\ntopology = "server"\nsimulation_key = 1\n'
+            '[run.algorithm_options]\nnoise = "shared"'
+        ),
         "uneven": "epsilon = {north = 0.5, south = 2.0, west = 1.0}",
     }
     found = {}

@@ -129,6 +129,75 @@ def test_the_weakest_party_is_named(record, page):
     assert "from 0.5 (north) to 2 (south)" in text
 
 
+# True of own noise only: with shared noise a party that hears all others sees far more.
+OWN_NOISE_ONLY = (
+    "the other parties or anybody else sees",
+    "whoever runs it",
+    "own noise alone",
+    "never added",
+    "every message of the run",
+    "all messages, at most",
+    "all messages of the run",
+)
+
+
+def shared_noise(record):
+    """The record of shared noise, as if it had been secret: exact draws need an extra."""
+    content = record("shared")
+    content["privacy"]["simulated"] = False
+    return content
+
+
+def test_shared_noise_promises_nothing_beyond_its_adversary(record, page):
+    own = words(page(record()))
+    text = words(page(shared_noise(record)))
+    for phrase in OWN_NOISE_ONLY[:-1]:
+        assert phrase in own
+    for phrase in OWN_NOISE_ONLY:
+        assert phrase not in text
+    for phrase in (
+        "against those whom the line Against whom names: (1, 0.0001)-differential privacy",
+        "nothing that they see of the run would have become more than 2.72 times as likely",
+        "The guarantees hold against the server or any listener, who sees the sum of all messages "
+        "of every round, and at most 1 of the 3 parties together with it",
+        "a person with rows at several costs the sum of their mu",
+        "holds for every test of those whom the line Against whom names",
+        "An attacker of those whom the line Against whom names knows every other row",
+        "sees the sums of messages, at most",
+        "If all others collude",
+    ):
+        assert phrase in text
+    simulated = words(page(record("shared")))
+    assert "To nobody, since the noise can be drawn again." in simulated
+    for phrase in OWN_NOISE_ONLY:
+        assert phrase not in simulated
+
+
+def test_a_total_with_shared_noise_says_against_whom(record):
+    private, shared = (RecordedRun.from_dict(each) for each in (record(), shared_noise(record)))
+    limited = "against those only against whom each of these runs holds"
+    text = words(render(runs_report([("first", private), ("second", shared)])))
+    assert "by basic composition" in text
+    assert limited in text
+    assert "at most 1 of the 3 parties together with it" in text
+    text = words(render(runs_report([("first", private), ("second", private)])))
+    assert limited not in text
+
+
+def test_ledgers_say_what_was_spent_if_all_others_collude(record, page):
+    content = record("shared")
+    content["ledger_checks"] = {
+        "north": {"account": account(spent_epsilon_alone=1.75), "error": None},
+        "south": {"account": account(), "error": None},
+        "west": {"account": None, "error": "ledger w: broken."},
+    }
+    text = words(page(content))
+    assert "budget left epsilon spent if all others collude check" in text
+    assert "patients 2 1.5 2 0.0001 25 % 1.75 consistent" in text
+    del content["ledger_checks"]["north"]
+    assert "epsilon spent if all others collude" not in words(page(content))
+
+
 def test_every_figure_has_its_data_and_its_files(record, page):
     made = page(record("uneven"))
     figures = re.findall(r"<figure.*?</figure>", made, flags=re.DOTALL)

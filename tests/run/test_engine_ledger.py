@@ -48,7 +48,9 @@ def paths(tmp_path):
     return paths
 
 
-def train_once(paths, run_id="run", planned=None, stop_after=None, checkpoint=None):
+def train_once(
+    paths, run_id="run", planned=None, stop_after=None, checkpoint=None, source=SecureNoise
+):
     """Train, or stop after so many rounds; the messages of every round and the spending."""
     planned, seen = planned or make_plan(), []
 
@@ -58,12 +60,12 @@ def train_once(paths, run_id="run", planned=None, stop_after=None, checkpoint=No
             raise KeyboardInterrupt
 
     ledgers = [SQLiteLedger(path) for path in paths]
-    runs = open_runs(planned, ledgers, run_id, SecureNoise())
+    runs = open_runs(planned, ledgers, run_id, source())
     try:
         train(
             planned,
             make_shard(),
-            noise=SecureNoise(),
+            noise=source(),
             ledgers=runs,
             checkpoint=checkpoint,
             on_round=on_round,
@@ -230,6 +232,24 @@ def cover_once(paths, key, stop_after=None, checkpoint=None):
             each.close()
             ledger.close()
     return exchange, np.array(seen)
+
+
+def test_in_one_process_a_ledger_keeps_the_summand_under_its_share_alone(paths):
+    # As docs/ledger.md warns: whoever gets an export with messages needs no other party's word.
+    parameters = TrainingParameters(
+        "dp-gd", rounds=1, epsilon=1.0, delta=1e-3, algorithm_options={"noise": "shared"}
+    )
+    planned = plan(parameters, [ROWS] * PARTIES, features=FEATURES)
+    train_once(paths, planned=planned, source=DiscreteNoise)
+    summation, kept = planned.algorithm.summation, []
+    for path in paths:
+        with SQLiteLedger(path, read_only=True) as ledger:
+            *_, last = (row for row in ledger.export(messages=True) if "message" in row)
+        kept.append(np.frombuffer(bytes.fromhex(last["message"])))
+    steps = np.array(kept) / summation.step
+    np.testing.assert_array_equal(steps, np.rint(steps))
+    # Words under masks are uniform: read as numbers they are no multiples, nor within the bound.
+    assert 0 < np.abs(kept).max() <= summation.bound
 
 
 def test_what_was_covered_is_sent_again_and_not_covered_again(paths):

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from dpadmm.errors import ParameterError
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.events import SharedGaussian
 from dpadmm.run.charges import ledger_checks
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
@@ -60,6 +64,19 @@ def test_a_record_keeps_all_that_a_ledger_said(tmp_path):
     recorded = LedgerCheck.model_validate(check).model_dump(mode="json")
     assert json.dumps(recorded) == json.dumps(check)
     assert LedgerCheck.model_validate({**check, "when": "now"}).when == "now"
+
+
+def test_a_record_keeps_what_was_spent_if_all_others_collude(tmp_path):
+    path, dataset = tmp_path / "x.ledger", ChargedData("rows", "north", 100)
+    with (
+        SQLiteLedger.create(path, dataset, Policy(2.0, 1e-5)) as ledger,
+        ledger.open_run("run", "mark") as run,
+    ):
+        run.reserve(0, SharedGaussian(1.0, 40.0, 20, 9))
+    (check,) = ledger_checks({"north": path}).values()
+    assert check["account"]["spent_epsilon_alone"] > check["account"]["spent_epsilon"]
+    recorded = LedgerCheck.model_validate(check).model_dump(mode="json")
+    assert json.dumps(recorded) == json.dumps(check)
 
 
 @pytest.mark.parametrize("name", ["reviewed", "claim", "details", "caveats", "theorem"])

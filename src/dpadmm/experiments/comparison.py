@@ -169,12 +169,12 @@ class Line:
     @property
     def grounds(self) -> dict[str, Any]:
         """What the proven epsilon rests on and against whom; None where there is none."""
-        names = (*_GROUNDS, "details")
+        names = (*_GROUNDS, "details", "not_covered")
         if self.privacy is None:
             return dict.fromkeys(names)
         told = {**self.privacy, "releases": releases_of(self.privacy)}
         if not np.isfinite(epsilon_of(self.privacy)):
-            told |= dict.fromkeys(("delta", "adjacency", "adversary"))
+            told |= dict.fromkeys(("delta", "adjacency", "adversary", "not_covered"))
         return {name: told[name] for name in names}
 
     def plain(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.durable import write_whole
-from dpadmm.experiments.comparison import Comparison, Line, comparison_table
+from dpadmm.experiments.comparison import BASELINES, Comparison, Line, comparison_table
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
 from dpadmm.experiments.headline import headline
 from dpadmm.experiments.job import Result
@@ -181,6 +181,19 @@ def _panels(comparison: Comparison, lines: Sequence[Line]) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
+_EACH_ITS_OWN: Final = "differs between the algorithms: each line has its own"
+
+
+def _of_algorithms(lines: Sequence[Line], name: str, usual: Any, differs: Any) -> Any:
+    """What the statements of all private runs of algorithms say; ``differs`` if they do not agree.
+
+    Baselines are left out: their lines always have their own. ``usual``: where nothing is private.
+    """
+    private = (line.grounds[name] for line in lines if line.place.who not in BASELINES)
+    found = [said for said in private if said is not None] or [usual]
+    return found[0] if all(said == found[0] for said in found) else differs
+
+
 def _manifest(
     comparison: Comparison,
     results: Mapping[str, Result],
@@ -206,8 +219,8 @@ def _manifest(
         "privacy": {
             "delta": comparison.parameters.delta,
             "adjacency": adjacency_words(people),
-            "adversary": ADVERSARY,
-            "not_covered": list(NOT_COVERED),
+            "adversary": _of_algorithms(lines, "adversary", ADVERSARY, _EACH_ITS_OWN),
+            "not_covered": _of_algorithms(lines, "not_covered", list(NOT_COVERED), [_EACH_ITS_OWN]),
             "simulated": True,
         },
         "comparison": asdict(comparison),

@@ -219,7 +219,9 @@ def _guaranteed(run: RecordedRun) -> str:
     privacy = run.privacy
     if not run.private:
         return texts.GUARANTEED_NOTHING.format(algorithm=run.algorithm)
-    template = texts.GUARANTEED_SIMULATED if privacy.simulated else texts.GUARANTEED_WORDS
+    template = texts.GUARANTEED_SHARED if privacy.alone else texts.GUARANTEED_WORDS
+    if privacy.simulated:
+        template = texts.GUARANTEED_SIMULATED
     factor = f"{AtMost(math.exp(privacy.epsilon)):3}" if privacy.epsilon < 700 else "any number of"
     words = template.format(
         # The record of a node is about its own rows; the others state their own.
@@ -246,8 +248,10 @@ def guesses(run: RecordedRun) -> GuessPlot:
     odds = riskiest(run)
     before = texts.GUESS_CAPTION_SIMULATED if run.privacy.simulated else ""
     right = _guess_plot(run, "").of_hundred
-    return _guess_plot(run, before + texts.GUESS_CAPTION.format(right=right, theorem=odds.theorem))
+    caption = texts.GUESS_CAPTION_SHARED if run.privacy.alone else texts.GUESS_CAPTION
+    return _guess_plot(run, before + caption.format(right=right, theorem=odds.theorem))
 
 
 def _guess_plot(run: RecordedRun, caption: str) -> GuessPlot:
-    return GuessPlot(texts.GUESS_TITLE, riskiest(run).right, caption)
+    seen = texts.GUESS_SEEN_SHARED if run.privacy.alone else texts.GUESS_SEEN
+    return GuessPlot(texts.GUESS_TITLE, riskiest(run).right, caption, seen)

@@ -181,11 +181,13 @@ class GuessPlot:
     """A hundred guesses between two candidates: how many are right, at most.
 
     ``right`` is the bound on the share of right guesses; half are right without any message.
+    ``seen`` says what of the run the attacker sees.
     """
 
     title: str
     right: float
     caption: str = ""
+    seen: str = texts.GUESS_SEEN
 
     @property
     def of_hundred(self) -> int:
@@ -196,13 +198,14 @@ class GuessPlot:
     def data(self) -> Table:
         """With and without the messages."""
         with_all = AtMost(self.right)
-        rows = ((texts.GUESS_WITHOUT, 0.5), (texts.GUESS_WITH, with_all), (texts.GUESS_ALL, 1.0))
+        with_seen = texts.GUESS_WITH.format(seen=self.seen)
+        rows = ((texts.GUESS_WITHOUT, 0.5), (with_seen, with_all), (texts.GUESS_ALL, 1.0))
         columns = (texts.GUESS_WHO, texts.GUESS_RIGHT)
         return Table(texts.DATA_OF.format(title=self.title), columns, rows)
 
     def description(self) -> str:
         """The two figures."""
-        return texts.GUESS_DESCRIPTION.format(right=self.of_hundred)
+        return texts.GUESS_DESCRIPTION.format(right=self.of_hundred, seen=self.seen)
 
 
 Plot: TypeAlias = LinePlot | BarPlot | GraphPlot | GuessPlot

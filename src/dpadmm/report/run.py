@@ -83,7 +83,9 @@ def parties_section(run: RecordedRun) -> Section:
             name=", ".join(shown_name(name) for name in run.weakest[:3]),
             epsilon=f"{AtMost(run.privacy.epsilon):4}",
         )
-    blocks: list[Block] = [Words(texts.PARTIES_WORDS.format(weakest=weakest)), _party_table(run)]
+    words = texts.PARTIES_WORDS_SHARED if run.privacy.alone else texts.PARTIES_WORDS
+    words = words.format(weakest=weakest, adversary=run.privacy.adversary)
+    blocks: list[Block] = [Words(words), _party_table(run)]
     blocks += [plot for plot in (_rounds_plot(run), _spent_plot(run)) if plot]
     blocks.append(_ledger_table(run) if run.ledger_checks else Words(texts.NO_LEDGERS))
     return Section(texts.PARTIES, tuple(blocks))
@@ -219,15 +221,23 @@ def attacker_section(run: RecordedRun) -> list[Section]:
         (Series(texts.TESTS_LINE, percent, found), Series(texts.TESTS_CHANCE, percent, percent)),
         caption=texts.TESTS_CAPTION.format(theorem=odds.theorem[:1].upper() + odds.theorem[1:]),
     )
-    return [Section(texts.ATTACKER, (Words(texts.ATTACKER_WORDS), plot), narrow=True)]
+    words = texts.ATTACKER_WORDS_SHARED if run.privacy.alone else texts.ATTACKER_WORDS
+    return [Section(texts.ATTACKER, (Words(words), plot), narrow=True)]
 
 
 def _ledger_table(run: RecordedRun) -> Table:
     rows: list[tuple[Cell, ...]] = []
+    alone = {
+        name: check.account.spent_epsilon_alone
+        for name, check in run.ledger_checks.items()
+        if check.account is not None and check.account.spent_epsilon_alone is not None
+    }
     for name, check in run.ledger_checks.items():
         account, words = check.account, _check_words(check)
+        # A column of its own where any data set was charged for noise that parties share.
+        apart = ((AtMost(alone[name]) if name in alone else None),) if alone else ()
         if account is None:
-            rows.append((name, *(None,) * 6, words))
+            rows.append((name, *(None,) * 6, *apart, words))
             continue
         left = texts.PERCENT.format(share=f"{AtLeast(100 * account.left / account.limit):3}")
         policy = account.policy
@@ -237,9 +247,11 @@ def _ledger_table(run: RecordedRun) -> Table:
             Given(policy["delta"]),
             left,
         )
-        rows.append((name, str(account.dataset["name"]), len(account.runs), *spent, words))
+        rows.append((name, str(account.dataset["name"]), len(account.runs), *spent, *apart, words))
     rows = rows[:_MOST_ROWS]
-    return Table(texts.LEDGERS_TABLE, texts.LEDGER_COLUMNS, tuple(rows), texts.LEDGER_NOTE)
+    *columns, checked = texts.LEDGER_COLUMNS
+    columns += [texts.LEDGER_ALONE] if alone else []
+    return Table(texts.LEDGERS_TABLE, (*columns, checked), tuple(rows), texts.LEDGER_NOTE)
 
 
 def _check_words(check: LedgerCheck) -> str:

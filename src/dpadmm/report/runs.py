@@ -107,7 +107,8 @@ def _together(named: Sequence[tuple[str, RecordedRun]]) -> str:
             return texts.RUNS_NO_SUM.format(reason=shown)
     epsilon = sum(run.privacy.epsilon for _, run in named)
     delta = sum(run.privacy.delta for _, run in named)
-    return texts.RUNS_SUM.format(epsilon=AtMost(epsilon), delta=delta_text(delta))
+    words = texts.RUNS_SUM.format(epsilon=AtMost(epsilon), delta=delta_text(delta))
+    return words + (texts.RUNS_SUM_SHARED if any(run.privacy.alone for _, run in named) else "")
 
 
 def _runs_table(named: Sequence[tuple[str, RecordedRun]]) -> Table:

@@ -221,7 +221,7 @@ def draw_guesses(plot: GuessPlot) -> tuple[list[Html], float, float]:
     gained = plot.of_hundred - 50
     keys = (
         ("chance", texts.GUESS_CHANCE),
-        ("gained", texts.GUESS_GAINED.format(gained=gained)),
+        ("gained", texts.GUESS_GAINED.format(gained=gained, seen=plot.seen)),
         ("wrong", texts.GUESS_WRONG.format(wrong=100 - plot.of_hundred)),
     )
     for place, (kind, words) in enumerate(keys):

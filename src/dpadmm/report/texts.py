@@ -43,7 +43,7 @@ GRAPH_DESCRIPTION = "{parties} parties, {links} links."
 SERVER_DESCRIPTION = "{parties} parties around a server that holds no rows."
 GUESS_DESCRIPTION = (
     "A hundred guesses between two rows that a person may have had. 50 are right by chance; with "
-    "every message of the run at most {right} are right."
+    "{seen} of the run at most {right} are right."
 )
 
 # A run.
@@ -96,6 +96,13 @@ GUARANTEED_WORDS = (
     "To the people of {whose}: ({epsilon}, {delta})-differential privacy, in total over the "
     "whole run. Had one person's rows been others, nothing that the other parties or anybody else "
     "sees of the run would have become more than {factor} times as likely, plus {delta}."
+)
+GUARANTEED_SHARED = (
+    "To the people of {whose}, against those whom the line Against whom names: ({epsilon}, "
+    "{delta})-differential privacy, in total over the whole run. Had one person's rows at one "
+    "party been others, nothing that they see of the run would have become more than {factor} "
+    "times as likely, plus {delta}. That rests on the noise of the honest parties: where more "
+    "parties work together, nothing but the line If all others collude holds."
 )
 EACH_PARTY = "each party"
 GUARANTEED_RANGE = " The parties' epsilons go from {least} ({best}) to {most} ({weakest})."
@@ -170,6 +177,11 @@ GUESS_CAPTION = (
     "one, and every message of the run is seen. Of 100 such guesses {right} are right at most. "
     "Theorem: {theorem}."
 )
+GUESS_CAPTION_SHARED = (
+    "An attacker of those whom the line Against whom names knows every other row and two "
+    "candidates for this person's, a fair coin chose one, and the sum of all messages is seen in "
+    "every round. Of 100 such guesses {right} are right at most. Theorem: {theorem}."
+)
 GUESS_CAPTION_SIMULATED = "If the noise were secret: "
 GUESS_CAPTION_NOTHING = (
     "An attacker knows every other row and two candidates for this person's. Nothing bounds how "
@@ -178,15 +190,22 @@ GUESS_CAPTION_NOTHING = (
 GUESS_WHO = "the attacker"
 GUESS_RIGHT = "right guesses"
 GUESS_WITHOUT = "tosses a coin"
-GUESS_WITH = "sees every message, at most"
+GUESS_WITH = "sees {seen}, at most"
+GUESS_SEEN = "all messages"
+GUESS_SEEN_SHARED = "the sums of messages"
 GUESS_ALL = "sees the rows"
 GUESS_CHANCE = "50 right by chance"
-GUESS_GAINED = "{gained} more by all messages, at most"
+GUESS_GAINED = "{gained} more by {seen}, at most"
 GUESS_WRONG = "{wrong} wrong all the same"
 ATTACKER = "What an attacker could find out"
 ATTACKER_WORDS = (
     "The bound holds for every test, whoever runs it and whatever else is known. It is about one "
     "person of the party with the weakest guarantee."
+)
+ATTACKER_WORDS_SHARED = (
+    "The bound holds for every test of those whom the line Against whom names, whatever else they "
+    "know but the noise of the honest parties. It is about one person of the party with the "
+    "weakest guarantee, with rows at no other."
 )
 TESTS_TITLE = "Finding a person, against false alarms"
 TESTS_X = "false alarms, % of the innocent cases"
@@ -203,6 +222,10 @@ PARTIES = "What each party spent"
 PARTIES_WORDS = (
     "The guarantee of a party rests on its own noise alone. {weakest} Epsilons of different "
     "parties are never added: they are about different people."
+)
+PARTIES_WORDS_SHARED = (
+    "The guarantees hold against {adversary}. {weakest} Each is about people with rows at that "
+    "party alone: a person with rows at several costs the sum of their mu."
 )
 WEAKEST = "The weakest guarantee is that of {name}: epsilon = {epsilon}."
 ALL_EQUAL = "All parties have the same guarantee."
@@ -227,6 +250,7 @@ LEDGER_COLUMNS = (
     "budget left",
     "check",
 )
+LEDGER_ALONE = "epsilon spent if all others collude"
 LEDGER_GOOD = "consistent, {when}: every hash, message and cost worked out again"
 LEDGER_BAD = "FAILED, {when}: {reason}"
 LEDGER_AT_END = "at the end of the run"
@@ -325,6 +349,9 @@ RUNS_TOGETHER = "Together"
 RUNS_SUM = (
     "If these runs are about the same people, their guarantees add up: in total ({epsilon}, "
     "{delta})-differential privacy by basic composition. A ledger composes them more tightly."
+)
+RUNS_SUM_SHARED = (
+    " That holds against those only against whom each of these runs holds: some share noise."
 )
 RUNS_NO_SUM = "No total is guaranteed to people who are in all of these runs: {reason}."
 RUNS_REASON_ADJACENCY = "they differ in what is replaced"

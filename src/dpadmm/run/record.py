@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ParameterError
@@ -135,9 +143,18 @@ class _Account(_Part):
     left: Finite
     spent_epsilon: Epsilon
     fitting_epsilon: Epsilon | None = None
+    spent_epsilon_alone: Epsilon | None = None
     runs: tuple[dict[str, Any], ...]
     head: str
     statement: dict[str, str] = Field(default_factory=dict)
+
+    @model_serializer(mode="wrap")
+    def _without_what_does_not_apply(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A ledger says what is spent if all others collude only where noise was shared."""
+        content: dict[str, Any] = write(self)
+        if self.spent_epsilon_alone is None:
+            del content["spent_epsilon_alone"]
+        return content
 
 
 class LedgerCheck(_Part):
