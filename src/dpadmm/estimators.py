@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +40,25 @@ _CLASSES_FROM_ROWS: Final = (
     "what scikit-learn says where it refuses a row or a label (without classes)"
 )
 _REFUSED: Final = ("sample_weight", "class_weight")
+
+
+def _with_defaults(begin: Callable[..., None], **changed: Any) -> Callable[..., None]:
+    """An ``__init__`` with the parameters of another and some other defaults, for scikit-learn."""
+    theirs = inspect.signature(begin)
+    parameters = [
+        each.replace(default=changed.get(name, each.default))
+        for name, each in theirs.parameters.items()
+    ]
+    signature = theirs.replace(parameters=parameters)
+
+    @functools.wraps(begin)
+    def begin_with(*given: Any, **named: Any) -> None:
+        told = signature.bind(*given, **named)
+        told.apply_defaults()
+        begin(*told.args, **told.kwargs)
+
+    vars(begin_with)["__signature__"] = signature
+    return begin_with
 
 
 class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -423,47 +444,6 @@ class FederatedClassifier(ADMMClassifier):
     given.
     """
 
-    def __init__(
-        self,
-        algorithm: str = defaults.AUTO,
-        epsilon: float | Mapping[Any, float] = defaults.EPSILON,
-        delta: float | Mapping[Any, float] = defaults.DELTA,
-        calibration: str = defaults.CALIBRATION,
-        n_parties: int = 5,
-        topology: str | Iterable[tuple[int, int]] = defaults.TOPOLOGY,
-        rounds: int | str = defaults.ROUNDS,
-        penalty: float
-        | str
-        | Sequence[float]
-        | Mapping[Any, float | Sequence[float]] = defaults.PENALTY,
-        regularization: float = defaults.REGULARIZATION,
-        party_weight: str = defaults.PARTY_WEIGHT,
-        loss: str = defaults.LOSS,
-        fit_intercept: bool = True,
-        intercept_scale: float = 1.0,
-        data_norm: float = 1.0,
-        rows_per_person: int = defaults.ROWS_PER_PERSON,
-        output: str = defaults.OUTPUT,
-        algorithm_options: Mapping[str, Any] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            algorithm=algorithm,
-            epsilon=epsilon,
-            delta=delta,
-            calibration=calibration,
-            n_parties=n_parties,
-            topology=topology,
-            rounds=rounds,
-            penalty=penalty,
-            regularization=regularization,
-            party_weight=party_weight,
-            loss=loss,
-            fit_intercept=fit_intercept,
-            intercept_scale=intercept_scale,
-            data_norm=data_norm,
-            rows_per_person=rows_per_person,
-            output=output,
-            algorithm_options=algorithm_options,
-            random_state=random_state,
-        )
+    __init__ = _with_defaults(
+        ADMMClassifier.__init__, algorithm=defaults.AUTO, rounds=defaults.AUTO
+    )

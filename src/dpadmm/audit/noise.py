@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.noise import NoiseSource, Parties
 
 __all__ = ["Draw", "EchoNoise", "RecordingNoise", "SharedNoise", "SilentNoise"]
 
@@ -143,13 +143,7 @@ class RecordingNoise(NoiseSource):
         return noisy
 
     def add_gaussian_steps(
-        self,
-        values: Array,
-        sigma: float,
-        step: float,
-        parties: NDArray[np.intp],
-        t: int,
-        purpose: str,
+        self, values: Array, sigma: float, step: float, parties: Parties, t: int, purpose: str
     ) -> Array:
         """What the source makes of the values, in whole steps."""
         noisy = self._source.add_gaussian_steps(

@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 
+# Numbers of parties: a stream of its own for each.
+Parties = NDArray[np.intp]
 #: Relative room that sensitivities and deltas leave for samplers that are not ideal.
 SAMPLER_ALLOWANCE: Final = 1e-9
 # The grid of the discrete sampler is this many powers of two below sigma.
@@ -79,13 +81,7 @@ class NoiseSource(ABC):
         return noisy
 
     def add_gaussian_steps(
-        self,
-        values: Array,
-        sigma: float,
-        step: float,
-        parties: NDArray[np.intp],
-        t: int,
-        purpose: str,
+        self, values: Array, sigma: float, step: float, parties: Parties, t: int, purpose: str
     ) -> Array:
         """``values + sigma N(0, I)`` in whole steps, a power of two: both are rounded to it.
 
@@ -223,13 +219,7 @@ class DiscreteNoise(NoiseSource):
         return noisy
 
     def add_gaussian_steps(
-        self,
-        values: Array,
-        sigma: float,
-        step: float,
-        parties: NDArray[np.intp],
-        t: int,
-        purpose: str,
+        self, values: Array, sigma: float, step: float, parties: Parties, t: int, purpose: str
     ) -> Array:
         """``values`` in whole steps, plus an exact discrete Gaussian of integers."""
         if not np.isfinite(values).all():
