@@ -77,7 +77,8 @@ def write_nodes(folder: Path, noise: str) -> list[LocalNode]:
         data[f"node-{number}"] = (file, ROWS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return write_federation(folder, folder, schema, data, run, Policy(1.0, 1e-5))
+        policy = Policy(1.0, 1e-5, colluders=1)
+        return write_federation(folder, folder, schema, data, run, policy)
 
 
 def round_seconds(noise: str) -> float:
