@@ -205,6 +205,8 @@ HOSTILE_ENDS = [
 KINDS = {"damaged", "wrong-size", "not-finite", "too-large", "not-due", "two-messages", "invalid"}
 
 
+# A run may end before every kind of bad message has come: for `make stress`.
+@pytest.mark.slow
 def test_bad_messages_from_a_neighbour_do_not_stop_the_others(federation):
     honest = NAMES[:2]
 

@@ -278,6 +278,8 @@ def test_a_lost_key_ends_a_node_and_an_old_ledger_is_refused(build, tmp_path):
     assert not list(federation.folder.glob("*.key"))
 
 
+# A fast machine may end the run before the loss: for `make stress`, where it is looked at.
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["shared", "shared-complete"])
 def test_nodes_killed_before_and_after_a_loss_share_noise(fork_server, tmp_path, kind):
     trial = Trial(fork_server, tmp_path / kind, kind, 0, rounds=60, losses=1, nodes=4, lost_after=5)
