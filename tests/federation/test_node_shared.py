@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import Federation
 from tests.helpers.kill_run import Trial
 from tests.helpers.shared_run import lie_in_round
 
@@ -32,24 +31,13 @@ SHARED = {"algorithm": "dp-gd", "topology": "server", "algorithm_options": {"noi
 
 
 @pytest.fixture
-def build(fork_server, tmp_path):
+def build(make_federation):
     """Make a federation with shared noise, its files written."""
-    made = []
 
     def build(names=NAMES, averager="hub", policy=None, **run):
-        federation = Federation(
-            tmp_path / "federation", fork_server, names, averager=averager, run={**SHARED, **run}
-        )
-        for name in federation.nodes:
-            if name != averager:
-                federation.make_ledger(name)
-            federation.write(name, policy=policy)
-        made.append(federation)
-        return federation
+        return make_federation(names, policy, averager=averager, run={**SHARED, **run})
 
-    yield build
-    for federation in made:
-        federation.close()
+    return build
 
 
 def spent(federation, name):
