@@ -77,15 +77,10 @@ def draft_schema(
     if not columns:
         raise DataError("sample must have a column besides the label; got none")
     drafted = _draft_label(label, table[label], max_levels)
-    content = {
-        "version": 2,
-        "label": drafted,
-        "columns": columns,
-        "constant": constant,
-        "party": party,
-        "fourier": None if fourier is None else {"features": fourier},
-    }
-    return Schema.from_dict(content)
+    return Schema.from_dict(
+        {"version": 2, "label": drafted, "columns": columns, "constant": constant}
+        | {"party": party, "fourier": None if fourier is None else {"features": fourier}}
+    )
 
 
 def _check_sample(table: pa.Table, label: str, party: str | None) -> None:
