@@ -53,6 +53,7 @@ def same(one, two, X=X):
         (np.array(["x", "yy", "z"])[CODES], {"epsilon": np.inf, "algorithm_options": {}}),
         (np.array(["x", "yy", "z"], dtype=object)[CODES], {"topology": "complete"}),
         (CODES > 0, {"algorithm": "pr-admm", "delta": 1e-3, "random_state": 3}),
+        (CODES > 0, {"fourier": {"features": 6, "seed": 2}}),
         (CODES > 0, {"topology": [(0, 1), (1, 2)], "regularization": np.float64(0.1)}),
     ],
 )
