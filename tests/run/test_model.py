@@ -202,3 +202,25 @@ def test_the_document_is_readable_by_anybody(tmp_path, saved):
     assert document["arrays"]["coef"] == [3, 4]
     assert document["privacy"]["epsilon"] == "infinite"
     assert document["classes"] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": 0},
+        {"columns": "many"},
+        {"columns": ...},
+        {"parameters": {"fourier": {"mapping": [["features", 7]]}}},
+        {"parameters": {"fourier": {"mapping": [["features", 10**9]]}}},
+    ],
+)
+def test_a_fourier_map_that_does_not_fit_the_weights_is_refused(tmp_path, change):
+    path = tmp_path / "m.model"
+    save_model(path, fitted(CODES > 0, fourier={"features": 6}))
+    assert load_model(path).columns == 4
+    document, arrays = unpack(path.read_bytes(), "here")
+    document |= {**change, "parameters": document["parameters"] | change.get("parameters", {})}
+    kept = {name: value for name, value in document.items() if value != ...}
+    path.write_bytes(pack(kept, arrays))
+    with pytest.raises(ModelError, match="lacks something"):
+        load_model(path)

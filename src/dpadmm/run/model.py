@@ -250,7 +250,7 @@ def _columns(
     if given is None:
         return None
     columns = int(document["columns"])
-    if columns < 1 or coef.shape[1] != fourier_map(given, columns).outputs:
+    if columns < 1 or coef.shape[1] != fourier_map(given, 1).outputs:
         raise ValueError("columns")
     return columns
 
