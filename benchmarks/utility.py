@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 import dpadmm
 from dpadmm.data.dataset import find_file, read_unpacked
+from dpadmm.data.fourier import fourier_map, map_rows
 from dpadmm.data.generators import NORM_BOUNDS
 from dpadmm.data.named import load
 from dpadmm.experiments.baselines import PRIVATE_BASELINES, alone_cells, pooled_cell, private_cell
@@ -115,12 +116,17 @@ def _from_keel(name: str) -> Table:
 @final
 @dataclass(frozen=True)
 class SplitProblem(ProblemSource):
-    """A data set dealt to parties; ``as_before`` has numeric columns in [0, 1]."""
+    """A data set dealt to parties.
+
+    ``as_before`` has numeric columns in [0, 1]; ``features`` are random Fourier features with the
+    default scale, and 0 for none.
+    """
 
     name: str
     parties: int
     split: int
     as_before: bool = False
+    features: int = 0
 
     def load(self) -> Problem:
         """Encode and deal out the rows."""
@@ -133,7 +139,10 @@ def _dealt(problem: SplitProblem) -> Problem:
     columns = table.columns
     if problem.as_before:
         columns = np.where(table.numeric, (columns + 1) / 2, columns)
-    rows = compact(clip_rows(np.column_stack([columns, np.ones(len(columns))])))
+    if problem.features:
+        rows = map_rows(columns, fourier_map({"features": problem.features}, columns.shape[1]))
+    else:
+        rows = compact(clip_rows(np.column_stack([columns, np.ones(len(columns))])))
     classes = int(table.codes.max()) + 1
     signs = label_signs(table.codes, 1 if classes == 2 else classes)
     order = np.random.default_rng([problem.split, 17]).permutation(len(table.codes))
@@ -163,7 +172,7 @@ SHARED: Final = replace(PRIVATE, algorithm_options={"noise": "shared"})
 MEASURE: Final = "test accuracy"
 
 
-def _scores(problem: ProblemSource, told: TrainingParameters, epsilon: float, seed: int) -> Array:
+def scores(problem: ProblemSource, told: TrainingParameters, epsilon: float, seed: int) -> Array:
     """Accuracy in percent of ten runs with noise of their own."""
     job = TrainingJob(
         problem, replace(told, epsilon=epsilon), RUNS, seed, finals=(MEASURE,), may_refuse=True
@@ -186,20 +195,20 @@ def lines_of(name: str, split: int) -> Iterator[tuple[str, float | None, Array]]
     for epsilon in EPSILONS:
         for source in (five, twenty):
             alone = [
-                _scores(OnePartyProblem(source, party), PRIVATE, epsilon, split)
+                scores(OnePartyProblem(source, party), PRIVATE, epsilon, split)
                 for party in range(ALONE)
             ]
             yield f"alone, private {source.parties}", epsilon, np.mean(alone, axis=0)
         before = replace(five, as_before=True)
-        yield "before 5", epsilon, _scores(before, BEFORE, epsilon, split)
+        yield "before 5", epsilon, scores(before, BEFORE, epsilon, split)
         for parties in (5, 20, 100):
             if training // parties >= FEWEST_ROWS:
                 source = SplitProblem(name, parties, split)
-                yield f"auto {parties}", epsilon, _scores(source, PRIVATE, epsilon, split)
+                yield f"auto {parties}", epsilon, scores(source, PRIVATE, epsilon, split)
                 if parties > 5:
-                    yield f"shared {parties}", epsilon, _scores(source, SHARED, epsilon, split)
+                    yield f"shared {parties}", epsilon, scores(source, SHARED, epsilon, split)
         central = replace(PRIVATE, regularization=PRIVATE.regularization / 5)
-        yield "curator", epsilon, _scores(OnePartyProblem(five), central, epsilon, split)
+        yield "curator", epsilon, scores(OnePartyProblem(five), central, epsilon, split)
         yield "objective", epsilon, _best_objective(five, epsilon, split)
 
 

@@ -48,6 +48,9 @@ def classifier(**changes):
         ADMMClassifier(algorithm="consensus-admm", rounds=10, random_state=0),
         ADMMClassifier(),
         FederatedClassifier(rounds=10),
+        ADMMClassifier(
+            algorithm="admm", rounds=10, random_state=0, fourier={"features": 20, "scale": 2.0}
+        ),
     ]
 )
 def test_scikit_learn_s_checks(estimator, check):
@@ -452,3 +455,56 @@ def test_an_algorithm_that_was_chosen_is_named_and_kept(data, tmp_path, topology
     kept = load_model(tmp_path / "chosen.model").to_estimator()
     assert (kept.algorithm, kept.rounds) == (picked, rounds)
     np.testing.assert_array_equal(kept.predict(data[0]), model.predict(data[0]))
+
+
+# -- random Fourier features ----------------------------------------------------------------------
+
+
+def rings(count):
+    """Two rings around each other: no straight line tells them apart."""
+    draw = np.random.default_rng(7)
+    angle, radius = draw.uniform(0, 2 * np.pi, count), np.repeat([0.3, 0.8], count // 2)
+    rows = np.column_stack([np.cos(angle), np.sin(angle)]) * radius[:, None]
+    return rows + draw.normal(0, 0.05, rows.shape), radius > 0.5
+
+
+def test_fourier_features_tell_apart_what_no_line_does():
+    rows, labels = rings(4000)
+    settings = {"epsilon": 3.0, "random_state": 0, "n_parties": 5}
+    straight = FederatedClassifier(data_norm=1.5, **settings).fit(rows, labels)
+    curved = clone(FederatedClassifier(fourier={"features": 40}, **settings)).fit(rows, labels)
+    assert straight.score(rows, labels) < 0.7
+    assert curved.score(rows, labels) > 0.95
+    assert curved.coef_.shape == (1, 80)
+    assert curved.intercept_.tolist() == [0.0]
+    assert curved.n_features_in_ == 2
+    assert curved.privacy_.parties["0"].epsilon <= 3.0
+    again = FederatedClassifier(
+        fourier={"features": 40, "scale": 2**0.5 / 6, "seed": 0}, **settings
+    )
+    np.testing.assert_allclose(again.fit(rows, labels).coef_, curved.coef_, rtol=0, atol=1e-9)
+
+
+def test_a_row_that_is_not_finite_counts_as_a_row_of_zeros_before_the_map():
+    rows, labels = rings(60)
+    settings = {"algorithm": "admm", "rounds": 5, "random_state": 0, "fourier": {"features": 5}}
+    wrong, zeros = rows.copy(), rows.copy()
+    wrong[3, 1], zeros[3] = np.nan, 0.0
+    found, wanted = (
+        ADMMClassifier(**settings).fit(each, labels, classes=[False, True])
+        for each in (wrong, zeros)
+    )
+    np.testing.assert_array_equal(found.coef_, wanted.coef_)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"fourier": {"features": 0}}, "fourier: features must be a whole number from 1 to 4096"),
+        ({"fourier": 300}, "fourier must be None or a mapping"),
+        ({"fourier": {"features": 5}, "data_norm": 2.0}, "data_norm must be 1 with fourier"),
+    ],
+)
+def test_a_wrong_map_is_refused_before_a_row_is_read(settings, words):
+    with pytest.raises(ParameterError, match=words):
+        ADMMClassifier(**settings).fit(None, None)

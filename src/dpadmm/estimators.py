@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadmm.algorithms import REGISTRY, get_algorithm
+from dpadmm.data.fourier import FourierMap, fourier_map, map_rows
 from dpadmm.data.given_rows import class_codes, finite_rows
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array
@@ -109,6 +110,12 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     intercept_scale : float
         The number that is appended to a row divided by ``data_norm``, before the row is scaled
         down to norm 1. Beside features that are much shorter a large one uses up the row's norm.
+    fourier : mapping or None
+        ``{"features": 150}``: train on that many random Fourier features of a row, a cosine and a
+        sine each (:mod:`dpadmm.data.fourier`), which draws curves where columns alone draw a
+        straight line. Also ``"scale"``, in units of the columns (a sixth of the root of their
+        number unless given, for columns in [-1, 1]), and ``"seed"`` (0). Such rows have norm 1:
+        nothing is appended to them, ``data_norm`` must be 1, and ``coef_`` belongs to them.
     output : {"auto", "last", "tail", "mean"}
         ``coef_`` is the mean over parties of their last messages, of their messages in the last
         third of the rounds, or of all their messages. ``"auto"`` takes the last for algorithms
@@ -167,6 +174,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         output: str = defaults.OUTPUT,
         algorithm_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
+        fourier: Mapping[str, Any] | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.epsilon = epsilon
@@ -186,6 +194,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.algorithm_options = algorithm_options
         self.random_state = random_state
         self.intercept_scale = intercept_scale
+        self.fourier = fourier
 
     # -- training ---------------------------------------------------------------------------
 
@@ -240,7 +249,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         planned = plan(
             self._training_parameters(),
             [len(member) for member in members],
-            features=rows.shape[1] + bool(self.fit_intercept),
+            features=self._features(rows.shape[1]),
             outputs=1 if len(labels) == 2 else len(labels),
             names=tuple(str(name) for name in names),
         )
@@ -258,7 +267,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes=labels,
             parties=names,
             output=self.output,
-            fit_intercept=bool(self.fit_intercept),
+            fit_intercept=self._appends,
             intercept_scale=float(self.intercept_scale),
         ).give_to(self)
         return self
@@ -277,6 +286,14 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise unknown_name("output", self.output, _OUTPUTS)
         positive_number("data_norm", self.data_norm)
         positive_number("intercept_scale", self.intercept_scale)
+        if self.fourier is not None:
+            fourier_map(self.fourier, 1)
+            if self.data_norm != 1:
+                raise ParameterError(
+                    "data_norm must be 1 with fourier, whose rows have norm 1 whatever the "
+                    f"columns; got {self.data_norm!r}. Leave it out; distances are told by the "
+                    "scale of fourier."
+                )
 
     def _read(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None
@@ -340,12 +357,29 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _prepared(self, rows: Rows) -> Rows:
         """Rows of norm 1 at most, as the parties train on them and predictions are made."""
+        told = self._map(rows.shape[1])
+        if told is not None:
+            return map_rows(rows, told)
         return prepare_rows(
             rows,
             data_norm=float(self.data_norm),
             fit_intercept=bool(self.fit_intercept),
             intercept_scale=float(self.intercept_scale),
         )
+
+    def _map(self, columns: int) -> FourierMap | None:
+        """What rows of so many columns become first, if anything."""
+        return None if self.fourier is None else fourier_map(self.fourier, columns)
+
+    @property
+    def _appends(self) -> bool:
+        """Whether a number is appended to every row."""
+        return bool(self.fit_intercept) and self.fourier is None
+
+    def _features(self, columns: int) -> int:
+        """How many weights each output has for rows of so many columns."""
+        told = self._map(columns)
+        return columns + self._appends if told is None else told.outputs
 
     def _loss(self, algorithm: str) -> str:
         options = self.algorithm_options or {}
@@ -386,7 +420,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         given = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         rows = self._prepared(given)
         weights = self.coef_
-        if self.fit_intercept:
+        if self._appends:
             appended = self.intercept_[:, None] / self.intercept_scale
             weights = np.concatenate([self.coef_, appended], axis=1)
         return np.asarray(rows @ weights.T)

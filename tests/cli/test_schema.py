@@ -86,6 +86,31 @@ def test_failures_are_one_sentence_and_not_zero(run, drafted, tmp_path):
     assert not (tmp_path / "new.toml").exists()
 
 
+def test_a_draft_of_fourier_features_says_what_rows_become(run, drafted, tmp_path):
+    arguments = ("draft", tmp_path / "sample.csv", "--label", "y", "-o", drafted, "--force")
+    for answer in (
+        run(*arguments, "--fourier", 20),
+        run("check", drafted, tmp_path / "sample.csv"),
+    ):
+        told = " ".join(answer.stdout.split())
+        assert answer.exit_code == 0
+        assert "6 encoded columns that become 40 features: the cosines and sines of 20" in told
+        assert "scale 1.01" in told
+    for answer in (
+        run(*arguments, "--fourier", 20, "--json"),
+        run("check", drafted, tmp_path / "sample.csv", "--json"),
+    ):
+        report = json.loads(answer.stdout)["result"]
+        assert (report["encoded_columns"], report["features"]) == (6, 40)
+        assert report["fourier"] == load_schema(drafted).fourier.model_dump()
+    before = drafted.read_text()
+    for wrong in (("--fourier", 0), ("--fourier", 5000), ("--fourier", 5, "--constant")):
+        refusal = run(*arguments, *wrong)
+        assert refusal.exit_code == 2
+        assert "must be" in refusal.stderr.splitlines()[-1]
+    assert drafted.read_text() == before
+
+
 def test_a_schema_is_replaced_only_when_told(run, drafted, tmp_path):
     before = drafted.read_text()
     arguments = ("draft", tmp_path / "sample.csv", "--label", "y", "-o", drafted, "--constant")

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import BadNeighbour, Federation, free_ports, sign_again
-from tests.helpers.wards import SCHEMA
+from tests.helpers.wards import FOURIER_SCHEMA, SCHEMA
 
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.federation.transport.session import PeerSession, Security
@@ -119,7 +119,9 @@ def test_without_tls_only_on_this_machine(federation):
 # -- differing runs --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["rounds", "level", pytest.param("rows", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "what", ["rounds", "level", "seed", pytest.param("rows", marks=pytest.mark.slow)]
+)
 def test_a_difference_is_named_and_nothing_starts(federation, what):
     if what == "rounds":
         federation.write("west", agreed=federation.agreed_text(rounds=12))
@@ -128,6 +130,17 @@ def test_a_difference_is_named_and_nothing_starts(federation, what):
         federation.write("west", agreed=federation.agreed_text().replace("rows = 50", "rows = 51"))
         ours = "party.south.rows is 50 here and 51 there"
         theirs = "party.south.rows is 51 here and 50 there"
+    elif what == "seed":
+        for seed, names in ((5, ("north", "south")), (6, ("west",))):
+            text = FOURIER_SCHEMA.replace("seed = 5", f"seed = {seed}")
+            other = Federation(federation.folder / f"other{seed}", None, NAMES, schema=text)
+            (federation.folder / f"other{seed}.toml").write_text(text)
+            for name in names:
+                federation.write(name, agreed=other.agreed_text())
+                told = federation.folder / f"{name}.toml"
+                rewrite(told, ("schema.toml", f"other{seed}.toml"))
+        ours = "schema.fourier.seed is 5 here and 6 there"
+        theirs = "schema.fourier.seed is 6 here and 5 there"
     else:
         text = SCHEMA.replace('"a", "b"', '"a", "c"')
         other = Federation(federation.folder / "other", None, NAMES, schema=text)

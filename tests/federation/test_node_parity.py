@@ -6,6 +6,7 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation, in_process
+from tests.helpers.wards import FOURIER_SCHEMA
 
 from dpadmm.algorithms import REGISTRY
 from dpadmm.errors import ExchangeError
@@ -83,6 +84,21 @@ def test_every_round_agrees_with_one_process(fork_server, tmp_path, algorithm, a
         wanted = tail if REGISTRY[algorithm].private else expected[-1].mean(axis=0)[0]
         if "output" in run:
             wanted = expected.mean(axis=(0, 1))[0]
+        np.testing.assert_allclose(model.classifier.coef, wanted, rtol=0, atol=1e-9)
+
+
+def test_nodes_train_on_fourier_features_like_one_process(fork_server, tmp_path):
+    run = {"algorithm": "dp-gd", "topology": "server", "rounds": ROUNDS}
+    federation = Federation(
+        tmp_path / "federation", fork_server, NAMES, tls=False, run=run, schema=FOURIER_SCHEMA
+    )
+    federated(federation)
+    expected = in_process(federation, tmp_path, KEY)
+    for name in NAMES:
+        model = load_model(federation.folder / f"{name}.model")
+        assert model.schema.fourier == federation.schema.fourier
+        wanted = expected[-(ROUNDS // 3) :].mean(axis=(0, 1))[0]
+        assert wanted.shape == (1, 24)
         np.testing.assert_allclose(model.classifier.coef, wanted, rtol=0, atol=1e-9)
 
 

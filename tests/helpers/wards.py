@@ -16,6 +16,9 @@ kind = "categorical"
 levels = ["a", "b"]
 """
 
+#: The same columns as random Fourier features.
+FOURIER_SCHEMA = SCHEMA.replace("constant = true", "") + "[fourier]\nfeatures = 12\nseed = 5\n"
+
 
 def write_ward(path, draw, rows):
     """A CSV file of random rows."""

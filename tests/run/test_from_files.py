@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.helpers.wards import FOURIER_SCHEMA
 
 from dpadmm import ADMMClassifier
 from dpadmm.data.party_rows import encode_by_party, encode_party
@@ -18,6 +20,8 @@ from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.tables import encode
 from dpadmm.errors import ParameterError
 from dpadmm.problem.rows import Shard, label_signs
+from dpadmm.report.html import render
+from dpadmm.report.run import run_report
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import Watch, prepare, train_run, write_results
 from dpadmm.run.model import load_model, save_model
@@ -89,8 +93,9 @@ def test_a_run_equals_the_estimator_on_encoded_rows(hospitals):
     owners = np.repeat(["north", "south", "west"], [60, 40, 20])
     expected = ADMMClassifier(algorithm="admm", rounds=12, fit_intercept=False)
     expected.fit(rows, np.array(schema.classes)[codes], owners)
-    # A model is made without the estimator; it knows every parameter all the same.
-    assert set(run.model.estimator_parameters) == set(expected.get_params())
+    # A model is made without the estimator; it knows every parameter all the same, but for the
+    # map, which is the schema's.
+    assert set(run.model.estimator_parameters) == set(expected.get_params()) - {"fourier"}
     assert np.allclose(run.estimator.coef_, expected.coef_, atol=1e-12)
     assert run.rows == {"north": 60, "south": 40, "west": 20}
 
@@ -314,6 +319,32 @@ def test_a_model_without_a_schema_reads_no_files(hospitals):
     save_model(hospitals / "m", estimator.fit(np.eye(4), [0, 1, 0, 1]))
     with pytest.raises(ModelError, match="must have a schema"):
         predict_file(load_model(hospitals / "m"), hospitals / "west.csv", hospitals / "out.csv")
+
+
+def test_files_and_arrays_give_one_model_of_fourier_features(hospitals):
+    """The same rows as cells of files and as columns; what is predicted, and what is told of it."""
+    (hospitals / "schema.toml").write_text(FOURIER_SCHEMA)
+    run = trained(hospitals)
+    names = ("north", "south", "west")
+    frames = [pd.read_csv(hospitals / f"{name}.csv") for name in names]
+    owners = np.repeat(names, [len(frame) for frame in frames])
+    table = pd.concat(frames)
+    wards = [table["ward"] == level for level in "ab"]
+    columns = np.column_stack([table["age"] / 100, 0 * wards[0], *wards, *[0 * wards[0]] * 2])
+    told = load_schema(hospitals / "schema.toml").fourier
+    assert told.scale == pytest.approx((1 / 144 + 1) ** 0.5)
+    estimator = ADMMClassifier(algorithm="admm", rounds=12, fourier=told.model_dump())
+    estimator.fit(columns, table["y"], owners, classes=["no", "yes"])
+    np.testing.assert_allclose(estimator.coef_, run.classifier.coef, rtol=0, atol=1e-12)
+    write_results(run)
+    predict_file(load_model(hospitals / "m.model"), hospitals / "west.csv", hospitals / "out.csv")
+    scores = pd.read_csv(hospitals / "out.csv")["score"]
+    found = estimator.decision_function(columns[owners == "west"])
+    np.testing.assert_allclose(scores, found, rtol=0, atol=1e-9)
+    page = render(run_report(run.record()))
+    assert "encoded as 24 features, the cosines and sines of 12 random frequencies" in page
+    assert "None of them says what a column does" in page
+    assert "cosine 1" not in page
 
 
 @pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")

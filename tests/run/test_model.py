@@ -53,6 +53,7 @@ def same(one, two, X=X):
         (np.array(["x", "yy", "z"])[CODES], {"epsilon": np.inf, "algorithm_options": {}}),
         (np.array(["x", "yy", "z"], dtype=object)[CODES], {"topology": "complete"}),
         (CODES > 0, {"algorithm": "pr-admm", "delta": 1e-3, "random_state": 3}),
+        (CODES > 0, {"fourier": {"features": 6, "seed": 2}}),
         (CODES > 0, {"topology": [(0, 1), (1, 2)], "regularization": np.float64(0.1)}),
     ],
 )
@@ -201,3 +202,25 @@ def test_the_document_is_readable_by_anybody(tmp_path, saved):
     assert document["arrays"]["coef"] == [3, 4]
     assert document["privacy"]["epsilon"] == "infinite"
     assert document["classes"] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": 0},
+        {"columns": "many"},
+        {"columns": ...},
+        {"parameters": {"fourier": {"mapping": [["features", 7]]}}},
+        {"parameters": {"fourier": {"mapping": [["features", 10**9]]}}},
+    ],
+)
+def test_a_fourier_map_that_does_not_fit_the_weights_is_refused(tmp_path, change):
+    path = tmp_path / "m.model"
+    save_model(path, fitted(CODES > 0, fourier={"features": 6}))
+    assert load_model(path).columns == 4
+    document, arrays = unpack(path.read_bytes(), "here")
+    document |= {**change, "parameters": document["parameters"] | change.get("parameters", {})}
+    kept = {name: value for name, value in document.items() if value != ...}
+    path.write_bytes(pack(kept, arrays))
+    with pytest.raises(ModelError, match="lacks something"):
+        load_model(path)

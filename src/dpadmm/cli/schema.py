@@ -44,6 +44,14 @@ class DraftOptions:
     max_levels: Annotated[
         int | None, typer.Option(min=1, help="The most levels of a categorical column (50).")
     ] = None
+    fourier: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Let rows become N random Fourier features (150 is a good number): a model that "
+            "draws curves, where without it draws a straight line. Takes no constant.",
+        ),
+    ] = None
     delimiter: DelimiterOption = None
     force: Annotated[bool, typer.Option(help="Replace a schema that is there.")] = False
     as_json: JsonOption = False
@@ -64,6 +72,7 @@ def draft(options: DraftOptions) -> None:
             constant=options.constant,
             max_levels=options.max_levels or MAX_LEVELS,
             delimiter=options.delimiter,
+            fourier=options.fourier,
         )
         _write(schema, options.output, options.force)
     if options.as_json:
@@ -73,15 +82,31 @@ def draft(options: DraftOptions) -> None:
             "numeric": [column.name for column in schema.numeric],
             "categorical": [column.name for column in schema.categorical],
             "classes": list(schema.classes),
-            "encoded_columns": len(schema.feature_names),
+            **_encoding(schema),
         }
         emit("schema draft", content)
         return
     typer.echo(
         f"Wrote {options.output}: {len(schema.numeric)} numeric and {len(schema.categorical)} "
-        f"categorical columns, {len(schema.classes)} classes, {len(schema.feature_names)} "
-        "encoded columns. Read it through: widen bounds and complete levels by what is commonly "
-        "known."
+        f"categorical columns, {len(schema.classes)} classes, {_encoding_words(schema)}. "
+        "Read it through: widen bounds and complete levels by what is commonly known."
+    )
+
+
+def _encoding(schema: Schema) -> dict[str, Any]:
+    """What rows become; the map is left out where there is none."""
+    told = schema.fourier
+    counts = {"encoded_columns": len(schema.column_names), "features": len(schema.feature_names)}
+    return counts if told is None else counts | {"fourier": told.model_dump()}
+
+
+def _encoding_words(schema: Schema) -> str:
+    columns, told = f"{len(schema.column_names)} encoded columns", schema.fourier
+    if told is None:
+        return columns
+    return (
+        f"{columns} that become {told.outputs} features: the cosines and sines of {told.features} "
+        f"frequencies, scale {told.scale:g}, seed {told.seed}"
     )
 
 
@@ -124,7 +149,7 @@ def _report(schema: Schema, counts: Counts) -> dict[str, Any]:
     columns = {name: asdict(found) for name, found in counts.columns.items()}
     return {
         "schema_sha256": schema.sha256,
-        "encoded_columns": len(schema.feature_names),
+        **_encoding(schema),
         "rows": counts.rows,
         "ragged_rows": counts.ragged_rows,
         "bad_labels": counts.bad_labels,
@@ -137,7 +162,7 @@ def _show(schema: Schema, file: Path, counts: Counts) -> None:
     typer.echo(
         f"{file} fits the schema {schema.sha256[:12]}: {counts.rows} rows, "
         f"{counts.ragged_rows} of them ragged lines, {counts.bad_labels} bad labels (taken as "
-        f"{schema.classes[0]!r}), {len(schema.feature_names)} encoded columns."
+        f"{schema.classes[0]!r}), {_encoding_words(schema)}."
     )
     show_table(
         "Cells that were encoded as",

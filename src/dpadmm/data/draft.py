@@ -42,6 +42,7 @@ def draft_schema(
     constant: bool | float = False,
     max_levels: int = MAX_LEVELS,
     delimiter: str | None = None,
+    fourier: int | None = None,
 ) -> Schema:
     """Infer a schema from a public sample, to be read through and corrected by hand.
 
@@ -64,6 +65,8 @@ def draft_schema(
         The most levels of a categorical column.
     delimiter
         Between the cells of a CSV file.
+    fourier
+        How many random Fourier features rows become, with the default scale; none unless given.
     """
     if max_levels < 1:
         raise DataError(f"max_levels must be 1 or more; got {max_levels}")
@@ -74,7 +77,10 @@ def draft_schema(
     if not columns:
         raise DataError("sample must have a column besides the label; got none")
     drafted = _draft_label(label, table[label], max_levels)
-    return Schema(version=2, label=drafted, columns=columns, constant=constant, party=party)
+    return Schema.from_dict(
+        {"version": 2, "label": drafted, "columns": columns, "constant": constant}
+        | {"party": party, "fourier": None if fourier is None else {"features": fourier}}
+    )
 
 
 def _check_sample(table: pa.Table, label: str, party: str | None) -> None:

@@ -10,7 +10,8 @@ bits. Every content is provided for:
 * a text that is no level is *other*;
 * a label that is missing or no class becomes the first class (counted as a *bad label*).
 
-How cells are read is told in :mod:`dpadmm.data.values`.
+How cells are read is told in :mod:`dpadmm.data.values`, and what rows become where the schema asks
+for random Fourier features in :mod:`dpadmm.data.fourier`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dpadmm.data.fourier import block_rows, frequencies, map_angles
 from dpadmm.data.schema import CategoricalColumn, NumericColumn, Schema
 from dpadmm.data.values import MISSING, OTHER, cells_as_numbers, cells_as_text, codes_of
 from dpadmm.sentences import DataError
@@ -100,13 +102,16 @@ class EncodedBatch:
     entries
         Shape (other entries,): what these entries are times `unit`: 1, or the constant's weight.
     unit
-        Shape (rows,): 1 divided by the norm the row had above 1.
+        Shape (rows,): 1 divided by the norm the row had above 1; just 1 with `frequencies`.
     labels
         Codes into the schema's classes; None if the table has no label column.
     parties
         The cells of the schema's party column; None if it has none.
     counts
         What was found.
+    frequencies
+        Shape (encoded columns, frequencies), of the Fourier features that rows become when they
+        are written; None if they stay as they are.
     """
 
     numbers: NDArray[np.float64] = field(repr=False)
@@ -116,6 +121,7 @@ class EncodedBatch:
     labels: NDArray[np.int64] | None = field(repr=False)
     parties: pa.StringArray | None = field(repr=False)
     counts: Counts = field(repr=False)
+    frequencies: NDArray[np.float64] | None = field(default=None, repr=False)
 
     def take(self, chosen: NDArray[np.intp]) -> EncodedBatch:
         """Return the rows of these numbers, without their party and without counts of cells."""
@@ -128,10 +134,17 @@ class EncodedBatch:
             None if self.labels is None else self.labels[chosen],
             None,
             Counts(rows=len(unit)),
+            self.frequencies,
         )
 
     def write_into(self, out: NDArray[np.float64], start: int = 0) -> None:
-        """Write the rows from `start` on into zeros of shape (rows, encoded columns)."""
+        """Write the rows from `start` on into zeros of shape (rows, features)."""
+        if self.frequencies is not None:
+            step = block_rows(self.frequencies.shape[1])
+            for first in range(0, len(out), step):
+                piece = out[first : first + step]
+                map_angles(self._angles(self.frequencies, start + first, len(piece)), piece)
+            return
         rows, features = out.shape
         part = slice(start, start + rows)
         out[:, : len(self.numbers)] = self.numbers[:, part].T
@@ -144,9 +157,24 @@ class EncodedBatch:
             else:
                 flat[first + places] = entry * unit
 
+    def _angles(self, known: NDArray[np.float64], start: int, rows: int) -> NDArray[np.float64]:
+        """The angles of some rows: their entries are added in the order of the columns."""
+        part = slice(start, start + rows)
+        angles = np.zeros((rows, known.shape[1]))
+        for values, row in zip(self.numbers[:, part], known, strict=False):
+            angles += values[:, np.newaxis] * row
+        for places in self.places[:, part]:
+            present = np.flatnonzero(places >= 0)
+            angles[present] += known[places[present]]
+        return angles
+
     def to_sparse(self, features: int) -> sparse.csr_array:
         """Return the rows as a sparse array; numbers that are 0 are kept as entries."""
         count, rows = self.numbers.shape
+        if self.frequencies is not None:
+            dense = np.zeros((rows, features))
+            self.write_into(dense)
+            return sparse.csr_array(dense)
         numeric = np.broadcast_to(np.arange(count, dtype=np.int32)[:, np.newaxis], (count, rows))
         columns = np.concatenate([numeric, self.places]).T
         values = np.concatenate([self.numbers, self.entries[:, np.newaxis] * self.unit]).T
@@ -279,13 +307,12 @@ def encode_batch(
     entries = np.ones(len(places))
     if schema.constant:
         entries[-1] = schema.constant
-    # Entries are added one after the other, so that a row's norm does not depend on the others.
-    squares = np.zeros(batch.num_rows)
-    for scaled in numbers:
-        squares += scaled * scaled
-    for place, entry in zip(places, entries, strict=True):
-        squares += entry**2 * (place >= 0)
-    norms = np.sqrt(np.maximum(squares, 1.0))
+    known, norms = None, np.ones(batch.num_rows)
+    if schema.fourier is None:
+        norms = _norms(numbers, places, entries)
+    else:
+        # What columns become has norm 1, however long they are.
+        known = frequencies(schema.fourier, len(schema.column_names))
     numbers /= norms
     unit = 1.0 / norms
 
@@ -301,7 +328,21 @@ def encode_batch(
         parties = None if parties is None else parties.filter(pa.array(keep))
         dropped = int(np.count_nonzero(incomplete))
     found = Counts(batch.num_rows - dropped, bad_labels, ragged_rows, dropped, counts)
-    return EncodedBatch(numbers, places, entries, unit, labels, parties, found)
+    return EncodedBatch(numbers, places, entries, unit, labels, parties, found, known)
+
+
+def _norms(
+    numbers: NDArray[np.float64], places: NDArray[np.int32], entries: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What each row is divided by: its norm, where that is above 1."""
+    # Entries are added one after the other, so that a row's norm does not depend on the others.
+    squares = np.zeros(numbers.shape[1])
+    for scaled in numbers:
+        squares += scaled * scaled
+    for place, entry in zip(places, entries, strict=True):
+        squares += entry**2 * (place >= 0)
+    norms: NDArray[np.float64] = np.sqrt(np.maximum(squares, 1.0))
+    return norms
 
 
 def _encode_columns(
@@ -310,7 +351,7 @@ def _encode_columns(
     """Numbers and places of a batch before rows are scaled, which rows miss a value, counts."""
     rows = batch.num_rows
     numbers = np.empty((len(schema.numeric), rows))
-    places = np.full((schema.entries_per_row - len(numbers), rows), -1, np.int32)
+    places = np.full((schema.other_entries, rows), -1, np.int32)
     incomplete = np.zeros(rows, np.bool_)
     counts: dict[str, ColumnCounts] = {}
     sentinels = [float(text) for text in schema.missing_values if _is_finite_number(text)]

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from dpadmm.data.fourier import FourierMap, default_scale
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.plain import canonical_json
 from dpadmm.sentences import (
@@ -234,7 +235,7 @@ def _positive_zero(value: float) -> float:
 
 
 class Schema(Part):
-    """Columns, label and the constant column: all that fixes the encoding of a row.
+    """Columns, label, constant and map: all that fixes the encoding of a row.
 
     Parameters
     ----------
@@ -253,12 +254,17 @@ class Schema(Part):
         Name of a column that says which party a row belongs to, if one file holds several.
     ignore
         Columns that a file may have and that are not read.
+    fourier
+        Random Fourier features that the encoded columns become
+        (:class:`~dpadmm.data.fourier.FourierMap`), which have norm 1 and no constant. Without a
+        scale it is :func:`~dpadmm.data.fourier.default_scale` of these columns.
 
     Notes
     -----
     The encoded columns are, in this order: every numeric column in the order of the schema;
     their ``missing`` columns; for every categorical column its levels, then ``missing``, then
-    ``other``; the constant.
+    ``other``; the constant. With ``fourier`` they are not brought to norm 1, and become the
+    cosines and sines that classifiers are trained on.
     """
 
     version: Literal[1, 2] = 1
@@ -268,6 +274,15 @@ class Schema(Part):
     missing_values: Texts = DEFAULT_MISSING_VALUES
     party: Name | None = None
     ignore: Names = ()
+    fourier: FourierMap | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Without a map a schema is written as before there were any, to the byte.
+        content: dict[str, Any] = serialize(self)
+        if self.fourier is None:
+            content.pop("fourier", None)
+        return content
 
     @field_validator("columns")
     @classmethod
@@ -281,6 +296,16 @@ class Schema(Part):
             for column in columns
         )
 
+    @field_validator("fourier")
+    @classmethod
+    def _with_scale(cls, told: FourierMap | None, info: ValidationInfo) -> FourierMap | None:
+        columns = info.data.get("columns", ())
+        if told is None or not columns:
+            return told
+        ends = [column.ends for column in columns if isinstance(column, NumericColumn)]
+        widths = (highest - lowest for lowest, highest in ends)
+        return told.with_scale(default_scale(widths, len(columns) - len(ends)))
+
     @model_validator(mode="after")
     def _check(self) -> Schema:
         if not self.columns:
@@ -290,7 +315,12 @@ class Schema(Part):
         names = (*(c.name for c in self.columns), self.label.column, *party, *self.ignore)
         refuse_repeats(names, "a column must have one role (a column, the label, party or ignore)")
         # An astute choice of names could make two encoded columns look the same in a report.
-        refuse_repeats(self.feature_names, "the encoded columns must list each value once")
+        refuse_repeats(self.column_names, "the encoded columns must list each value once")
+        if self.fourier is not None and self.constant:
+            raise fail(
+                "constant must be false with [fourier], whose rows have norm 1 without one; got "
+                f"{shown_value(self.constant)}: remove one of the two"
+            )
         return self
 
     @cached_property
@@ -305,6 +335,14 @@ class Schema(Part):
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
+        """Names of what classifiers are trained on, in order: encoded columns or what they become.
+
+        Their number is the number of weights of each output.
+        """
+        return self.column_names if self.fourier is None else self.fourier.names
+
+    @cached_property
+    def column_names(self) -> tuple[str, ...]:
         """Names of the encoded columns, in order."""
         names = [column.name for column in self.numeric]
         names += [f"{column.name} is missing" for column in self.numeric if column.missing]
@@ -326,9 +364,16 @@ class Schema(Part):
 
     @cached_property
     def entries_per_row(self) -> int:
-        """The most entries other than zero that an encoded row can have."""
+        """The most entries other than zero that a row can have."""
+        if self.fourier is not None:
+            return len(self.feature_names)
+        return len(self.numeric) + self.other_entries
+
+    @cached_property
+    def other_entries(self) -> int:
+        """The most entries other than zero that an encoded row can have beside its numbers."""
         indicators = sum(column.missing for column in self.numeric)
-        return len(self.numeric) + indicators + len(self.categorical) + bool(self.constant)
+        return indicators + len(self.categorical) + bool(self.constant)
 
     @cached_property
     def sha256(self) -> str:
@@ -356,6 +401,8 @@ class Schema(Part):
             "constant": True if self.constant == 1.0 else self.constant,
             "missing_values": sorted(self.missing_values),
         }
+        if self.fourier is not None:
+            content["fourier"] = self.fourier.model_dump()
         return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
 
     @classmethod

@@ -199,6 +199,8 @@ def learnt(run: RecordedRun) -> str:
             columns=", ".join(_few(run.learnt.columns, _MOST_COLUMNS)),
             features=run.features,
         )
+    if run.learnt is not None and run.learnt.frequencies is not None:
+        columns += texts.LEARNT_FREQUENCIES.format(frequencies=run.learnt.frequencies)
     return texts.LEARNT_WORDS.format(
         loss=run.config.get("run", {}).get("loss", "logistic"),
         classes=texts.VERSUS.join(_few(run.classes, _MOST_NAMES)),

@@ -305,6 +305,9 @@ def convergence_section(run: RecordedRun) -> Section:
 
 def weights_section(run: RecordedRun) -> list[Section]:
     """The classifier that was released; nothing if it was not recorded."""
+    if run.learnt is not None and run.learnt.frequencies is not None:
+        words = texts.WEIGHTS_FOURIER.format(features=run.features)
+        return [Section(texts.WEIGHTS, (Words(words),), narrow=True)]
     if run.learnt is None or not run.learnt.weights:
         return []
     plots = []

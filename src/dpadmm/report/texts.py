@@ -89,6 +89,7 @@ LEARNT_CLASS = "the class"
 LEARNT_COLUMNS = "{count} columns ({columns}), encoded as {features} features"
 LEARNT_COLUMN = "the column {columns}, encoded as {features} features"
 LEARNT_FEATURES = "{features} features"
+LEARNT_FREQUENCIES = ", the cosines and sines of {frequencies} random frequencies"
 VERSUS = " or "
 
 GUARANTEED = "What is guaranteed"
@@ -283,6 +284,11 @@ WEIGHTS = "The classifier"
 WEIGHTS_WORDS = (
     "The weights that were released. The noise of privacy is in them: a small weight may be noise"
     " alone, and no weight tells about one person."
+)
+WEIGHTS_FOURIER = (
+    "The {features} weights that were released belong to random Fourier features: cosines and sines"
+    " of all columns together. None of them says what a column does, so none is shown; the model"
+    " file has them all."
 )
 WEIGHTS_TITLE = "Largest weights: towards {towards}"
 WEIGHTS_VALUE = "weight of the encoded feature"

@@ -14,6 +14,8 @@ One file (see :mod:`dpadmm.run.sealed` for the bytes). ``model.json`` in it has:
     For a run from a configuration: its hash, the parties and their public row counts.
 ``classes``, ``parties``, ``feature_names``, ``arrays``
     In words, and the shapes of the arrays.
+``columns``
+    How many columns rows have before the estimator's Fourier map; left out without one.
 
 The arrays are ``coef``, ``intercept``, ``node_coef``, ``node_intercept``, ``classes``, ``parties``
 and the two of the history.
@@ -31,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm.data.fourier import fourier_map
 from dpadmm.data.schema import Schema
 from dpadmm.durable import FileRefusal, read_regular, write_whole
 from dpadmm.plain import json_data
@@ -70,6 +73,8 @@ class Model:
         Public facts about the run.
     feature_names
         Names of the columns the estimator was fitted with, if it was given any.
+    columns
+        How many columns rows have before the estimator's Fourier map; None without one.
     created, version
         When, and by which version of the package.
     """
@@ -79,6 +84,7 @@ class Model:
     schema: Schema | None = field(default=None, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict)
     feature_names: tuple[str, ...] | None = None
+    columns: int | None = None
     created: str = field(default_factory=_now)
     version: str = __version__
 
@@ -95,11 +101,16 @@ class Model:
 
         check_is_fitted(estimator)
         names = getattr(estimator, "feature_names_in_", None)
+        # What "auto" chose: another version may choose otherwise.
+        asked = estimator.get_params()
+        asked |= {name: getattr(estimator, f"{name}_") for name in ("algorithm", "rounds", "loss")}
+        if estimator.fourier is None:
+            # As before there was such a parameter, to the byte.
+            del asked["fourier"]
         return cls(
             Classifier.of_estimator(estimator),
-            # What "auto" chose: another version may choose otherwise.
-            estimator.get_params()
-            | {name: getattr(estimator, f"{name}_") for name in ("algorithm", "rounds", "loss")},
+            asked,
+            columns=None if estimator.fourier is None else int(estimator.n_features_in_),
             feature_names=None if names is None else tuple(names),
             schema=schema,
             provenance=dict(provenance or {}),
@@ -119,7 +130,7 @@ class Model:
 
         estimator = ADMMClassifier(**self.estimator_parameters)
         self.classifier.give_to(estimator)
-        estimator.n_features_in_ = self.classifier.coef.shape[1]
+        estimator.n_features_in_ = self.columns or self.classifier.coef.shape[1]
         if self.feature_names is not None:
             estimator.feature_names_in_ = np.array(self.feature_names, dtype=object)
         return estimator
@@ -175,6 +186,8 @@ def model_bytes(model: Model) -> bytes:
         "feature_names": model.feature_names,
         "arrays": {name: array.shape for name, array in arrays.items()},
     }
+    if model.columns is not None:
+        document["columns"] = model.columns
     return pack(document, arrays)
 
 
@@ -207,6 +220,7 @@ def load_model(path: str | Path) -> Model:
             classifier,
             _accepted(parameters),
             feature_names=None if names is None else tuple(names),
+            columns=_columns(document, parameters, arrays["coef"]),
             schema=None if schema is None else Schema.from_dict(schema),
             provenance=document["provenance"],
             created=str(document["created"]),
@@ -226,6 +240,19 @@ def _accepted(parameters: dict[str, Any]) -> dict[str, Any]:
 
     ADMMClassifier(**parameters)
     return parameters
+
+
+def _columns(
+    document: Mapping[str, Any], parameters: Mapping[str, Any], coef: NDArray[Any]
+) -> int | None:
+    """Columns before the Fourier map, which must fit the weights; None without one."""
+    given = parameters.get("fourier")
+    if given is None:
+        return None
+    columns = int(document["columns"])
+    if columns < 1 or coef.shape[1] != fourier_map(given, 1).outputs:
+        raise ValueError("columns")
+    return columns
 
 
 def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -96,11 +96,23 @@ class _Weight(_Part):
 
 
 class Learnt(_Part):
-    """What the model tells apart, and its largest weights."""
+    """What the model tells apart, and its largest weights.
+
+    With ``frequencies`` the columns became Fourier features, whose weights say nothing about a
+    column: none is recorded.
+    """
 
     label: str
     columns: tuple[str, ...] = ()
     weights: tuple[_Weight, ...] = ()
+    frequencies: Annotated[int, Field(ge=1)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_does_not_apply(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = write(self)
+        if self.frequencies is None:
+            del content["frequencies"]
+        return content
 
     @classmethod
     def of_model(

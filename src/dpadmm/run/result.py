@@ -111,8 +111,6 @@ class Run:
         """Everything public about the run, for the file beside the model and for the report."""
         schema, come_from = self.model.schema, self.model.provenance
         assert schema is not None
-        names = schema.feature_names
-        columns = [column.name for column in schema.columns]
         return RecordedRun.of_classifier(
             self.classifier,
             self.topology,
@@ -121,16 +119,21 @@ class Run:
             run_sha256=self.sha256,
             schema_sha256=schema.sha256,
             rounds=self.config.run.rounds,
-            features=len(names),
+            features=len(schema.feature_names),
             warnings=self.warnings,
             seconds=None if self.seconds is None else round(self.seconds, 3),
             federation=come_from.get("federation"),
             model_sha256=model_sha256,
-            learnt=Learnt.of_model(
-                schema.label.column, columns, schema.classes, names, self.classifier.coef
-            ),
+            learnt=self._learnt(schema),
             **self._ledgers,
         )
+
+    def _learnt(self, schema: Schema) -> Learnt:
+        label, columns = schema.label.column, tuple(column.name for column in schema.columns)
+        if schema.fourier is not None:
+            return Learnt(label=label, columns=columns, frequencies=schema.fourier.features)
+        coef = self.classifier.coef
+        return Learnt.of_model(label, columns, schema.classes, schema.feature_names, coef)
 
     def summary(self) -> dict[str, Any]:
         """What the command prints of the record."""
