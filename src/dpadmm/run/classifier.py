@@ -8,12 +8,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpadmm.algorithms.base import Algorithm
 from dpadmm.plain import Array
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
 from dpadmm.run.plan import Plan
 
-__all__ = ["HISTORY", "Classifier"]
+__all__ = ["HISTORY", "Classifier", "chosen_output"]
 
 HISTORY: Final = ("disagreement", "change")
 """What is followed over the rounds."""
@@ -78,9 +79,7 @@ class Classifier:
             What every row was divided by, and the number that was then appended to it as its last
             feature; None for no number.
         """
-        if output == "auto":
-            output = "tail" if planned.algorithm.private else "last"
-        chosen = {"last": outcome.last, "tail": outcome.tail, "mean": outcome.mean}[output]
+        chosen = getattr(outcome, chosen_output(planned.algorithm, output))
         coef, intercept = _for_columns(chosen[:, 0].mean(axis=0), data_norm, intercept_scale)
         node_coef, node_intercept = _for_columns(outcome.last[:, 0], data_norm, intercept_scale)
         return cls(
@@ -109,6 +108,13 @@ class Classifier:
                 f"{item.name}_",
                 value.copy() if isinstance(value, np.ndarray | dict) else value,
             )
+
+
+def chosen_output(algorithm: Algorithm, output: str) -> str:
+    """Which models of an :class:`~dpadmm.run.engine.Outcome` a classifier is the mean of."""
+    if output == "auto":
+        return "tail" if algorithm.private else "last"
+    return output
 
 
 def _for_columns(

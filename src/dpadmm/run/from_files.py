@@ -34,6 +34,7 @@ from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import RunConfig, run_hash
 from dpadmm.run.engine import Checkpoint
 from dpadmm.run.model import Model, model_bytes
+from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan, plan
 from dpadmm.run.record import RecordedRun
@@ -144,6 +145,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         planned.site.topology,
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=None if planned.algorithm.private else time.monotonic() - start,
+        noise_error=noise_error(planned, config.run.output),
     )
 
 

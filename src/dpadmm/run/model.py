@@ -16,9 +16,9 @@ One file (see :mod:`dpadmm.run.sealed` for the bytes). ``model.json`` in it has:
     In words, and the shapes of the arrays.
 
 The arrays are ``coef``, ``intercept``, ``node_coef``, ``node_intercept``, ``classes``, ``parties``
-and the two of the history. Weights are for the columns as they were given. In files of format 1 they
-are for rows divided by ``data_norm``, which is the same where that is 1, as it is with a schema: such
-models are still written so, and others as format 2.
+and the two of the history. Weights are for the columns as they were given. In files of format 1
+they are for rows divided by ``data_norm``, which is the same where that is 1, as it is with a
+schema: such models are still written so, and others as format 2.
 """
 
 from __future__ import annotations
