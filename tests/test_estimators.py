@@ -1,6 +1,7 @@
 import inspect
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -17,10 +18,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dpadmm import ADMMClassifier, FederatedClassifier, load_model
 from dpadmm.algorithms import algorithm_names
 from dpadmm.errors import ParameterError
+from dpadmm.estimators import _say_scale_once
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import prepare_rows, scaled_margins
 from dpadmm.problem.topologies import GRAPHS
 from dpadmm.run.model import save_model
+from dpadmm.run.parameters import ScaleWarning
 
 PUBLIC = ["admm", "consensus-admm"]
 
@@ -505,3 +508,21 @@ def test_an_algorithm_that_was_chosen_is_named_and_kept(data, tmp_path, topology
     kept = load_model(tmp_path / "chosen.model").to_estimator()
     assert (kept.algorithm, kept.rounds) == (picked, rounds)
     np.testing.assert_array_equal(kept.predict(data[0]), model.predict(data[0]))
+
+
+def test_what_a_norm_of_one_means_is_said_once_and_whatever_the_rows_are(data):
+    rows, labels = data
+    for scale in (1e-9, 1e9):
+        _say_scale_once.cache_clear()
+        with pytest.warns(ScaleWarning, match="data_norm is 1, its default") as caught:
+            classifier(data_norm=1.0).fit(scale * rows, labels)
+        assert caught[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            classifier(data_norm=1).fit(scale * rows, labels)
+            classifier(data_norm=4.0).fit(scale * rows, labels)
+
+
+def test_a_million_rounds_are_refused_before_a_row_is_read(data):
+    with pytest.raises(ParameterError, match="rounds must be at most 10000, since every round"):
+        classifier(rounds=1_000_000).fit(*data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -28,7 +29,7 @@ from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows, scaled_m
 from dpadmm.run import parameters as defaults
 from dpadmm.run.charges import charged
 from dpadmm.run.classifier import Classifier
-from dpadmm.run.parameters import TrainingParameters, chosen_loss
+from dpadmm.run.parameters import ScaleWarning, TrainingParameters, chosen_loss
 from dpadmm.run.plan import Plan, plan
 from dpadmm.run.train import lay_out, state_privacy, train
 
@@ -59,6 +60,18 @@ def _with_defaults(begin: Callable[..., None], **changed: Any) -> Callable[..., 
 
     vars(begin_with)["__signature__"] = signature
     return begin_with
+
+
+@functools.cache
+def _say_scale_once() -> None:
+    """Tell what a ``data_norm`` of 1 does: always and once, so that it says nothing about rows."""
+    warnings.warn(
+        "data_norm is 1, its default: every longer row is scaled down to norm 1. Give a public "
+        "bound on the norm of a row in the units of your columns, unless rows have norm 1 at most. "
+        "This is said once and whatever the rows are.",
+        ScaleWarning,
+        stacklevel=4,
+    )
 
 
 class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -104,7 +117,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     fit_intercept : bool
         Append ``intercept_scale`` to each row.
     data_norm : float
-        A public bound on the norm of a row; longer rows are scaled down.
+        A public bound on the norm of a row; longer rows are scaled down. What 1 means is told
+        once in a process, whatever the rows are.
     rows_per_person : int
         How many rows of a party one person may have.
     intercept_scale : float
@@ -275,7 +289,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.output not in _OUTPUTS:
             raise unknown_name("output", self.output, _OUTPUTS)
-        positive_number("data_norm", self.data_norm)
+        if positive_number("data_norm", self.data_norm) == 1.0:
+            _say_scale_once()
         positive_number("intercept_scale", self.intercept_scale)
 
     def _read(

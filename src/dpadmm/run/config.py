@@ -90,6 +90,8 @@ def _whole_number(value: Any) -> Any:
     """A number of rounds; "auto" is replaced by one before."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise fail(f'must be a whole number or "auto"; got {shown_value(value)}: correct it')
+    if value > defaults.MOST_ROUNDS:
+        raise fail(defaults.too_many_rounds(value))
     return value
 
 
@@ -127,7 +129,7 @@ def _resolved_or_not(value: Any, info: ValidationInfo) -> Any:
 
 
 BudgetSetting = Annotated[float | dict[str, float], BeforeValidator(_number_or_table)]
-Rounds = Annotated[int, BeforeValidator(_whole_number), Field(le=1_000_000)]
+Rounds = Annotated[int, BeforeValidator(_whole_number)]
 PenaltySetting = Annotated[str | Course, BeforeValidator(_course_or_auto)]
 Edges = Annotated[str | tuple[Edge, ...], BeforeValidator(_name_or_edges)]
 File = Annotated[Path, BeforeValidator(_resolved)]
@@ -440,15 +442,26 @@ def _tables(model: type[Part]) -> set[str]:
     return {name for name, field in model.model_fields.items() if field.annotation not in plain}
 
 
-def load_config(path: str | Path) -> RunConfig:
+def load_config(path: str | Path, run: Mapping[str, Any] | None = None) -> RunConfig:
     """Read a ``run.toml``; paths in it are relative to its folder.
+
+    Parameters
+    ----------
+    path
+        The file.
+    run
+        What stands instead of entries of its ``[run]`` table, as if the file said it.
 
     Raises
     ------
     ParameterError
         If the file cannot be read or is no valid configuration.
     """
-    return RunConfig.from_dict(load_toml(path, "configuration"), Path(path).parent)
+    content = load_toml(path, "configuration")
+    told = content.get("run", {})
+    if run and isinstance(told, dict):
+        content["run"] = told | dict(run)
+    return RunConfig.from_dict(content, Path(path).parent)
 
 
 def load_toml(path: str | Path, what: str) -> dict[str, Any]:

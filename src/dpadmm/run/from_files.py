@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dpadmm.algorithms import get_algorithm
 from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.tables import check_columns
@@ -49,6 +50,7 @@ __all__ = [
     "file_schema",
     "prepare",
     "read_parties",
+    "spends_anew",
     "train_run",
     "work_folder",
     "write_results",
@@ -95,6 +97,25 @@ def prepare(config: RunConfig) -> Schema:
             warnings.simplefilter("ignore", PrivacyWarning)
             _plan(config, schema, {name: rows.get(name) or _VERY_MANY_ROWS for name in names})
     return schema
+
+
+def spends_anew(config: RunConfig) -> str | None:
+    """What to know before a private run is repeated without ledgers; None where it does not apply.
+
+    That an earlier run left its files is all that this looks at.
+    """
+    result, told = config.result, config.run
+    left = [place for place in (result.model, result.record) if place is not None]
+    earlier = next((place for place in left if place.exists()), None)
+    continued = result.checkpoint is not None and result.checkpoint.exists()
+    simulated = told.simulation_key is not None or not get_algorithm(told.algorithm).private
+    if earlier is None or continued or simulated or config.ledgers:
+        return None
+    return (
+        f"{earlier} is there from an earlier run, and no ledger counts what runs spend on the same "
+        "rows: this run spends its epsilon anew, and what both guarantee adds up. Name a ledger "
+        "for every party under [ledgers] (dpadmm ledger init) to have it counted."
+    )
 
 
 def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
