@@ -28,6 +28,7 @@ from pydantic import (
 
 from dpadmm.algorithms import algorithm_names, get_algorithm
 from dpadmm.algorithms.inputs import Course, as_course
+from dpadmm.data.schema import Delimiter
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import canonical_json
@@ -238,13 +239,13 @@ class DataSection(Part):
     party_column
         The column of that file that says whose row it is; the schema's unless given.
     delimiter
-        Between the cells of a CSV file (a comma; a tab for ``.tsv``).
+        Between the cells of CSV files; the schema's unless given (a comma; a tab for ``.tsv``).
     """
 
     schema_file: File = Field(alias="schema")
     file: File | None = None
     party_column: Name | None = None
-    delimiter: str | None = None
+    delimiter: Delimiter | None = None
 
     @model_validator(mode="after")
     def _check(self) -> DataSection:
@@ -264,11 +265,14 @@ class PartySection(Part):
         Its rows.
     rows
         Its public number of rows; a file with another number is refused.
+    delimiter
+        Between the cells of its CSV file; that under ``[data]`` unless given.
     """
 
     name: Name
     file: File
     rows: Annotated[int, Field(ge=1)] | None = None
+    delimiter: Delimiter | None = None
 
 
 class ResultSection(Part):
@@ -355,6 +359,14 @@ class RunConfig(Part):
     def from_dict(cls, content: dict[str, Any], folder: Path = Path()) -> RunConfig:
         """Build a configuration from plain data; what is wrong is said in one sentence."""
         return validated(cls, content, folder, "configuration")
+
+    @property
+    def files(self) -> tuple[tuple[Path, str | None], ...]:
+        """The files with rows, and what stands between their cells where that is told."""
+        common = self.data.delimiter
+        if self.data.file is not None:
+            return ((self.data.file, common),)
+        return tuple((party.file, party.delimiter or common) for party in self.party)
 
     def parameters(self, names: Sequence[str]) -> TrainingParameters:
         """What :func:`dpadmm.run.plan.plan` takes, for parties of these names."""

@@ -78,9 +78,8 @@ def prepare(config: RunConfig) -> Schema:
     for what, place in places:
         if place is not None:
             check_writable(place, what)
-    files = [party.file for party in config.party]
-    for file in [config.data.file] if config.data.file else files:
-        check_columns(file, schema, delimiter=config.data.delimiter)
+    for file, delimiter in config.files:
+        check_columns(file, schema, delimiter=delimiter)
     names = tuple(party.name for party in config.party)
     if not names and isinstance(config.run.topology, str):
         # Whose rows a common file holds is not known yet; any parties show a wrong parameter.
@@ -273,13 +272,13 @@ def read_parties(
     config: RunConfig, schema: Schema, folder: Path, counted: dict[str, int]
 ) -> dict[str, PartyRows]:
     """The rows of every party; how many there are is public, and ``counted`` in its ledger."""
-    delimiter = config.data.delimiter
     if config.data.file is not None:
-        parties = encode_by_party(config.data.file, schema, folder, delimiter=delimiter)
+        common = config.data.delimiter
+        parties = encode_by_party(config.data.file, schema, folder, delimiter=common)
     else:
         parties = {
-            party.name: encode_party(party.file, schema, folder, delimiter=delimiter)
-            for party in config.party
+            party.name: encode_party(file, schema, folder, delimiter=delimiter)
+            for party, (file, delimiter) in zip(config.party, config.files, strict=True)
         }
     if not parties:
         raise DataError(f"{config.data.file} must have at least one row; got none")
