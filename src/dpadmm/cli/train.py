@@ -36,6 +36,12 @@ class TrainOptions:
     ] = None
     as_json: JsonOption = False
 
+    @property
+    def budget(self) -> dict[str, float]:
+        """What was told of a budget."""
+        told = {"epsilon": self.epsilon, "delta": self.delta}
+        return {name: value for name, value in told.items() if value is not None}
+
 
 @takes(TrainOptions)
 def train_command(options: TrainOptions) -> None:
@@ -49,11 +55,8 @@ def train_command(options: TrainOptions) -> None:
     from dpadmm.run.from_files import Watch, spends_anew, train_run, write_results
 
     as_json = options.as_json
-    budget = {"epsilon": options.epsilon, "delta": options.delta}
     with refusals("train", as_json):
-        told = load_config(
-            options.config, {name: value for name, value in budget.items() if value is not None}
-        )
+        told = load_config(options.config, options.budget)
         again = spends_anew(told)
         if again is not None:
             warn(again)

@@ -93,25 +93,28 @@ def draft(
     """
     if max_levels < 1:
         raise DataError(f"max_levels must be 1 or more; got {max_levels}")
-    needed = [name for name in (label, party) if name is not None]
-    delimiter = delimiter or find_delimiter(sample, needed)
+    delimiter = delimiter or find_delimiter(sample, [name for name in (label, party) if name])
     table = read_table(sample, delimiter=delimiter)
     _check_sample(table, label, party)
-    names = [name for name in table.schema.names if name not in (label, party)]
-    comma = any(_has_commas(_known_texts(table[name])) for name in names)
-    columns = tuple(_draft_column(name, table[name], max_levels, comma) for name in names)
-    if not columns:
-        raise DataError("sample must have a column besides the label; got none")
+    others = table.select([name for name in table.schema.names if name not in (label, party)])
+    comma = any(_has_commas(_known_texts(cells)) for cells in others.columns)
     schema = Schema(
         version=2,
         label=_draft_label(label, table[label], max_levels),
-        columns=columns,
+        columns=_draft_columns(others, max_levels, comma),
         constant=constant,
         party=party,
         delimiter=delimiter,
         decimal="," if comma else None,
     )
     return Draft(schema, _hints(table, schema))
+
+
+def _draft_columns(table: pa.Table, max_levels: int, comma: bool) -> tuple[Column, ...]:
+    if not table.num_columns:
+        raise DataError("sample must have a column besides the label; got none")
+    named = zip(table.schema.names, table.columns, strict=True)
+    return tuple(_draft_column(name, cells, max_levels, comma) for name, cells in named)
 
 
 def _has_commas(texts: pa.Array) -> bool:
