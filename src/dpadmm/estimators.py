@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -25,11 +26,11 @@ from dpadmm.errors import ParameterError, positive_integer, positive_number, unk
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.losses import get_loss
-from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows
+from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows, scaled_margins
 from dpadmm.run import parameters as defaults
 from dpadmm.run.charges import charged
 from dpadmm.run.classifier import Classifier
-from dpadmm.run.parameters import TrainingParameters, chosen_loss
+from dpadmm.run.parameters import ScaleWarning, TrainingParameters, chosen_loss
 from dpadmm.run.plan import Plan, plan
 from dpadmm.run.train import lay_out, state_privacy, train
 
@@ -62,6 +63,18 @@ def _with_defaults(begin: Callable[..., None], **changed: Any) -> Callable[..., 
     return begin_with
 
 
+@functools.cache
+def _say_scale_once() -> None:
+    """Tell what a ``data_norm`` of 1 does: always and once, so that it says nothing about rows."""
+    warnings.warn(
+        "data_norm is 1, its default: every longer row is scaled down to norm 1. Give a public "
+        "bound on the norm of a row in the units of your columns, unless rows have norm 1 at most. "
+        "This is said once and whatever the rows are.",
+        ScaleWarning,
+        stacklevel=4,
+    )
+
+
 class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A linear classifier that parties train together without sharing rows.
 
@@ -72,7 +85,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     and the optimum is that of the pooled rows: scikit-learn's ``LogisticRegression`` with
     ``C = N / (n_total * regularization)`` on the prepared rows. A row is divided by
     ``data_norm``, gets a 1 appended if ``fit_intercept`` (the intercept is regularised like the
-    rest), and is scaled down to norm 1 where it is longer; prediction does the same.
+    rest), and is scaled down to norm 1 where it is longer; that changes no row's predicted class,
+    and ``predict_proba`` does the same.
 
     Parameters
     ----------
@@ -104,7 +118,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     fit_intercept : bool
         Append ``intercept_scale`` to each row.
     data_norm : float
-        A public bound on the norm of a row; longer rows are scaled down.
+        A public bound on the norm of a row; longer rows are scaled down. What 1 means is told
+        once in a process, whatever the rows are.
     rows_per_person : int
         How many rows of a party one person may have.
     intercept_scale : float
@@ -129,8 +144,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     coef_, intercept_
-        The classifier, as in scikit-learn: ``intercept_`` is the weight of the appended number,
-        times that number.
+        The classifier, as in scikit-learn: ``decision_function(X)`` is
+        ``X @ coef_.T + intercept_``, with the columns of ``X`` in their own units.
     node_coef_, node_intercept_
         Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``;
         where messages are no models (``dp-gd``) its last model.
@@ -267,8 +282,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes=labels,
             parties=names,
             output=self.output,
-            fit_intercept=self._appends,
-            intercept_scale=float(self.intercept_scale),
+            **self._preparation(),
         ).give_to(self)
         return self
 
@@ -284,7 +298,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.output not in _OUTPUTS:
             raise unknown_name("output", self.output, _OUTPUTS)
-        positive_number("data_norm", self.data_norm)
+        if positive_number("data_norm", self.data_norm) == 1.0 and self.fourier is None:
+            _say_scale_once()
         positive_number("intercept_scale", self.intercept_scale)
         if self.fourier is not None:
             fourier_map(self.fourier, 1)
@@ -381,6 +396,11 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         told = self._map(columns)
         return columns + self._appends if told is None else told.outputs
 
+    def _preparation(self) -> dict[str, Any]:
+        """What rows are divided by, and the number that is appended to them, if any."""
+        appended = float(self.intercept_scale) if self._appends else None
+        return {"data_norm": float(self.data_norm), "intercept_scale": appended}
+
     def _loss(self, algorithm: str) -> str:
         options = self.algorithm_options or {}
         return chosen_loss(self.loss, algorithm, options, self.calibration)
@@ -415,18 +435,21 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # -- prediction -------------------------------------------------------------------------
 
-    def _scores(self, X: ArrayLike) -> Array:
+    def _given(self, X: ArrayLike) -> Rows:
+        """What weights act on: rows as they were given, or what a Fourier map makes of them."""
         check_is_fitted(self)
         given = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        rows = self._prepared(given)
-        weights = self.coef_
-        if self._appends:
-            appended = self.intercept_[:, None] / self.intercept_scale
-            weights = np.concatenate([self.coef_, appended], axis=1)
-        return np.asarray(rows @ weights.T)
+        return given if self.fourier is None else self._prepared(given)
+
+    def _scores(self, X: ArrayLike) -> Array:
+        return np.asarray(self._given(X) @ self.coef_.T) + self.intercept_
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Scores: above zero for the second class, or one column per class."""
+        """Scores ``X @ coef_.T + intercept_``: above zero for the second class, or one per class.
+
+        Their sign is that of the margin of the row scaled down to norm 1, as training saw it;
+        probabilities follow from that margin (:func:`dpadmm.problem.rows.scaled_margins`).
+        """
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -452,13 +475,20 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @available_if(_offers_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities of the logistic loss; they are not calibrated for noise."""
-        scores = expit(self._scores(X))
+        rows = self._given(X)
+        scores = expit(scaled_margins(rows, self.coef_, self.intercept_, **self._preparation()))
         if scores.shape[1] == 1:
             return np.hstack([1.0 - scores, scores])
         total = scores.sum(axis=1, keepdims=True)
         # Where every class is refused outright the scores vanish: no class is preferred then.
         uniform = np.full_like(scores, 1.0 / scores.shape[1])
         return np.divide(scores, total, out=uniform, where=total > 0)
+
+    @available_if(_offers_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithms of the probabilities; minus infinity where one is zero."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -226,6 +226,15 @@ class Label(Part):
         return (f"not {self.positive}", str(self.positive))
 
 
+def _one_character(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) != 1 or value in '"\r\n\0' or not value.isascii():
+        raise fail(f"must be one ASCII character; got {shown_value(value)}: correct it")
+    return value
+
+
+Delimiter = Annotated[str, BeforeValidator(_one_character)]
+"""What stands between the cells of a CSV file."""
+
 SCHEMA_HASH_PREFIX: Final = "dpadmm-schema/1"
 
 
@@ -258,6 +267,12 @@ class Schema(Part):
         Random Fourier features that the encoded columns become
         (:class:`~dpadmm.data.fourier.FourierMap`), which have norm 1 and no constant. Without a
         scale it is :func:`~dpadmm.data.fourier.default_scale` of these columns.
+    delimiter
+        Between the cells of CSV files, unless who reads one says otherwise; a comma (a tab for
+        ``.tsv``) without it.
+    decimal
+        ``","`` where numbers in files may be written with a comma; those with a point are read as
+        ever.
 
     Notes
     -----
@@ -275,14 +290,17 @@ class Schema(Part):
     party: Name | None = None
     ignore: Names = ()
     fourier: FourierMap | None = None
+    delimiter: Delimiter | None = None
+    decimal: Literal[".", ","] | None = None
 
     @model_serializer(mode="wrap")
     def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Without a map a schema is written as before there were any, to the byte.
-        content: dict[str, Any] = serialize(self)
-        if self.fourier is None:
-            content.pop("fourier", None)
-        return content
+        # Without them a schema is written as before there were any, to the byte.
+        return {
+            key: value
+            for key, value in serialize(self).items()
+            if key not in ("fourier", "delimiter", "decimal") or value is not None
+        }
 
     @field_validator("columns")
     @classmethod
@@ -379,8 +397,8 @@ class Schema(Part):
     def sha256(self) -> str:
         """What runs compare: the sha256 of everything that changes the encoding of a row.
 
-        Comments, layout and order of keys in the file do not matter, nor do ``party`` and
-        ``ignore``, which say what a party's own file looks like.
+        Comments, layout and order of keys in the file do not matter, nor do ``party``, ``ignore``,
+        ``delimiter`` and ``decimal``, which say what a party's own file looks like.
         """
         columns: list[dict[str, Any]] = []
         for column in self.columns:

@@ -8,12 +8,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpadmm.algorithms.base import Algorithm
 from dpadmm.plain import Array
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
 from dpadmm.run.plan import Plan
 
-__all__ = ["HISTORY", "Classifier"]
+__all__ = ["HISTORY", "Classifier", "chosen_output"]
 
 HISTORY: Final = ("disagreement", "change")
 """What is followed over the rounds."""
@@ -26,8 +27,8 @@ class Classifier:
     Attributes
     ----------
     coef, intercept
-        The classifier: the mean over parties of their last messages, of their messages in the
-        last third of the rounds, or of all their messages.
+        The classifier, for the columns as they were given: the mean over parties of their last
+        messages, of their messages in the last third of the rounds, or of all their messages.
     node_coef, node_intercept
         Each party's last message.
     classes, parties
@@ -60,8 +61,8 @@ class Classifier:
         classes: ArrayLike,
         parties: ArrayLike,
         output: str = "auto",
-        fit_intercept: bool = False,
-        intercept_scale: float = 1.0,
+        data_norm: float = 1.0,
+        intercept_scale: float | None = None,
     ) -> Classifier:
         """Sum up a run.
 
@@ -74,15 +75,13 @@ class Classifier:
         output
             ``"last"``, ``"tail"`` or ``"mean"``; ``"auto"`` takes the last for algorithms without
             noise and the tail for those with noise.
-        fit_intercept, intercept_scale
-            The last feature is the number that was appended to every row.
+        data_norm, intercept_scale
+            What every row was divided by, and the number that was then appended to it as its last
+            feature; None for no number.
         """
-        appended = intercept_scale if fit_intercept else None
-        if output == "auto":
-            output = "tail" if planned.algorithm.private else "last"
-        chosen = {"last": outcome.last, "tail": outcome.tail, "mean": outcome.mean}[output]
-        coef, intercept = _split(chosen[:, 0].mean(axis=0), appended)
-        node_coef, node_intercept = _split(outcome.last[:, 0], appended)
+        chosen = getattr(outcome, chosen_output(planned.algorithm, output))
+        coef, intercept = _for_columns(chosen[:, 0].mean(axis=0), data_norm, intercept_scale)
+        node_coef, node_intercept = _for_columns(outcome.last[:, 0], data_norm, intercept_scale)
         return cls(
             coef=coef,
             intercept=intercept,
@@ -111,8 +110,17 @@ class Classifier:
             )
 
 
-def _split(parameters: Array, appended: float | None) -> tuple[Array, Array]:
-    """Weights of the features, and what the number appended to every row adds to a score."""
+def chosen_output(algorithm: Algorithm, output: str) -> str:
+    """Which models of an :class:`~dpadmm.run.engine.Outcome` a classifier is the mean of."""
+    if output == "auto":
+        return "tail" if algorithm.private else "last"
+    return output
+
+
+def _for_columns(
+    parameters: Array, data_norm: float, appended: float | None
+) -> tuple[Array, Array]:
+    """Weights of the columns as they were given, and what the appended number adds to a score."""
     if appended is None:
-        return parameters.copy(), np.zeros(parameters.shape[:-1])
-    return parameters[..., :-1].copy(), appended * parameters[..., -1]
+        return parameters / data_norm, np.zeros(parameters.shape[:-1])
+    return parameters[..., :-1] / data_norm, appended * parameters[..., -1]

@@ -68,6 +68,8 @@ class Run:
     seconds
         How long it took, reading included; None for a private algorithm, since the time of a
         local solve depends on rows.
+    noise_error
+        What noise alone does to each weight (:mod:`dpadmm.run.noise_error`), where it is known.
     """
 
     config: RunConfig
@@ -75,6 +77,7 @@ class Run:
     topology: Topology
     warnings: tuple[str, ...]
     seconds: float | None
+    noise_error: float | None = None
 
     @property
     def classifier(self) -> Classifier:
@@ -133,7 +136,7 @@ class Run:
         if schema.fourier is not None:
             return Learnt(label=label, columns=columns, frequencies=schema.fourier.features)
         coef = self.classifier.coef
-        return Learnt.of_model(label, columns, schema.classes, schema.feature_names, coef)
+        return Learnt.of_model(label, columns, schema.classes, schema, coef, self.noise_error)
 
     def summary(self) -> dict[str, Any]:
         """What the command prints of the record."""
