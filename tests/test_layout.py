@@ -22,6 +22,7 @@ ORDER = [
     "dpadmm.ledger",
     "dpadmm.solvers",
     "dpadmm.algorithms",
+    "dpadmm.evaluation",
     # The estimator is a face of a run: it trains by one, and a model file restores it.
     "dpadmm.run dpadmm.estimators",
     "dpadmm.audit",
