@@ -115,7 +115,7 @@ def train(
     return run(
         planned.algorithm,
         planned.site,
-        Workspace(shard, planned.site),
+        Workspace(shard, planned.algorithm.row_site(planned.site)),
         rounds=planned.rounds,
         exchange=InProcess(server=planned.algorithm.hears_mean(planned.site)),
         ledgers=ledgers or [MemoryLedger() for _ in planned.site.index],
@@ -159,7 +159,7 @@ def train_party(
     return run(
         own.algorithm,
         own.site,
-        Workspace(shard, own.site),
+        Workspace(shard, own.algorithm.row_site(own.site)),
         rounds=own.rounds if rounds is None else rounds,
         exchange=exchange,
         ledgers=[ledger or MemoryLedger()],
