@@ -12,8 +12,9 @@ from dpadmm.plain import Array
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
 from dpadmm.run.plan import Plan
+from dpadmm.run.quality import Quality
 
-__all__ = ["HISTORY", "Classifier"]
+__all__ = ["HISTORY", "Classifier", "released_weights"]
 
 HISTORY: Final = ("disagreement", "change")
 """What is followed over the rounds."""
@@ -38,6 +39,8 @@ class Classifier:
         The penalty used: in the first round, the mean over parties, where it varies.
     privacy
         The statement.
+    quality
+        How good it is, where a histogram was released of it; None where none was.
     """
 
     coef: Array = field(repr=False)
@@ -49,6 +52,7 @@ class Classifier:
     history: dict[str, Array] = field(repr=False)
     penalty: float
     privacy: PrivacyStatement = field(repr=False)
+    quality: Quality | None = None
 
     @classmethod
     def of_run(
@@ -62,6 +66,7 @@ class Classifier:
         output: str = "auto",
         fit_intercept: bool = False,
         intercept_scale: float = 1.0,
+        quality: Quality | None = None,
     ) -> Classifier:
         """Sum up a run.
 
@@ -76,12 +81,11 @@ class Classifier:
             noise and the tail for those with noise.
         fit_intercept, intercept_scale
             The last feature is the number that was appended to every row.
+        quality
+            How good it is, if that was released.
         """
         appended = intercept_scale if fit_intercept else None
-        if output == "auto":
-            output = "tail" if planned.algorithm.private else "last"
-        chosen = {"last": outcome.last, "tail": outcome.tail, "mean": outcome.mean}[output]
-        coef, intercept = _split(chosen[:, 0].mean(axis=0), appended)
+        coef, intercept = _split(released_weights(planned, outcome, output), appended)
         node_coef, node_intercept = _split(outcome.last[:, 0], appended)
         return cls(
             coef=coef,
@@ -93,6 +97,7 @@ class Classifier:
             history={name: getattr(outcome.history, name)[:, 0] for name in HISTORY},
             penalty=planned.penalty,
             privacy=privacy,
+            quality=quality,
         )
 
     @classmethod
@@ -109,6 +114,15 @@ class Classifier:
                 f"{item.name}_",
                 value.copy() if isinstance(value, np.ndarray | dict) else value,
             )
+
+
+def released_weights(planned: Plan, outcome: Outcome, output: str = "auto") -> Array:
+    """The model for rows as they were laid out, ``(outputs, features)``; ``output`` as above."""
+    if output == "auto":
+        output = "tail" if planned.algorithm.private else "last"
+    chosen = {"last": outcome.last, "tail": outcome.tail, "mean": outcome.mean}[output]
+    weights: Array = chosen[:, 0].mean(axis=0)
+    return weights
 
 
 def _split(parameters: Array, appended: float | None) -> tuple[Array, Array]:

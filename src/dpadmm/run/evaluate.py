@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -71,7 +71,7 @@ class Wish:
         Fit probabilities to the histogram: that of the evaluation, or one of the training's rows.
     """
 
-    split: Split = Split()
+    split: Split = field(default_factory=Split)
     evaluate: bool = False
     probabilities: bool = False
 

@@ -14,6 +14,8 @@ One file (see :mod:`dpadmm.run.sealed` for the bytes). ``model.json`` in it has:
     For a run from a configuration: its hash, the parties and their public row counts.
 ``classes``, ``parties``, ``feature_names``, ``arrays``
     In words, and the shapes of the arrays.
+``quality``
+    Where it was evaluated: the histogram that was released, and what it cost.
 
 The arrays are ``coef``, ``intercept``, ``node_coef``, ``node_intercept``, ``classes``, ``parties``
 and the two of the history.
@@ -37,6 +39,7 @@ from dpadmm.plain import json_data
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
 from dpadmm.run.classifier import HISTORY, Classifier
+from dpadmm.run.quality import Quality
 from dpadmm.run.sealed import MODEL_VERSION, ModelError, pack, unpack
 from dpadmm.version import __version__
 
@@ -175,6 +178,8 @@ def model_bytes(model: Model) -> bytes:
         "feature_names": model.feature_names,
         "arrays": {name: array.shape for name, array in arrays.items()},
     }
+    if fitted.quality is not None:
+        document["quality"] = fitted.quality.to_dict()
     return pack(document, arrays)
 
 
@@ -197,11 +202,13 @@ def load_model(path: str | Path) -> Model:
         schema, names = document["schema"], document["feature_names"]
         parameters = {name: _untagged(value) for name, value in document["parameters"].items()}
         _check_arrays(arrays)
+        quality = document.get("quality")
         classifier = Classifier(
             **{name: arrays[name] for name in (*WEIGHTS, "classes", "parties")},
             history={name: arrays[f"history.{name}"] for name in HISTORY},
             penalty=float(document["penalty"]),
             privacy=PrivacyStatement.from_dict(document["privacy"]),
+            quality=None if quality is None else Quality.from_dict(quality),
         )
         return Model(
             classifier,
