@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpadmm.errors import ParameterError
-from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
+from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid, class_margins
 
 TWO = ScoreGrid(2, (-1.0, 0.0, 1.0))
 THREE = ScoreGrid(3, (0.0,))
@@ -22,9 +22,10 @@ def test_two_classes_by_hand():
 
 
 def test_three_classes_by_hand():
-    scores = np.array([[1.0, -1.0, 1.0], [-1.0, -2.0, 3.0]])
+    scores = np.array([[1.0, -1.0, 1.0], [1.0, -2.0, 3.0]])
+    assert class_margins(scores).tolist() == [[0.0, -2.0, 0.0], [-2.0, -5.0, 2.0]]
     counts = THREE.counts(scores, np.array([0, 1]))
-    assert counts[:12].tolist() == [1, 0, 0, 1, 1, 0, 1, 0, 0, 2, 0, 0]
+    assert counts[:12].tolist() == [1, 0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 0]
     # The tie between the first and the third goes to the first.
     assert counts[12:].reshape(3, 3).tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
 

@@ -6,8 +6,8 @@ by the bin of its score. Replacing a row moves one unit from a cell to another:
 .. math:: \Delta = \sqrt 2.
 
 With :math:`K > 2` classes and a score for each, a row enters one cell of each of :math:`K` tables
-(whether it is of class :math:`k`, by the bin of its score for :math:`k`) and one of the table of
-true by predicted class:
+(whether it is of class :math:`k`, by the bin of its margin, by how much the score of :math:`k`
+exceeds the largest other one) and one of the table of true by predicted class:
 
 .. math:: \Delta = \sqrt{2 (K + 1)}.
 
@@ -29,16 +29,32 @@ from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.sentences import Finite, Part, finding
 
-__all__ = ["HISTOGRAM_VERSION", "NoisyHistogram", "ScoreGrid"]
+__all__ = ["HISTOGRAM_VERSION", "NoisyHistogram", "ScoreGrid", "class_margins"]
 
 HISTOGRAM_VERSION: Final = 1
 """Version of the saved form."""
 
 #: Cells of the largest histogram that is made or read.
 MOST_CELLS: Final = 1_000_000
-# Edges lie at (j / steps)^power of the largest score there can be, on both sides of zero.
+# Margin losses pull scores to about 1, however long the weights are: measured on public sets, half
+# of all scores lie within 0.5 and 2 while the weights' norm goes from 2 to 50. So do the edges.
+_SCALE: Final = 1.5
 _STEPS: Final = 8
-_POWER: Final = 2.0
+
+
+def class_margins(scores: Array) -> Array:
+    """By how much each class's score exceeds the largest of the others, row by row.
+
+    Above zero for the predicted class alone. Scores themselves tell classes apart less well: where
+    each class is rare, all of them lie near -1.
+    """
+    ordered = np.sort(scores, axis=1)
+    largest, second = ordered[:, -1:], ordered[:, -2:-1]
+    with np.errstate(all="ignore"):  # what is no number has its cell
+        others = np.where(
+            np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None], second, largest
+        )
+        return np.asarray(scores - others)
 
 
 @dataclass(frozen=True)
@@ -77,10 +93,10 @@ class ScoreGrid:
 
     @classmethod
     def of_model(cls, coef: Array, classes: int, *, steps: int = _STEPS) -> ScoreGrid:
-        r"""The grid of a linear model: edges :math:`\pm r (j / J)^2` for :math:`j < J`.
+        r"""The grid of a linear model: edges :math:`\pm u \tanh^{-1}(j / J)` for :math:`j < J`.
 
-        :math:`r` is the largest norm of an output's weights: a row has norm 1 at most, so no
-        score is larger. Squares keep bins narrow near zero, where decisions are made.
+        A row has norm 1 at most, so no score exceeds :math:`r`, the largest norm of an output's
+        weights: :math:`u = \min(1.5, r / 2)`.
 
         Parameters
         ----------
@@ -96,7 +112,7 @@ class ScoreGrid:
         if not math.isfinite(largest) or largest <= 0:
             # A model of zeros gives every row the score 0.
             return cls(classes, (0.0,))
-        inner = largest * (np.arange(1, steps) / steps) ** _POWER
+        inner = min(_SCALE, largest / 2) * np.arctanh(np.arange(1, steps) / steps)
         return cls(classes, (*(-inner[::-1]).tolist(), 0.0, *inner.tolist()))
 
     @property
@@ -108,6 +124,14 @@ class ScoreGrid:
     def tables(self) -> int:
         """Tables of scores: one for two classes, else one per class."""
         return 1 if self.classes == 2 else self.classes
+
+    @property
+    def centres(self) -> Array:
+        """A score for each bin: its middle; an outer bin is as wide as its neighbour."""
+        edges = np.array(self.edges)
+        widths = np.diff(edges) if len(edges) > 1 else np.ones(1)
+        outer = (edges[0] - widths[0] / 2, edges[-1] + widths[-1] / 2)
+        return np.concatenate([outer[:1], (edges[1:] + edges[:-1]) / 2, outer[1:]])
 
     @property
     def cells(self) -> int:
@@ -134,7 +158,7 @@ class ScoreGrid:
             Codes of the true classes, from 0.
         """
         scores, labels = np.asarray(scores, dtype=np.float64), np.asarray(labels)
-        outputs = () if self.classes == 2 else (self.classes,)
+        outputs: tuple[int, ...] = () if self.classes == 2 else (self.classes,)
         if labels.ndim != 1 or scores.shape != (len(labels), *outputs):
             raise ParameterError(
                 f"scores must have the shape {('rows', *outputs)} and labels ('rows',); got "
@@ -145,7 +169,8 @@ class ScoreGrid:
             codes[labels == code] = code
         if self.classes == 2:
             return self._table(codes, scores)
-        tables = [self._table(codes == k, scores[:, k]) for k in range(self.classes)]
+        margins = class_margins(scores)
+        tables = [self._table(codes == k, margins[:, k]) for k in range(self.classes)]
         predicted = scores.argmax(axis=1)  # ties: the first class, as in predictions
         crossed = np.bincount(codes * self.classes + predicted, minlength=self.classes**2)
         return np.concatenate([*tables, crossed.astype(np.float64)])
