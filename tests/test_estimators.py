@@ -18,7 +18,7 @@ from dpadmm import ADMMClassifier, FederatedClassifier, load_model
 from dpadmm.algorithms import algorithm_names
 from dpadmm.errors import ParameterError
 from dpadmm.problem.losses import LOSSES
-from dpadmm.problem.rows import prepare_rows
+from dpadmm.problem.rows import prepare_rows, scaled_margins
 from dpadmm.problem.topologies import GRAPHS
 from dpadmm.run.model import save_model
 
@@ -109,8 +109,9 @@ def test_unequal_parties_reach_scikit_learn_s_optimum(data, algorithm):
     reference = LogisticRegression(
         C=3 / (len(rows) * regularization), fit_intercept=False, tol=1e-10, solver="newton-cholesky"
     ).fit(prepared, labels)
-    np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-6)
-    np.testing.assert_allclose(model.node_coef_, np.tile(reference.coef_, (3, 1, 1)), atol=1e-6)
+    np.testing.assert_allclose(4.0 * model.coef_, reference.coef_, atol=1e-6)
+    everywhere = np.tile(reference.coef_, (3, 1, 1))
+    np.testing.assert_allclose(4.0 * model.node_coef_, everywhere, atol=1e-6)
     np.testing.assert_array_equal(model.intercept_, [0.0])
     np.testing.assert_allclose(
         model.predict_proba(rows), reference.predict_proba(prepared), atol=1e-6
@@ -124,7 +125,7 @@ def test_the_intercept_is_the_weight_of_an_appended_one(data):
     reference = LogisticRegression(
         C=3 / (len(rows) * 0.05), fit_intercept=False, tol=1e-10, solver="newton-cholesky"
     ).fit(prepared, labels)
-    whole = np.append(model.coef_[0], model.intercept_)
+    whole = np.append(4.0 * model.coef_[0], model.intercept_)
     np.testing.assert_allclose(whole, reference.coef_[0], atol=1e-6)
     assert model.node_coef_.shape == (3, 1, 6)
     assert model.node_intercept_.shape == (3, 1)
@@ -140,7 +141,7 @@ def test_parties_that_count_alike_pull_harder_than_their_rows(data):
     reference = LogisticRegression(
         C=3 / (160 * 0.05), fit_intercept=False, tol=1e-10, solver="newton-cholesky"
     ).fit(prepared, labels, sample_weight=weights)
-    np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-6)
+    np.testing.assert_allclose(4.0 * model.coef_, reference.coef_, atol=1e-6)
 
 
 # -- kinds of input -----------------------------------------------------------------------------
@@ -212,10 +213,12 @@ def test_every_loss_learns_and_only_the_logistic_gives_probabilities(data, loss)
     model = classifier(loss=loss, rounds=60).fit(*data)
     assert model.score(*data) > 0.7
     assert hasattr(model, "predict_proba") == (loss == "logistic")
+    assert hasattr(model, "predict_log_proba") == (loss == "logistic")
     if loss == "logistic":
         chances = model.predict_proba(data[0])
-        np.testing.assert_allclose(chances[:, 1], expit(model.decision_function(data[0])))
+        np.testing.assert_allclose(chances[:, 1], expit(margins_of(model, data[0])[:, 0]))
         np.testing.assert_allclose(chances.sum(axis=1), 1)
+        np.testing.assert_allclose(np.exp(model.predict_log_proba(data[0])), chances)
 
 
 @pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
@@ -240,12 +243,64 @@ def test_the_history_has_a_number_per_round(data):
     assert model.penalty_ == 0.02
 
 
-def test_prediction_prepares_rows_as_training_does(data):
+def margins_of(model, rows):
+    """Margins of prepared rows, written out once more."""
+    longer = np.column_stack([rows / 4.0, np.full(len(rows), model.intercept_scale)])
+    length = np.maximum(np.linalg.norm(longer, axis=1), 1.0)
+    return (rows @ model.coef_.T + model.intercept_) / length[:, None]
+
+
+@pytest.mark.parametrize("build", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"fit_intercept": False}, {"intercept_scale": 0.5, "data_norm": 0.7}, {"data_norm": 9.0}],
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_scores_are_those_of_a_linear_classifier_on_the_columns_as_given(
+    data, build, changes, several
+):
     rows, labels = data
-    model = classifier().fit(rows, labels)
-    prepared = prepare_rows(rows, data_norm=4.0, fit_intercept=True)
-    expected = prepared @ np.append(model.coef_[0], model.intercept_)
-    np.testing.assert_allclose(model.decision_function(rows), expected, atol=1e-14)
+    if several:
+        labels = labels + (rows[:, 1] > 0.5)
+    model = classifier(**changes).fit(rows, labels)
+    given = build(rows)
+    scores = model.decision_function(given)
+    plain = given @ model.coef_.T + model.intercept_
+    np.testing.assert_array_equal(scores, plain if several else plain[:, 0])
+    # What training saw was scaled down row by row: the same side, and the same best class.
+    told = {name: getattr(model, name) for name in ("data_norm", "intercept_scale")}
+    prepared = prepare_rows(given, fit_intercept=model.fit_intercept, **told)
+    weights = model.coef_ * model.data_norm
+    if model.fit_intercept:
+        weights = np.column_stack([weights, model.intercept_ / model.intercept_scale])
+    margins = prepared @ weights.T
+    best = margins.argmax(axis=1) if several else (margins[:, 0] > 0).astype(int)
+    np.testing.assert_array_equal(model.predict(given), model.classes_[best])
+    np.testing.assert_allclose(
+        scaled_margins(
+            given,
+            model.coef_,
+            model.intercept_,
+            data_norm=model.data_norm,
+            intercept_scale=model.intercept_scale if model.fit_intercept else None,
+        ),
+        margins,
+        atol=1e-13,
+    )
+
+
+def test_probabilities_are_of_rows_as_training_saw_them(data):
+    model = classifier(intercept_scale=0.5).fit(*data)
+    expected = expit(margins_of(model, data[0])[:, 0])
+    np.testing.assert_allclose(model.predict_proba(data[0])[:, 1], expected, atol=1e-14)
+
+
+def test_a_probability_of_zero_has_a_logarithm(data):
+    model = classifier().fit(*data)
+    model.coef_ = 1e6 * model.coef_
+    logarithms = model.predict_log_proba(data[0])
+    assert np.isneginf(logarithms).any()
+    assert logarithms.max() <= 0
 
 
 @pytest.mark.parametrize("scale", [0.25, 3.0])
@@ -256,14 +311,12 @@ def test_the_intercept_is_the_weight_of_the_appended_number_times_that_number(da
     appended /= np.maximum(np.linalg.norm(appended, axis=1), 1.0)[:, None]
     # The same training, told what the last column of its rows is.
     told = classifier(fit_intercept=False, data_norm=1.0).fit(appended, labels)
-    np.testing.assert_allclose(model.coef_, told.coef_[:, :-1], atol=1e-12)
+    np.testing.assert_allclose(4.0 * model.coef_, told.coef_[:, :-1], atol=1e-12)
     np.testing.assert_allclose(model.intercept_, scale * told.coef_[:, -1], atol=1e-12)
     np.testing.assert_allclose(model.node_intercept_, scale * told.node_coef_[..., -1], atol=1e-12)
-    scores = model.decision_function(rows)
-    np.testing.assert_allclose(scores, told.decision_function(appended), atol=1e-12)
-    # As with any linear classifier, that row by row is scaled down afterwards.
-    plain = rows / 4.0 @ model.coef_[0] + model.intercept_
-    np.testing.assert_array_equal(scores > 0, plain > 0)
+    np.testing.assert_allclose(
+        margins_of(model, rows)[:, 0], told.decision_function(appended), atol=1e-12
+    )
 
 
 def test_a_short_constant_leaves_short_rows_their_length():

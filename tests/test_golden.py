@@ -80,6 +80,12 @@ def test_a_run_leaves_the_same_record_and_model(tmp_path, monkeypatch):
     found = write_results(train_run(load_config(config))).plain()
     expected = json.loads((GOLDEN / "record.json").read_text())
     assert list(found) == list(expected)
+    # What records tell since, where it applies; those without it are still read and written.
+    assert found["learnt"].pop("noise_error") > 0
+    assert set(found["learnt"].pop("intercepts")) == {
+        weight["towards"] for weight in found["learnt"]["weights"]
+    }
+    assert [weight["feature"] for weight in found["learnt"]["weights"] if weight.pop("unit", 0)]
     for name in set(expected) - set(PASSING):
         assert close(found[name], expected[name]), name
     paths = (tmp_path / "m.model", GOLDEN / "wards.model")

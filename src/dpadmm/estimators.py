@@ -24,7 +24,7 @@ from dpadmm.errors import ParameterError, positive_integer, positive_number, unk
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.losses import get_loss
-from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows
+from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows, scaled_margins
 from dpadmm.run import parameters as defaults
 from dpadmm.run.charges import charged
 from dpadmm.run.classifier import Classifier
@@ -71,7 +71,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     and the optimum is that of the pooled rows: scikit-learn's ``LogisticRegression`` with
     ``C = N / (n_total * regularization)`` on the prepared rows. A row is divided by
     ``data_norm``, gets a 1 appended if ``fit_intercept`` (the intercept is regularised like the
-    rest), and is scaled down to norm 1 where it is longer; prediction does the same.
+    rest), and is scaled down to norm 1 where it is longer; that changes no row's predicted class,
+    and ``predict_proba`` does the same.
 
     Parameters
     ----------
@@ -122,8 +123,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     coef_, intercept_
-        The classifier, as in scikit-learn: ``intercept_`` is the weight of the appended number,
-        times that number.
+        The classifier, as in scikit-learn: ``decision_function(X)`` is
+        ``X @ coef_.T + intercept_``, with the columns of ``X`` in their own units.
     node_coef_, node_intercept_
         Each party's last message, ``(parties, outputs, features)`` and ``(parties, outputs)``;
         where messages are no models (``dp-gd``) its last model.
@@ -258,8 +259,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes=labels,
             parties=names,
             output=self.output,
-            fit_intercept=bool(self.fit_intercept),
-            intercept_scale=float(self.intercept_scale),
+            **self._preparation(),
         ).give_to(self)
         return self
 
@@ -347,6 +347,11 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             intercept_scale=float(self.intercept_scale),
         )
 
+    def _preparation(self) -> dict[str, Any]:
+        """What rows are divided by, and the number that is appended to them, if any."""
+        appended = float(self.intercept_scale) if self.fit_intercept else None
+        return {"data_norm": float(self.data_norm), "intercept_scale": appended}
+
     def _loss(self, algorithm: str) -> str:
         options = self.algorithm_options or {}
         return chosen_loss(self.loss, algorithm, options, self.calibration)
@@ -381,18 +386,19 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # -- prediction -------------------------------------------------------------------------
 
-    def _scores(self, X: ArrayLike) -> Array:
+    def _given(self, X: ArrayLike) -> Rows:
         check_is_fitted(self)
-        given = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        rows = self._prepared(given)
-        weights = self.coef_
-        if self.fit_intercept:
-            appended = self.intercept_[:, None] / self.intercept_scale
-            weights = np.concatenate([self.coef_, appended], axis=1)
-        return np.asarray(rows @ weights.T)
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+    def _scores(self, X: ArrayLike) -> Array:
+        return np.asarray(self._given(X) @ self.coef_.T) + self.intercept_
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Scores: above zero for the second class, or one column per class."""
+        """Scores ``X @ coef_.T + intercept_``: above zero for the second class, or one per class.
+
+        Their sign is that of the margin of the row scaled down to norm 1, as training saw it;
+        probabilities follow from that margin (:func:`dpadmm.problem.rows.scaled_margins`).
+        """
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -418,13 +424,20 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @available_if(_offers_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
         """Class probabilities of the logistic loss; they are not calibrated for noise."""
-        scores = expit(self._scores(X))
+        rows = self._given(X)
+        scores = expit(scaled_margins(rows, self.coef_, self.intercept_, **self._preparation()))
         if scores.shape[1] == 1:
             return np.hstack([1.0 - scores, scores])
         total = scores.sum(axis=1, keepdims=True)
         # Where every class is refused outright the scores vanish: no class is preferred then.
         uniform = np.full_like(scores, 1.0 / scores.shape[1])
         return np.divide(scores, total, out=uniform, where=total > 0)
+
+    @available_if(_offers_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithms of the probabilities; minus infinity where one is zero."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

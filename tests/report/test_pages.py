@@ -398,3 +398,48 @@ def test_hostile_names_stay_names(record):
     made = render(run_report(RecordedRun.from_dict(content)))
     assert "<script" not in made
     assert "<script>alert(1)</script> (60 rows)" in words(made)
+
+
+def test_weights_are_told_in_units_with_the_error_of_the_noise(record, page):
+    content = record()
+    learnt = content["learnt"]
+    (age,) = (each for each in learnt["weights"] if each["feature"] == "age")
+    assert age["unit"] == 0.01
+    text = words(page(content))
+    assert f"a standard error of about {learnt['noise_error']:.3g} or less" in text
+    unit, error = (cell_text(0.01 * each) for each in (age["weight"], learnt["noise_error"]))
+    assert re.search(rf"age yes {re.escape(unit)} one unit {re.escape(error)} (yes|no)", text)
+    assert f"intercept yes {cell_text(learnt['intercepts']['yes'])}" in text
+
+
+def test_weights_within_two_errors_of_zero_are_grey(record):
+    content = record()
+    content["learnt"]["noise_error"] = 1.0
+    for place, weight in enumerate(content["learnt"]["weights"]):
+        weight["weight"] = 2.0 if place else -2.5
+    first, *others = (weight["feature"] for weight in content["learnt"]["weights"])
+    (plot,) = plots_of(run_report(RecordedRun.from_dict(content)), "Largest weights")
+    assert plot.faint == set(others)
+    assert (plot.bars[0].name, plot.bars[0].low, plot.bars[0].high) == (first, -4.5, -0.5)
+    assert render(run_report(RecordedRun.from_dict(content))).count('class="block faint"') == 2
+
+
+def plots_of(report, title):
+    blocks = [block for section in report.sections for block in section.blocks]
+    return [block for block in blocks if getattr(block, "title", "").startswith(title)]
+
+
+def test_records_of_older_versions_have_no_error_and_no_units(record):
+    content = record()
+    for name in ("noise_error", "intercepts"):
+        del content["learnt"][name]
+    report = run_report(RecordedRun.from_dict(content))
+    assert not plots_of(report, "Weights in the units")
+    assert not plots_of(report, "Largest weights")[0].faint
+
+
+def test_where_the_error_is_not_known_the_page_says_so(record, page):
+    content = record()
+    del content["learnt"]["noise_error"]
+    assert "How far noise alone moves them is not known" in words(page(content))
+    assert "How far noise alone" not in words(page(record("without")))

@@ -70,6 +70,21 @@ def test_an_estimator_predicts_the_same_bits_after_a_round_trip(tmp_path, labels
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
+def test_an_older_file_has_weights_of_rows_divided_by_data_norm(tmp_path):
+    estimator = fitted(CODES > 0, data_norm=4.0)
+    document, arrays = unpack(model_bytes(Model.from_estimator(estimator)), "new")
+    assert document["format"] == 2
+    for name in ("coef", "node_coef"):
+        arrays[name] *= 4.0
+    (tmp_path / "old").write_bytes(pack(document | {"format": 1}, arrays, 1))
+    same(estimator, load_model(tmp_path / "old").to_estimator())
+
+
+def test_weights_that_mean_the_same_in_both_formats_are_written_as_before():
+    document, _ = unpack(model_bytes(Model.from_estimator(fitted(CODES > 0))), "new")
+    assert document["format"] == 1
+
+
 def test_budgets_by_party_and_names_of_columns_are_kept(tmp_path):
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     parties = np.repeat([7, 8, 9], 30)
@@ -128,7 +143,7 @@ def test_shorter_and_longer_files_are_refused(tmp_path_factory, saved, length, e
 def test_another_version_is_named(tmp_path, saved):
     path = tmp_path / "m"
     path.write_bytes(saved.replace(b"dpadmm-model/1 ", b"dpadmm-model/23 "))
-    with pytest.raises(ModelError, match=r"must be of format version 1; .* is of version 23"):
+    with pytest.raises(ModelError, match=r"must be of format version 1 or 2; .* is of version 23"):
         load_model(path)
 
 

@@ -11,6 +11,7 @@ from dpadmm.report import texts
 from dpadmm.report.document import Report, Section, Words
 from dpadmm.report.plots import Bar, BarPlot, LinePlot
 from dpadmm.report.run import course, run_report
+from dpadmm.run.noise_error import noise_error
 from dpadmm.run.record import Learnt, RecordedRun
 
 
@@ -67,5 +68,12 @@ def _record(data: DemoData, shown: ShownRun, command: str) -> RecordedRun:
         run_sha256="",
         rounds=shown.planned.rounds,
         features=site.features,
-        learnt=Learnt.of_model(name, (), classes, data.schema.feature_names, shown.classifier.coef),
+        learnt=Learnt.of_model(
+            name,
+            (),
+            classes,
+            data.schema,
+            shown.classifier.coef,
+            noise_error(shown.planned),
+        ),
     )

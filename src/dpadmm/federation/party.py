@@ -38,6 +38,7 @@ from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
 from dpadmm.run.from_files import estimator_parameters, file_schema, work_folder, write_results
 from dpadmm.run.model import Model
+from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run, provenance
 from dpadmm.run.train import lay_out, state_privacy, train_party
@@ -304,6 +305,19 @@ def _trained(
         setup.planned.site.topology,
         warnings=setup.warnings,
         seconds=seconds,
+        noise_error=_noise_error(part, told.run.output),
+    )
+
+
+def _noise_error(part: _Part, output: str) -> float | None:
+    """What noise does to each weight of a run that went as planned."""
+    hearing, planned = part.hearing, part.stretch.planned
+    if part.stretch.lost or hearing.lost is not None or hearing.refused_sum is not None:
+        return None
+    names = planned.site.names
+    # Where one model stands for all parties, nobody is heard by name.
+    return noise_error(
+        planned, output, [names.index(each) for each in hearing.names if each in names]
     )
 
 

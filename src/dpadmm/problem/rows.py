@@ -18,7 +18,15 @@ from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.problem.row_sums import row_sums
 
-__all__ = ["RowBlock", "Rows", "Shard", "clip_rows", "label_signs", "prepare_rows"]
+__all__ = [
+    "RowBlock",
+    "Rows",
+    "Shard",
+    "clip_rows",
+    "label_signs",
+    "prepare_rows",
+    "scaled_margins",
+]
 
 
 #: A dense float64 array, or a ``scipy.sparse.csr_array`` (scipy is untyped).
@@ -65,6 +73,45 @@ def prepare_rows(
     norms = np.sqrt(np.einsum("ij,ij->i", dense, dense))
     dense /= np.maximum(norms, 1.0)[:, None]
     return dense
+
+
+def scaled_margins(
+    rows: Rows,
+    coef: Array,
+    intercept: Array,
+    *,
+    data_norm: float = 1.0,
+    intercept_scale: float | None = None,
+) -> Array:
+    r"""Margins of rows as training saw them, ``(rows, outputs)``.
+
+    .. math:: \frac{x\cdot w + b}{\max(1, \|(x/D, s)\|)}
+
+    with D the ``data_norm`` and s the ``intercept_scale`` of :func:`prepare_rows`. They are what
+    a loss is about: probabilities are functions of them, and no row's is larger than the norm of
+    the parameters. Their sign is that of :math:`x\cdot w + b`.
+
+    Parameters
+    ----------
+    rows
+        As they were given; those that a schema encoded have norm 1 at most already, and margins
+        of :math:`x\cdot w`.
+    coef, intercept
+        Weights of the columns as they were given, ``(outputs, features)`` and ``(outputs,)``.
+    data_norm, intercept_scale
+        How the rows were prepared; None where no number was appended to them.
+    """
+    appended = intercept_scale is not None
+    prepared = prepare_rows(
+        rows,
+        data_norm=data_norm,
+        fit_intercept=appended,
+        intercept_scale=intercept_scale if intercept_scale is not None else 1.0,
+    )
+    weights = coef * data_norm
+    if intercept_scale is not None:
+        weights = np.concatenate([weights, intercept[:, None] / intercept_scale], axis=1)
+    return np.asarray(prepared @ weights.T)
 
 
 def _units(largest: Array, data_norm: float) -> Array:

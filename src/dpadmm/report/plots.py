@@ -100,7 +100,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarPlot:
-    """Bars under each other; ``marked`` are the names of those that stand out."""
+    """Bars under each other; ``marked`` are the names of those that stand out, ``faint`` do not."""
 
     title: str
     name_label: str
@@ -109,6 +109,7 @@ class BarPlot:
     caption: str = ""
     of_label: str = ""
     marked: frozenset[str] = frozenset()
+    faint: frozenset[str] = frozenset()
 
     def data(self) -> Table:
         """One row per bar."""

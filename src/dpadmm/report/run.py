@@ -17,7 +17,7 @@ from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import Bar, BarPlot, GraphPlot, LinePlot, Series
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.report.tables import Cell, Table
-from dpadmm.run.record import LedgerCheck, RecordedRun
+from dpadmm.run.record import Learnt, LedgerCheck, RecordedRun
 
 __all__ = ["configuration_text", "course", "run_report", "thinned"]
 
@@ -307,26 +307,66 @@ def weights_section(run: RecordedRun) -> list[Section]:
     """The classifier that was released; nothing if it was not recorded."""
     if run.learnt is None or not run.learnt.weights:
         return []
-    plots = []
-    for towards in dict.fromkeys(weight.towards for weight in run.learnt.weights):
-        bars = [
-            Bar(weight.feature, weight.weight)
-            for weight in run.learnt.weights
-            if weight.towards == towards
-        ]
-        bars.sort(key=lambda bar: -abs(bar.value))
-        shown = tuple(bars[:_MOST_BARS])
-        plots.append(
-            BarPlot(
-                texts.WEIGHTS_TITLE.format(towards=shown_name(towards, 40)),
-                texts.FEATURE,
-                texts.WEIGHTS_VALUE,
-                shown,
-                texts.WEIGHTS_CAPTION.format(shown=len(shown), all=run.features),
-            )
-        )
-    blocks: tuple[Block, ...] = (Words(texts.WEIGHTS_WORDS), *plots[:_MOST_COURSES])
-    return [Section(texts.WEIGHTS, blocks, narrow=len(blocks) == 2)]
+    error = run.learnt.noise_error
+    words = texts.WEIGHTS_WORDS
+    if error is not None:
+        words += texts.WEIGHTS_ERROR.format(error=f"{error:.3g}")
+    elif run.private:
+        words += texts.WEIGHTS_NO_ERROR
+    towards = dict.fromkeys(weight.towards for weight in run.learnt.weights)
+    plots = [_weights_plot(run, name, error) for name in list(towards)[:_MOST_COURSES]]
+    tables = [] if run.learnt.intercepts is None else [_units_table(run.learnt)]
+    blocks: tuple[Block, ...] = (Words(words), *plots, *tables)
+    return [Section(texts.WEIGHTS, blocks, narrow=len(plots) == 1)]
+
+
+def _weights_plot(run: RecordedRun, towards: str, error: float | None) -> BarPlot:
+    """The largest weights of encoded features, which have the same range and can be compared."""
+    assert run.learnt is not None
+    weights = [weight for weight in run.learnt.weights if weight.towards == towards]
+    weights.sort(key=lambda weight: -abs(weight.weight))
+    shown = weights[:_MOST_BARS]
+    around = [
+        (None, None) if error is None else (each.weight - 2 * error, each.weight + 2 * error)
+        for each in shown
+    ]
+    return BarPlot(
+        texts.WEIGHTS_TITLE.format(towards=shown_name(towards, 40)),
+        texts.FEATURE,
+        texts.WEIGHTS_VALUE,
+        tuple(
+            Bar(each.feature, each.weight, low=low, high=high)
+            for each, (low, high) in zip(shown, around, strict=True)
+        ),
+        texts.WEIGHTS_CAPTION.format(shown=len(shown), all=run.features),
+        faint=frozenset(each.feature for each in shown if _may_be_noise(each.weight, error)),
+    )
+
+
+def _may_be_noise(weight: float, error: float | None) -> bool:
+    return error is not None and abs(weight) <= 2 * error
+
+
+def _units_table(learnt: Learnt) -> Table:
+    """The same weights for cells as they stand in a file."""
+    error, rows = learnt.noise_error, []
+    for each in learnt.weights:
+        if each.unit is None and each.feature == "constant":
+            continue  # It is part of the intercept.
+        unit = 1.0 if each.unit is None else each.unit
+        of = texts.OF_LEVEL if each.unit is None else texts.OF_UNIT
+        row: tuple[Cell, ...] = (each.feature, each.towards, each.weight * unit, of)
+        if error is not None:
+            noise = _may_be_noise(each.weight, error)
+            row = (*row, error * unit, texts.YES if noise else texts.NO)
+        rows.append(row)
+    nothing = () if error is None else (None, None)
+    rows += [
+        (texts.INTERCEPT, towards, intercept, None, *nothing)
+        for towards, intercept in (learnt.intercepts or {}).items()
+    ]
+    columns = (*texts.UNITS_COLUMNS, *(() if error is None else texts.UNITS_ERRORS))
+    return Table(texts.UNITS_TABLE, columns, tuple(rows), texts.UNITS_NOTE)
 
 
 def configuration_section(run: RecordedRun) -> Section:

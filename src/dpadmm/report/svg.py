@@ -468,6 +468,8 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
     if bar.of is not None and along.shows(bar.of):
         drawn.append(_block(zero, along.at(bar.of), top + 18, "track"))
     class_ = "block s1" if marked else "block s0" if bar.value >= 0 else "block s3"
+    if bar.name in plot.faint:
+        class_ = "block faint"
     if not math.isnan(bar.value):
         drawn.append(_block(zero, tip, top + 18, class_))
     if bar.low is not None and bar.high is not None:

@@ -284,10 +284,30 @@ WEIGHTS_WORDS = (
     "The weights that were released. The noise of privacy is in them: a small weight may be noise"
     " alone, and no weight tells about one person."
 )
+WEIGHTS_ERROR = (
+    " Noise alone gives every weight of an encoded feature a standard error of about {error} or"
+    " less: a public figure, from runs with the same noise on rows of zeros. Whiskers reach two"
+    " standard errors to each side; weights within two of zero are grey. Where classes are well"
+    " separated rows pull weights back, and the error is smaller than stated."
+)
+WEIGHTS_NO_ERROR = " How far noise alone moves them is not known for this run."
 WEIGHTS_TITLE = "Largest weights: towards {towards}"
 WEIGHTS_VALUE = "weight of the encoded feature"
 WEIGHTS_CAPTION = "The {shown} largest of {all}."
 FEATURE = "feature"
+UNITS_TABLE = "Weights in the units of the columns"
+UNITS_COLUMNS = ("feature", "towards", "weight", "of")
+UNITS_ERRORS = ("standard error of noise", "may be noise alone")
+UNITS_NOTE = (
+    "The score of a row is the sum of weight times value over its columns, and the intercept; it is"
+    " above zero where the row is predicted to be of that class (of several, the class with the"
+    " highest). Values outside the bounds of the schema count as the nearer bound."
+)
+OF_UNIT = "one unit"
+OF_LEVEL = "being so"
+INTERCEPT = "intercept"
+YES = "yes"
+NO = "no"
 
 # Accuracy, where rows for it are public or a simulation.
 ACCURACY = "What it brings, and what privacy costs"

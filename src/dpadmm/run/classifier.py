@@ -8,13 +8,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpadmm.algorithms.base import Algorithm
 from dpadmm.plain import Array
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
 from dpadmm.run.plan import Plan
 from dpadmm.run.quality import Quality
 
-__all__ = ["HISTORY", "Classifier", "released_weights"]
+__all__ = ["HISTORY", "Classifier", "chosen_output", "released_weights"]
 
 HISTORY: Final = ("disagreement", "change")
 """What is followed over the rounds."""
@@ -27,8 +28,8 @@ class Classifier:
     Attributes
     ----------
     coef, intercept
-        The classifier: the mean over parties of their last messages, of their messages in the
-        last third of the rounds, or of all their messages.
+        The classifier, for the columns as they were given: the mean over parties of their last
+        messages, of their messages in the last third of the rounds, or of all their messages.
     node_coef, node_intercept
         Each party's last message.
     classes, parties
@@ -64,8 +65,8 @@ class Classifier:
         classes: ArrayLike,
         parties: ArrayLike,
         output: str = "auto",
-        fit_intercept: bool = False,
-        intercept_scale: float = 1.0,
+        data_norm: float = 1.0,
+        intercept_scale: float | None = None,
         quality: Quality | None = None,
     ) -> Classifier:
         """Sum up a run.
@@ -79,14 +80,15 @@ class Classifier:
         output
             ``"last"``, ``"tail"`` or ``"mean"``; ``"auto"`` takes the last for algorithms without
             noise and the tail for those with noise.
-        fit_intercept, intercept_scale
-            The last feature is the number that was appended to every row.
+        data_norm, intercept_scale
+            What every row was divided by, and the number that was then appended to it as its last
+            feature; None for no number.
         quality
             How good it is, if that was released.
         """
-        appended = intercept_scale if fit_intercept else None
-        coef, intercept = _split(released_weights(planned, outcome, output), appended)
-        node_coef, node_intercept = _split(outcome.last[:, 0], appended)
+        weights = released_weights(planned, outcome, output)
+        coef, intercept = _for_columns(weights, data_norm, intercept_scale)
+        node_coef, node_intercept = _for_columns(outcome.last[:, 0], data_norm, intercept_scale)
         return cls(
             coef=coef,
             intercept=intercept,
@@ -116,17 +118,23 @@ class Classifier:
             )
 
 
-def released_weights(planned: Plan, outcome: Outcome, output: str = "auto") -> Array:
-    """The model for rows as they were laid out, ``(outputs, features)``; ``output`` as above."""
+def chosen_output(algorithm: Algorithm, output: str) -> str:
+    """Which models of an :class:`~dpadmm.run.engine.Outcome` a classifier is the mean of."""
     if output == "auto":
-        output = "tail" if planned.algorithm.private else "last"
-    chosen = {"last": outcome.last, "tail": outcome.tail, "mean": outcome.mean}[output]
-    weights: Array = chosen[:, 0].mean(axis=0)
+        return "tail" if algorithm.private else "last"
+    return output
+
+
+def released_weights(planned: Plan, outcome: Outcome, output: str = "auto") -> Array:
+    """The model for rows as they were laid out, ``(outputs, features)``."""
+    weights: Array = getattr(outcome, chosen_output(planned.algorithm, output))[:, 0].mean(axis=0)
     return weights
 
 
-def _split(parameters: Array, appended: float | None) -> tuple[Array, Array]:
-    """Weights of the features, and what the number appended to every row adds to a score."""
+def _for_columns(
+    parameters: Array, data_norm: float, appended: float | None
+) -> tuple[Array, Array]:
+    """Weights of the columns as they were given, and what the appended number adds to a score."""
     if appended is None:
-        return parameters.copy(), np.zeros(parameters.shape[:-1])
-    return parameters[..., :-1].copy(), appended * parameters[..., -1]
+        return parameters / data_norm, np.zeros(parameters.shape[:-1])
+    return parameters[..., :-1] / data_norm, appended * parameters[..., -1]

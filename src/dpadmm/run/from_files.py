@@ -36,6 +36,7 @@ from dpadmm.run.engine import Checkpoint
 from dpadmm.run.evaluate import WholePlan, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge, state_whole
 from dpadmm.run.model import Model, model_bytes
+from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan
 from dpadmm.run.record import RecordedRun
@@ -157,6 +158,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         planned.site.topology,
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=None if planned.algorithm.private else time.monotonic() - start,
+        noise_error=noise_error(planned, config.run.output),
     )
 
 

@@ -18,7 +18,9 @@ One file (see :mod:`dpadmm.run.sealed` for the bytes). ``model.json`` in it has:
     Where it was evaluated: the histogram that was released, and what it cost.
 
 The arrays are ``coef``, ``intercept``, ``node_coef``, ``node_intercept``, ``classes``, ``parties``
-and the two of the history.
+and the two of the history. Weights are for the columns as they were given. In files of format 1
+they are for rows divided by ``data_norm``, which is the same where that is 1, as it is with a
+schema: such models are still written so, and others as format 2.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
 from dpadmm.run.classifier import HISTORY, Classifier
 from dpadmm.run.quality import Quality
-from dpadmm.run.sealed import MODEL_VERSION, ModelError, pack, unpack
+from dpadmm.run.sealed import COLUMNS_VERSION, MODEL_VERSION, ModelError, pack, unpack
 from dpadmm.version import __version__
 
 if TYPE_CHECKING:
@@ -160,8 +162,9 @@ def model_bytes(model: Model) -> bytes:
         **names,
         **{f"history.{name}": fitted.history[name] for name in HISTORY},
     }
+    version = MODEL_VERSION if _data_norm(model.estimator_parameters) == 1.0 else COLUMNS_VERSION
     document = {
-        "format": MODEL_VERSION,
+        "format": version,
         "created": model.created,
         "dpadmm": model.version,
         "parameters": {
@@ -180,7 +183,11 @@ def model_bytes(model: Model) -> bytes:
     }
     if fitted.quality is not None:
         document["quality"] = fitted.quality.to_dict()
-    return pack(document, arrays)
+    return pack(document, arrays, version)
+
+
+def _data_norm(parameters: Mapping[str, Any]) -> float:
+    return float(parameters.get("data_norm", 1.0))
 
 
 def load_model(path: str | Path) -> Model:
@@ -201,6 +208,9 @@ def load_model(path: str | Path) -> Model:
             arrays[name] = arrays[name].astype(object)
         schema, names = document["schema"], document["feature_names"]
         parameters = {name: _untagged(value) for name, value in document["parameters"].items()}
+        if document["format"] == MODEL_VERSION:
+            for name in ("coef", "node_coef"):
+                arrays[name] = arrays[name] / _data_norm(parameters)
         _check_arrays(arrays)
         quality = document.get("quality")
         classifier = Classifier(

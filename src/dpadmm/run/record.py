@@ -24,6 +24,8 @@ from pydantic import (
     model_serializer,
 )
 
+from dpadmm.data.schema import Schema
+from dpadmm.data.units import column_weights, units_per_column
 from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array, Delta, Epsilon
@@ -88,19 +90,41 @@ class _Links(_Part):
 
 
 class _Weight(_Part):
-    """How much a feature speaks for a class."""
+    """How much a feature speaks for a class.
+
+    ``unit`` is how far one unit of a numeric column moves the encoded feature, whose weight is
+    ``weight``: together they are the weight of that unit.
+    """
 
     feature: str
     towards: str
     weight: Finite
+    unit: Finite | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_does_not_apply(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A level has no unit."""
+        return {name: value for name, value in write(self).items() if value is not None}
 
 
 class Learnt(_Part):
-    """What the model tells apart, and its largest weights."""
+    """What the model tells apart, and its largest weights.
+
+    ``intercepts`` go with weights of whole units, by the class that they speak for;
+    ``noise_error`` is the standard error that noise gives the weight of every encoded feature
+    (:mod:`dpadmm.run.noise_error`), where it is known.
+    """
 
     label: str
     columns: tuple[str, ...] = ()
     weights: tuple[_Weight, ...] = ()
+    intercepts: dict[str, Finite] | None = None
+    noise_error: Annotated[Finite, Field(ge=0)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_does_not_apply(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Records of older versions have neither intercepts nor an error."""
+        return {name: value for name, value in write(self).items() if value is not None}
 
     @classmethod
     def of_model(
@@ -108,8 +132,9 @@ class Learnt(_Part):
         label: str,
         columns: Sequence[str],
         classes: Sequence[str],
-        features: Sequence[str],
+        schema: Schema,
         coef: Array,
+        noise_error: float | None = None,
     ) -> Learnt:
         """Take the largest weights of each output; a function of messages.
 
@@ -117,18 +142,36 @@ class Learnt(_Part):
         ----------
         label, columns
             What is predicted, from which columns of a file.
-        classes, features
-            Names of the classes, and of the columns of ``coef``.
+        classes
+            Names of the classes.
+        schema
+            How rows were encoded.
         coef
-            The weights, one row for each output.
+            The weights of encoded columns, one row for each output.
+        noise_error
+            What noise alone does to each of them, where it is known.
         """
         towards = classes[1:] if len(coef) == 1 else classes
+        features, numeric = schema.feature_names, len(schema.numeric)
+        units = units_per_column(schema).tolist()
         weights = [
-            _Weight(feature=features[place], towards=name, weight=float(row[place]))
+            _Weight(
+                feature=features[place],
+                towards=name,
+                weight=float(row[place]),
+                unit=units[place] if place < numeric else None,
+            )
             for name, row in zip(towards, coef, strict=True)
             for place in np.argsort(-np.abs(row), kind="stable")[:_MOST_WEIGHTS].tolist()
         ]
-        return cls(label=label, columns=tuple(columns), weights=tuple(weights))
+        intercept = column_weights(schema, coef).intercept.tolist()
+        return cls(
+            label=label,
+            columns=tuple(columns),
+            weights=tuple(weights),
+            intercepts=dict(zip(towards, intercept, strict=True)),
+            noise_error=noise_error,
+        )
 
 
 class _Account(_Part):

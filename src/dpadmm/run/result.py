@@ -68,6 +68,8 @@ class Run:
     seconds
         How long it took, reading included; None for a private algorithm, since the time of a
         local solve depends on rows.
+    noise_error
+        What noise alone does to each weight (:mod:`dpadmm.run.noise_error`), where it is known.
     """
 
     config: RunConfig
@@ -75,6 +77,7 @@ class Run:
     topology: Topology
     warnings: tuple[str, ...]
     seconds: float | None
+    noise_error: float | None = None
 
     @property
     def classifier(self) -> Classifier:
@@ -111,7 +114,6 @@ class Run:
         """Everything public about the run, for the file beside the model and for the report."""
         schema, come_from = self.model.schema, self.model.provenance
         assert schema is not None
-        names = schema.feature_names
         columns = [column.name for column in schema.columns]
         return RecordedRun.of_classifier(
             self.classifier,
@@ -121,13 +123,18 @@ class Run:
             run_sha256=self.sha256,
             schema_sha256=schema.sha256,
             rounds=self.config.run.rounds,
-            features=len(names),
+            features=len(schema.feature_names),
             warnings=self.warnings,
             seconds=None if self.seconds is None else round(self.seconds, 3),
             federation=come_from.get("federation"),
             model_sha256=model_sha256,
             learnt=Learnt.of_model(
-                schema.label.column, columns, schema.classes, names, self.classifier.coef
+                schema.label.column,
+                columns,
+                schema.classes,
+                schema,
+                self.classifier.coef,
+                self.noise_error,
             ),
             **self._ledgers,
         )

@@ -23,10 +23,13 @@ from numpy.typing import NDArray
 
 from dpadmm.durable import parse_json
 
-__all__ = ["MODEL_VERSION", "ModelError", "pack", "unpack"]
+__all__ = ["COLUMNS_VERSION", "MODEL_VERSION", "ModelError", "pack", "unpack"]
 
 MODEL_VERSION: Final = 1
-"""Version of the layout; a file of another is refused."""
+"""Version of the layout."""
+COLUMNS_VERSION: Final = 2
+"""Version of the layout where weights are for columns as given, before ``data_norm`` divides."""
+_VERSIONS: Final = (MODEL_VERSION, COLUMNS_VERSION)
 
 DOCUMENT: Final = "model.json"
 DIGEST_LENGTH: Final = 64
@@ -42,7 +45,9 @@ class ModelError(ValueError):
     """A model that cannot be saved or loaded, in one sentence."""
 
 
-def pack(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def pack(
+    document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], version: int = MODEL_VERSION
+) -> bytes:
     """Put a document and arrays together."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
@@ -50,7 +55,7 @@ def pack(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> byt
         file.writestr(zipfile.ZipInfo(DOCUMENT, TIME), text)
         for name, array in arrays.items():
             file.writestr(zipfile.ZipInfo(f"{name}.npy", TIME), _array_bytes(array))
-        file.comment = f"dpadmm-model/{MODEL_VERSION} sha256:{'0' * DIGEST_LENGTH}".encode()
+        file.comment = f"dpadmm-model/{version} sha256:{'0' * DIGEST_LENGTH}".encode()
     covered = buffer.getvalue()[:-DIGEST_LENGTH]
     return covered + hashlib.sha256(covered).hexdigest().encode()
 
@@ -69,10 +74,10 @@ def unpack(data: bytes, where: str) -> tuple[dict[str, Any], dict[str, NDArray[A
             f"model must be a whole file that dpadmm wrote; got {where}, which is none or damaged"
         )
     version = int(comment[1])
-    if version != MODEL_VERSION:
+    if version not in _VERSIONS:
         raise ModelError(
-            f"model must be of format version {MODEL_VERSION}; {where} is of version {version}: "
-            "use the dpadmm that wrote it"
+            f"model must be of format version {' or '.join(map(str, _VERSIONS))}; {where} is of "
+            f"version {version}: use the dpadmm that wrote it"
         )
     damaged = ModelError(f"model must be as it was written; {where} is damaged: get it again")
     covered, digest = data[:-DIGEST_LENGTH], data[-DIGEST_LENGTH:]
