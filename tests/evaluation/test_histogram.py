@@ -51,8 +51,9 @@ def test_one_replaced_row_moves_the_counts_by_the_sensitivity_at_most(rows, othe
 def test_the_sensitivity_is_reached():
     one = TWO.counts(np.array([-3.0]), np.array([0]))
     assert np.linalg.norm(one - TWO.counts(np.array([3.0]), np.array([1]))) == math.sqrt(2)
-    here = THREE.counts(np.array([[1.0, -1.0, -1.0]]), np.array([0]))
-    there = THREE.counts(np.array([[-1.0, 1.0, 1.0]]), np.array([1]))
+    three = ScoreGrid(3, (-3.0, 0.0))
+    here = three.counts(np.array([[1.0, -1.0, -1.0]]), np.array([0]))
+    there = three.counts(np.array([[-5.0, 9.0, -5.0]]), np.array([1]))
     assert np.linalg.norm(here - there) == pytest.approx(math.sqrt(2 * 4))
 
 

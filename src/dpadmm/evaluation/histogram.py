@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from dpadmm.errors import ParameterError
+from dpadmm.evaluation.intervals import CountTable
 from dpadmm.plain import Array
 from dpadmm.sentences import Finite, Part, finding
 
@@ -233,6 +234,22 @@ class NoisyHistogram:
                 f"rows must be a whole number of at least 0; got {self.rows!r}: give the public "
                 "number of rows of all parties."
             )
+
+    def score_tables(self) -> tuple[CountTable, ...]:
+        """Class by bin of the score: one table for two classes, else one for each class."""
+        grid, size = self.grid, 2 * self.grid.bins
+        return tuple(
+            self._table(self.counts[start : start + size].reshape(2, grid.bins))
+            for start in range(0, grid.tables * size, size)
+        )
+
+    def crossed_table(self) -> CountTable:
+        """True by predicted class, for several classes."""
+        start = self.grid.tables * 2 * self.grid.bins
+        return self._table(self.counts[start:].reshape(self.grid.classes, -1))
+
+    def _table(self, counts: Array) -> CountTable:
+        return CountTable.of_released(counts, self.noise_variance, self.rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that :meth:`from_dict` reads."""

@@ -1,0 +1,177 @@
+r"""Figures of noisy counts, with intervals for what is true of the rows' population.
+
+A figure :math:`\theta` is the root of an estimating function :math:`T(\theta)` of the counts whose
+mean is zero at the true value, under sampling and noise alike. Its interval holds every
+:math:`\theta` that the counts do not contradict,
+
+.. math:: T(\theta)^2 \le z^2 \, (V_s(\theta) + V_n(\theta)),
+
+with the variance that sampling gives :math:`T`, as far as possible at the :math:`\theta` tried
+(Wilson 1927; Fieller 1954 where a denominator is noisy too), and that of the noise, which is known.
+Without noise the interval of a share is Wilson's.
+
+Of a table only the sum of all cells, :math:`n`, is public. Counts :math:`x` are moved to it,
+:math:`x - (\sum x - n) / m` for :math:`m` cells, which leaves noise of covariance
+:math:`\sigma^2 (I - 1 1^T / m)`. No other sum is known, and none is assumed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from dpadmm.errors import ParameterError
+from dpadmm.plain import Array
+
+__all__ = ["CountTable", "Estimate", "accepted_range", "normal_quantile", "share_of"]
+
+#: A denominator must exceed its noise's standard deviation so many times for a figure to be given.
+CLEAR_OF_NOISE: Final = 4.0
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure between 0 and 1, with its interval.
+
+    Attributes
+    ----------
+    name
+        What it is called.
+    value
+        The estimate; None where it is not determined.
+    low, high
+        The interval; from 0 to 1 where the figure is not determined.
+    reason
+        Why it is not determined.
+    """
+
+    name: str
+    value: float | None
+    low: float = 0.0
+    high: float = 1.0
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        kept: dict[str, Any] = {"estimate": self.value, "low": self.low, "high": self.high}
+        return kept if self.reason is None else kept | {"reason": self.reason}
+
+
+def normal_quantile(confidence: float) -> float:
+    """The z of a two-sided interval."""
+    usable = isinstance(confidence, int | float) and 0 < confidence < 1
+    if not usable:
+        raise ParameterError(
+            f"confidence must be a number between 0 and 1; got {confidence!r}: give 0.95, say."
+        )
+    return float(ndtri((1 + confidence) / 2))
+
+
+@dataclass(frozen=True, eq=False)
+class CountTable:
+    """Noisy counts of rows, each row in one cell, moved to their public sum.
+
+    Attributes
+    ----------
+    counts
+        Two-dimensional; row: the true class.
+    noise_variance
+        Of each count before it was moved.
+    rows
+        The public sum.
+    """
+
+    counts: Array
+    noise_variance: float
+    rows: int
+
+    @classmethod
+    def of_released(cls, counts: Array, noise_variance: float, rows: int) -> CountTable:
+        """Move released counts to their public sum."""
+        return cls(counts - (counts.sum() - rows) / counts.size, float(noise_variance), rows)
+
+    def noise_of(self, weights: Array) -> float:
+        """Variance that the noise gives to a weighted sum of the counts."""
+        spread = float((weights**2).sum() - weights.sum() ** 2 / weights.size)
+        return self.noise_variance * max(spread, 0.0)
+
+    def clear_sum(self, cells: Mask) -> float | None:
+        """The sum over cells, or None where it cannot be told from noise, or from nothing."""
+        total = float(self.counts[cells].sum())
+        least = CLEAR_OF_NOISE * math.sqrt(self.noise_of(cells.astype(np.float64)))
+        return total if total > max(least, 0.0) else None
+
+
+def accepted_range(excess: Callable[[float], float], estimate: float, name: str) -> Estimate:
+    """The figure with the interval on which `excess` is not above zero.
+
+    Parameters
+    ----------
+    excess
+        Of a value tried, ``T^2 - z^2 V``; at most zero at an estimate between 0 and 1.
+    estimate
+        Where ``T`` is zero; noise may have moved it out of the range of the figure.
+    name
+        Of the figure.
+    """
+    inside = min(max(estimate, 0.0), 1.0)
+    low, high = inside, inside
+    if excess(inside) <= 0:
+        low = 0.0 if excess(0.0) <= 0 else _root(excess, 0.0, inside)
+        high = 1.0 if excess(1.0) <= 0 else _root(excess, inside, 1.0)
+    if low <= 0.0 and high >= 1.0:
+        return Estimate(name, None, reason="the noise hides it, or there are too few rows")
+    return Estimate(name, inside, low, high)
+
+
+def _root(function: Callable[[float], float], start: float, end: float) -> float:
+    return float(brentq(function, start, end, xtol=1e-12))
+
+
+def share_of(table: CountTable, name: str, part: Mask, rest: Mask, z: float) -> Estimate:
+    r"""The share of some cells in these and others, with its interval.
+
+    .. math::
+
+       T(\theta) = A - \theta D, \quad V_s(\theta) = D \theta (1 - \theta),
+       \quad V_n(\theta) = \sigma^2 (|c|^2 - (\sum c)^2 / m),
+
+    where :math:`A` counts the part, :math:`D` part and rest, and :math:`c` is :math:`1 - \theta` on
+    the part and :math:`-\theta` on the rest.
+
+    Parameters
+    ----------
+    table
+        The counts.
+    name
+        Of the figure.
+    part, rest
+        The cells counted above, and those counted below the line besides.
+    z
+        Half the interval's width in standard deviations.
+    """
+    whole = table.clear_sum(part | rest)
+    if whole is None:
+        noise = table.noise_variance > 0
+        reason = "too few rows to be told from the noise" if noise else "there are no such rows"
+        return Estimate(name, None, reason=reason)
+    counted = float(table.counts[part].sum())
+    above, below = int(part.sum()), int(rest.sum())
+
+    def excess(share: float) -> float:
+        sum_of_weights = above - share * (above + below)
+        spread = above * (1 - share) ** 2 + below * share**2
+        noise = table.noise_variance * (spread - sum_of_weights**2 / part.size)
+        variance = whole * share * (1 - share) + max(noise, 0.0)
+        return (counted - share * whole) ** 2 - z**2 * variance
+
+    return accepted_range(excess, counted / whole, name)

@@ -1,0 +1,423 @@
+"""How good a model is: every figure of one noisy histogram, with intervals.
+
+:func:`evaluate_histogram` makes them. Rows that are public are evaluated the same way, with noise
+of variance zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpadmm.errors import ParameterError
+from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
+from dpadmm.evaluation.intervals import (
+    CountTable,
+    Estimate,
+    Mask,
+    accepted_range,
+    normal_quantile,
+    share_of,
+)
+from dpadmm.evaluation.link import Link, LinkFit, fit_link
+from dpadmm.evaluation.ranking import area_under_curve
+from dpadmm.plain import Array, json_data
+
+__all__ = [
+    "CalibrationBin",
+    "ClassFigures",
+    "Decision",
+    "Evaluation",
+    "brier_score",
+    "decision_at",
+    "evaluate_histogram",
+]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Two classes told apart by a threshold: a row above it is taken for the second class.
+
+    Attributes
+    ----------
+    threshold
+        Of the score; one of the grid's edges.
+    accuracy, sensitivity, specificity, precision
+        The share of right decisions: of all rows, of the second class, of the first class, and of
+        those taken for the second class.
+    confusion
+        True by predicted class, as shares of all rows.
+    """
+
+    threshold: float
+    accuracy: Estimate
+    sensitivity: Estimate
+    specificity: Estimate
+    precision: Estimate
+    confusion: tuple[tuple[Estimate, ...], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        names = ("accuracy", "sensitivity", "specificity", "precision")
+        return {
+            "threshold": self.threshold,
+            **{name: getattr(self, name).to_dict() for name in names},
+            "confusion": _plain_table(self.confusion),
+        }
+
+
+@dataclass(frozen=True)
+class CalibrationBin:
+    """Rows of one bin: what the link says of them, and what share is of the class.
+
+    Attributes
+    ----------
+    low, high
+        Ends of the bin; the outer ones are infinite.
+    probability
+        The link's, at the bin's middle.
+    observed
+        The share of the class among its rows.
+    """
+
+    low: float
+    high: float
+    probability: float
+    observed: Estimate
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        ends = {"low": self.low, "high": self.high, "probability": self.probability}
+        return json_data(ends) | {"observed": self.observed.to_dict()}
+
+
+@dataclass(frozen=True)
+class ClassFigures:
+    """One class against the rest.
+
+    Attributes
+    ----------
+    code
+        Of the class; with two classes there is one entry, for the second.
+    prevalence
+        Its share of all rows.
+    sensitivity, precision
+        The share of right predictions among its rows, and among rows predicted to be of it.
+    area
+        Under the ROC curve of its score, or with several classes of its margin.
+    brier
+        Mean squared error of the link's probability.
+    link
+        Its probabilities.
+    calibration
+        Bin by bin of the score.
+    """
+
+    code: int
+    prevalence: Estimate
+    sensitivity: Estimate
+    precision: Estimate
+    area: Estimate
+    brier: Estimate
+    link: Link
+    calibration: tuple[CalibrationBin, ...]
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """Its figures, for a table."""
+        return (self.prevalence, self.sensitivity, self.precision, self.area, self.brier)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "code": self.code,
+            **{figure.name.lower(): figure.to_dict() for figure in self.estimates},
+            "link": {"slope": self.link.slope, "offset": self.link.offset},
+            "calibration": [entry.to_dict() for entry in self.calibration],
+        }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a model is, as far as a histogram tells.
+
+    Attributes
+    ----------
+    rows
+        How many were evaluated; public.
+    noise_variance
+        Of each count; 0 for public rows.
+    confidence
+        Of each interval by itself.
+    accuracy
+        The share of right predictions.
+    confusion
+        True by predicted class, as shares of all rows.
+    classes
+        Each class against the rest; with two classes the second alone.
+    decision
+        With two classes: the figures at the threshold; else None.
+    curve
+        With two classes: the figures at every edge, which is the ROC curve; else empty.
+    """
+
+    rows: int
+    noise_variance: float
+    confidence: float
+    accuracy: Estimate
+    confusion: tuple[tuple[Estimate, ...], ...]
+    classes: tuple[ClassFigures, ...]
+    decision: Decision | None
+    curve: tuple[Decision, ...]
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """The figures of the whole, for a table; those of several classes are in `classes`."""
+        if self.decision is None:
+            return (self.accuracy,)
+        told = self.decision
+        (second,) = self.classes
+        return (
+            *(told.accuracy, told.sensitivity, told.specificity, told.precision),
+            *(second.area, second.brier, second.prevalence),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "rows": self.rows,
+            "noise_variance": self.noise_variance,
+            "confidence": self.confidence,
+            "accuracy": self.accuracy.to_dict(),
+            "confusion": _plain_table(self.confusion),
+            "classes": [figures.to_dict() for figures in self.classes],
+            "decision": None if self.decision is None else self.decision.to_dict(),
+            "curve": [decision.to_dict() for decision in self.curve],
+        }
+
+
+def _plain_table(table: tuple[tuple[Estimate, ...], ...]) -> list[list[dict[str, Any]]]:
+    return [[figure.to_dict() for figure in line] for line in table]
+
+
+def evaluate_histogram(
+    histogram: NoisyHistogram, confidence: float = 0.95, threshold: float = 0.0
+) -> Evaluation:
+    """Work out every figure.
+
+    Parameters
+    ----------
+    histogram
+        What was released.
+    confidence
+        Of each interval by itself; they do not hold all at once.
+    threshold
+        With two classes: scores above it are taken for the second class; an edge of the grid.
+    """
+    z = normal_quantile(confidence)
+    if histogram.grid.classes == 2:
+        return _of_two(histogram, confidence, z, threshold)
+    if threshold != 0.0:
+        raise ParameterError(
+            f"threshold must be 0 for {histogram.grid.classes} classes; got {threshold!r}: the "
+            "class of the largest score is predicted. Leave it out."
+        )
+    return _of_several(histogram, confidence, z)
+
+
+def _of_two(histogram: NoisyHistogram, confidence: float, z: float, threshold: float) -> Evaluation:
+    (table,) = histogram.score_tables()
+    curve = tuple(decision_at(histogram, edge, z) for edge in histogram.grid.edges)
+    told = curve[_edge_number(histogram.grid, threshold)]
+    fit = fit_link(table, histogram.grid)
+    figures = ClassFigures(
+        code=1,
+        prevalence=_prevalence(table, 1, z),
+        sensitivity=told.sensitivity,
+        precision=told.precision,
+        area=area_under_curve(table, z),
+        brier=brier_score(table, fit, z),
+        link=fit.link,
+        calibration=_calibration(table, histogram.grid, fit.link, z),
+    )
+    return Evaluation(
+        rows=histogram.rows,
+        noise_variance=float(histogram.noise_variance),
+        confidence=confidence,
+        accuracy=told.accuracy,
+        confusion=told.confusion,
+        classes=(figures,),
+        decision=told,
+        curve=curve,
+    )
+
+
+def _of_several(histogram: NoisyHistogram, confidence: float, z: float) -> Evaluation:
+    crossed = histogram.crossed_table()
+    classes = tuple(
+        _one_of_several(histogram, crossed, code, table, z)
+        for code, table in enumerate(histogram.score_tables())
+    )
+    right = np.eye(histogram.grid.classes, dtype=bool)
+    return Evaluation(
+        rows=histogram.rows,
+        noise_variance=float(histogram.noise_variance),
+        confidence=confidence,
+        accuracy=share_of(crossed, "accuracy", right, ~right, z),
+        confusion=tuple(
+            tuple(_cell(crossed, true, predicted, z) for predicted in range(len(right)))
+            for true in range(len(right))
+        ),
+        classes=classes,
+        decision=None,
+        curve=(),
+    )
+
+
+def _one_of_several(
+    histogram: NoisyHistogram, crossed: CountTable, code: int, table: CountTable, z: float
+) -> ClassFigures:
+    fit = fit_link(table, histogram.grid)
+    right = np.zeros(crossed.counts.shape, dtype=bool)
+    true, predicted = right.copy(), right.copy()
+    right[code, code] = True
+    true[code], predicted[:, code] = True, True
+    return ClassFigures(
+        code=code,
+        prevalence=_prevalence(crossed, code, z),
+        sensitivity=share_of(crossed, "sensitivity", right, true & ~right, z),
+        precision=share_of(crossed, "precision", right, predicted & ~right, z),
+        area=area_under_curve(table, z),
+        brier=brier_score(table, fit, z),
+        link=fit.link,
+        calibration=_calibration(table, histogram.grid, fit.link, z),
+    )
+
+
+def _edge_number(grid: ScoreGrid, threshold: float) -> int:
+    if threshold in grid.edges:
+        return grid.edges.index(threshold)
+    near = min(grid.edges, key=lambda edge: abs(edge - threshold))
+    raise ParameterError(
+        f"threshold must be an edge between two bins of the released histogram; got {threshold!r}: "
+        f"the nearest is {near!r}."
+    )
+
+
+def decision_at(histogram: NoisyHistogram, threshold: float, z: float) -> Decision:
+    """Figures of two classes at a threshold.
+
+    Parameters
+    ----------
+    histogram
+        What was released.
+    threshold
+        One of the grid's edges.
+    z
+        Half an interval's width in standard deviations.
+    """
+    (table,) = histogram.score_tables()
+    above = np.arange(histogram.grid.bins) > _edge_number(histogram.grid, threshold)
+    second = np.array([[False], [True]])
+    taken = np.broadcast_to(above, table.counts.shape)
+    cells = [[~second & ~taken, ~second & taken], [second & ~taken, second & taken]]
+    (kept, alarm), (missed, found) = cells
+    return Decision(
+        threshold=threshold,
+        accuracy=share_of(table, "accuracy", kept | found, alarm | missed, z),
+        sensitivity=share_of(table, "sensitivity", found, missed, z),
+        specificity=share_of(table, "specificity", kept, alarm, z),
+        precision=share_of(table, "precision", found, alarm, z),
+        confusion=tuple(
+            tuple(
+                share_of(table, _cell_name(true, predicted), cell, ~cell, z)
+                for predicted, cell in enumerate(line)
+            )
+            for true, line in enumerate(cells)
+        ),
+    )
+
+
+def _cell_name(true: int, predicted: int) -> str:
+    return f"class {true} predicted as {predicted}"
+
+
+def _cell(table: CountTable, true: int, predicted: int, z: float) -> Estimate:
+    cell = np.zeros(table.counts.shape, dtype=bool)
+    cell[true, predicted] = True
+    return share_of(table, _cell_name(true, predicted), cell, ~cell, z)
+
+
+def _prevalence(table: CountTable, code: int, z: float) -> Estimate:
+    of_class = np.zeros(table.counts.shape, dtype=bool)
+    of_class[code] = True
+    return share_of(table, "prevalence", of_class, ~of_class, z)
+
+
+def _calibration(
+    table: CountTable, grid: ScoreGrid, link: Link, z: float
+) -> tuple[CalibrationBin, ...]:
+    ends = (-math.inf, *grid.edges, math.inf)
+    return tuple(
+        CalibrationBin(
+            ends[number],
+            ends[number + 1],
+            float(link.probability(grid.centres[number])),
+            share_of(table, "observed", *_one_bin(table, number), z),
+        )
+        for number in range(grid.bins)
+    )
+
+
+def _one_bin(table: CountTable, number: int) -> tuple[Mask, Mask]:
+    members = np.zeros(table.counts.shape, dtype=bool)
+    others = members.copy()
+    members[1, number], others[0, number] = True, True
+    return members, others
+
+
+def brier_score(table: CountTable, fit: LinkFit, z: float) -> Estimate:
+    r"""Mean squared error of the fitted link's probabilities on other rows like these.
+
+    .. math:: \theta = \sum_i p_i w_i, \qquad w = (1 - P)^2 \text{ or } P^2,
+
+    with :math:`P` the link's probability at the bin's middle. The link was fitted to the same
+    counts, so their mean of :math:`w` is too small by the covariance of :math:`w` and counts,
+    :math:`\mathrm{tr}(\partial w / \partial x \; \mathrm{Cov}\, x) / n` (Efron 2004), sampling and
+    noise both; it is taken off.
+
+    Parameters
+    ----------
+    table
+        The counts, class by bin.
+    fit
+        The link that was fitted to them.
+    z
+        Half the interval's width in standard deviations.
+    """
+    name, rows = "Brier", table.rows
+    if rows == 0:
+        return Estimate(name, None, reason="there are no such rows")
+    chances = fit.link.probability(fit.centres)
+    weights = np.stack([chances**2, (1 - chances) ** 2])
+    estimate = float((weights * table.counts).sum() - _optimism(table, fit, chances)) / rows
+    scatter = float((weights**2 * table.counts).sum()) / rows - estimate**2
+    # No weight exceeds the square of the largest error, so that much is the variance at most.
+    scatter = min(max(scatter, 0.0), max(estimate * (1 - estimate), 0.0))
+    variance = scatter / rows + table.noise_of(weights) / rows**2
+    return accepted_range(lambda value: (value - estimate) ** 2 - z**2 * variance, estimate, name)
+
+
+def _optimism(table: CountTable, fit: LinkFit, chances: Array) -> float:
+    """Covariance of the weights, through the fit, with the counts they weigh."""
+    slope = chances * (1 - chances)
+    by_margin = np.stack([2 * chances * slope, -2 * (1 - chances) * slope]).reshape(-1, 1)
+    inputs = np.tile(np.stack([fit.centres, np.ones_like(chances)], axis=1), (2, 1))
+    jacobian = by_margin * inputs @ fit.response
+    counts = fit.counts.ravel()
+    sampling = counts @ np.diag(jacobian) - counts @ jacobian @ counts / max(table.rows, 1)
+    noise = np.trace(jacobian) - jacobian.sum() / counts.size
+    return float(sampling + table.noise_variance * noise)
