@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpadmm.errors import LedgerError, ParameterError
+from dpadmm.ledger.balance import Account
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
@@ -38,27 +39,33 @@ def _all_rows(rows: int) -> RowRange | None:
     return None
 
 
-def check_evaluation(
-    whole: WholePlan, ledgers: Mapping[str, str | Path] | None, run_id: str
-) -> None:
+def check_evaluation(whole: WholePlan, accounts: Mapping[str, Account], run_id: str) -> None:
     """Refuse a run whose evaluation would not fit after it; nothing is charged, no row is read.
 
     What the training will have spent counts, where both read the same rows.
+
+    Parameters
+    ----------
+    whole
+        The run, and what is asked for beside it.
+    accounts
+        What the ledgers of parties say now, by their names.
+    run_id
+        The name of the run in them.
     """
     expected, split = whole.expected(), whole.wish.split
-    if not ledgers or expected is None:
+    if expected is None:
         return
     names = whole.training.site.names
     ahead = zip(names, announced(whole.training), announced(expected), strict=True)
     for name, training, counting in ahead:
-        with SQLiteLedger(Path(ledgers[name]), read_only=True) as ledger:
-            account = ledger.account
-            if evaluated_before(account.runs, run_id):
-                continue
-            known = account.runs.get(run_id)
-            made = {} if known is None else known.events
-            left = [] if split.holdout else [e for t, e in enumerate(training) if t not in made]
-            account.require([*left, *counting], split.held_out(ledger.dataset.rows))
+        account = accounts.get(name)
+        if account is None or evaluated_before(account.runs, run_id):
+            continue
+        known = account.runs.get(run_id)
+        made = {} if known is None else known.events
+        left = [] if split.holdout else [e for t, e in enumerate(training) if t not in made]
+        account.require([*left, *counting], split.held_out(account.dataset.rows))
 
 
 def open_runs(

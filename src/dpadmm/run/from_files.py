@@ -49,6 +49,7 @@ __all__ = [
     "Watch",
     "estimator_parameters",
     "file_schema",
+    "lay_out_part",
     "prepare",
     "read_parties",
     "run_name",
@@ -123,8 +124,8 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
             warnings.simplefilter("always", PrivacyWarning)
             whole = _plan(config, schema, rows)
         planned, split = whole.training, config.run.wish.split
-        shard = _shard(planned, parties, split.train, noise)
-        judged = None if whole.terms is None else _evaluated_shard(whole, parties, shard, noise)
+        shard = lay_out_part(planned, list(parties.values()), split.train, noise)
+        evaluated = None if whole.terms is None else _evaluated_shard(whole, parties, shard, noise)
         del parties
         watch.on_stage("training")
         outcome = train(
@@ -135,21 +136,21 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
             checkpoint=_checkpoint(config),
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
-        quality = None
-        if judged is not None:
+        found = None
+        if evaluated is not None:
             watch.on_stage("evaluating")
             weights = released_weights(planned, outcome, config.run.output)
             about = Charged(config.ledgers, run_name(config, schema, rows), schema.sha256)
             evaluating = evaluation_noise(noise, config.run.simulation_key)
-            quality = judge(whole, weights, judged, evaluating, about)
+            found = judge(whole, weights, evaluated, evaluating, about)
     classifier = Classifier.of_run(
         planned,
         outcome,
-        state_whole(whole, outcome, noise, quality),
+        state_whole(planned, outcome.events, noise, config.run.wish, judged=found),
         classes=schema.classes,
         parties=planned.site.names,
         output=config.run.output,
-        quality=None if quality is None else quality.quality,
+        quality=None if found is None else found.quality,
     )
     come_from = provenance(config, schema, rows, run_hash(config, schema.sha256, rows))
     return Run(
@@ -162,12 +163,12 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
     )
 
 
-def _shard(
-    planned: Plan, parties: Mapping[str, PartyRows], part: Part, noise: NoiseSource
+def lay_out_part(
+    planned: Plan, parties: Sequence[PartyRows], part: Part, noise: NoiseSource
 ) -> Shard:
     """Lay out a part of every party's rows."""
     read = []
-    for party in parties.values():
+    for party in parties:
         first, stop = part(len(party.labels)) or (0, len(party.labels))
         signs = label_signs(party.labels[first:stop], planned.site.outputs)
         read.append((party.rows[first:stop], signs))
@@ -178,8 +179,10 @@ def _evaluated_shard(
     whole: WholePlan, parties: Mapping[str, PartyRows], shard: Shard, noise: NoiseSource
 ) -> Shard:
     """The rows that are evaluated on: those kept out, or those that are trained on."""
-    split = whole.wish.split
-    return _shard(whole.training, parties, split.held_out, noise) if split.holdout else shard
+    split, each = whole.wish.split, list(parties.values())
+    if not split.holdout:
+        return shard
+    return lay_out_part(whole.training, each, split.held_out, noise)
 
 
 def write_results(run: Run) -> RecordedRun:
@@ -241,17 +244,17 @@ def _open_ledgers(
     if not config.ledgers:
         return {}, None
     names = [party.name for party in config.party] or sorted(config.ledgers)
-    rows = {}
+    rows, accounts = {}, {}
     for name in names:
         if name not in config.ledgers:
             raise ParameterError(f"[ledgers] must name every party's ledger; {name!r} has none.")
         with SQLiteLedger(config.ledgers[name], read_only=True) as ledger:
-            rows[name] = ledger.dataset.rows
+            rows[name], accounts[name] = ledger.dataset.rows, ledger.account
     run_id = run_name(config, schema, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         whole = _plan(config, schema, rows)
-    check_evaluation(whole, config.ledgers, run_id)
+    check_evaluation(whole, accounts, run_id)
     opened = charged(
         whole.training,
         config.ledgers,

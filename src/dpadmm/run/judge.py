@@ -14,8 +14,7 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import charged
-from dpadmm.run.engine import Outcome
-from dpadmm.run.evaluate import HISTOGRAM_SHARE, WholePlan, evaluation_id, release_histogram
+from dpadmm.run.evaluate import HISTOGRAM_SHARE, WholePlan, Wish, evaluation_id, release_histogram
 from dpadmm.run.plan import Plan
 from dpadmm.run.quality import HELD_OUT, TRAINED_ON, Quality
 from dpadmm.run.train import state_privacy
@@ -126,31 +125,44 @@ def state_evaluation(
 
 
 def state_whole(
-    whole: WholePlan, outcome: Outcome, noise: NoiseSource, judged: Judgement | None
+    planned: Plan,
+    events: Sequence[Sequence[Event]],
+    noise: NoiseSource,
+    wish: Wish,
+    *,
+    judged: Judgement | None = None,
+    caveats: Sequence[str] = (),
 ) -> PrivacyStatement:
     """State what a run guarantees, with a histogram of the same rows if there was one.
 
     Where the rows of the evaluation were kept out of training, each statement is about its part.
+
+    Parameters
+    ----------
+    planned, events, noise
+        The training, what each party was charged for it, and where its noise comes from.
+    wish, judged
+        What was asked for beside it, and the evaluation if there was one.
+    caveats
+        What is known of how this run went.
     """
-    events, details = outcome.events, _details(whole, judged)
-    kept_out = bool(whole.wish.split.holdout)
+    kept_out = bool(wish.split.holdout)
     if judged is not None and not kept_out:
-        events = tuple(
-            (*trained, *counted)
-            for trained, counted in zip(outcome.events, judged.events, strict=True)
-        )
+        pairs = zip(events, judged.events, strict=True)
+        events = tuple((*trained, *counted) for trained, counted in pairs)
     return state_privacy(
-        whole.training,
+        planned,
         events,
         noise,
         also_not_covered=(ORDER_NOT_COVERED,) if kept_out else (),
-        details=details,
+        caveats=caveats,
+        details=_details(wish, judged),
     )
 
 
-def _details(whole: WholePlan, judged: Judgement | None) -> tuple[tuple[str, str], ...]:
+def _details(wish: Wish, judged: Judgement | None) -> tuple[tuple[str, str], ...]:
     """What a statement says about rows that were kept out, and about a histogram."""
-    split = whole.wish.split
+    split = wish.split
     if split.holdout:
         kept = f"the last {100 * split.holdout:g}% of every party's rows were not trained on"
         if judged is None or judged.quality.privacy is None:
