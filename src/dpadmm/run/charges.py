@@ -25,6 +25,7 @@ __all__ = [
     "check_evaluation",
     "check_owner",
     "check_runs",
+    "ledger_accounts",
     "ledger_checks",
     "ledger_statements",
     "open_runs",
@@ -66,6 +67,15 @@ def check_evaluation(whole: WholePlan, accounts: Mapping[str, Account], run_id: 
         made = {} if known is None else known.events
         left = [] if split.holdout else [e for t, e in enumerate(training) if t not in made]
         account.require([*left, *counting], split.held_out(account.dataset.rows))
+
+
+def ledger_accounts(ledgers: Mapping[str, str | Path] | None) -> dict[str, Account]:
+    """What the ledgers of parties say now, by their names."""
+    accounts = {}
+    for name, path in (ledgers or {}).items():
+        with SQLiteLedger(Path(path), read_only=True) as ledger:
+            accounts[str(name)] = ledger.account
+    return accounts
 
 
 def open_runs(

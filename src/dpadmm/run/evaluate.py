@@ -163,6 +163,12 @@ def plan_whole(
                 f"{training.algorithm.name!r}, which is not private: a histogram would be the only "
                 "thing that is. Use loss = 'logistic' for probabilities, and dpadmm evaluate."
             )
+        if training.algorithm.label_noise is not None:
+            raise ParameterError(
+                f"evaluate and probabilities must be left out with the algorithm "
+                f"{training.algorithm.name!r}: a histogram counts true labels, which it protects "
+                "apart from rows. Evaluate on public rows."
+            )
         terms = EvaluationTerms.of_run(parameters)
         if not wish.split.holdout:
             trained, counted = shared_budgets(training)

@@ -93,9 +93,8 @@ def judge(
     kept_out = bool(split.holdout)
     kind = HELD_OUT if kept_out else TRAINED_ON
     statement = state_evaluation(planned, outcome.events, noise, kept_out=kept_out)
-    return Judgement(
-        Quality(histogram, kind, statement, dict(whole.evaluated_rows)), outcome.events
-    )
+    found = Quality(histogram, kind, statement, dict(whole.evaluated_rows))
+    return Judgement(found.with_links() if whole.wish.probabilities else found, outcome.events)
 
 
 def state_evaluation(
@@ -132,6 +131,7 @@ def state_whole(
     *,
     judged: Judgement | None = None,
     caveats: Sequence[str] = (),
+    also_not_covered: Sequence[str] = (),
 ) -> PrivacyStatement:
     """State what a run guarantees, with a histogram of the same rows if there was one.
 
@@ -143,8 +143,8 @@ def state_whole(
         The training, what each party was charged for it, and where its noise comes from.
     wish, judged
         What was asked for beside it, and the evaluation if there was one.
-    caveats
-        What is known of how this run went.
+    caveats, also_not_covered
+        What is known of how this run went, and of these rows.
     """
     kept_out = bool(wish.split.holdout)
     if judged is not None and not kept_out:
@@ -154,7 +154,7 @@ def state_whole(
         planned,
         events,
         noise,
-        also_not_covered=(ORDER_NOT_COVERED,) if kept_out else (),
+        also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
         caveats=caveats,
         details=_details(wish, judged),
     )
