@@ -167,18 +167,27 @@ def _kept(model: Model, quality: Quality, options: EvaluateOptions, *, paid: boo
     from dataclasses import replace
 
     stored = model.classifier.quality
-    # Public rows do not take the place of what was released about private ones.
-    kept = quality if stored is None or paid else stored
+    kept = quality if stored is None or (paid and _sharper(quality, stored)) else stored
     if options.write:
         changes: dict[str, Any] = {"threshold": quality.threshold}
         if options.probabilities:
             changes["links"] = quality.links
         kept = replace(kept, **changes)
-    elif paid:
-        kept = replace(
-            kept, threshold=0.0 if stored is None else stored.threshold, links=quality.links
-        )
+    else:
+        kept = replace(kept, threshold=0.0 if stored is None else stored.threshold)
     return replace(model, classifier=replace(model.classifier, quality=kept))
+
+
+def _sharper(found: Quality, stored: Quality) -> bool:
+    """Whether what was released now tells more than what a model knows: private rows, less noise.
+
+    Public rows do not take the place of what was released about private ones.
+    """
+    if stored.privacy is None:
+        return True
+    counts, before = found.histogram, stored.histogram
+    # Noise of a share of all rows.
+    return counts.noise_variance / counts.rows**2 <= before.noise_variance / before.rows**2
 
 
 def _tell_report(config: RunConfig, model: Model) -> None:

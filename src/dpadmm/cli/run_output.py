@@ -77,7 +77,7 @@ def about_words(quality: Quality) -> str:
     spent = f"{pair(quality.privacy.epsilon, quality.privacy.delta)}-differential privacy"
     if quality.about == HELD_OUT:
         return f"{rows} kept out of training, {spent} for them alone"
-    return f"{rows} that were trained on (optimistic), {spent}, part of what was spent on them"
+    return f"{rows} that were trained on (optimistic), {spent} beside that of the training"
 
 
 def plain_quality(quality: Quality, evaluation: Evaluation) -> dict[str, Any]:

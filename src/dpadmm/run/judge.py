@@ -26,7 +26,7 @@ ORDER_NOT_COVERED: Final = "an order of rows that depends on what they hold, suc
 _ROWS: Final = "Rows"
 _OWN_ACCOUNT: Final = (
     "those kept out of training, in an account of their own: for a person the larger of what the "
-    "training and this spent counts, not their sum"
+    "training and this spent counts, not their sum; several evaluations of the same rows add up"
 )
 _ADDED: Final = (
     "those that were trained on: what this spent adds to what the training spent, and figures are "
