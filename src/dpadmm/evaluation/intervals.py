@@ -8,7 +8,8 @@ mean is zero at the true value, under sampling and noise alike. Its interval hol
 
 with the variance that sampling gives :math:`T`, as far as possible at the :math:`\theta` tried
 (Wilson 1927; Fieller 1954 where a denominator is noisy too), and that of the noise, which is known.
-Without noise the interval of a share is Wilson's.
+Without noise the interval of a share is Wilson's, with a quarter of a row added to its variance:
+counts are whole, and his coverage dips where few are on one side.
 
 Of a table only the sum of all cells, :math:`n`, is public. Counts :math:`x` are moved to it,
 :math:`x - (\sum x - n) / m` for :math:`m` cells, which leaves noise of covariance
@@ -30,10 +31,20 @@ from scipy.special import ndtri
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 
-__all__ = ["CountTable", "Estimate", "accepted_range", "normal_quantile", "share_of"]
+__all__ = [
+    "CountTable",
+    "Estimate",
+    "accepted_range",
+    "normal_quantile",
+    "share_of",
+    "spread_shape",
+]
 
 #: A denominator must exceed its noise's standard deviation so many times for a figure to be given.
 CLEAR_OF_NOISE: Final = 4.0
+
+_BESIDE: Final = 1e-9
+_TRIALS: Final = 200
 
 Mask = NDArray[np.bool_]
 
@@ -123,18 +134,34 @@ def accepted_range(excess: Callable[[float], float], estimate: float, name: str)
     name
         Of the figure.
     """
-    inside = min(max(estimate, 0.0), 1.0)
-    low, high = inside, inside
-    if excess(inside) <= 0:
-        low = 0.0 if excess(0.0) <= 0 else _root(excess, 0.0, inside)
-        high = 1.0 if excess(1.0) <= 0 else _root(excess, inside, 1.0)
+    value = min(max(estimate, 0.0), 1.0)
+    # At 0 and 1 distance and variance may both vanish. And where noise moved the estimate out of
+    # the range, values within may be accepted although its end is not.
+    tried = np.linspace(value, 0.0 if value > 0.5 else 1.0, _TRIALS)
+    tried[0] = min(max(value, _BESIDE), 1.0 - _BESIDE)
+    inside = next((float(start) for start in tried if excess(float(start)) <= 0), None)
+    if inside is None:
+        return Estimate(name, value, value, value)
+    low = 0.0 if excess(0.0) <= 0 else _root(excess, 0.0, inside)
+    high = 1.0 if excess(1.0) <= 0 else _root(excess, inside, 1.0)
+    return _told(name, value, low, high)
+
+
+def _told(name: str, value: float, low: float, high: float) -> Estimate:
+    """The estimate within its interval; one that may be anything is not determined."""
+    low, high = max(min(low, value), 0.0), min(max(high, value), 1.0)
     if low <= 0.0 and high >= 1.0:
         return Estimate(name, None, reason="the noise hides it, or there are too few rows")
-    return Estimate(name, inside, low, high)
+    return Estimate(name, value, low, high)
 
 
 def _root(function: Callable[[float], float], start: float, end: float) -> float:
     return float(brentq(function, start, end, xtol=1e-12))
+
+
+def spread_shape(value: float, few: float) -> float:
+    """How a mean's variance follows the mean, but for a factor: as that of a share of few rows."""
+    return value * (1 - value) + 0.5 / few
 
 
 def share_of(table: CountTable, name: str, part: Mask, rest: Mask, z: float) -> Estimate:
@@ -142,11 +169,11 @@ def share_of(table: CountTable, name: str, part: Mask, rest: Mask, z: float) -> 
 
     .. math::
 
-       T(\theta) = A - \theta D, \quad V_s(\theta) = D \theta (1 - \theta),
+       T(\theta) = A - \theta D, \quad V_s(\theta) = D \theta (1 - \theta) + \tfrac14,
        \quad V_n(\theta) = \sigma^2 (|c|^2 - (\sum c)^2 / m),
 
     where :math:`A` counts the part, :math:`D` part and rest, and :math:`c` is :math:`1 - \theta` on
-    the part and :math:`-\theta` on the rest.
+    the part and :math:`-\theta` on the rest. The bounds solve a quadratic equation.
 
     Parameters
     ----------
@@ -165,13 +192,14 @@ def share_of(table: CountTable, name: str, part: Mask, rest: Mask, z: float) -> 
         reason = "too few rows to be told from the noise" if noise else "there are no such rows"
         return Estimate(name, None, reason=reason)
     counted = float(table.counts[part].sum())
-    above, below = int(part.sum()), int(rest.sum())
-
-    def excess(share: float) -> float:
-        sum_of_weights = above - share * (above + below)
-        spread = above * (1 - share) ** 2 + below * share**2
-        noise = table.noise_variance * (spread - sum_of_weights**2 / part.size)
-        variance = whole * share * (1 - share) + max(noise, 0.0)
-        return (counted - share * whole) ** 2 - z**2 * variance
-
-    return accepted_range(excess, counted / whole, name)
+    above, cells, all_cells = int(part.sum()), int((part | rest).sum()), part.size
+    noise = z**2 * table.noise_variance
+    # Coefficients of T^2 - z^2 V; the bend is above zero, as the whole is clear of noise.
+    level = counted**2 - noise * (above - above**2 / all_cells) - z**2 / 4
+    tilt = -2 * counted * whole - z**2 * whole + 2 * noise * above * (1 - cells / all_cells)
+    bend = whole**2 + z**2 * whole - noise * cells * (1 - cells / all_cells)
+    value = min(max(counted / whole, 0.0), 1.0)
+    root = math.sqrt(max(tilt**2 - 4 * bend * level, 0.0))
+    if bend <= 0:
+        return Estimate(name, None, reason="too few rows to be told from the noise")
+    return _told(name, value, (-tilt - root) / (2 * bend), (-tilt + root) / (2 * bend))

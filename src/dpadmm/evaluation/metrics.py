@@ -21,6 +21,7 @@ from dpadmm.evaluation.intervals import (
     accepted_range,
     normal_quantile,
     share_of,
+    spread_shape,
 )
 from dpadmm.evaluation.link import Link, LinkFit, fit_link
 from dpadmm.evaluation.ranking import area_under_curve
@@ -387,7 +388,7 @@ def brier_score(table: CountTable, fit: LinkFit, z: float) -> Estimate:
     with :math:`P` the link's probability at the bin's middle. The link was fitted to the same
     counts, so their mean of :math:`w` is too small by the covariance of :math:`w` and counts,
     :math:`\mathrm{tr}(\partial w / \partial x \; \mathrm{Cov}\, x) / n` (Efron 2004), sampling and
-    noise both; it is taken off.
+    noise both; it is taken off, and the variance of what is quadratic in their errors added.
 
     Parameters
     ----------
@@ -403,21 +404,31 @@ def brier_score(table: CountTable, fit: LinkFit, z: float) -> Estimate:
         return Estimate(name, None, reason="there are no such rows")
     chances = fit.link.probability(fit.centres)
     weights = np.stack([chances**2, (1 - chances) ** 2])
-    estimate = float((weights * table.counts).sum() - _optimism(table, fit, chances)) / rows
-    scatter = float((weights**2 * table.counts).sum()) / rows - estimate**2
-    # No weight exceeds the square of the largest error, so that much is the variance at most.
-    scatter = min(max(scatter, 0.0), max(estimate * (1 - estimate), 0.0))
-    variance = scatter / rows + table.noise_of(weights) / rows**2
-    return accepted_range(lambda value: (value - estimate) ** 2 - z**2 * variance, estimate, name)
+    bias, second = _optimism(table, fit, chances)
+    estimate = float((weights * table.counts).sum() - bias) / rows
+    scatter = max(float((weights**2 * table.counts).sum()) / rows - estimate**2, 0.0)
+    # So many equal errors would scatter as much: where few rows make the error, it is skewed.
+    errors = float((weights * fit.counts).sum() ** 2 / (weights**2 * fit.counts).sum())
+    sampling = scatter / rows * (1 + 4 / max(errors, 1.0))
+    noise = (table.noise_of(weights) + second) / rows**2
+    value_there = min(max(estimate, 0.0), 1.0)
+
+    def excess(value: float) -> float:
+        moved = sampling * spread_shape(value, errors) / spread_shape(value_there, errors)
+        return (value - estimate) ** 2 - z**2 * (moved + noise)
+
+    return accepted_range(excess, estimate, name)
 
 
-def _optimism(table: CountTable, fit: LinkFit, chances: Array) -> float:
-    """Covariance of the weights, through the fit, with the counts they weigh."""
+def _optimism(table: CountTable, fit: LinkFit, chances: Array) -> tuple[float, float]:
+    """Mean and variance of what the weights gain by following the counts they weigh."""
     slope = chances * (1 - chances)
     by_margin = np.stack([2 * chances * slope, -2 * (1 - chances) * slope]).reshape(-1, 1)
     inputs = np.tile(np.stack([fit.centres, np.ones_like(chances)], axis=1), (2, 1))
     jacobian = by_margin * inputs @ fit.response
     counts = fit.counts.ravel()
-    sampling = counts @ np.diag(jacobian) - counts @ jacobian @ counts / max(table.rows, 1)
-    noise = np.trace(jacobian) - jacobian.sum() / counts.size
-    return float(sampling + table.noise_variance * noise)
+    covariance = np.diag(counts + table.noise_variance)
+    covariance -= np.outer(counts, counts) / max(table.rows, 1)
+    covariance -= table.noise_variance / counts.size
+    followed = (jacobian + jacobian.T) / 2 @ covariance
+    return float(np.trace(followed)), 2 * float((followed * followed.T).sum())

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpadmm.evaluation.intervals import CountTable, Estimate, accepted_range
+from dpadmm.evaluation.intervals import CountTable, Estimate, accepted_range, spread_shape
 from dpadmm.plain import Array
 
 __all__ = ["area_under_curve"]
@@ -87,21 +87,17 @@ def area_under_curve(table: CountTable, z: float, name: str = "AUC") -> Estimate
     noise_at = _parabola([end.noise for end in ends])
     few = min(members, others)
     at_estimate = _moments(table, min(max(estimate, 0.0), 1.0)).sampling * (1 + 4 / few)
-    shape_there = _overlap(min(max(estimate, 0.0), 1.0), few)
+    shape_there = spread_shape(min(max(estimate, 0.0), 1.0), few)
 
     def excess(value: float) -> float:
         sampling = max(
-            at_estimate * _overlap(value, few) / shape_there,
+            at_estimate * spread_shape(value, few) / shape_there,
             _hanley_mcneil(value, members, others),
         )
         distance = ends[0].distance + slope * value
         return distance**2 - z**2 * (sampling + max(float(noise_at @ _powers(value)), 0.0))
 
     return accepted_range(excess, estimate, name)
-
-
-def _overlap(value: float, few: float) -> float:
-    return value * (1 - value) + 0.5 / few
 
 
 def _powers(value: float) -> Array:
