@@ -1,6 +1,5 @@
 """Nodes that evaluate their model on rows kept out: parity, kills, accounts, refusals."""
 
-
 import numpy as np
 import pytest
 

@@ -95,11 +95,10 @@ def _roc(evaluation: Evaluation) -> LinePlot:
         points.append((across, up, min(found.low, up), max(found.high, up)))
     points.append((1.0, 1.0, 1.0, 1.0))
     points.sort()
-    across, up, low, high = (
-        tuple(100 * value for value in each) for each in zip(*points, strict=True)
-    )
+    scaled = (tuple(100 * value for value in each) for each in zip(*points, strict=True))
+    alarmed, detected, low, high = scaled
     chance = Series(texts.CHANCE, (0.0, 100.0), (0.0, 100.0), dashed=True)
-    line = Series(texts.ROC_LINE, across, up, low, high)
+    line = Series(texts.ROC_LINE, alarmed, detected, low, high)
     return LinePlot(texts.ROC, texts.ROC_X, texts.ROC_Y, (line, chance), caption=texts.ROC_CAPTION)
 
 

@@ -348,7 +348,7 @@ class RecordedRun(_Part):
     def summary(self) -> dict[str, Any]:
         """What a command prints of it."""
         content = self.plain()
-        told = {name: content[name] for name in _SUMMARY if name in content}
+        told: dict[str, Any] = {name: content[name] for name in _SUMMARY if name in content}
         if self.quality is not None:
             kept = {name: value for name, value in content["quality"].items() if name in _KEPT}
             told["evaluation"] = kept | self.quality.evaluation().to_dict()
