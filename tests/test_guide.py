@@ -1,4 +1,4 @@
-"""The guide's commands run exactly as printed, in a folder with the files it prints."""
+"""The guides' commands run exactly as printed, in a folder with the files they print."""
 
 import os
 import re
@@ -8,11 +8,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "guide-files.md"
+EVALUATION = ROOT / "docs" / "evaluate.md"
 BLOCK = re.compile(r"^```(?P<head>.*?)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 CAPTION = re.compile(r":caption: (\S+)\n\n(.*)", re.DOTALL)
 
 
-def test_the_guide_runs_as_printed(tmp_path):
+def run_page(page, folder, most=None):
+    """Run the commands of a page, or the first of them; return how many there were."""
     # The commands of this environment, on the sources beside these tests.
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -21,18 +23,20 @@ def test_the_guide_runs_as_printed(tmp_path):
         "OPENBLAS_NUM_THREADS": "1",
     }
     commands = 0
-    for block in BLOCK.finditer(PAGE.read_text(encoding="utf-8")):
+    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
         if caption := CAPTION.match(block["body"]):
-            (tmp_path / caption[1]).write_text(caption[2], encoding="utf-8")
+            (folder / caption[1]).write_text(caption[2], encoding="utf-8")
         if block["head"] != "console":
             continue
         steps = re.split(r"^\$ ", block["body"], flags=re.MULTILINE)[1:]
         for step in steps:
+            if commands == most:
+                return commands
             command, *expected = step.splitlines()
             done = subprocess.run(
                 command,
                 shell=True,
-                cwd=tmp_path,
+                cwd=folder,
                 env=environment,
                 capture_output=True,
                 text=True,
@@ -41,7 +45,21 @@ def test_the_guide_runs_as_printed(tmp_path):
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
             assert [line for line in expected if line not in done.stdout.splitlines()] == []
             commands += 1
-    assert commands >= 7
+    return commands
+
+
+def test_the_guide_runs_as_printed(tmp_path):
+    assert run_page(PAGE, tmp_path) >= 7
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 201
     assert not (tmp_path / "run.checkpoint").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_the_page_on_evaluation_runs_as_printed(tmp_path):
+    # Its files are those of the guide: the rows, and the schema.
+    assert run_page(PAGE, tmp_path, most=2) == 2
+    assert (tmp_path / "schema.toml").exists()
+    assert run_page(EVALUATION, tmp_path) >= 8
+    header, *rows = (tmp_path / "judged.csv").read_text().splitlines()
+    assert header == '"label","score","probability"'
+    assert len(rows) == 200

@@ -53,34 +53,40 @@ def predict(
             )
         loaded = load_model(model)
         if probabilities and not offers_probabilities(loaded):
-            raise ParameterError(
-                f"--probabilities must be left out for {model}, which has none. Train with "
-                "probabilities = true under [run], or fit them with dpadmm evaluate RUN.toml "
-                "--probabilities --write."
-            )
+            raise _no_probabilities(model)
         printable = all(str(name).isprintable() for name in loaded.classifier.classes)
         if output is None and sys.stdout.isatty() and not printable:
             raise ParameterError(
                 f"--output must be given: class names of {model} have control characters, which "
                 "are not for a terminal; got none"
             )
+        target = sys.stdout.buffer if output is None else output
+        rows = predict_file(loaded, data, target, delimiter=delimiter)
         if not as_json and has_labels(loaded, data, delimiter=delimiter):
-            # How often predictions are right tells of the rows: that has a price, or is public.
-            errors.print(
-                Text(
-                    f"{data} has labels. To evaluate: dpadmm evaluate {model} --public {data} if "
-                    "everybody may see its rows; dpadmm evaluate RUN.toml for private rows."
-                )
-            )
+            _tell_how_to_evaluate(model, data)
         if output is None:
-            predict_file(loaded, data, sys.stdout.buffer, delimiter=delimiter)
             return
-        rows = predict_file(loaded, data, output, delimiter=delimiter)
     if as_json:
         columns = prediction_columns(loaded)
         emit("predict", {"output": str(output), "rows": rows, "columns": columns})
     else:
         typer.echo(f"Wrote {output}: {rows} rows.")
+
+
+def _no_probabilities(model: Path) -> ParameterError:
+    return ParameterError(
+        f"--probabilities must be left out for {model}, which has none. Train with probabilities = "
+        "true under [run], or fit them with dpadmm evaluate RUN.toml --probabilities --write."
+    )
+
+
+def _tell_how_to_evaluate(model: Path, data: Path) -> None:
+    """How often predictions are right tells of the rows: that has a price, or rows are public."""
+    words = (
+        f"{data} has labels. To evaluate: dpadmm evaluate {model} --public {data} if everybody may "
+        "see its rows; dpadmm evaluate RUN.toml for private rows."
+    )
+    errors.print(Text(words))
 
 
 def _refuse_overwriting(output: Path, *inputs: Path) -> None:

@@ -280,13 +280,14 @@ def _checkpoint(config: RunConfig) -> Checkpoint | None:
 
 def estimator_parameters(config: RunConfig, names: Sequence[str]) -> dict[str, Any]:
     """What the run was asked for, as the estimator names it."""
-    apart = {"tolerance", "simulation_key", "run_id", "holdout", "evaluate"}
+    apart = {"tolerance", "simulation_key", "run_id", "evaluate"}
     parameters = config.run.model_dump(exclude=apart)
     parameters["topology"] = config.parameters(tuple(names)).topology
     # Encoded rows have norm 1 at most and a constant of their own, if any.
     encoded = {"n_parties": len(names), "fit_intercept": False, "data_norm": 1.0}
     encoded["intercept_scale"] = 1.0
     parameters |= encoded | {"random_state": config.run.simulation_key}
+    parameters |= {name: getattr(config.run, name) for name in ("holdout", "probabilities")}
     return dict(sorted(parameters.items()))
 
 
