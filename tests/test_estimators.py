@@ -340,7 +340,7 @@ def test_an_automatic_loss_is_told_and_has_no_probabilities_under_noise(data):
     with pytest.raises(AttributeError) as refusal:
         private._offers_probabilities()
     assert "'huber-hinge', which 'auto' chose" in str(refusal.value)
-    assert "Use loss='logistic', which has them." in str(refusal.value)
+    assert "Use probabilities=True, which fits them, or loss='logistic'" in str(refusal.value)
     plain = classifier().fit(*data)
     assert plain.loss_ == "logistic"
     assert hasattr(plain, "predict_proba")
@@ -449,7 +449,8 @@ def test_a_penalty_is_a_number_or_auto(data):
 def test_weights_are_refused_with_the_reason(data, name):
     text = refusal(data, fit={name: np.ones(160)})
     assert text.startswith(f"{name} must not be given")
-    assert "party_weight" in text
+    advice = {"sample_weight": "party_weight", "class_weight": "dpadmm evaluate --sensitivity"}
+    assert advice[name] in text
 
 
 def test_a_misspelt_argument_is_not_taken_for_a_weight(data):

@@ -12,8 +12,8 @@ BLOCK = re.compile(r"^```(?P<head>.*?)\n(?P<body>.*?)^```$", re.MULTILINE | re.D
 CAPTION = re.compile(r":caption: (\S+)\n\n(.*)", re.DOTALL)
 
 
-def run_page(page, folder):
-    """Write the files that a page prints and run its commands; how many there were."""
+def run_page(page, folder, most=None):
+    """Write the files that a page prints, run its commands or the first; how many there were."""
     # The commands of this environment, on the sources beside these tests.
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -29,6 +29,8 @@ def run_page(page, folder):
             continue
         steps = re.split(r"^\$ ", block["body"], flags=re.MULTILINE)[1:]
         for step in steps:
+            if commands == most:
+                return commands
             command, *expected = step.splitlines()
             done = subprocess.run(
                 command,
@@ -58,3 +60,13 @@ def test_the_page_on_curves_runs_as_printed(tmp_path):
     found = [line.partition(",")[0] for line in (tmp_path / "predictions.csv").read_text().split()]
     right = [said.strip('"') == true for said, true in zip(found, truth, strict=True)]
     assert sum(right) > 0.95 * 400
+
+
+def test_the_page_on_evaluation_runs_as_printed(tmp_path):
+    # Its files are those of the guide: the rows, and the schema.
+    assert run_page(DOCS / "guide-files.md", tmp_path, most=2) == 2
+    assert (tmp_path / "schema.toml").exists()
+    assert run_page(DOCS / "evaluate.md", tmp_path) >= 8
+    header, *rows = (tmp_path / "judged.csv").read_text().splitlines()
+    assert header == '"label","score","probability"'
+    assert len(rows) == 200

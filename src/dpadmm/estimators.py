@@ -23,16 +23,20 @@ from dpadmm.algorithms import REGISTRY, get_algorithm
 from dpadmm.data.fourier import FourierMap, fourier_map, map_rows
 from dpadmm.data.given_rows import class_codes, finite_rows
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
+from dpadmm.evaluation.link import Link, class_probabilities
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows, scaled_margins
 from dpadmm.run import parameters as defaults
-from dpadmm.run.charges import charged
-from dpadmm.run.classifier import Classifier
+from dpadmm.run.charges import Part, charged, check_evaluation, ledger_accounts
+from dpadmm.run.classifier import Classifier, released_weights
+from dpadmm.run.evaluate import Wish, evaluation_noise, plan_whole
+from dpadmm.run.judge import Charged, judge, state_whole
 from dpadmm.run.parameters import ScaleWarning, TrainingParameters, chosen_loss
-from dpadmm.run.plan import Plan, plan
-from dpadmm.run.train import lay_out, state_privacy, train
+from dpadmm.run.plan import Plan
+from dpadmm.run.split import Split
+from dpadmm.run.train import lay_out, train
 
 __all__ = ["ADMMClassifier", "FederatedClassifier"]
 
@@ -42,6 +46,12 @@ _CLASSES_FROM_ROWS: Final = (
     "what scikit-learn says where it refuses a row or a label (without classes)"
 )
 _REFUSED: Final = ("sample_weight", "class_weight")
+
+
+def _part(member: NDArray[np.intp], part: Part) -> NDArray[np.intp]:
+    """A part of a party's rows, in their order."""
+    first, stop = part(len(member)) or (0, len(member))
+    return member[first:stop]
 
 
 def _with_defaults(begin: Callable[..., None], **changed: Any) -> Callable[..., None]:
@@ -140,6 +150,14 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     random_state : int, RandomState or None
         None draws noise from a cryptographic generator; a seed makes a simulation, and
         ``privacy_`` says so.
+    probabilities : bool
+        Fit probabilities for ``predict_proba`` to a histogram of scores that is released at the
+        end. With ``holdout`` it is that of the rows kept out; without, a tenth of the budget's mu^2
+        goes into it and the training gets the rest.
+    holdout : float
+        The part of every party's rows, its last ones, that is not trained on: the model is
+        evaluated on them (``quality_``), at the run's budget. A person's row is in one of the two
+        parts, so that the larger of both costs counts.
 
     Attributes
     ----------
@@ -161,6 +179,9 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Disagreement and change per round, functions of the messages.
     penalty_
         The penalty used: in the first round, the mean over parties, where it varies.
+    quality_
+        How good it is, where ``holdout`` or ``probabilities`` asked for it: a released histogram
+        (``quality_.evaluation()`` has figures with intervals); else None.
     loss_
         The name of the loss that was asked for, or that ``"auto"`` chose.
     """
@@ -190,6 +211,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         algorithm_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
         fourier: Mapping[str, Any] | None = None,
+        probabilities: bool = False,
+        holdout: float = 0.0,
     ) -> None:
         self.algorithm = algorithm
         self.epsilon = epsilon
@@ -208,6 +231,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.output = output
         self.algorithm_options = algorithm_options
         self.random_state = random_state
+        self.probabilities = probabilities
+        self.holdout = holdout
         self.intercept_scale = intercept_scale
         self.fourier = fourier
 
@@ -261,40 +286,66 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows, codes, labels = self._read(X, y, classes)
         random = check_random_state(self.random_state)
         names, members = self._members(rows.shape[0], parties, random)
-        planned = plan(
+        wish = self._wish()
+        whole = plan_whole(
             self._training_parameters(),
-            [len(member) for member in members],
+            {str(name): len(member) for name, member in zip(names, members, strict=True)},
             features=self._features(rows.shape[1]),
-            outputs=1 if len(labels) == 2 else len(labels),
-            names=tuple(str(name) for name in names),
+            classes=len(labels),
+            wish=wish,
         )
+        planned = whole.training
         noise: NoiseSource = secure_noise()
+        key = None
         if self.random_state is not None:
-            noise = SimulatedNoise(int(random.randint(np.iinfo(np.int32).max)))
-        with charged(planned, ledgers, run_id, noise) as runs:
-            shard = self._shard(planned, noise, rows, codes, members, label_epsilon)
+            key = int(random.randint(np.iinfo(np.int32).max))
+            noise = SimulatedNoise(key)
+        check_evaluation(whole, ledger_accounts(ledgers), run_id)
+        with charged(planned, ledgers, run_id, noise, part=wish.split.train) as runs:
+            trained = [_part(member, wish.split.train) for member in members]
+            shard = self._shard(planned, noise, rows, codes, trained, label_epsilon)
             outcome = train(planned, shard, noise=noise, ledgers=runs)
+        judged = None
+        if wish.histogram:
+            if wish.split.holdout:
+                kept_out = [_part(member, wish.split.held_out) for member in members]
+                shard = self._shard(planned, noise, rows, codes, kept_out, None)
+            weights = released_weights(planned, outcome, self.output)
+            about = Charged(ledgers, run_id)
+            judged = judge(whole, weights, shard, evaluation_noise(noise, key), about)
         own = () if classes is not None else (_CLASSES_FROM_ROWS,)
         Classifier.of_run(
             planned,
             outcome,
-            state_privacy(planned, outcome.events, noise, also_not_covered=own),
+            state_whole(planned, outcome.events, noise, wish, judged=judged, also_not_covered=own),
             classes=labels,
             parties=names,
             output=self.output,
+            quality=None if judged is None else judged.quality,
             **self._preparation(),
         ).give_to(self)
         return self
+
+    def _wish(self) -> Wish:
+        """What is asked for beside the training: who keeps rows out wants to know."""
+        split = Split(self.holdout)
+        return Wish(split, evaluate=split.holdout > 0, probabilities=bool(self.probabilities))
 
     def _check_asked(self, refused: Mapping[str, Any]) -> None:
         """Refuse what is not served, before a row is looked at."""
         for name in refused:
             if name not in _REFUSED:
                 raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
+            advice = "use party_weight for whole parties"
+            if name == "class_weight":
+                advice = (
+                    "for unequal classes choose a threshold by a wanted sensitivity or specificity "
+                    "(dpadmm evaluate --sensitivity, or dpadmm.evaluation.thresholds)"
+                )
             raise ParameterError(
                 f"{name} must not be given: a weighted row would move the messages further than "
                 "the guarantee assumes, and the public row counts would no longer describe a "
-                "party. Repeat no rows; use party_weight for whole parties."
+                f"party. Repeat no rows; {advice}."
             )
         if self.output not in _OUTPUTS:
             raise unknown_name("output", self.output, _OUTPUTS)
@@ -309,6 +360,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"columns; got {self.data_norm!r}. Leave it out; distances are told by the "
                     "scale of fourier."
                 )
+        # Refused before a row is looked at, too.
+        self._wish()
 
     def _read(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None
@@ -455,12 +508,30 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class labels."""
+        if self._threshold() != 0.0:
+            return self.classes_[(self._margins(X)[:, 0] > self._threshold()).astype(int)]
         scores = self._scores(X)
         if scores.shape[1] == 1:
             return self.classes_[(scores[:, 0] > 0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
 
+    def _threshold(self) -> float:
+        """Above which a margin is predicted to be of the second class, of two."""
+        check_is_fitted(self)
+        return 0.0 if self.quality_ is None else self.quality_.threshold
+
+    def _margins(self, X: ArrayLike) -> Array:
+        """Scores of the rows scaled down to norm 1, as training saw them."""
+        rows = self._given(X)
+        return scaled_margins(rows, self.coef_, self.intercept_, **self._preparation())
+
+    def _links(self) -> tuple[Link, ...]:
+        quality = getattr(self, "quality_", None)
+        return () if quality is None else quality.links
+
     def _offers_probabilities(self) -> bool:
+        if self.probabilities or self._links():
+            return True
         # Whatever "auto" picks takes the loss of the algorithm that is the default.
         named = self.algorithm != defaults.AUTO
         loss = self._loss(self.algorithm if named else defaults.ALGORITHM)
@@ -468,15 +539,21 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             chosen = ", which 'auto' chose" if self.loss == "auto" else ""
             raise AttributeError(
                 f"predict_proba must have a loss with probabilities; got {loss!r}{chosen}. "
-                "Use loss='logistic', which has them."
+                "Use probabilities=True, which fits them, or loss='logistic', which has them."
             )
         return True
 
     @available_if(_offers_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Class probabilities of the logistic loss; they are not calibrated for noise."""
-        rows = self._given(X)
-        scores = expit(scaled_margins(rows, self.coef_, self.intercept_, **self._preparation()))
+        """Class probabilities: fitted to a histogram with ``probabilities``.
+
+        Without it they are those of the logistic loss, which are not calibrated for noise.
+        """
+        margins = self._margins(X)
+        if self._links():
+            each = margins[:, 0] if margins.shape[1] == 1 else margins
+            return class_probabilities(self._links(), each)
+        scores = expit(margins)
         if scores.shape[1] == 1:
             return np.hstack([1.0 - scores, scores])
         total = scores.sum(axis=1, keepdims=True)

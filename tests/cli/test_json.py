@@ -57,6 +57,18 @@ def test_a_run_with_shared_noise(hospitals, dpadmm):
         assert words in shown
 
 
+def test_a_run_that_is_evaluated(hospitals, dpadmm):
+    text = (hospitals / "run.toml").read_text()
+    settings = '"dp-gd"\nepsilon = 9.0\ndelta = 1e-3\nsimulation_key = 1\nholdout = 0.25'
+    (hospitals / "run.toml").write_text(text.replace('"admm"', settings + "\nevaluate = true"))
+    told = checked(dpadmm("train", hospitals / "run.toml", "--json"), "train")
+    assert set(told["evaluation"]) <= set(SCHEMA["$defs"]["figures"]["properties"])
+    shown = checked(dpadmm("evaluate", hospitals / "run.toml", "--json"), "evaluate")
+    assert shown["evaluation"]["accuracy"] == told["evaluation"]["accuracy"]
+    public = ("evaluate", hospitals / "m.model", "--public", hospitals / "west.csv", "--json")
+    assert checked(dpadmm(*public), "evaluate")["about"] == "public"
+
+
 def test_schema_draft_and_check(hospitals, dpadmm):
     draft = ("schema", "draft", hospitals / "west.csv", "--label", "y", "-o", hospitals / "s.toml")
     assert checked(dpadmm(*draft, "--json"), "schema_draft")["classes"] == ["no", "yes"]

@@ -229,6 +229,10 @@ class Algorithm(ABC):
         """The model of each party after a round, from the state it left; by default its message."""
         return message
 
+    def row_site(self, site: Site) -> Site:
+        """The site whose rows a workspace lays out: the same, where messages are like rows."""
+        return site
+
     @property
     def summation(self) -> Summation | None:
         """How messages are added up where nothing but their sum is to be seen; None: all are."""

@@ -65,7 +65,14 @@ from dpadmm.problem.row_sums import summation_error
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["DPGD", "DPGDOptions", "DPGDState", "default_colluders"]
+__all__ = [
+    "DPGD",
+    "DPGDOptions",
+    "DPGDState",
+    "check_steps",
+    "default_colluders",
+    "summation_for",
+]
 
 # How far noise alone may carry the model in a run; chosen as the beginning of this file says.
 _NOISE_TRAVEL: Final = 10.0
@@ -166,10 +173,13 @@ class DPGD(Algorithm):
         )
         exact = _sensitivity(site)
         if options.noise == "shared":
-            shared = _summation(site, float((exact * relative).max()), options.colluders)
+            largest = float(site.weight.max()) * site.loss.slope_bound
+            noise = float((exact * relative).max())
+            shared = summation_for(site.parties, options.colluders, largest, noise)
             sensitivity = exact + shared.step * math.sqrt(site.features * site.outputs)
             sigma = np.full(len(exact), float((sensitivity * relative).max()))
-            _check_steps(shared, float(sigma[0]), site, settings.rounds)
+            numbers = site.features * site.outputs * settings.rounds
+            check_steps(shared, float(sigma[0]), numbers)
             spread = float(sigma[0]) / math.sqrt(shared.parties - shared.colluders)
         elif options.colluders is not None:
             raise ParameterError(
@@ -273,29 +283,38 @@ def _sensitivity(site: Site) -> Array:
     return total
 
 
-def _summation(site: Site, sigma: float, colluders: int | None) -> Summation:
-    """The finest step for noise of up to twice sigma, which rounding to it must not exceed."""
-    parties = site.parties
+def summation_for(parties: int, colluders: int | None, largest: float, sigma: float) -> Summation:
+    """How summands of shared noise are added up; refuses what leaves nobody honest.
+
+    Parameters
+    ----------
+    parties, colluders
+        N, and tau; all but an honest majority unless given.
+    largest
+        No entry of a summand is larger before noise is added.
+    sigma
+        The noise of the sum: the step is the finest for up to twice that, which rounding to it
+        must not exceed.
+    """
     if parties < 3:
         raise ParameterError(
             f"parties must be at least 3 with noise = 'shared', so that two are honest beside a "
             f"colluder; got {parties}. Use noise = 'own'."
         )
     tau = default_colluders(parties) if colluders is None else colluders
-    if not tau <= parties - 2:
+    if not 1 <= tau <= parties - 2:
         raise ParameterError(
             f"algorithm_options['colluders'] must be 1 to {parties - 2} with {parties} parties, so "
             f"that two are honest; got {tau}."
         )
-    largest = float(site.weight.max()) * site.loss.slope_bound
     bound = parties * (largest + 2 * NOISE_REACH * sigma)
     return Summation(finest_step(bound), parties, tau, bound)
 
 
-def _check_steps(shared: Summation, sigma: float, site: Site, rounds: int) -> None:
-    """Refuse noise that a grid of doubles is too coarse for, or too fine."""
+def check_steps(shared: Summation, sigma: float, numbers: int) -> None:
+    """Refuse noise that a grid of doubles is too coarse for, or too fine, for so many numbers."""
     share = sigma / math.sqrt(shared.parties - shared.colluders)
-    least = shared.step * least_steps(site.features * site.outputs * rounds)
+    least = shared.step * least_steps(numbers)
     if share < least:
         raise ParameterError(
             f"the noise of a share must be at least {least:.3g} with noise = 'shared', so that "

@@ -19,6 +19,7 @@ from dpadmm.cli import (
     cert,
     compare,
     demo,
+    evaluate,
     ledger,
     node,
     predict,
@@ -64,6 +65,7 @@ app.command()(demo.demo)
 app.command()(account.account)
 app.command()(audit.audit)
 app.command("train")(train.train_command)
+app.command()(evaluate.evaluate)
 app.command()(predict.predict)
 app.command()(compare.compare)
 app.command("reproduce")(reproduce.reproduce_command)

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from dpadmm.cli.options import DelimiterOption
-from dpadmm.cli.output import JsonOption, emit, refusals
+from dpadmm.cli.output import JsonOption, emit, errors, refusals
 from dpadmm.errors import ParameterError
 
 
@@ -20,13 +21,25 @@ def predict(
         Path | None,
         typer.Option("--output", "-o", help="CSV or Parquet file to make; CSV is printed without."),
     ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Refuse a model that has no probabilities.")
+    ] = False,
     delimiter: DelimiterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict the rows of a file: a label and its score for each, in the order of the file."""
+    """Predict the rows of a file: a label and its score for each, in the order of the file.
+
+    Probabilities are written where the model has them: trained with `probabilities = true`, or
+    with the logistic loss. A threshold that `dpadmm evaluate --write` chose is used.
+    """
     # Imported here, so that help answers without loading scikit-learn.
     from dpadmm.run.model import load_model
-    from dpadmm.run.predict import predict_file, prediction_columns
+    from dpadmm.run.predict import (
+        has_labels,
+        offers_probabilities,
+        predict_file,
+        prediction_columns,
+    )
 
     with refusals("predict", as_json):
         if as_json and output is None:
@@ -39,21 +52,41 @@ def predict(
                 "or a device"
             )
         loaded = load_model(model)
+        if probabilities and not offers_probabilities(loaded):
+            raise _no_probabilities(model)
         printable = all(str(name).isprintable() for name in loaded.classifier.classes)
         if output is None and sys.stdout.isatty() and not printable:
             raise ParameterError(
                 f"--output must be given: class names of {model} have control characters, which "
                 "are not for a terminal; got none"
             )
+        target = sys.stdout.buffer if output is None else output
+        rows = predict_file(loaded, data, target, delimiter=delimiter)
+        if not as_json and has_labels(loaded, data, delimiter=delimiter):
+            _tell_how_to_evaluate(model, data)
         if output is None:
-            predict_file(loaded, data, sys.stdout.buffer, delimiter=delimiter)
             return
-        rows = predict_file(loaded, data, output, delimiter=delimiter)
     if as_json:
         columns = prediction_columns(loaded)
         emit("predict", {"output": str(output), "rows": rows, "columns": columns})
     else:
         typer.echo(f"Wrote {output}: {rows} rows.")
+
+
+def _no_probabilities(model: Path) -> ParameterError:
+    return ParameterError(
+        f"--probabilities must be left out for {model}, which has none. Train with probabilities = "
+        "true under [run], or fit them with dpadmm evaluate RUN.toml --probabilities --write."
+    )
+
+
+def _tell_how_to_evaluate(model: Path, data: Path) -> None:
+    """How often predictions are right tells of the rows: that has a price, or rows are public."""
+    words = (
+        f"{data} has labels. To evaluate: dpadmm evaluate {model} --public {data} if everybody may "
+        "see its rows; dpadmm evaluate RUN.toml for private rows."
+    )
+    errors.print(Text(words))
 
 
 def _refuse_overwriting(output: Path, *inputs: Path) -> None:

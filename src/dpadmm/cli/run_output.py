@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpadmm.cli.output import console, show_table
-from dpadmm.privacy.figures import AtMost
+from dpadmm.cli.output import console, say, show_table
+from dpadmm.privacy.figures import AtMost, pair
 
 if TYPE_CHECKING:
+    from dpadmm.evaluation.metrics import Evaluation
     from dpadmm.run.config import ResultSection
+    from dpadmm.run.quality import Quality
     from dpadmm.run.result import Run
 
 
@@ -56,6 +59,76 @@ def show_run(run: Run, title: str, *, rounds: str, own: bool = False) -> None:
             for party in summary["parties"]
         ],
     )
+    quality = run.classifier.quality
+    if quality is not None:
+        show_quality(quality, quality.evaluation(), [str(name) for name in run.classifier.classes])
     taken = "" if run.seconds is None else f", {run.seconds:.1f} s"
     typer.echo(f"Run {run.sha256[:12]}, {rounds} rounds{taken}.")
     typer.echo(f"Model: {run.config.result.model}")
+
+
+def about_words(quality: Quality) -> str:
+    """Which rows a model was evaluated on, and what that cost."""
+    from dpadmm.run.quality import HELD_OUT, PUBLIC
+
+    rows = f"{quality.histogram.rows:,} rows"
+    if quality.about == PUBLIC or quality.privacy is None:
+        return f"{rows}, public rows: exact counts, nothing was charged"
+    spent = f"{pair(quality.privacy.epsilon, quality.privacy.delta)}-differential privacy"
+    if quality.about == HELD_OUT:
+        return f"{rows} kept out of training, {spent} for them alone"
+    return f"{rows} that were trained on (optimistic), {spent} beside that of the training"
+
+
+def plain_quality(quality: Quality, evaluation: Evaluation) -> dict[str, Any]:
+    """What a command tells machines of an evaluation."""
+    content = quality.to_dict()
+    del content["histogram"]
+    return {
+        "about": content.pop("about"),
+        "words": about_words(quality),
+        "threshold": quality.threshold,
+        **content,
+        "evaluation": evaluation.to_dict(),
+    }
+
+
+def show_quality(quality: Quality, evaluation: Evaluation, classes: Sequence[str]) -> None:
+    """Print how good a model is, in tables that fit 80 columns.
+
+    Parameters
+    ----------
+    quality, evaluation
+        What was released, and the figures that follow from it.
+    classes
+        Names, in the order of their codes.
+    """
+    from dpadmm.run.quality import shown_estimate
+
+    say(f"Evaluated on {about_words(quality)}.")
+    level = f"{100 * evaluation.confidence:g}% interval"
+    figures = [(figure.name, shown_estimate(figure)) for figure in evaluation.estimates]
+    show_table("How good it is", ("figure", level), figures)
+    if evaluation.decision is None:
+        for figures_of in evaluation.classes:
+            lines = [(figure.name, shown_estimate(figure)) for figure in figures_of.estimates]
+            show_table(f"{classes[figures_of.code]} against the rest", ("figure", level), lines)
+    else:
+        say(
+            f"{classes[1]!r} is predicted where the score is above {quality.threshold:.6g}; "
+            f"sensitivity is about {classes[1]!r}, specificity about {classes[0]!r}."
+        )
+    show_table(
+        "Of all rows (share): true class by predicted class",
+        ("true", *classes),
+        [
+            (classes[true], *(_share(figure) for figure in line))
+            for true, line in enumerate(evaluation.confusion)
+        ],
+    )
+
+
+def _share(figure: Any) -> str:
+    if figure.value is None:
+        return "?"
+    return f"{min(max(figure.value, 0.0), 1.0):.3f}"

@@ -19,7 +19,8 @@ from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
 from dpadmm.plain import canonical_json
 from dpadmm.run.config import RunSection, load_toml, plain_data, training_parameters, validated
-from dpadmm.run.plan import Plan, plan
+from dpadmm.run.evaluate import WholePlan, plan_whole
+from dpadmm.run.plan import Plan
 from dpadmm.sentences import Name, Part, as_tuple, fail, refuse_repeats
 from dpadmm.version import NUMBERS_FORMAT
 
@@ -145,19 +146,32 @@ class AgreedRun(Part):
 
     def plan(self, schema: Schema) -> Plan:
         """The plan of all parties; refuses what does not fit together."""
-        planned = plan(
+        return self.whole(schema).training
+
+    def whole(self, schema: Schema) -> WholePlan:
+        """The plan of all parties, with what is asked for beside the training."""
+        whole = plan_whole(
             training_parameters(self.run, self.names),
-            [party.rows for party in self.party],
+            self.rows,
             features=len(schema.feature_names),
-            outputs=schema.outputs,
-            names=self.names,
+            classes=len(schema.classes),
+            wish=self.run.wish,
         )
+        planned = whole.training
+        topology = planned.site.topology
+        everybody = topology.server or (topology.degrees == len(self.party) - 1).all()
+        if whole.terms is not None and not everybody:
+            raise ParameterError(
+                "topology must be 'server' or 'complete' with evaluate or probabilities, for which "
+                f"every node hears every other; got {topology.name!r}. Change it, or train without "
+                "and evaluate on public rows with dpadmm evaluate MODEL --public FILE."
+            )
         if self.server is not None and not planned.site.topology.server:
             raise ParameterError(
                 f"server must be left out with the topology {planned.site.topology.name!r}; got "
                 f"{self.server!r}."
             )
-        return planned
+        return whole
 
     def without(self, lost: str, planned: Plan) -> AgreedRun:
         """The run of the others over the links that are left; refused where that is none.

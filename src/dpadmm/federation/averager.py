@@ -31,8 +31,14 @@ def average(node: NodeRuntime) -> tuple[Mailbox, Departure | None]:
     while True:
         mailbox, departure, following = _average_stretch(node, session, stretch)
         if following is None:
-            return mailbox, departure
+            break
         stretch = following
+    expected = setup.whole(stretch.agreed).expected()
+    if expected is None or mailbox.rounds < stretch.rounds - stretch.first_sent:
+        return mailbox, departure
+    # What parties send of the model that came of it; of which model does not matter here.
+    judged, _, _ = _average_stretch(node, session, stretch.evaluating(expected))
+    return (judged, None) if judged.rounds else (mailbox, departure)
 
 
 def _average_stretch(
@@ -75,7 +81,8 @@ def _average_stretch(
         mailbox.keep(t, {number: mean, **received})
         mailbox.tell(mean)
         t += 1
-        node.watcher.round(first + t, stretch.rounds)
+        if not stretch.evaluation:
+            node.watcher.round(first + t, stretch.rounds)
         node.watcher.bytes(*mailbox.take_counts())
     if decision is None:
         return mailbox, departure, None

@@ -24,7 +24,7 @@ from dpadmm.federation.transport.addresses import is_ipv6, split_address
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.noise import secure_noise
-from dpadmm.run.charges import check_owner, check_runs
+from dpadmm.run.charges import check_evaluation, check_owner, check_runs
 
 __all__ = ["Check", "check_node"]
 
@@ -96,7 +96,8 @@ def _ledger(setup: NodeSetup) -> str:
     with SQLiteLedger(path, timeout=_TIMEOUT) as ledger:
         check_owner(setup.name, ledger, setup.schema.sha256)
         account = ledger.verify()
-        check_runs(own, [ledger], stretch.run_id, secure_noise())
+        check_runs(own, [ledger], stretch.run_id, secure_noise(), part=stretch.part)
+        check_evaluation(setup.whole(), {setup.name: account}, stretch.run_id)
         known = account.runs.get(stretch.run_id)
         begun = "" if known is None else f" {len(known.events)} of its rounds were charged before."
         return (

@@ -30,23 +30,35 @@ from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.problem.rows import Shard, label_signs
+from dpadmm.problem.rows import Shard
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
-from dpadmm.run.from_files import estimator_parameters, file_schema, work_folder, write_results
+from dpadmm.run.evaluate import histogram_of
+from dpadmm.run.from_files import (
+    estimator_parameters,
+    file_schema,
+    lay_out_part,
+    work_folder,
+    write_results,
+)
+from dpadmm.run.judge import Judgement, state_evaluation, state_whole
 from dpadmm.run.model import Model
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan
+from dpadmm.run.quality import HELD_OUT, TRAINED_ON, Quality
 from dpadmm.run.result import Run, provenance
-from dpadmm.run.train import lay_out, state_privacy, train_party
+from dpadmm.run.train import train_party
 from dpadmm.sentences import DataError
 
 __all__ = ["train_node"]
 
 _BUDGET_EVERY: Final = 1.0
+_AGAIN: Final = (
+    "the model is as it was trained; started again with all others, this node evaluates it"
+)
 
 
 def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
@@ -57,8 +69,8 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)
     ledger = node.open_run(stretch)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
-    node.watcher.event("encoding", rows=int(own.site.rows[0]))
-    shard = _shard(setup, told, own, node.noise)
+    node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
+    shard, evaluated = _shards(setup, told, own, node.noise)
     session = node.connect()
     best: _Part | None = None
     while True:
@@ -92,7 +104,39 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     trained = _trained(node, told, best, part, seconds)
     _write(setup, trained, best)
     node.watcher.event("results-written", round=best.hearing.done, rounds=best.stretch.rounds)
-    return part.exchange.mailbox, part.departure, trained
+    if evaluated is None:
+        return part.exchange.mailbox, part.departure, trained
+    # After the results: whatever happens to the evaluation, what was paid for is there.
+    judging = _judge(node, session, best, evaluated, trained.classifier.coef)
+    judged = None if judging is None else judging.judgement
+    if judging is None or judged is None:
+        node.watcher.event("not-evaluated", level="warning", advice=_AGAIN)
+        return part.exchange.mailbox, part.departure, trained
+    trained = _trained(node, told, best, part, seconds, judged)
+    _write(setup, trained, best)
+    node.watcher.event("evaluated", rows=judged.quality.histogram.rows)
+    return judging.exchange.mailbox, None, trained
+
+
+def _judge(
+    node: NodeRuntime, session: PeerSession, part: _Part, evaluated: Shard, weights: Array
+) -> _Part | None:
+    """Evaluate the model with all who trained it; None where the training did not end so."""
+    stretch = part.stretch
+    if part.hearing.done < stretch.rounds:
+        return None
+    whole = node.setup.whole(stretch.agreed)
+    node.watcher.event("evaluating", rows=whole.evaluated_rows[node.setup.name])
+    evaluating = stretch.evaluating(whole.evaluation(weights))
+    try:
+        judging = _Part(node, session, evaluating, node.open_run(evaluating), before=part)
+        judging.train(evaluated)
+    except (ParameterError, BudgetError, ExchangeError) as error:
+        node.watcher.event("cannot-go-on", level="error", error=error)
+        return None
+    judging.end()
+    node.note_head()
+    return judging
 
 
 class _Part:
@@ -101,9 +145,17 @@ class _Part:
     outcome: Outcome
 
     def __init__(
-        self, node: NodeRuntime, session: PeerSession, stretch: Stretch, ledger: LedgerRun | None
+        self,
+        node: NodeRuntime,
+        session: PeerSession,
+        stretch: Stretch,
+        ledger: LedgerRun | None,
+        *,
+        before: _Part | None = None,
     ) -> None:
         self.node, self.stretch = node, stretch
+        self._before = before
+        self._over = False
         self._ledger = CarefulLedger(ledger or MemoryLedger(), len(stretch.replayed))
         agreed = stretch.agreed
         self.number = agreed.names.index(node.setup.name)
@@ -135,6 +187,8 @@ class _Part:
             "averager": stretch.agreed.server,
             "store": self.node.store,
         }
+        if self._before is not None:
+            options["on_pause"] = self._listen_for_losses
         address = (session, self.own.site, stretch.run, stretch.agreed.names)
         summation = self.own.algorithm.summation
         if keys is None or summation is None:
@@ -155,6 +209,28 @@ class _Part:
             **options,
         )
 
+    def _listen_for_losses(self) -> None:
+        """Whoever was lost at the end of the training is gone on without; then nobody evaluates."""
+        before = self._before
+        if before is not None and before.departure is not None and not self._over:
+            before.departure.listen()
+
+    @property
+    def judgement(self) -> Judgement | None:
+        """What an evaluation found; None where its round is not complete."""
+        if self.hearing.done == 0:
+            return None
+        site, events = self.stretch.planned.site, self.outcome.events
+        wish = self.stretch.agreed.run.wish
+        kept_out = bool(wish.split.holdout)
+        noise = self.node.noise_of(self.stretch)
+        statement = state_evaluation(self.own, events, noise, kept_out=kept_out)
+        rows = dict(zip(site.names, site.rows.tolist(), strict=True))
+        histogram = histogram_of(self.stretch.planned, self.outcome)
+        about = HELD_OUT if kept_out else TRAINED_ON
+        found = Quality(histogram, about, statement, rows)
+        return Judgement(found.with_links() if wish.probabilities else found, events)
+
     def end(self) -> None:
         """No new message goes out in this stretch: its key is destroyed."""
         if self.keys is None:
@@ -171,7 +247,8 @@ class _Part:
         node, stretch = self.node, self.stretch
 
         def on_round(done: int, messages: Array) -> None:
-            node.watcher.round(done, stretch.rounds)
+            if not stretch.evaluation:
+                node.watcher.round(done, stretch.rounds)
             self.hearing.count_bytes()
             self._tell_budget()
 
@@ -189,6 +266,7 @@ class _Part:
                 for planned in stretch.absorbed_by
             ],
         )
+        self._over = True
         self._tell_budget(at_once=True)
         charged = (*stretch.charged, *outcome.events[0])
         self.outcome = replace(outcome, events=(charged,))
@@ -247,8 +325,10 @@ class _Part:
             self.node.watcher.budget(account.spent_epsilon, account.fitting_epsilon)
 
 
-def _shard(setup: NodeSetup, told: RunConfig, own: Plan, noise: NoiseSource) -> Shard:
-    """Read and lay out this party's rows; how many there are is public."""
+def _shards(
+    setup: NodeSetup, told: RunConfig, own: Plan, noise: NoiseSource
+) -> tuple[Shard, Shard | None]:
+    """Read and lay out this party's rows, and those to evaluate on; how many is public."""
     schema = file_schema(setup.schema, told)
     party = told.party[0]
     with work_folder(told.result.model) as folder:
@@ -259,12 +339,21 @@ def _shard(setup: NodeSetup, told: RunConfig, own: Plan, noise: NoiseSource) -> 
             f"data must have the rows that the agreed run says, {party.rows}; {party.file} has "
             f"{len(encoded.labels)}: correct one"
         )
-    signs = label_signs(encoded.labels, own.site.outputs)
-    return lay_out(own, [(encoded.rows, signs)], noise=noise)
+    wish = setup.agreed.run.wish
+    shard = lay_out_part(own, [encoded], wish.split.train, noise)
+    if not wish.histogram:
+        return shard, None
+    held_out = wish.split.held_out
+    return shard, lay_out_part(own, [encoded], held_out, noise) if wish.split.holdout else shard
 
 
 def _trained(
-    node: NodeRuntime, told: RunConfig, part: _Part, last: _Part, seconds: float | None
+    node: NodeRuntime,
+    told: RunConfig,
+    part: _Part,
+    last: _Part,
+    seconds: float | None,
+    judged: Judgement | None = None,
 ) -> Run:
     """Make the model of this node: the mean of the messages that it may hear, its own included.
 
@@ -280,10 +369,11 @@ def _trained(
     classifier = Classifier.of_run(
         part.own,
         heard,
-        state_privacy(part.own, charged, node.noise, caveats=caveats),
+        state_whole(part.own, charged, node.noise, agreed.run.wish, judged=judged, caveats=caveats),
         classes=schema.classes,
         parties=hearing.names,
         output=told.run.output,
+        quality=None if judged is None else judged.quality,
     )
     federation = {
         "node": setup.name,

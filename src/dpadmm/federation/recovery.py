@@ -21,9 +21,11 @@ from dpadmm.federation.transport.sum_exchange import PastSum
 from dpadmm.federation.transport.wire import BadMessage
 from dpadmm.federation.transport.words import Decided, Departing, Frozen, Limits, noted, said
 from dpadmm.ledger.adaptive import overspent
+from dpadmm.ledger.positions import RowRange
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
+from dpadmm.run.evaluate import evaluation_id
 from dpadmm.run.plan import Plan, announced
 
 __all__ = ["Decision", "Departure", "SomebodyLeft", "Stretch"]
@@ -45,6 +47,9 @@ _PAUSE: Final = 0.1
 
 
 _PATIENCE: Final = 4
+
+
+_EVALUATING: Final = b"evaluation"
 
 
 class SomebodyLeft(ExchangeError):
@@ -279,6 +284,8 @@ class Stretch:
         What this party was charged before.
     first
         The run as it was agreed on, before anybody was lost; None for that run itself.
+    evaluation
+        How ledgers know it, where it is the evaluation of a model; else empty.
     """
 
     agreed: AgreedRun
@@ -292,6 +299,7 @@ class Stretch:
     first_sent: int = 0
     charged: tuple[Event, ...] = field(default=(), repr=False)
     first: Plan | None = field(default=None, repr=False)
+    evaluation: str = ""
 
     @classmethod
     def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> Stretch:
@@ -301,7 +309,21 @@ class Stretch:
     @property
     def run_id(self) -> str:
         """How ledgers know it."""
-        return str(self.agreed.run.run_id)
+        return self.evaluation or str(self.agreed.run.run_id)
+
+    def part(self, rows: int) -> RowRange | None:
+        """Which of so many rows of a party it reads; None for all."""
+        split = self.agreed.run.wish.split
+        return split.held_out(rows) if self.evaluation else split.train(rows)
+
+    def evaluating(self, planned: Plan) -> Stretch:
+        """The evaluation of the model that came of it.
+
+        Its 32 bytes follow from this stretch's: whoever heard the same has the same model.
+        """
+        digest = hashlib.sha256(self.run + _EVALUATING).digest()
+        name = evaluation_id(self.run_id, planned)
+        return Stretch(self.agreed, planned, digest, planned.rounds, self.lost, evaluation=name)
 
     def following(
         self,

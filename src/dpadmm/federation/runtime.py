@@ -23,7 +23,8 @@ from dpadmm.federation.transport.words import Limits, agreement_limit
 from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
-from dpadmm.run.charges import check_owner, open_runs
+from dpadmm.run.charges import check_evaluation, check_owner, open_runs
+from dpadmm.run.evaluate import evaluation_noise
 
 __all__ = ["NodeRuntime"]
 
@@ -100,10 +101,15 @@ class NodeRuntime:
         number = stretch.agreed.names.index(self.setup.name)
         self._check_ledger(self.ledger, stretch, number)
         own = stretch.planned.of_party(number)
+        if not stretch.evaluation:
+            accounts = {self.setup.name: self.ledger.refresh()}
+            check_evaluation(self.setup.whole(stretch.agreed), accounts, stretch.run_id)
         # A stretch that ended with somebody's loss is not charged beyond what was sent.
         end = Departure.sent_before(self.store, stretch.run)
         rounds = range(len(stretch.replayed), stretch.rounds if end is None else end)
-        (opened,) = open_runs(own, [self.ledger], stretch.run_id, self.noise, rounds=rounds)
+        (opened,) = open_runs(
+            own, [self.ledger], stretch.run_id, self.noise, rounds=rounds, part=stretch.part
+        )
         return self.stack.enter_context(opened)
 
     def _check_ledger(self, ledger: SQLiteLedger, stretch: Stretch, number: int) -> None:
@@ -143,7 +149,7 @@ class NodeRuntime:
                 config.addresses,
                 setup.security,
                 largest=max(
-                    message_size(setup.planned.site.shape[1:]),
+                    *(message_size(shape) for shape in setup.shapes),
                     agreement_limit(len(setup.agreed.nodes)) // 2,
                 ),
                 lease=config.watch.lease,
@@ -189,6 +195,8 @@ class NodeRuntime:
         After a loss a round of sums is drawn anew: in a simulation, too, that is other noise.
         """
         simulation = self.setup.config.simulation
+        if stretch.evaluation:
+            return evaluation_noise(self.noise, None if simulation is None else simulation.key)
         summed = stretch.planned.algorithm.summation is not None
         if simulation is None or not (summed and stretch.lost):
             return self.noise
@@ -196,8 +204,11 @@ class NodeRuntime:
         return SimulatedNoise(int.from_bytes(found[:8], "little"))
 
     def departure(self, session: PeerSession, stretch: Stretch) -> Departure | None:
-        """How to go on without a lost node; None where the owner has not chosen to."""
-        if self.setup.config.policy.when_lost != "continue":
+        """How to go on without a lost node; None where the owner has not chosen to.
+
+        Nor in an evaluation, which is one round of all who trained, or none.
+        """
+        if self.setup.config.policy.when_lost != "continue" or stretch.evaluation:
             return None
         agreed = stretch.agreed
         return Departure(

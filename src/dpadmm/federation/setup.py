@@ -13,6 +13,7 @@ from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.node_config import NodeConfig
 from dpadmm.federation.transport.session import Security
 from dpadmm.run.config import DataSection, PartySection, ResultSection, RunConfig
+from dpadmm.run.evaluate import WholePlan
 from dpadmm.run.from_files import file_schema
 from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan
@@ -52,6 +53,19 @@ class NodeSetup:
     def run(self) -> bytes:
         """The 32 bytes of the run."""
         return self.agreed.digest(self.schema)
+
+    def whole(self, agreed: AgreedRun | None = None) -> WholePlan:
+        """What is agreed on, or what is left of it, with what is asked for beside the training."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return (agreed or self.agreed).whole(self.schema)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of the messages of the training, and of an evaluation."""
+        expected = self.whole().expected()
+        plans = [self.planned] if expected is None else [self.planned, expected]
+        return tuple(planned.site.shape[1:] for planned in plans)
 
     def run_config(self) -> RunConfig:
         """The run as one organisation would write it down for itself."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 from dpadmm.errors import BudgetError, LedgerError
 from dpadmm.ledger.entries import LEDGER_VERSION, ChargedData, Entry
 from dpadmm.ledger.filters import Policy, PrivacyFilter, affordable
+from dpadmm.ledger.positions import Piece, PositionCosts, RowRange
 from dpadmm.privacy.events import Event, alone, event_from_dict
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.privacy.statement import adjacency_words, adversary_words
@@ -39,10 +40,11 @@ class StoredMessage:
 
 @dataclass
 class RunRecord:
-    """What a ledger knows of one run."""
+    """What a ledger knows of one run; ``rows`` are the positions it reads, None all of them."""
 
     fingerprint: str
     opened: str
+    rows: RowRange | None = None
     events: dict[int, Event] = field(default_factory=dict)
     reservations: dict[int, int] = field(default_factory=dict)
     commits: dict[int, StoredMessage] = field(default_factory=dict)
@@ -57,9 +59,8 @@ class Account:
     ----------
     dataset, policy, filter
         From the first entry.
-    spent, spent_alone
-        The exact sum of the costs of all reservations of all runs, in the filter's unit; and what
-        it is if all other parties collude, which is more where noise was shared.
+    costs
+        What each position of the data set has cost (:mod:`dpadmm.ledger.positions`).
     runs
         By run id, in the order in which they were opened.
     head
@@ -69,23 +70,56 @@ class Account:
     dataset: ChargedData
     policy: Policy
     filter: PrivacyFilter
+    costs: PositionCosts
 
     def __init__(self) -> None:
         self.head: Entry | None = None
-        self.spent = self.spent_alone = Fraction(0)
         self.runs: dict[str, RunRecord] = {}
 
     @property
+    def spent(self) -> Fraction:
+        """What was spent in the filter's unit: exact sums, the largest over positions."""
+        return self.costs.most()[0]
+
+    @property
+    def spent_alone(self) -> Fraction:
+        """The same if all other parties collude, which is more where noise was shared."""
+        return self.costs.most()[1]
+
+    @property
     def left(self) -> Fraction:
-        """What is left, in the filter's unit."""
-        return max(Fraction(self.filter.limit) - self.spent, Fraction(0))
+        """What is left for a run on all rows, in the filter's unit."""
+        return self._left(None)
 
     @property
     def left_alone(self) -> Fraction | None:
         """What is left if all other parties collude; None where the policy demands nothing."""
+        return self._left_alone(None)
+
+    def _left(self, rows: RowRange | None) -> Fraction:
+        """What is left for a run on these rows."""
+        spent = self.costs.most(self._charged(rows))[0]
+        return max(Fraction(self.filter.limit) - spent, Fraction(0))
+
+    def _left_alone(self, rows: RowRange | None) -> Fraction | None:
         if math.isinf(self.filter.limit_alone):
             return None
-        return max(Fraction(self.filter.limit_alone) - self.spent_alone, Fraction(0))
+        spent = self.costs.most(self._charged(rows))[1]
+        return max(Fraction(self.filter.limit_alone) - spent, Fraction(0))
+
+    def _charged(self, rows: RowRange | None) -> RowRange | None:
+        """The positions that a release on these rows is charged to; None for all.
+
+        A person with several rows may have some in every part: only for Gaussian releases is the
+        largest sum of a position known to cover that.
+        """
+        several = self.policy.rows_per_person > 1
+        return None if several and self.filter.name != "gaussian" else rows
+
+    @property
+    def parts(self) -> tuple[Piece, ...]:
+        """Rows that were not all charged the same; empty where they were."""
+        return self.costs.pieces if len(self.costs.pieces) > 1 else ()
 
     @property
     def spent_epsilon(self) -> float:
@@ -108,30 +142,45 @@ class Account:
 
         With noise of its own, which costs the same if all other parties collude.
         """
-        left = self.left if self.left_alone is None else min(self.left, self.left_alone)
-        return self.filter.fitting_epsilon(float(left))
+        return self._fitting(None)
 
-    def rounds_left(self, event: Event) -> int | None:
-        """How many more rounds like this are left; None if they are free."""
-        counts = [affordable(self.left, self.filter.cost(event))]
-        if self.left_alone is not None:
-            counts.append(affordable(self.left_alone, self.filter.cost(alone(event))))
+    def _fitting(self, rows: RowRange | None) -> float:
+        left, left_alone = self._left(rows), self._left_alone(rows)
+        return self.filter.fitting_epsilon(
+            float(left if left_alone is None else min(left, left_alone))
+        )
+
+    def rounds_left(self, event: Event, rows: RowRange | None = None) -> int | None:
+        """How many more rounds like this are left on these rows; None if they are free."""
+        counts = [affordable(self._left(rows), self.filter.cost(event))]
+        left_alone = self._left_alone(rows)
+        if left_alone is not None:
+            counts.append(affordable(left_alone, self.filter.cost(alone(event))))
         found = [count for count in counts if count is not None]
         return min(found) if found else None
 
-    def require(self, events: Iterable[Event]) -> None:
-        """Refuse events that do not fit together into what is left; nothing is charged."""
+    def require(self, events: Iterable[Event], rows: RowRange | None = None) -> None:
+        """Refuse events that do not fit together into what is left; nothing is charged.
+
+        Parameters
+        ----------
+        events
+            The releases.
+        rows
+            The positions that they read; all unless given.
+        """
         total, apart, fitting, asked = Fraction(0), Fraction(0), 0, 0
+        there = self._left(rows)
         for event in events:
             total += Fraction(self.filter.cost(event))
             apart += Fraction(self.filter.cost(alone(event)))
             asked += 1
-            if total <= self.left:
+            if total <= there:
                 fitting = asked
-        if total <= self.left:
-            self._require_alone(apart, asked, shared=apart != total)
+        if total <= there:
+            self._require_alone(apart, asked, rows, shared=apart != total)
             return
-        policy, left = self.policy, float(self.left)
+        policy, left = self.policy, float(there)
         wanted = "this round" if asked == 1 else f"these {asked} rounds"
         buys = (
             "no round like it"
@@ -143,14 +192,16 @@ class Account:
         raise BudgetError(
             f"{wanted} must fit into the budget left of epsilon = {Given(policy.epsilon)} at "
             f"delta = {Given(policy.delta)}: {AtLeast(left)} of {AtLeast(self.filter.limit)} "
-            f"({self.filter.unit}) is left and {AtMost(float(total))} was asked for, so it buys "
-            f"{buys}. A run of Gaussian releases with epsilon up to "
-            f"{AtLeast(self.fitting_epsilon)} fits; nothing was charged."
+            f"({self.filter.unit}) is left{'' if rows is None else f' for {rows}'} and "
+            f"{AtMost(float(total))} was asked for, so it buys {buys}. A run of Gaussian releases "
+            f"with epsilon up to {AtLeast(self._fitting(rows))} fits; nothing was charged."
         )
 
-    def _require_alone(self, cost: Fraction, asked: int, *, shared: bool) -> None:
+    def _require_alone(
+        self, cost: Fraction, asked: int, rows: RowRange | None, *, shared: bool
+    ) -> None:
         """Refuse what does not fit if all other parties collude."""
-        left = self.left_alone
+        left = self._left_alone(rows)
         if left is None or cost <= left:
             return
         policy = self.policy
@@ -202,6 +253,7 @@ class Account:
         self.dataset = ChargedData(**content["dataset"])
         self.policy = Policy(**content["policy"])
         self.filter = self.policy.make_filter()
+        self.costs = PositionCosts(self.dataset.rows)
 
     def _continue(self, entry: Entry, content: dict[str, Any]) -> None:
         number, run, round_ = entry.number, entry.run, entry.round
@@ -210,7 +262,9 @@ class Account:
         if entry.kind == "run":
             if run in self.runs:
                 raise LedgerError(f"row {number} opens the run {run!r} a second time.")
-            self.runs[run] = RunRecord(content["fingerprint"], entry.time)
+            named = content.get("rows")
+            rows = None if named is None else RowRange.checked(named, self.dataset.rows)
+            self.runs[run] = RunRecord(content["fingerprint"], entry.time, rows)
             return
         record = self.runs.get(run)
         if record is None:
@@ -223,17 +277,14 @@ class Account:
             event = event_from_dict(content["event"])
             cost = Fraction(self.filter.cost(event))
             apart = Fraction(self.filter.cost(alone(event)))
-            left = self.left_alone
-            if self.spent + cost > Fraction(self.filter.limit) or (
-                left is not None and apart > left
-            ):
+            left = self._left_alone(record.rows)
+            if cost > self._left(record.rows) or (left is not None and apart > left):
                 raise LedgerError(f"row {number} exceeds the budget of the policy.")
             record.events[round_] = event
             record.reservations[round_] = number
             record.spent += cost
             record.spent_alone += apart
-            self.spent += cost
-            self.spent_alone += apart
+            self.costs.add(cost, apart, self._charged(record.rows))
         elif entry.kind == "commit":
             if record.reservations.get(round_) != content["reservation"]:
                 raise LedgerError(f"row {number} commits round {round_} without its reservation.")
@@ -263,6 +314,7 @@ class Account:
             ("Adversary", adversary_words(self._events())),
             ("Filter", f"{self.filter.name}: {self.filter.theorem}"),
             ("Spent", f"epsilon = {AtMost(self.spent_epsilon)} at delta = {Given(policy.delta)}"),
+            *self._lines_of_parts(),
             *self._lines_alone(),
             (
                 "Left",
@@ -274,6 +326,22 @@ class Account:
                 "person with rows in another data set; a ledger put back to an older copy (compare "
                 "its head with one noted elsewhere)",
             ),
+        ]
+
+    def _lines_of_parts(self) -> list[tuple[str, str]]:
+        """What each part was charged, where runs read some of the rows only."""
+        if not self.parts:
+            return []
+        spent = "; ".join(
+            f"{piece.rows}: epsilon = {AtMost(self.filter.epsilon(float(piece.spent)))}"
+            for piece in self.parts
+        )
+        return [
+            (
+                "Accounts",
+                f"{spent}. The largest counts: a release that does not read a row tells nothing "
+                "about it. An order of rows that depends on what they hold is not covered",
+            )
         ]
 
     def _events(self) -> Iterator[Event]:
@@ -314,6 +382,7 @@ class Account:
             "spent_epsilon": self.spent_epsilon,
             "fitting_epsilon": self.fitting_epsilon,
             **apart,
+            **self._plain_parts(),
             "runs": [
                 {
                     "run": name,
@@ -323,6 +392,7 @@ class Account:
                     "committed": len(record.commits),
                     "spent": float(record.spent),
                     "more_like_last": self._more_like_last(record),
+                    **({} if record.rows is None else {"rows": list(record.rows)}),
                 }
                 for name, record in self.runs.items()
             ],
@@ -330,11 +400,23 @@ class Account:
             "statement": dict(self.lines()),
         }
 
+    def _plain_parts(self) -> dict[str, Any]:
+        """An account for each part, where there are several."""
+        accounts = [
+            {
+                "rows": list(piece.rows),
+                "spent": float(piece.spent),
+                "spent_epsilon": self.filter.epsilon(float(piece.spent)),
+            }
+            for piece in self.parts
+        ]
+        return {"accounts": accounts} if accounts else {}
+
     def _more_like_last(self, record: RunRecord) -> int | None:
         """How many more rounds like the run's last are left; None if free or none yet."""
         if not record.events:
             return None
-        return self.rounds_left(record.events[max(record.events)])
+        return self.rounds_left(record.events[max(record.events)], record.rows)
 
 
 def recompute(export: Iterable[str]) -> Account:

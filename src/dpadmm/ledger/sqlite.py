@@ -29,6 +29,7 @@ from dpadmm.ledger.balance import STORED_TYPES, Account, StoredMessage
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.entries import LEDGER_VERSION, ChargedData, Entry
 from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.run_lock import RunLock
 from dpadmm.ledger.storage import EntryFile
 from dpadmm.plain import Array
@@ -148,7 +149,12 @@ class SQLiteLedger(Closable):
         return self._account
 
     def check_run(
-        self, events: Sequence[Event], run_id: str | None = None, *, rounds: range | None = None
+        self,
+        events: Sequence[Event],
+        run_id: str | None = None,
+        *,
+        rounds: range | None = None,
+        rows: RowRange | None = None,
     ) -> None:
         """Refuse a run that does not fit as a whole, before its first round; charges nothing.
 
@@ -160,14 +166,23 @@ class SQLiteLedger(Closable):
             Rounds that this run has already reserved are not counted again.
         rounds
             Which of them it will make; all unless given.
+        rows
+            The positions of the data set that it reads; all unless given.
         """
         self._read_on()
         known = self._account.runs.get(run_id) if run_id is not None else None
         charged = {} if known is None else known.events
         asked = range(len(events)) if rounds is None else rounds
-        self._account.require(events[t] for t in asked if t not in charged)
+        self._account.require((events[t] for t in asked if t not in charged), rows)
 
-    def open_run(self, run_id: str, fingerprint: str, *, rows_per_person: int = 1) -> LedgerRun:
+    def open_run(
+        self,
+        run_id: str,
+        fingerprint: str,
+        *,
+        rows_per_person: int = 1,
+        rows: RowRange | None = None,
+    ) -> LedgerRun:
         """Begin a run, or continue the one of that name.
 
         Parameters
@@ -178,36 +193,50 @@ class SQLiteLedger(Closable):
             Of everything public that decides the run: a run continues under the same only.
         rows_per_person
             What its noise was calibrated to; must be the policy's.
+        rows
+            The positions of the data set that it reads, and is charged to; all unless given.
         """
         if not isinstance(run_id, str) or not 0 < len(run_id) <= _LONGEST_NAME:
             raise ParameterError(
                 f"run_id must be a text of 1 to {_LONGEST_NAME} characters; got {run_id!r}."
             )
-        self.check_parameters(run_id, fingerprint, rows_per_person=rows_per_person)
+        self.check_parameters(run_id, fingerprint, rows_per_person=rows_per_person, rows=rows)
         lock = RunLock(self.path, run_id)
         try:
             with self._file.transaction():
                 self._read_on()
                 known = self._account.runs.get(run_id)
                 if known is None:
-                    entry = self._append("run", run_id, None, {"fingerprint": fingerprint})
+                    content: dict[str, Any] = {"fingerprint": fingerprint}
+                    if rows is not None:
+                        content["rows"] = list(rows)
+                    entry = self._append("run", run_id, None, content)
             if known is None:
                 self._account.apply(entry)
-            self.check_parameters(run_id, fingerprint, rows_per_person=rows_per_person)
+            self.check_parameters(run_id, fingerprint, rows_per_person=rows_per_person, rows=rows)
             return LedgerRun(self, run_id, lock)
         except BaseException:
             lock.release()
             raise
 
-    def check_parameters(self, run_id: str, fingerprint: str, *, rows_per_person: int = 1) -> None:
+    def check_parameters(
+        self,
+        run_id: str,
+        fingerprint: str,
+        *,
+        rows_per_person: int = 1,
+        rows: RowRange | None = None,
+    ) -> None:
         """Refuse another number of rows per person, and a run that began otherwise."""
+        if rows is not None:
+            RowRange.checked(rows, self.dataset.rows)
         if rows_per_person != self.policy.rows_per_person:
             raise LedgerError(
                 f"rows_per_person must be the ledger's, {self.policy.rows_per_person}; "
                 f"got {rows_per_person!r}."
             )
         known = self._account.runs.get(run_id)
-        if known is not None and known.fingerprint != fingerprint:
+        if known is not None and (known.fingerprint, known.rows) != (fingerprint, rows):
             raise LedgerError(
                 f"run {run_id!r} must continue with the parameters it began with; they differ. "
                 "Give the new run a name of its own."
@@ -279,7 +308,7 @@ class SQLiteLedger(Closable):
                 self._read_on()
                 entry = None
                 if not self._is_reserved(run_id, t, event):
-                    self._account.require([event])
+                    self._account.require([event], self._account.runs[run_id].rows)
                     entry = self._append("reservation", run_id, t, {"event": event.to_dict()})
             if entry is not None:
                 self._account.apply(entry)

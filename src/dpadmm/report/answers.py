@@ -11,6 +11,7 @@ from dpadmm.report import texts
 from dpadmm.report.document import Banner, Tile
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import GuessPlot
+from dpadmm.report.quality import quality_answer
 from dpadmm.report.tables import delta_text
 from dpadmm.run.record import RecordedRun
 
@@ -139,6 +140,7 @@ def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
     pairs = [
         (texts.WHO, _who(run)),
         (texts.LEARNT, learnt(run)),
+        *quality_answer(run),
         (texts.GUARANTEED, _guaranteed(run)),
         *((texts.CAVEAT, caveat) for caveat in privacy.caveats),
     ]

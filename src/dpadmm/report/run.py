@@ -15,6 +15,7 @@ from dpadmm.report.answers import answers, banners, guesses, riskiest, tiles
 from dpadmm.report.document import Block, Code, Facts, Report, Section, Words
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import Bar, BarPlot, GraphPlot, LinePlot, Series
+from dpadmm.report.quality import quality_section
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.report.tables import Cell, Table
 from dpadmm.run.record import Learnt, LedgerCheck, RecordedRun
@@ -57,7 +58,8 @@ def run_report(run: RecordedRun, *, more: Sequence[Section] = ()) -> Report:
     what = texts.RUN_OF.format(algorithm=run.algorithm)
     if run.learnt is not None:
         what = texts.PREDICTING.format(label=shown_name(run.learnt.label, 40))
-    sections = [*more, parties_section(run), *attacker_section(run), graph_section(run)]
+    sections = [*more, *quality_section(run), parties_section(run), *attacker_section(run)]
+    sections.append(graph_section(run))
     sections += [convergence_section(run), *weights_section(run), configuration_section(run)]
     return Report(
         title=texts.RUN_TITLE.format(what=what),

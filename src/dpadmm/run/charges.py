@@ -2,28 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from dpadmm.errors import LedgerError, ParameterError
+from dpadmm.ledger.balance import Account
 from dpadmm.ledger.base import Ledger
+from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.privacy.mechanisms import require_exact_shares
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.run.engine import fingerprint
+from dpadmm.run.evaluate import WholePlan, evaluated_before
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.train import _check_continued
 
 __all__ = [
+    "Part",
     "charged",
+    "check_evaluation",
     "check_owner",
     "check_runs",
+    "ledger_accounts",
     "ledger_checks",
     "ledger_statements",
     "open_runs",
 ]
+
+
+#: From the number of rows of a ledger to those that a run reads; None for all.
+Part = Callable[[int], RowRange | None]
+
+
+def _all_rows(rows: int) -> RowRange | None:
+    return None
+
+
+def check_evaluation(whole: WholePlan, accounts: Mapping[str, Account], run_id: str) -> None:
+    """Refuse a run whose evaluation would not fit after it; nothing is charged, no row is read.
+
+    What the training will have spent counts, where both read the same rows.
+
+    Parameters
+    ----------
+    whole
+        The run, and what is asked for beside it.
+    accounts
+        What the ledgers of parties say now, by their names.
+    run_id
+        The name of the run in them.
+    """
+    expected, split = whole.expected(), whole.wish.split
+    if expected is None:
+        return
+    names = whole.training.site.names
+    ahead = zip(names, announced(whole.training), announced(expected), strict=True)
+    for name, training, counting in ahead:
+        account = accounts.get(name)
+        if account is None or evaluated_before(account.runs, run_id):
+            continue
+        known = account.runs.get(run_id)
+        made = {} if known is None else known.events
+        left = [] if split.holdout else [e for t, e in enumerate(training) if t not in made]
+        account.require([*left, *counting], split.held_out(account.dataset.rows))
+
+
+def ledger_accounts(ledgers: Mapping[str, str | Path] | None) -> dict[str, Account]:
+    """What the ledgers of parties say now, by their names."""
+    accounts = {}
+    for name, path in (ledgers or {}).items():
+        with SQLiteLedger(Path(path), read_only=True) as ledger:
+            accounts[str(name)] = ledger.account
+    return accounts
 
 
 def open_runs(
@@ -33,6 +85,7 @@ def open_runs(
     noise: NoiseSource,
     *,
     rounds: range | None = None,
+    part: Part = _all_rows,
 ) -> list[LedgerRun]:
     """Open a run in the ledger of every party computed here, for :func:`train`.
 
@@ -51,12 +104,15 @@ def open_runs(
         Where its noise will come from: draws that can be repeated protect nobody.
     rounds
         Which rounds of the plan will be charged; all unless given.
+    part
+        Which of a ledger's rows it reads, from how many there are.
     """
-    mark, people = check_runs(planned, ledgers, run_id, noise, rounds=rounds)
+    mark, people = check_runs(planned, ledgers, run_id, noise, rounds=rounds, part=part)
     opened: list[LedgerRun] = []
     try:
         for ledger in ledgers:
-            opened.append(ledger.open_run(run_id, mark, rows_per_person=people))
+            rows = part(ledger.dataset.rows)
+            opened.append(ledger.open_run(run_id, mark, rows_per_person=people, rows=rows))
     except BaseException:
         for each in opened:
             each.close()
@@ -71,6 +127,7 @@ def check_runs(
     noise: NoiseSource,
     *,
     rounds: range | None = None,
+    part: Part = _all_rows,
 ) -> tuple[str, int]:
     """Refuse what :func:`open_runs` would, and write nothing.
 
@@ -95,17 +152,19 @@ def check_runs(
             f"ledgers must be one per party ({len(site.index)}); got {len(ledgers)}."
         )
     for name, rows, ledger in zip(site.names, site.rows.tolist(), ledgers, strict=True):
-        if ledger.dataset.rows != rows:
+        first, stop = part(ledger.dataset.rows) or (0, ledger.dataset.rows)
+        if stop - first != rows:
             raise ParameterError(
                 f"the ledger of party {name} must be about its {rows} rows; {ledger.path} is about "
-                f"{ledger.dataset.rows}."
+                f"{stop - first}."
             )
     for events, ledger in zip(announced(planned), ledgers, strict=True):
-        ledger.check_run(events, run_id, rounds=rounds)
+        ledger.check_run(events, run_id, rounds=rounds, rows=part(ledger.dataset.rows))
     mark = fingerprint(planned.algorithm, site, planned.rounds)
     people = 1 if planned.budget is None else planned.budget.rows_per_person
     for ledger in ledgers:
-        ledger.check_parameters(run_id, mark, rows_per_person=people)
+        rows_read = part(ledger.dataset.rows)
+        ledger.check_parameters(run_id, mark, rows_per_person=people, rows=rows_read)
     return mark, people
 
 
@@ -117,6 +176,7 @@ def charged(
     noise: NoiseSource,
     *,
     schema_sha256: str | None = None,
+    part: Part = _all_rows,
 ) -> Iterator[Sequence[Ledger] | None]:
     """Open every party's ledger for a run; None without ledgers.
 
@@ -133,6 +193,8 @@ def charged(
         The name under which the run can be continued; the same name never spends twice.
     schema_sha256
         How the rows were encoded, if by a schema; a ledger that names another one is refused.
+    part
+        Which of a ledger's rows it reads, from how many there are.
     """
     if not ledgers:
         yield None
@@ -148,7 +210,7 @@ def charged(
         opened = [stack.enter_context(SQLiteLedger(given[name])) for name in names]
         for name, ledger in zip(names, opened, strict=True):
             check_owner(name, ledger, schema_sha256)
-        runs = open_runs(planned, opened, run_id, noise)
+        runs = open_runs(planned, opened, run_id, noise, part=part)
         for each in runs:
             stack.enter_context(each)
         yield runs

@@ -13,8 +13,9 @@ from dpadmm.plain import Array
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
 from dpadmm.run.plan import Plan
+from dpadmm.run.quality import Quality
 
-__all__ = ["HISTORY", "Classifier", "chosen_output"]
+__all__ = ["HISTORY", "Classifier", "chosen_output", "released_weights"]
 
 HISTORY: Final = ("disagreement", "change")
 """What is followed over the rounds."""
@@ -39,6 +40,8 @@ class Classifier:
         The penalty used: in the first round, the mean over parties, where it varies.
     privacy
         The statement.
+    quality
+        How good it is, where a histogram was released of it; None where none was.
     """
 
     coef: Array = field(repr=False)
@@ -50,6 +53,7 @@ class Classifier:
     history: dict[str, Array] = field(repr=False)
     penalty: float
     privacy: PrivacyStatement = field(repr=False)
+    quality: Quality | None = None
 
     @classmethod
     def of_run(
@@ -63,6 +67,7 @@ class Classifier:
         output: str = "auto",
         data_norm: float = 1.0,
         intercept_scale: float | None = None,
+        quality: Quality | None = None,
     ) -> Classifier:
         """Sum up a run.
 
@@ -78,9 +83,11 @@ class Classifier:
         data_norm, intercept_scale
             What every row was divided by, and the number that was then appended to it as its last
             feature; None for no number.
+        quality
+            How good it is, if that was released.
         """
-        chosen = getattr(outcome, chosen_output(planned.algorithm, output))
-        coef, intercept = _for_columns(chosen[:, 0].mean(axis=0), data_norm, intercept_scale)
+        weights = released_weights(planned, outcome, output)
+        coef, intercept = _for_columns(weights, data_norm, intercept_scale)
         node_coef, node_intercept = _for_columns(outcome.last[:, 0], data_norm, intercept_scale)
         return cls(
             coef=coef,
@@ -92,6 +99,7 @@ class Classifier:
             history={name: getattr(outcome.history, name)[:, 0] for name in HISTORY},
             penalty=planned.penalty,
             privacy=privacy,
+            quality=quality,
         )
 
     @classmethod
@@ -115,6 +123,12 @@ def chosen_output(algorithm: Algorithm, output: str) -> str:
     if output == "auto":
         return "tail" if algorithm.private else "last"
     return output
+
+
+def released_weights(planned: Plan, outcome: Outcome, output: str = "auto") -> Array:
+    """The model for rows as they were laid out, ``(outputs, features)``."""
+    weights: Array = getattr(outcome, chosen_output(planned.algorithm, output))[:, 0].mean(axis=0)
+    return weights
 
 
 def _for_columns(

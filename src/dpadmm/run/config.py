@@ -21,8 +21,10 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
+    SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
+    model_serializer,
     model_validator,
 )
 
@@ -34,7 +36,9 @@ from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import canonical_json
 from dpadmm.run import parameters as defaults
 from dpadmm.run.choice import chosen_algorithm
+from dpadmm.run.evaluate import Wish
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.split import Split
 from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats, shown_value
 from dpadmm.version import NUMBERS_FORMAT
 
@@ -154,6 +158,14 @@ rows_per_person, output, algorithm_options
     run_id
         The name of the run in the ledgers, under which it can be continued; the hash of the run
         unless given. The same name never spends twice, a new one spends anew.
+    holdout
+        The part of every party's rows, its last ones, that is not trained on.
+    evaluate
+        Evaluate the model on the rows kept out, at the run's budget: a person's row is in one of
+        the two parts, so that the larger of both costs counts.
+    probabilities
+        Fit probabilities: to the evaluation's histogram, or without a holdout to one of the rows
+        that are trained on, for which a tenth of the run's mu^2 is set aside.
     """
 
     algorithm: str = defaults.ALGORITHM
@@ -172,12 +184,38 @@ rows_per_person, output, algorithm_options
     algorithm_options: dict[str, Any] = Field(default_factory=dict)
     simulation_key: Annotated[int, Field(ge=0)] | None = None
     run_id: Name | None = None
+    holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    evaluate: bool = False
+    probabilities: bool = False
     _algorithm_chosen: bool = PrivateAttr(False)
 
     @property
     def algorithm_chosen(self) -> bool:
         """Whether nobody named the algorithm: it was chosen."""
         return self._algorithm_chosen
+
+    @property
+    def wish(self) -> Wish:
+        """What is asked for beside the training."""
+        return Wish(Split(self.holdout), self.evaluate, self.probabilities)
+
+    @model_validator(mode="after")
+    def _check_wish(self) -> Self:
+        try:
+            # Refuses what does not go together.
+            _ = self.wish
+        except ParameterError as error:
+            raise fail(str(error)) from None
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_nobody_asked(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What is not asked for goes unsaid: hashes of runs without it stay as they were."""
+        content: dict[str, Any] = write(self)
+        for name in ("holdout", "evaluate", "probabilities"):
+            if not content.get(name, True):
+                del content[name]
+        return content
 
     @model_validator(mode="wrap")
     @classmethod

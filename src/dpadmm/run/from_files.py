@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,17 +30,19 @@ from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
-from dpadmm.run.charges import charged
-from dpadmm.run.classifier import Classifier
+from dpadmm.run.charges import Part, charged, check_evaluation
+from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.config import RunConfig, run_hash
 from dpadmm.run.engine import Checkpoint
+from dpadmm.run.evaluate import WholePlan, evaluation_noise, plan_whole
+from dpadmm.run.judge import Charged, judge, state_whole
 from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import PrivacyWarning
-from dpadmm.run.plan import Plan, plan
+from dpadmm.run.plan import Plan
 from dpadmm.run.record import RecordedRun
 from dpadmm.run.result import Run, provenance
-from dpadmm.run.train import lay_out, state_privacy, train
+from dpadmm.run.train import lay_out, train
 from dpadmm.sentences import DataError
 
 __all__ = [
@@ -48,8 +50,10 @@ __all__ = [
     "Watch",
     "estimator_parameters",
     "file_schema",
+    "lay_out_part",
     "prepare",
     "read_parties",
+    "run_name",
     "spends_anew",
     "train_run",
     "work_folder",
@@ -138,8 +142,10 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         rows = {name: len(party.labels) for name, party in parties.items()}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
-            planned = _plan(config, schema, rows)
-        shard = _shard(planned, parties, noise)
+            whole = _plan(config, schema, rows)
+        planned, split = whole.training, config.run.wish.split
+        shard = lay_out_part(planned, list(parties.values()), split.train, noise)
+        evaluated = None if whole.terms is None else _evaluated_shard(whole, parties, shard, noise)
         del parties
         watch.on_stage("training")
         outcome = train(
@@ -150,13 +156,21 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
             checkpoint=_checkpoint(config),
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
+        found = None
+        if evaluated is not None:
+            watch.on_stage("evaluating")
+            weights = released_weights(planned, outcome, config.run.output)
+            about = Charged(config.ledgers, run_name(config, schema, rows), schema.sha256)
+            evaluating = evaluation_noise(noise, config.run.simulation_key)
+            found = judge(whole, weights, evaluated, evaluating, about)
     classifier = Classifier.of_run(
         planned,
         outcome,
-        state_privacy(planned, outcome.events, noise),
+        state_whole(planned, outcome.events, noise, config.run.wish, judged=found),
         classes=schema.classes,
         parties=planned.site.names,
         output=config.run.output,
+        quality=None if found is None else found.quality,
     )
     come_from = provenance(config, schema, rows, run_hash(config, schema.sha256, rows))
     return Run(
@@ -169,10 +183,26 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
     )
 
 
-def _shard(planned: Plan, parties: dict[str, PartyRows], noise: NoiseSource) -> Shard:
-    outputs = planned.site.outputs
-    read = [(party.rows, label_signs(party.labels, outputs)) for party in parties.values()]
+def lay_out_part(
+    planned: Plan, parties: Sequence[PartyRows], part: Part, noise: NoiseSource
+) -> Shard:
+    """Lay out a part of every party's rows."""
+    read = []
+    for party in parties:
+        first, stop = part(len(party.labels)) or (0, len(party.labels))
+        signs = label_signs(party.labels[first:stop], planned.site.outputs)
+        read.append((party.rows[first:stop], signs))
     return lay_out(planned, read, noise=noise)
+
+
+def _evaluated_shard(
+    whole: WholePlan, parties: Mapping[str, PartyRows], shard: Shard, noise: NoiseSource
+) -> Shard:
+    """The rows that are evaluated on: those kept out, or those that are trained on."""
+    split, each = whole.wish.split, list(parties.values())
+    if not split.holdout:
+        return shard
+    return lay_out_part(whole.training, each, split.held_out, noise)
 
 
 def write_results(run: Run) -> RecordedRun:
@@ -212,16 +242,19 @@ def file_schema(schema: Schema, config: RunConfig) -> Schema:
     return Schema.from_dict(schema.model_dump() | {"party": wanted, "ignore": tuple(ignore)})
 
 
-def _plan(config: RunConfig, schema: Schema, rows: dict[str, int]) -> Plan:
-    names = tuple(rows)
-    classes = len(schema.classes)
-    return plan(
-        config.parameters(names),
-        list(rows.values()),
+def _plan(config: RunConfig, schema: Schema, rows: dict[str, int]) -> WholePlan:
+    return plan_whole(
+        config.parameters(tuple(rows)),
+        rows,
         features=len(schema.feature_names),
-        outputs=1 if classes == 2 else classes,
-        names=names,
+        classes=len(schema.classes),
+        wish=config.run.wish,
     )
+
+
+def run_name(config: RunConfig, schema: Schema, rows: Mapping[str, int]) -> str:
+    """The name of the run in the ledgers."""
+    return config.run.run_id or run_hash(config, schema.sha256, rows)
 
 
 def _open_ledgers(
@@ -231,17 +264,25 @@ def _open_ledgers(
     if not config.ledgers:
         return {}, None
     names = [party.name for party in config.party] or sorted(config.ledgers)
-    rows = {}
+    rows, accounts = {}, {}
     for name in names:
         if name not in config.ledgers:
             raise ParameterError(f"[ledgers] must name every party's ledger; {name!r} has none.")
         with SQLiteLedger(config.ledgers[name], read_only=True) as ledger:
-            rows[name] = ledger.dataset.rows
-    run_id = config.run.run_id or run_hash(config, schema.sha256, rows)
+            rows[name], accounts[name] = ledger.dataset.rows, ledger.account
+    run_id = run_name(config, schema, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        planned = _plan(config, schema, rows)
-    opened = charged(planned, config.ledgers, run_id, noise, schema_sha256=schema.sha256)
+        whole = _plan(config, schema, rows)
+    check_evaluation(whole, accounts, run_id)
+    opened = charged(
+        whole.training,
+        config.ledgers,
+        run_id,
+        noise,
+        schema_sha256=schema.sha256,
+        part=config.run.wish.split.train,
+    )
     return rows, stack.enter_context(opened)
 
 
@@ -259,12 +300,14 @@ def _checkpoint(config: RunConfig) -> Checkpoint | None:
 
 def estimator_parameters(config: RunConfig, names: Sequence[str]) -> dict[str, Any]:
     """What the run was asked for, as the estimator names it."""
-    parameters = config.run.model_dump(exclude={"tolerance", "simulation_key", "run_id"})
+    apart = {"tolerance", "simulation_key", "run_id", "evaluate"}
+    parameters = config.run.model_dump(exclude=apart)
     parameters["topology"] = config.parameters(tuple(names)).topology
     # Encoded rows have norm 1 at most and a constant of their own, if any.
     encoded = {"n_parties": len(names), "fit_intercept": False, "data_norm": 1.0}
     encoded["intercept_scale"] = 1.0
     parameters |= encoded | {"random_state": config.run.simulation_key}
+    parameters |= {name: getattr(config.run, name) for name in ("holdout", "probabilities")}
     return dict(sorted(parameters.items()))
 
 

@@ -16,6 +16,8 @@ One file (see :mod:`dpadmm.run.sealed` for the bytes). ``model.json`` in it has:
     In words, and the shapes of the arrays.
 ``columns``
     How many columns rows have before the estimator's Fourier map; left out without one.
+``quality``
+    Where it was evaluated: the histogram that was released, and what it cost.
 
 The arrays are ``coef``, ``intercept``, ``node_coef``, ``node_intercept``, ``classes``, ``parties``
 and the two of the history. Weights are for the columns as they were given. In files of format 1
@@ -42,6 +44,7 @@ from dpadmm.plain import json_data
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
 from dpadmm.run.classifier import HISTORY, Classifier
+from dpadmm.run.quality import Quality
 from dpadmm.run.sealed import COLUMNS_VERSION, MODEL_VERSION, ModelError, pack, unpack
 from dpadmm.version import __version__
 
@@ -191,6 +194,8 @@ def model_bytes(model: Model) -> bytes:
     }
     if model.columns is not None:
         document["columns"] = model.columns
+    if fitted.quality is not None:
+        document["quality"] = fitted.quality.to_dict()
     return pack(document, arrays, version)
 
 
@@ -220,11 +225,13 @@ def load_model(path: str | Path) -> Model:
             for name in ("coef", "node_coef"):
                 arrays[name] = arrays[name] / _data_norm(parameters)
         _check_arrays(arrays)
+        quality = document.get("quality")
         classifier = Classifier(
             **{name: arrays[name] for name in (*WEIGHTS, "classes", "parties")},
             history={name: arrays[f"history.{name}"] for name in HISTORY},
             penalty=float(document["penalty"]),
             privacy=PrivacyStatement.from_dict(document["privacy"]),
+            quality=None if quality is None else Quality.from_dict(quality),
         )
         return Model(
             classifier,

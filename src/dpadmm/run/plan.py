@@ -37,7 +37,7 @@ from dpadmm.run.parameters import (
     too_many_rounds,
 )
 
-__all__ = ["Plan", "announced", "auto_penalty", "plan"]
+__all__ = ["Plan", "announced", "auto_penalty", "budget_for", "plan"]
 
 
 # auto_penalty without noise: eta V T. Chosen on Adult, twonorm and two features, on rings of 5 and
@@ -203,7 +203,7 @@ def _settings_for(
     if rounds > MOST_ROUNDS:
         raise ParameterError(f"rounds {too_many_rounds(rounds)}.")
     calibration = _one_of("calibration", parameters.calibration, CALIBRATIONS)
-    budget = _budget_for(parameters, site) if algorithm.private else None
+    budget = budget_for(parameters, site) if algorithm.private else None
     penalty, given = _penalty_for(algorithm, parameters, site, rounds, budget)
     tolerance = parameters.tolerance
     return Settings(
@@ -254,7 +254,7 @@ def _needs_neighbours(name: str) -> ParameterError:
     )
 
 
-def _budget_for(parameters: TrainingParameters, site: Site) -> Budget:
+def budget_for(parameters: TrainingParameters, site: Site) -> Budget:
     """Check epsilon and delta of every party; warn where delta is no protection."""
     epsilon = _per_party("epsilon", parameters.epsilon, site)
     delta = _per_party("delta", parameters.delta, site)

@@ -22,7 +22,15 @@ from dpadmm.run.model import Model
 from dpadmm.run.sealed import ModelError
 from dpadmm.sentences import DataError
 
-__all__ = ["OUTPUT_SUFFIXES", "predict_file", "prediction_columns"]
+__all__ = [
+    "OUTPUT_SUFFIXES",
+    "encoded_pieces",
+    "has_labels",
+    "offers_probabilities",
+    "predict_file",
+    "prediction_columns",
+    "without_party",
+]
 
 OUTPUT_SUFFIXES: Final = (".csv", *PARQUET_SUFFIXES)
 _PIECE_BYTES: Final = 2**24
@@ -31,16 +39,35 @@ _PIECE_BYTES: Final = 2**24
 def prediction_columns(model: Model) -> list[str]:
     """Names of the columns written: the label, then scores, then probabilities.
 
-    With two classes there is one ``score`` (above zero: the second class) and, for the logistic
-    loss, its ``probability``; otherwise one of each per class. Probabilities are not calibrated
+    With two classes there is one ``score`` (above zero, or above the model's threshold: the second
+    class) and its ``probability``, otherwise one of each per class. Probabilities are those that
+    were fitted to a histogram; without them those of the logistic loss, which are not calibrated
     for noise.
     """
     kinds = ["score"]
-    if get_loss(model.estimator_parameters["loss"]).probabilistic:
+    if offers_probabilities(model):
         kinds.append("probability")
     if len(model.classifier.classes) == 2:
         return ["label", *kinds]
     return ["label", *(f"{kind} of {name}" for kind in kinds for name in model.classifier.classes)]
+
+
+def offers_probabilities(model: Model) -> bool:
+    """Whether a model has probabilities: fitted ones, or those of its loss."""
+    quality = model.classifier.quality
+    fitted = quality is not None and bool(quality.links)
+    return fitted or get_loss(model.estimator_parameters["loss"]).probabilistic
+
+
+def has_labels(model: Model, source: Path, *, delimiter: str | None = None) -> bool:
+    """Whether a file has the column of labels; its header is looked at, and no row."""
+    if model.schema is None:
+        return False
+    try:
+        check_columns(source, without_party(model.schema), delimiter=delimiter)
+    except DataError:
+        return False
+    return True
 
 
 def predict_file(
@@ -68,26 +95,26 @@ def predict_file(
             "model must have a schema to read files by; this one was fitted on arrays: use "
             "load_model(...).to_estimator().predict(...)"
         )
-    schema = _without_party(model.schema)
+    schema = without_party(model.schema)
     check_columns(source, schema, delimiter=delimiter, require_label=False)
     types = [pa.string(), *[pa.float64()] * (len(prediction_columns(model)) - 1)]
     layout = pa.schema(list(zip(prediction_columns(model), types, strict=True)))
     estimator, count = model.to_estimator(), 0
     with _writer(output, layout) as writer:
         for encoded in encoded_batches(source, schema, delimiter=delimiter, require_label=False):
-            for rows in _pieces(encoded, schema):
+            for rows in encoded_pieces(encoded, schema):
                 writer.write_table(_predicted(estimator, rows, layout))
             count += encoded.counts.rows
     return count
 
 
-def _without_party(schema: Schema) -> Schema:
+def without_party(schema: Schema) -> Schema:
     """Whose rows they are does not matter here: the column may be there or not."""
     ignore = schema.ignore if schema.party is None else (*schema.ignore, schema.party)
     return Schema.from_dict(schema.model_dump() | {"party": None, "ignore": ignore})
 
 
-def _pieces(batch: EncodedBatch, schema: Schema) -> Iterator[Any]:
+def encoded_pieces(batch: EncodedBatch, schema: Schema) -> Iterator[Any]:
     """The rows of a batch as arrays of bounded size."""
     rows, features = batch.counts.rows, len(schema.feature_names)
     if is_sparse(schema, 2**40):

@@ -19,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    PlainValidator,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
@@ -32,6 +33,7 @@ from dpadmm.plain import Array, Delta, Epsilon
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
 from dpadmm.run.classifier import Classifier
+from dpadmm.run.quality import Quality
 from dpadmm.sentences import Finite
 from dpadmm.version import __version__
 
@@ -59,6 +61,17 @@ _SUMMARY: Final = (
     "seconds",
     "federation",
 )
+
+
+# What a command prints of an evaluation, besides its figures.
+_KEPT: Final = ("about", "privacy", "threshold", "links")
+
+
+def _read_quality(value: Any) -> Quality:
+    return value if isinstance(value, Quality) else Quality.from_dict(value)
+
+
+SavedQuality = Annotated[Quality, PlainValidator(_read_quality), PlainSerializer(Quality.to_dict)]
 
 
 class _Part(BaseModel):
@@ -189,6 +202,7 @@ class _Account(_Part):
     spent_epsilon: Epsilon
     fitting_epsilon: Epsilon | None = None
     spent_epsilon_alone: Epsilon | None = None
+    accounts: tuple[dict[str, Any], ...] = ()
     runs: tuple[dict[str, Any], ...]
     head: str
     statement: dict[str, str] = Field(default_factory=dict)
@@ -199,6 +213,8 @@ class _Account(_Part):
         content: dict[str, Any] = write(self)
         if self.spent_epsilon_alone is None:
             del content["spent_epsilon_alone"]
+        if not self.accounts:
+            del content["accounts"]
         return content
 
 
@@ -257,6 +273,7 @@ class RecordedRun(_Part):
     ledger_checks: dict[str, LedgerCheck] = Field(default_factory=dict)
     history: _History = _History()
     epsilon_after_rounds: dict[str, tuple[Epsilon, ...]] = Field(default_factory=dict)
+    quality: SavedQuality | None = None
 
     @classmethod
     def of_classifier(
@@ -301,6 +318,7 @@ class RecordedRun(_Part):
             ),
             history=_History(**{name: tuple(each) for name, each in classifier.history.items()}),
             epsilon_after_rounds={name: tuple(each) for name, each in privacy.rounds.items()},
+            quality=classifier.quality,
             **facts,
         )
 
@@ -332,7 +350,11 @@ class RecordedRun(_Part):
     def summary(self) -> dict[str, Any]:
         """What a command prints of it."""
         content = self.plain()
-        return {name: content[name] for name in _SUMMARY if name in content}
+        told: dict[str, Any] = {name: content[name] for name in _SUMMARY if name in content}
+        if self.quality is not None:
+            kept = {name: value for name, value in content["quality"].items() if name in _KEPT}
+            told["evaluation"] = kept | self.quality.evaluation().to_dict()
+        return told
 
     @property
     def everybody(self) -> tuple[_Party, ...]:

@@ -115,7 +115,7 @@ def train(
     return run(
         planned.algorithm,
         planned.site,
-        Workspace(shard, planned.site),
+        Workspace(shard, planned.algorithm.row_site(planned.site)),
         rounds=planned.rounds,
         exchange=InProcess(server=planned.algorithm.hears_mean(planned.site)),
         ledgers=ledgers or [MemoryLedger() for _ in planned.site.index],
@@ -159,7 +159,7 @@ def train_party(
     return run(
         own.algorithm,
         own.site,
-        Workspace(shard, own.site),
+        Workspace(shard, own.algorithm.row_site(own.site)),
         rounds=own.rounds if rounds is None else rounds,
         exchange=exchange,
         ledgers=[ledger or MemoryLedger()],
@@ -177,6 +177,7 @@ def state_privacy(
     *,
     also_not_covered: Sequence[str] = (),
     caveats: Sequence[str] = (),
+    details: Sequence[tuple[str, str]] = (),
     by_round: bool = True,
 ) -> PrivacyStatement:
     """State what a run guarantees: the only maker of statements, for plans and for runs.
@@ -192,6 +193,8 @@ def state_privacy(
         Where noise comes from, or would.
     also_not_covered, caveats
         What is known of these rows and of how this run went.
+    details
+        Pairs of a heading and its words, beside those of the plan.
     by_round
         Whether to account every round.
     """
@@ -209,6 +212,7 @@ def state_privacy(
         details=(
             *(() if planned.choice is None else planned.choice.lines),
             *planned.algorithm.statement_details(planned.site, deltas),
+            *details,
         ),
         caveats=tuple(caveats),
     )

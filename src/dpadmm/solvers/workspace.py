@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -97,6 +97,24 @@ class Workspace:
             found[nodes] = solver.loss_gradient(flat).reshape(-1, *site.shape[1:])
         self.passes = sum(solver.passes for solver in self._solvers)
         return found
+
+    def scores(self, weights: Array) -> Iterator[tuple[int, Array, NDArray[np.int64]]]:
+        """Of each party here: its place, ``x.w`` of its rows for each output, and their classes.
+
+        A row's scores depend on that row alone, and on how many rows there are.
+
+        Parameters
+        ----------
+        weights
+            ``(outputs, features)``, the same for every party.
+        """
+        for block in self._shard.blocks:
+            for place, node in enumerate(block.nodes):
+                count = int(self._shard.counts[node])
+                rows = block.rows if sparse.issparse(block.rows) else block.rows[place, :count]
+                signs = block.labels[place, :count]
+                codes = signs.argmax(axis=1) if signs.shape[1] > 1 else signs[:, 0] > 0
+                yield int(node), np.asarray(rows @ weights.T), codes.astype(np.int64)
 
     def svrg(self, start: Array, linear: Array, loop: InnerLoop, inner: InnerNoise) -> Array:
         """Run the inner loop of :mod:`dpadmm.solvers.svrg` for every party, run and output.

@@ -1,0 +1,220 @@
+"""``dpadmm evaluate``: how good a model is, and what it cost to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpadmm.cli.options import DelimiterOption, takes
+from dpadmm.cli.output import JsonOption, emit, refusals, say
+from dpadmm.cli.run_output import plain_quality, show_quality
+from dpadmm.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dpadmm.run.config import RunConfig
+    from dpadmm.run.model import Model
+    from dpadmm.run.quality import Quality
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """What ``dpadmm evaluate`` is asked."""
+
+    source: Annotated[
+        Path, typer.Argument(help="A run.toml, whose parties' rows are used; or a model file.")
+    ]
+    public: Annotated[
+        Path | None,
+        typer.Option(help="CSV or Parquet file of public rows: evaluated exactly, and free."),
+    ] = None
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="What to spend; the run's where rows were kept out of training."),
+    ] = None
+    delta: Annotated[float | None, typer.Option(help="The delta of it; the run's.")] = None
+    noise: Annotated[
+        str | None, typer.Option(help="own or shared; as the training has it, unless given.")
+    ] = None
+    threshold: Annotated[
+        float | None, typer.Option(help="Two classes: scores above it are the second class.")
+    ] = None
+    sensitivity: Annotated[
+        float | None, typer.Option(help="Choose the threshold that reaches this sensitivity.")
+    ] = None
+    specificity: Annotated[
+        float | None, typer.Option(help="Choose the threshold that reaches this specificity.")
+    ] = None
+    sure: Annotated[
+        bool, typer.Option(help="The interval's lower end must reach it, not only the estimate.")
+    ] = False
+    confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95
+    probabilities: Annotated[
+        bool, typer.Option(help="Fit probabilities to the histogram, for --write.")
+    ] = False
+    write: Annotated[
+        bool, typer.Option(help="Write threshold and probabilities into the model.")
+    ] = False
+    delimiter: DelimiterOption = None
+    as_json: JsonOption = False
+
+
+@takes(EvaluateOptions)
+def evaluate(options: EvaluateOptions) -> None:
+    """Say how good a model is: accuracy, ROC, calibration, each with an interval.
+
+    With a **run.toml**, on the rows of its parties: one histogram with noise, charged to their
+    ledgers. Rows kept out of training (`holdout` under `[run]`) have an account of their own; on
+    rows that were trained on it adds to what was spent, and `--epsilon` must say how much. What a
+    model was told before, at the end of its training or by this command, is shown again for
+    nothing.
+
+    With **--public FILE**, on rows that anybody may see: exact, and nothing is charged.
+
+    A threshold is chosen by `--sensitivity` or `--specificity`, and written by `--write`.
+    """
+    from dpadmm.run.model import load_model, save_model
+
+    with refusals("evaluate", options.as_json):
+        _check_thresholds(options)
+        config = _config(options.source)
+        place = options.source if config is None else config.result.model
+        model = load_model(place)
+        stored = model.classifier.quality
+        quality = _quality(options, config, model)
+        quality = _with_threshold(options, quality)
+        evaluation = quality.evaluation(options.confidence)
+        # What was paid for is kept; a threshold changes predictions, and is written if asked.
+        paid = quality.privacy is not None and (stored is None or options.epsilon is not None)
+        if paid or options.write:
+            model = _kept(model, quality, options, paid=paid)
+            save_model(place, model)
+            if config is not None:
+                _tell_report(config, model)
+    if options.as_json:
+        written = {"model": str(place), "written": bool(paid or options.write)}
+        emit("evaluate", written | plain_quality(quality, evaluation))
+        return
+    show_quality(quality, evaluation, [str(name) for name in model.classifier.classes])
+    if paid or options.write:
+        say(f"Written: {place}")
+    elif quality.threshold or quality.links:
+        say("Nothing was written: --write puts it into the model.")
+
+
+def _check_thresholds(options: EvaluateOptions) -> None:
+    names = ("threshold", "sensitivity", "specificity")
+    given = [f"--{name}" for name in names if getattr(options, name) is not None]
+    if len(given) > 1:
+        raise ParameterError(f"one of {', '.join(given)} must be given, not several; keep one.")
+    if options.public is not None:
+        for name in ("epsilon", "delta", "noise"):
+            if getattr(options, name) is not None:
+                raise ParameterError(
+                    f"--{name} must be left out with --public: nothing is charged for public rows."
+                )
+
+
+def _config(source: Path) -> RunConfig | None:
+    from dpadmm.run.config import load_config
+
+    return load_config(source) if source.suffix.lower() == ".toml" else None
+
+
+def _quality(options: EvaluateOptions, config: RunConfig | None, model: Model) -> Quality:
+    """What is known of the model, or found out now."""
+    from dpadmm.run.evaluate_files import EvaluationRequest, evaluate_public, evaluate_run
+
+    stored = model.classifier.quality
+    if options.public is not None:
+        return evaluate_public(model, options.public, delimiter=options.delimiter)
+    if stored is not None and options.epsilon is None:
+        return stored
+    if config is None:
+        raise ParameterError(
+            "rows must be given to evaluate a model that was not evaluated yet: --public FILE for "
+            "public rows, or the run.toml that made it for the rows of its parties; got neither."
+        )
+    request = EvaluationRequest(options.epsilon, options.delta, options.noise)
+    return evaluate_run(config, model, request).quality
+
+
+def _with_threshold(options: EvaluateOptions, quality: Quality) -> Quality:
+    from dataclasses import replace
+
+    from dpadmm.evaluation.thresholds import choose_threshold
+
+    threshold = quality.threshold if options.threshold is None else options.threshold
+    if options.threshold is not None:
+        edges = quality.histogram.grid.edges
+        threshold = min(edges, key=lambda edge: abs(edge - threshold))
+    if options.sensitivity is not None or options.specificity is not None:
+        threshold = choose_threshold(
+            quality.histogram,
+            sensitivity=options.sensitivity,
+            specificity=options.specificity,
+            sure=options.sure,
+            confidence=options.confidence,
+        ).threshold
+    quality = replace(quality, threshold=threshold)
+    return quality.with_links() if options.probabilities else quality
+
+
+def _kept(model: Model, quality: Quality, options: EvaluateOptions, *, paid: bool) -> Model:
+    """The model with what is to be kept of an evaluation."""
+    from dataclasses import replace
+
+    stored = model.classifier.quality
+    kept = quality if stored is None or (paid and _sharper(quality, stored)) else stored
+    if options.write:
+        changes: dict[str, Any] = {"threshold": quality.threshold}
+        if options.probabilities:
+            changes["links"] = quality.links
+        kept = replace(kept, **changes)
+    else:
+        kept = replace(kept, threshold=0.0 if stored is None else stored.threshold)
+    return replace(model, classifier=replace(model.classifier, quality=kept))
+
+
+def _sharper(found: Quality, stored: Quality) -> bool:
+    """Whether what was released now tells more than what a model knows: private rows, less noise.
+
+    Public rows do not take the place of what was released about private ones.
+    """
+    if stored.privacy is None:
+        return True
+    counts, before = found.histogram, stored.histogram
+    # Noise of a share of all rows.
+    return counts.noise_variance / counts.rows**2 <= before.noise_variance / before.rows**2
+
+
+def _tell_report(config: RunConfig, model: Model) -> None:
+    """Put it into the record and the page of the run, where there is a record."""
+    import hashlib
+    import json
+
+    from dpadmm.durable import write_whole
+    from dpadmm.report.html import render
+    from dpadmm.report.run import run_report
+    from dpadmm.run.charges import ledger_checks, ledger_statements
+    from dpadmm.run.model import model_bytes
+    from dpadmm.run.record import RecordedRun, read_record
+
+    result = config.result
+    if result.record is None or not result.record.exists():
+        return
+    quality = model.classifier.quality
+    content = read_record(result.record).plain()
+    content |= {
+        "quality": None if quality is None else quality.to_dict(),
+        "model_sha256": hashlib.sha256(model_bytes(model)).hexdigest(),
+        "ledgers": ledger_statements(config.ledgers),
+        "ledger_checks": ledger_checks(config.ledgers),
+    }
+    record = RecordedRun.from_dict(content)
+    data = json.dumps(record.plain(), indent=2, allow_nan=False).encode()
+    write_whole(result.record, data, "record")
+    if result.report_file is not None:
+        write_whole(result.report_file, render(run_report(record)).encode(), "report")

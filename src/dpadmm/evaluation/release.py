@@ -1,0 +1,200 @@
+r"""The histogram as a round that parties are charged for: counts and Gaussian noise, summed up.
+
+.. math:: m_i = 2^{-k}\,h_i + \xi_i,\qquad
+          H = 2^k \sum_i m_i,\qquad \Delta = 2^{-k}\,\Delta_{\text{grid}}
+
+:math:`h_i` are the counts of party i's rows by true class and score under the released model
+(:class:`~dpadmm.evaluation.histogram.ScoreGrid`), each row in exactly one cell of each table, so
+that replacing a row moves them by :math:`\Delta_{\text{grid}}` at most. :math:`2^k` is the next
+power of two above the number of all rows: messages stay small, and scaling rounds nothing.
+
+``noise="own"``: :math:`\xi_i\sim N(0, (\Delta/\mu_i)^2 I)`, and everything sent is seen.
+``noise="shared"``: only the sum is seen, and each party adds
+:math:`N_{g\mathbb Z}(0, \sigma^2/(N-\tau))` in steps of g, with :math:`\Delta` larger by
+:math:`g\sqrt{\text{cells}}` and :math:`\sigma=\max_i\Delta/\mu_i`, as in
+:mod:`dpadmm.algorithms.dp_gd`. The noise of H is known in both cases:
+
+.. math:: v = 4^k \sum_i (\Delta/\mu_i)^2 \qquad\text{or}\qquad v = 4^k\,\frac{N}{N-\tau}\,\sigma^2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, NamedTuple, Self, final
+
+import numpy as np
+from pydantic import Field
+
+from dpadmm.algorithms import HISTOGRAM
+from dpadmm.algorithms.base import Algorithm, Options, Settings
+from dpadmm.algorithms.dp_gd import check_steps, summation_for
+from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
+from dpadmm.plain import Array
+from dpadmm.privacy.calibration import gaussian_sigma
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.mechanisms import (
+    Released,
+    gaussian_events,
+    release_gaussian,
+    release_shared_gaussian,
+    shared_gaussian_events,
+)
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
+from dpadmm.privacy.summation import Summation
+from dpadmm.problem.site import Site
+from dpadmm.solvers.workspace import Workspace
+
+__all__ = ["HistogramOptions", "HistogramRelease", "HistogramState"]
+
+
+class HistogramOptions(Options):
+    """What is counted, and whose noise it gets; all of it public."""
+
+    weights: tuple[tuple[float, ...], ...]
+    classes: int = Field(ge=2)
+    rows: int = Field(ge=1, description="of all parties together")
+    noise: Literal["own", "shared"] = "own"
+    colluders: int | None = Field(None, ge=1)
+
+
+class HistogramState(NamedTuple):
+    """The sum of all messages, by how many parties they are."""
+
+    mean: Array
+
+
+@final
+@dataclass(frozen=True)
+class HistogramRelease(Algorithm):
+    """One round: everybody's counts with noise, summed up.
+
+    Attributes
+    ----------
+    weights
+        Of the released model, ``(outputs, features)``, for rows as they are laid out.
+    grid
+        The cells.
+    scale, rows
+        2^-k, and the number of all rows.
+    sensitivity, sigma
+        Of a message, per party: how far one row moves it, and the noise that its guarantee counts
+        on, its own or all that is shared.
+    variance
+        Of the noise of the sum of all messages.
+    shared
+        How messages are added up; None with own noise.
+    """
+
+    name: ClassVar[str] = HISTOGRAM
+    paper: ClassVar[str] = "counts and Gaussian noise"
+    default_rounds: ClassVar[int] = 1
+    hears_everybody: ClassVar[bool] = True
+    private: ClassVar[bool] = True
+    uses_penalty: ClassVar[bool] = False
+    claims_epsilon: ClassVar[bool] = False
+    options: ClassVar[type[Options]] = HistogramOptions
+
+    weights: Array = field(repr=False)
+    grid: ScoreGrid
+    scale: float
+    rows: int
+    sensitivity: Array
+    sigma: Array
+    variance: float
+    shared: Summation | None = None
+
+    @classmethod
+    def configure(cls, site: Site, settings: Settings) -> Self:
+        """Calibrate the noise to the budgets."""
+        options: HistogramOptions = cls.parse_options(settings.options)
+        budget = settings.require_budget(cls.name)
+        weights = np.array(options.weights)
+        grid = ScoreGrid.of_model(weights, options.classes)
+        scale = math.ldexp(1.0, -math.frexp(options.rows)[1])
+        relative = gaussian_sigma(
+            budget.epsilon, budget.ideal_delta, 1.0, rows_per_person=budget.rows_per_person
+        )
+        # The root in the grid's sensitivity is a rounded one.
+        exact = np.full(
+            len(site.index), scale * (1 + SAMPLER_ALLOWANCE) * grid.sensitivity, dtype=np.float64
+        )
+        shared, sensitivity, sigma = None, exact, exact * relative
+        variance = float(np.sum(sigma**2))
+        if options.noise == "shared":
+            shared = summation_for(site.parties, options.colluders, 1.0, float(sigma.max()))
+            sensitivity = exact + shared.step * math.sqrt(grid.cells)
+            sigma = np.full(len(exact), float((sensitivity * relative).max()))
+            check_steps(shared, float(sigma[0]), grid.cells)
+            variance = float(sigma[0]) ** 2 * shared.parties / (shared.parties - shared.colluders)
+        return cls(weights, grid, scale, options.rows, sensitivity, sigma, variance, shared)
+
+    def of_party(self, place: int, site: Site, settings: Settings) -> Self:
+        """The same at one party: grid, scale and shared noise are those of all together."""
+        here = slice(place, place + 1)
+        return replace(self, sensitivity=self.sensitivity[here], sigma=self.sigma[here])
+
+    @property
+    def summation(self) -> Summation | None:
+        """How shared noise is added up."""
+        return self.shared
+
+    def row_site(self, site: Site) -> Site:
+        """Rows are as long as the model's weights; messages have a number for each cell."""
+        outputs, features = self.weights.shape
+        return replace(site, outputs=outputs, features=features)
+
+    def init(self, site: Site) -> HistogramState:
+        """Nothing was counted."""
+        return HistogramState(np.zeros((1, *site.shape[1:])))
+
+    def announce(self, state: HistogramState, site: Site, t: int) -> tuple[Event, ...]:
+        """Charge the counts."""
+        if self.shared is None:
+            return gaussian_events(self.sensitivity, self.sigma)
+        return shared_gaussian_events(self.sensitivity, float(self.sigma[0]), self.shared)
+
+    def local_step(
+        self, state: HistogramState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
+    ) -> Released:
+        """Send the counts of the rows, with noise: one pass."""
+        values = np.zeros(site.shape)
+        for place, scores, codes in workspace.scores(self.weights):
+            each = scores[:, 0] if self.grid.classes == 2 else scores
+            values[place, 0, 0] = self.scale * self.grid.counts(each, codes)
+        if self.shared is not None:
+            return release_shared_gaussian(
+                values,
+                summation=self.shared,
+                sensitivity=self.sensitivity,
+                sigma=float(self.sigma[0]),
+                parties=site.index,
+                noise=noise,
+                t=t,
+            )
+        # Nothing is solved for: counts are exact.
+        return release_gaussian(
+            values,
+            np.zeros(values.shape[:-1]),
+            tolerance=np.zeros(len(values)),
+            sensitivity=self.sensitivity,
+            sigma=self.sigma,
+            parties=site.index,
+            noise=noise,
+            t=t,
+        )
+
+    def absorb(
+        self, state: HistogramState, message: Array, inbox: Array, site: Site, t: int
+    ) -> HistogramState:
+        """Take the mean of all messages."""
+        return HistogramState(inbox)
+
+    def output(self, state: HistogramState, message: Array, site: Site) -> Array:
+        """The mean of all messages, at every party."""
+        return np.broadcast_to(state.mean, site.shape)
+
+    def histogram(self, mean: Array, site: Site) -> NoisyHistogram:
+        """What was released, from the mean of all messages."""
+        counts = mean.reshape(self.grid.cells) * (site.parties / self.scale)
+        return NoisyHistogram(self.grid, counts, self.variance / self.scale**2, self.rows)

@@ -1,0 +1,173 @@
+"""A saved model, evaluated: on the rows of its run, which is charged, or on public rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from dpadmm.data.schema import Schema, load_schema
+from dpadmm.data.tables import check_columns, encoded_batches
+from dpadmm.errors import ParameterError
+from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
+from dpadmm.privacy.noise import SimulatedNoise, secure_noise
+from dpadmm.problem.rows import scaled_margins
+from dpadmm.run.charges import ledger_accounts
+from dpadmm.run.config import RunConfig
+from dpadmm.run.evaluate import (
+    EvaluationTerms,
+    WholePlan,
+    Wish,
+    evaluation_id,
+    evaluation_noise,
+    plan_whole,
+)
+from dpadmm.run.from_files import (
+    file_schema,
+    lay_out_part,
+    read_parties,
+    run_name,
+    work_folder,
+)
+from dpadmm.run.judge import Charged, Judgement, judge
+from dpadmm.run.model import Model
+from dpadmm.run.parameters import PrivacyWarning
+from dpadmm.run.plan import announced
+from dpadmm.run.predict import encoded_pieces, without_party
+from dpadmm.run.quality import PUBLIC, Quality
+from dpadmm.run.sealed import ModelError
+from dpadmm.sentences import DataError
+
+__all__ = ["EvaluationRequest", "evaluate_public", "evaluate_run"]
+
+
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What an evaluation of the rows of a run may cost; None takes the run's.
+
+    Attributes
+    ----------
+    epsilon, delta
+        Its budget. Without rows kept out of training an epsilon must be given: it adds up.
+    noise, colluders
+        Whose noise the counts get.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    noise: str | None = None
+    colluders: int | None = None
+
+    def terms(self, config: RunConfig, names: tuple[str, ...]) -> EvaluationTerms:
+        """The terms, or a refusal of what nobody has said."""
+        asked = EvaluationTerms.of_run(config.parameters(names))
+        if self.epsilon is None and not config.run.holdout:
+            raise ParameterError(
+                "epsilon must be given where no rows were kept out of training (holdout under "
+                "[run]): what the evaluation spends adds to what the training spent; got none."
+            )
+        if self.noise not in (None, "own", "shared"):
+            raise ParameterError(f"noise must be 'own' or 'shared'; got {self.noise!r}.")
+        changes = {name: value for name, value in vars(self).items() if value is not None}
+        if self.noise == "own":
+            changes["colluders"] = None
+        return replace(asked, **changes)
+
+
+def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) -> Judgement:
+    """Evaluate the model of a run on its parties' files: on rows kept out, or trained on.
+
+    Charged to their ledgers, where the same evaluation of the same model costs nothing again. What
+    can be refused is refused before a row is read.
+    """
+    schema = file_schema(load_schema(config.data.schema_file), config)
+    _check_model(model, schema)
+    files = [party.file for party in config.party]
+    for file in [config.data.file] if config.data.file else files:
+        check_columns(file, schema, delimiter=config.data.delimiter)
+    accounts = ledger_accounts(config.ledgers)
+    counted = {name: account.dataset.rows for name, account in accounts.items()}
+    weights = model.classifier.coef
+    if counted:
+        whole = _whole(config, schema, counted, request)
+        planned = whole.evaluation(weights)
+        run_id = evaluation_id(run_name(config, schema, counted), planned)
+        part = whole.wish.split.held_out
+        for name, events in zip(planned.site.names, announced(planned), strict=True):
+            if run_id not in accounts[name].runs:
+                accounts[name].require(events, part(counted[name]))
+    with work_folder(config.result.model) as folder:
+        parties = read_parties(config, schema, folder, counted)
+        rows = {name: len(party.labels) for name, party in parties.items()}
+        whole = _whole(config, schema, rows, request)
+        key = config.run.simulation_key
+        noise = evaluation_noise(secure_noise() if key is None else SimulatedNoise(key), key)
+        each = list(parties.values())
+        shard = lay_out_part(whole.training, each, whole.wish.split.held_out, noise)
+        about = Charged(config.ledgers, run_name(config, schema, rows), schema.sha256)
+        return judge(whole, weights, shard, noise, about)
+
+
+def _check_model(model: Model, schema: Schema) -> None:
+    if model.schema is None or model.schema.sha256 != schema.sha256:
+        raise ModelError(
+            "model must be of the run's schema; this one was made by another: name the run that "
+            "made it"
+        )
+
+
+def _whole(
+    config: RunConfig, schema: Schema, rows: Mapping[str, int], request: EvaluationRequest
+) -> WholePlan:
+    """The run with the terms of this evaluation, which is beside what it was asked for."""
+    wish = config.run.wish
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        whole = plan_whole(
+            config.parameters(tuple(rows)),
+            rows,
+            features=len(schema.feature_names),
+            classes=len(schema.classes),
+            wish=Wish(wish.split),
+        )
+    terms = request.terms(config, tuple(rows))
+    return replace(whole, wish=replace(wish, evaluate=False), terms=terms)
+
+
+def evaluate_public(model: Model, source: Path, *, delimiter: str | None = None) -> Quality:
+    """Evaluate a model exactly on rows that are public; nothing is charged.
+
+    Parameters
+    ----------
+    model
+        One with a schema.
+    source
+        A CSV or Parquet file with labels, whose rows anybody may see.
+    delimiter
+        Between the cells of a CSV file.
+    """
+    if model.schema is None:
+        raise ModelError(
+            "model must have a schema to read files by; this one was fitted on arrays: use "
+            "dpadmm.evaluation.histogram"
+        )
+    schema, classifier = without_party(model.schema), model.classifier
+    check_columns(source, schema, delimiter=delimiter)
+    grid = ScoreGrid.of_model(classifier.coef, len(classifier.classes))
+    counts, rows = np.zeros(grid.cells), 0
+    for batch in encoded_batches(source, schema, delimiter=delimiter):
+        assert batch.labels is not None
+        first = 0
+        for piece in encoded_pieces(batch, schema):
+            margins = scaled_margins(piece, classifier.coef, classifier.intercept)
+            labels = batch.labels[first : first + len(margins)]
+            first += len(margins)
+            each = margins[:, 0] if grid.classes == 2 else margins
+            counts += grid.counts(each, labels)
+        rows += batch.counts.rows
+    if not rows:
+        raise DataError(f"{source} must have at least one row; got none")
+    return Quality(NoisyHistogram(grid, counts, 0.0, rows), PUBLIC)

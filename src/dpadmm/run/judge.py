@@ -1,0 +1,182 @@
+"""The evaluation after a training, charged to the same ledgers, and the statements of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dpadmm.plain import Array
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.figures import pair
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.statement import PrivacyStatement
+from dpadmm.problem.rows import Shard
+from dpadmm.run.charges import charged
+from dpadmm.run.evaluate import HISTOGRAM_SHARE, WholePlan, Wish, evaluation_id, release_histogram
+from dpadmm.run.plan import Plan
+from dpadmm.run.quality import HELD_OUT, TRAINED_ON, Quality
+from dpadmm.run.train import state_privacy
+
+__all__ = ["ORDER_NOT_COVERED", "Charged", "Judgement", "judge", "state_evaluation", "state_whole"]
+
+#: What a guarantee of parts of the rows does not speak of.
+ORDER_NOT_COVERED: Final = "an order of rows that depends on what they hold, such as a sorted table"
+_ROWS: Final = "Rows"
+_OWN_ACCOUNT: Final = (
+    "those kept out of training, in an account of their own: for a person the larger of what the "
+    "training and this spent counts, not their sum; several evaluations of the same rows add up"
+)
+_ADDED: Final = (
+    "those that were trained on: what this spent adds to what the training spent, and figures are "
+    "optimistic"
+)
+
+
+@dataclass(frozen=True)
+class Charged:
+    """Where an evaluation is charged.
+
+    Attributes
+    ----------
+    ledgers
+        The file of each party, by its name; none in a simulation.
+    run_id
+        The name of the run whose model it is.
+    schema_sha256
+        How the rows were encoded, if by a schema.
+    """
+
+    ledgers: Mapping[str, str | Path] | None = None
+    run_id: str = ""
+    schema_sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What an evaluation found, and what each party was charged for it."""
+
+    quality: Quality
+    events: tuple[tuple[Event, ...], ...] = field(repr=False)
+
+
+def judge(
+    whole: WholePlan, weights: Array, shard: Shard, noise: NoiseSource, about: Charged
+) -> Judgement:
+    """Release the histogram of a model, all parties in this process.
+
+    Parameters
+    ----------
+    whole
+        The run, and the terms of its evaluation.
+    weights
+        The released model, for rows as they are laid out.
+    shard
+        The rows that are evaluated on.
+    noise
+        Where randomness comes from.
+    about
+        Where it is charged.
+    """
+    planned, split = whole.evaluation(weights), whole.wish.split
+    opened = charged(
+        planned,
+        about.ledgers,
+        evaluation_id(about.run_id, planned),
+        noise,
+        schema_sha256=about.schema_sha256,
+        part=split.held_out,
+    )
+    with opened as ledgers:
+        histogram, outcome = release_histogram(planned, shard, noise=noise, ledgers=ledgers)
+    kept_out = bool(split.holdout)
+    kind = HELD_OUT if kept_out else TRAINED_ON
+    statement = state_evaluation(planned, outcome.events, noise, kept_out=kept_out)
+    found = Quality(histogram, kind, statement, dict(whole.evaluated_rows))
+    return Judgement(found.with_links() if whole.wish.probabilities else found, outcome.events)
+
+
+def state_evaluation(
+    planned: Plan,
+    events: Sequence[Sequence[Event]],
+    noise: NoiseSource,
+    *,
+    kept_out: bool,
+) -> PrivacyStatement:
+    """State what a histogram cost.
+
+    Parameters
+    ----------
+    planned, events, noise
+        The release, what each party was charged, and where its noise comes from.
+    kept_out
+        Whether its rows were kept out of training.
+    """
+    return state_privacy(
+        planned,
+        events,
+        noise,
+        also_not_covered=(ORDER_NOT_COVERED,) if kept_out else (),
+        details=((_ROWS, _OWN_ACCOUNT if kept_out else _ADDED),),
+        by_round=False,
+    )
+
+
+def state_whole(
+    planned: Plan,
+    events: Sequence[Sequence[Event]],
+    noise: NoiseSource,
+    wish: Wish,
+    *,
+    judged: Judgement | None = None,
+    caveats: Sequence[str] = (),
+    also_not_covered: Sequence[str] = (),
+) -> PrivacyStatement:
+    """State what a run guarantees, with a histogram of the same rows if there was one.
+
+    Where the rows of the evaluation were kept out of training, each statement is about its part.
+
+    Parameters
+    ----------
+    planned, events, noise
+        The training, what each party was charged for it, and where its noise comes from.
+    wish, judged
+        What was asked for beside it, and the evaluation if there was one.
+    caveats, also_not_covered
+        What is known of how this run went, and of these rows.
+    """
+    kept_out = bool(wish.split.holdout)
+    if judged is not None and not kept_out:
+        pairs = zip(events, judged.events, strict=True)
+        events = tuple((*trained, *counted) for trained, counted in pairs)
+    return state_privacy(
+        planned,
+        events,
+        noise,
+        also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
+        caveats=caveats,
+        details=_details(wish, judged),
+    )
+
+
+def _details(wish: Wish, judged: Judgement | None) -> tuple[tuple[str, str], ...]:
+    """What a statement says about rows that were kept out, and about a histogram."""
+    split = wish.split
+    if split.holdout:
+        kept = f"the last {100 * split.holdout:g}% of every party's rows were not trained on"
+        if judged is None or judged.quality.privacy is None:
+            return ((_ROWS, f"{kept}; this statement is about the others"),)
+        spent = pair(judged.quality.privacy.epsilon, judged.quality.privacy.delta)
+        return (
+            (
+                _ROWS,
+                f"{kept}. Their evaluation is {spent}-differentially private, in an account of its "
+                "own: for a person the larger of the two counts, not their sum",
+            ),
+        )
+    if judged is None:
+        return ()
+    share = f"{100 * HISTOGRAM_SHARE:g}%"
+    words = f"{share} of the run's mu^2 went into the histogram that probabilities are fitted to"
+    return (("Probabilities", f"{words}; it is part of the guarantee above"),)

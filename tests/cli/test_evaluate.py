@@ -1,0 +1,163 @@
+"""``dpadmm evaluate``: charged once, free when asked again, exact on public rows."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.run.model import load_model
+
+ROWS = {"north": 60, "south": 40, "west": 20}
+HELD_OUT = 'algorithm = "dp-gd"\nepsilon = 20.0\ndelta = 1e-3\nholdout = 0.25\nrun_id = "first"'
+
+
+def write(folder, run, *, ledgers=None):
+    text = (folder / "run.toml").read_text().replace('algorithm = "admm"', run, 1)
+    if ledgers is not None:
+        text += "[ledgers]\n"
+        for name, rows in ROWS.items():
+            data = ChargedData("rows", name, rows)
+            SQLiteLedger.create(folder / f"{name}.ledger", data, Policy(ledgers, 1e-3)).close()
+            text += f'{name} = "{name}.ledger"\n'
+    (folder / "run.toml").write_text(text)
+    return folder / "run.toml"
+
+
+def spent(folder, name="north"):
+    with SQLiteLedger(folder / f"{name}.ledger") as ledger:
+        return ledger.verify().spent_epsilon
+
+
+def result(done):
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["result"]
+
+
+def test_a_run_evaluates_itself_and_is_asked_again_for_nothing(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT + "\nevaluate = true\nprobabilities = true", ledgers=20.0)
+    done = dpadmm("train", run)
+    assert done.exit_code == 0, done.output
+    assert "Evaluated on 30 rows kept out of training, (20, 0.001)-differential" in done.stdout
+    assert max(map(len, done.stdout.split("Spent\n")[1].splitlines())) <= 100
+    before = {name: spent(hospitals, name) for name in ROWS}
+    assert max(before.values()) <= 20.0
+    told = result(dpadmm("evaluate", run, "--json"))
+    assert told["about"] == "held out"
+    assert told["rows"] == {"north": 15, "south": 10, "west": 5}
+    # A threshold is an edge, is written, and changes predictions.
+    assert not told["written"]
+    told = result(dpadmm("evaluate", run, "--sensitivity", "0.95", "--write", "--json"))
+    assert told["written"]
+    assert {name: spent(hospitals, name) for name in ROWS} == before
+    model = load_model(hospitals / "m.model")
+    quality = model.classifier.quality
+    assert quality.threshold == told["threshold"] in quality.histogram.grid.edges
+    record = json.loads((hospitals / "record.json").read_text())
+    assert record["quality"]["about"] == "held out"
+    page = (hospitals / "m.html").read_text()
+    assert "How good it is" in page
+    assert "ROC curve" in page
+    predicted = dpadmm("predict", hospitals / "m.model", hospitals / "north.csv", "--probabilities")
+    rows = list(csv.DictReader(predicted.stdout.splitlines()))
+    scores = np.array([float(row["score"]) for row in rows])
+    assert [row["label"] for row in rows] == [
+        "yes" if score > quality.threshold else "no" for score in scores
+    ]
+    chances = np.array([float(row["probability"]) for row in rows])
+    (link,) = quality.links
+    np.testing.assert_allclose(
+        chances, 1 / (1 + np.exp(-(link.slope * scores + link.offset))), rtol=1e-9
+    )
+    assert "To evaluate: dpadmm evaluate" in predicted.stderr
+    assert "accuracy" not in predicted.output
+
+
+def test_an_evaluation_afterwards_is_charged_once(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT, ledgers=25.0)
+    assert dpadmm("train", run).exit_code == 0
+    with SQLiteLedger(hospitals / "north.ledger") as ledger:
+        assert len(ledger.account.runs) == 1
+        assert [tuple(piece.rows) for piece in ledger.account.parts] == [(0, 45), (45, 60)]
+    first = result(dpadmm("evaluate", run, "--json"))
+    after = spent(hospitals)
+    assert after <= 20.0
+    assert load_model(hospitals / "m.model").classifier.quality is not None
+    # The same once more is the same run: its message is in the ledger.
+    again = result(dpadmm("evaluate", run, "--epsilon", "20", "--json"))
+    assert again["evaluation"] == first["evaluation"]
+    assert spent(hospitals) == after
+    # Another one adds up on the rows kept out, and is refused where it does not fit.
+    refused = dpadmm("evaluate", run, "--epsilon", "24")
+    assert refused.exit_code == 2
+    assert "is left for rows 46 to 60" in refused.stderr
+    assert spent(hospitals) == after
+
+
+def test_a_refusal_comes_before_a_row_is_read(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT, ledgers=20.0)
+    assert dpadmm("train", run).exit_code == 0
+    header = (hospitals / "north.csv").read_text().splitlines()[0]
+    # A file that no reader takes for 60 rows.
+    (hospitals / "north.csv").write_text(header + "\n")
+    refused = dpadmm("evaluate", run, "--epsilon", "30")
+    assert "is left for rows 46 to 60" in refused.stderr
+    assert "must have at least one row" in dpadmm("evaluate", run).stderr
+
+
+def test_rows_that_were_trained_on_have_a_price_that_is_said(hospitals, dpadmm):
+    run = write(hospitals, 'algorithm = "dp-gd"\nepsilon = 1.0\ndelta = 1e-3', ledgers=9.0)
+    assert dpadmm("train", run).exit_code == 0
+    assert "epsilon must be given where no rows were kept out" in dpadmm("evaluate", run).stderr
+    before = spent(hospitals)
+    told = result(dpadmm("evaluate", run, "--epsilon", "5", "--json"))
+    assert told["about"] == "trained on"
+    assert "optimistic" in told["words"]
+    assert spent(hospitals) > max(before, 5.0)
+
+
+def test_public_rows_are_exact_and_said_to_be_public(hospitals, dpadmm):
+    run = write(hospitals, 'algorithm = "dp-gd"\nepsilon = 5.0\ndelta = 1e-3\nsimulation_key = 1')
+    assert dpadmm("train", run).exit_code == 0
+    model, public = hospitals / "m.model", hospitals / "north.csv"
+    told = result(dpadmm("evaluate", model, "--public", public, "--json"))
+    rows = list(csv.DictReader(dpadmm("predict", model, public).stdout.splitlines()))
+    truth = [row["y"] for row in csv.DictReader(public.read_text().splitlines())]
+    right = np.mean([row["label"] == label for row, label in zip(rows, truth, strict=True)])
+    assert told["evaluation"]["accuracy"]["estimate"] == pytest.approx(right)
+    assert told["evaluation"]["noise_variance"] == 0.0
+    assert "public rows" in told["words"]
+    shown = dpadmm("evaluate", model, "--public", public)
+    assert "public rows: exact counts, nothing was charged" in shown.stdout
+    assert load_model(model).classifier.quality is None
+
+
+def test_odd_wishes_are_refused_in_a_sentence(hospitals, dpadmm):
+    run = write(hospitals, 'algorithm = "dp-gd"\nepsilon = 5.0\ndelta = 1e-3\nsimulation_key = 1')
+    assert dpadmm("train", run).exit_code == 0
+    model = hospitals / "m.model"
+    assert "rows must be given" in dpadmm("evaluate", model).stderr
+    public = ("evaluate", model, "--public", hospitals / "north.csv")
+    assert "must be left out with --public" in dpadmm(*public, "--epsilon", "1").stderr
+    both = ("--sensitivity", "0.9", "--specificity", "0.9")
+    assert "must be given, not several" in dpadmm(*public, *both).stderr
+    no_probabilities = dpadmm("predict", model, hospitals / "north.csv", "--probabilities")
+    assert no_probabilities.exit_code == 2
+    assert "probabilities = true" in no_probabilities.stderr
+
+
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        ('algorithm = "dp-gd"\nevaluate = true', "evaluate must have rows that were kept out"),
+        ('algorithm = "admm"\nholdout = 0.2\nevaluate = true', "which is not private"),
+        ('algorithm = "dp-gd"\nholdout = 1.5', "holdout"),
+    ],
+)
+def test_a_run_that_cannot_be_evaluated_is_refused(hospitals, dpadmm, run, sentence):
+    done = dpadmm("train", write(hospitals, run))
+    assert done.exit_code == 2
+    assert sentence in done.stderr
