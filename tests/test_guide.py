@@ -6,14 +6,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from dpadmm import load_model
+from dpadmm.federation.local import free_ports
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(?P<head>.*?)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 CAPTION = re.compile(r":caption: (\S+)\n\n(.*)", re.DOTALL)
 
 
-def run_page(page, folder, most=None):
-    """Write the files that a page prints, run its commands or the first; how many there were."""
+def run_page(page, folder, most=None, ports=None):
+    """Write the files that a page prints, run its commands or the first; how many there were.
+
+    ``ports`` are those of this machine that stand for the page's.
+    """
     # The commands of this environment, on the sources beside these tests.
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -22,7 +30,10 @@ def run_page(page, folder, most=None):
         "OPENBLAS_NUM_THREADS": "1",
     }
     commands = 0
-    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    for printed, port in (ports or {}).items():
+        text = text.replace(f":{printed}", f":{port}")
+    for block in BLOCK.finditer(text):
         if caption := CAPTION.match(block["body"]):
             (folder / caption[1]).write_text(caption[2], encoding="utf-8")
         if block["head"] != "console":
@@ -70,3 +81,22 @@ def test_the_page_on_evaluation_runs_as_printed(tmp_path):
     header, *rows = (tmp_path / "judged.csv").read_text().splitlines()
     assert header == '"label","score","probability"'
     assert len(rows) == 200
+
+
+def test_the_way_from_plan_to_proof_runs_as_printed(tmp_path):
+    pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+    ports = dict(zip((7447, 7448), free_ports(2), strict=True))
+    assert run_page(DOCS / "plan-to-proof.md", tmp_path, ports=ports) >= 16
+    header, *rows = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert header == '"label","score","probability"'
+    assert len(rows) == 200
+    # The threshold that was chosen decides, not zero.
+    threshold = load_model(tmp_path / "north.model").classifier.quality.threshold
+    assert threshold < 0
+    for row in rows:
+        label, score, probability = row.replace('"', "").split(",")
+        assert (label == "yes") == (float(score) > threshold)
+        assert 0 < float(probability) < 1
+    report = (tmp_path / "report.html").read_text()
+    for words in ("How good it is", "95%", "rows kept out of training", "Weights"):
+        assert words in report
