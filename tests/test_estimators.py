@@ -506,3 +506,43 @@ def test_an_algorithm_that_was_chosen_is_named_and_kept(data, tmp_path, topology
     kept = load_model(tmp_path / "chosen.model").to_estimator()
     assert (kept.algorithm, kept.rounds) == (picked, rounds)
     np.testing.assert_array_equal(kept.predict(data[0]), model.predict(data[0]))
+
+
+def test_probabilities_are_fitted_within_the_budget(data):
+    asked = {"algorithm": "dp-gd", "rounds": 20, "epsilon": 30.0, "delta": 1e-3, "random_state": 0}
+    model = ADMMClassifier(**asked, probabilities=True).fit(*data)
+    assert 29.9 < model.privacy_.epsilon <= 30.0
+    assert model.quality_.about == "trained on"
+    chances = model.predict_proba(data[0])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    np.testing.assert_allclose(model.predict_log_proba(data[0]), np.log(chances))
+    # The more of the second class a score speaks for, the larger its probability.
+    order = np.argsort(model._margins(data[0])[:, 0])
+    assert (np.diff(chances[order, 1]) >= 0).all()
+    assert chances[data[1] == model.classes_[1], 1].mean() > 0.6
+    # The training got nine tenths of mu^2: another model than without.
+    plain = ADMMClassifier(**asked).fit(*data)
+    assert not np.array_equal(plain.coef_, model.coef_)
+    assert plain.quality_ is None
+
+
+def test_rows_kept_out_are_evaluated_on_and_not_trained_on(data):
+    rows, labels = data[0].copy(), data[1]
+    owners = np.repeat(["x", "y"], [100, 60])
+    asked = {"algorithm": "dp-gd", "rounds": 10, "epsilon": 9.0, "delta": 1e-3, "random_state": 1}
+    model = ADMMClassifier(**asked, holdout=0.25).fit(rows, labels, owners)
+    assert model.quality_.rows == {"x": 25, "y": 15}
+    assert model.quality_.about == "held out"
+    assert model.privacy_.epsilon <= 9.0
+    assert model.quality_.privacy.epsilon <= 9.0
+    # Other content of a row that is kept out changes the histogram alone.
+    rows[99] = -rows[99]
+    other = ADMMClassifier(**asked, holdout=0.25).fit(rows, labels, owners)
+    assert np.array_equal(other.coef_, model.coef_)
+    moved = other.quality_.histogram.counts - model.quality_.histogram.counts
+    assert np.linalg.norm(moved) == pytest.approx(np.sqrt(2), rel=1e-6)
+    rows[0] = -rows[0]
+    third = ADMMClassifier(**asked, holdout=0.25).fit(rows, labels, owners)
+    assert not np.array_equal(third.coef_, model.coef_)
+    with pytest.raises(ParameterError, match="holdout must be at least 0"):
+        ADMMClassifier(holdout=2.0).fit(*data)
