@@ -35,6 +35,8 @@ from dpadmm.plain import Array
 SIMULATIONS: Final = 1000
 LEAST_COVERAGE: Final = 0.93
 WIDEST: Final = 1.25
+#: Coverage and width of those given are told of figures given at least so often.
+OFTEN: Final = 0.1
 Z: Final = 1.959963984540054
 GRID: Final = ScoreGrid.of_model(np.array([[10.0]]), 2)
 #: Edges by number: a low threshold, zero and a high one.
@@ -368,8 +370,7 @@ def main() -> int:
     print("|---|---|---|---|---|")
     for case in CASES:
         tallies = study(case, asked.simulations)
-        # A figure that is hardly ever given has no coverage of its own to speak of.
-        often = [tally for tally in tallies.values() if tally.share_given >= 0.05]
+        often = [tally for tally in tallies.values() if tally.share_given >= OFTEN]
         least = min(tally.coverage for tally in tallies.values())
         given = min((tally.coverage_given for tally in often), default=1.0)
         width = max((tally.width for tally in often), default=1.0)

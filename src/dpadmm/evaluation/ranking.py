@@ -45,19 +45,30 @@ class _Moments:
 
 def _moments(table: CountTable, value: float) -> _Moments:
     bins = table.counts.shape[1]
-    order = np.arange(bins)
+    order, cells = np.arange(bins), 2 * bins
     beats = (order[:, None] > order) + 0.5 * (order[:, None] == order) - value
-    pairs = np.zeros((2 * bins, 2 * bins))
-    pairs[bins:, :bins], pairs[:bins, bins:] = beats, beats.T
+    others, members = table.counts
     counts = table.counts.ravel()
-    covariance = table.noise_variance * (np.eye(2 * bins) - 1 / (2 * bins))
-    gradient, spread = pairs @ counts, covariance @ pairs
-    of_noise_alone = float((spread * spread.T).sum()) / 2
-    noise = float(gradient @ covariance @ gradient) - of_noise_alone
-    sampling = counts @ (gradient**2 - np.diag(pairs @ spread)) - 2 * gradient @ np.diag(spread)
+
+    def of_pairs(right: Array, left: Array) -> Array:
+        """Product with the symmetric matrix whose one block is `beats`."""
+        return np.concatenate([beats.T @ left, beats @ right])
+
+    gradient, sums = of_pairs(others, members), of_pairs(np.ones(bins), np.ones(bins))
+    squares = np.concatenate([(beats**2).sum(axis=0), (beats**2).sum(axis=1)])
+    total, variance = float(sums.sum()), table.noise_variance
+    # The traces, for the covariance variance * (identity - 1 / cells).
+    pair_trace = -variance * total / cells
+    noise_alone = (
+        variance**2 * float(squares.sum() - 2 * (sums @ sums) / cells + (total / cells) ** 2) / 2
+    )
+    noise = variance * float(gradient @ gradient - gradient.sum() ** 2 / cells) - noise_alone
+    own_noise = variance * (squares - sums**2 / cells)
+    shared_noise = -variance * sums / cells
+    sampling = counts @ (gradient**2 - own_noise) - 2 * gradient @ shared_noise
     return _Moments(
-        distance=float(counts @ gradient - np.trace(spread)) / 2,
-        noise=max(noise, of_noise_alone),
+        distance=float(counts @ gradient - pair_trace) / 2,
+        noise=max(noise, noise_alone),
         sampling=max(float(sampling), 0.0),
     )
 
