@@ -62,7 +62,7 @@ def test_the_walk_of_train_is_in_the_order_of_first_entry(hospitals):
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        train_command(path, as_json=True)
+        train_command(config=path, as_json=True)
     finally:
         sys.setprofile(before)
     files = walk("train")

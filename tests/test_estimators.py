@@ -1,6 +1,7 @@
 import inspect
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -17,10 +18,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dpadmm import ADMMClassifier, FederatedClassifier, load_model
 from dpadmm.algorithms import algorithm_names
 from dpadmm.errors import ParameterError
+from dpadmm.estimators import _say_scale_once
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import prepare_rows, scaled_margins
 from dpadmm.problem.topologies import GRAPHS
 from dpadmm.run.model import save_model
+from dpadmm.run.parameters import ScaleWarning
 
 PUBLIC = ["admm", "consensus-admm"]
 
@@ -509,8 +512,8 @@ def test_an_algorithm_that_was_chosen_is_named_and_kept(data, tmp_path, topology
 
 
 def test_probabilities_are_fitted_within_the_budget(data):
-    asked = {"algorithm": "dp-gd", "rounds": 20, "epsilon": 30.0, "delta": 1e-3, "random_state": 0}
-    model = ADMMClassifier(**asked, probabilities=True).fit(*data)
+    asked = {"algorithm": "dp-gd", "rounds": 20, "epsilon": 30.0, "delta": 1e-3, "data_norm": 4.0}
+    model = ADMMClassifier(random_state=0, **asked, probabilities=True).fit(*data)
     assert 29.9 < model.privacy_.epsilon <= 30.0
     assert model.quality_.about == "trained on"
     chances = model.predict_proba(data[0])
@@ -521,7 +524,7 @@ def test_probabilities_are_fitted_within_the_budget(data):
     assert (np.diff(chances[order, 1]) >= 0).all()
     assert chances[data[1] == model.classes_[1], 1].mean() > 0.6
     # The training got nine tenths of mu^2: another model than without.
-    plain = ADMMClassifier(**asked).fit(*data)
+    plain = ADMMClassifier(random_state=0, **asked).fit(*data)
     assert not np.array_equal(plain.coef_, model.coef_)
     assert plain.quality_ is None
 
@@ -529,20 +532,38 @@ def test_probabilities_are_fitted_within_the_budget(data):
 def test_rows_kept_out_are_evaluated_on_and_not_trained_on(data):
     rows, labels = data[0].copy(), data[1]
     owners = np.repeat(["x", "y"], [100, 60])
-    asked = {"algorithm": "dp-gd", "rounds": 10, "epsilon": 9.0, "delta": 1e-3, "random_state": 1}
-    model = ADMMClassifier(**asked, holdout=0.25).fit(rows, labels, owners)
+    asked = {"algorithm": "dp-gd", "rounds": 10, "epsilon": 9.0, "delta": 1e-3, "data_norm": 4.0}
+    model = ADMMClassifier(random_state=0, **asked, holdout=0.25).fit(rows, labels, owners)
     assert model.quality_.rows == {"x": 25, "y": 15}
     assert model.quality_.about == "held out"
     assert model.privacy_.epsilon <= 9.0
     assert model.quality_.privacy.epsilon <= 9.0
     # Other content of a row that is kept out changes the histogram alone.
     rows[99] = -rows[99]
-    other = ADMMClassifier(**asked, holdout=0.25).fit(rows, labels, owners)
+    other = ADMMClassifier(random_state=0, **asked, holdout=0.25).fit(rows, labels, owners)
     assert np.array_equal(other.coef_, model.coef_)
     moved = other.quality_.histogram.counts - model.quality_.histogram.counts
     assert np.linalg.norm(moved) == pytest.approx(np.sqrt(2), rel=1e-6)
     rows[0] = -rows[0]
-    third = ADMMClassifier(**asked, holdout=0.25).fit(rows, labels, owners)
+    third = ADMMClassifier(random_state=0, **asked, holdout=0.25).fit(rows, labels, owners)
     assert not np.array_equal(third.coef_, model.coef_)
     with pytest.raises(ParameterError, match="holdout must be at least 0"):
-        ADMMClassifier(holdout=2.0).fit(*data)
+        ADMMClassifier(holdout=2.0, data_norm=4.0).fit(*data)
+
+
+def test_what_a_norm_of_one_means_is_said_once_and_whatever_the_rows_are(data):
+    rows, labels = data
+    for scale in (1e-9, 1e9):
+        _say_scale_once.cache_clear()
+        with pytest.warns(ScaleWarning, match="data_norm is 1, its default") as caught:
+            classifier(data_norm=1.0).fit(scale * rows, labels)
+        assert caught[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            classifier(data_norm=1).fit(scale * rows, labels)
+            classifier(data_norm=4.0).fit(scale * rows, labels)
+
+
+def test_a_million_rounds_are_refused_before_a_row_is_read(data):
+    with pytest.raises(ParameterError, match="rounds must be at most 10000, since every round"):
+        classifier(rounds=1_000_000).fit(*data)

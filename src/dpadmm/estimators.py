@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -31,7 +32,7 @@ from dpadmm.run.charges import Part, charged, check_evaluation, ledger_accounts
 from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.evaluate import Wish, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge, state_whole
-from dpadmm.run.parameters import TrainingParameters, chosen_loss
+from dpadmm.run.parameters import ScaleWarning, TrainingParameters, chosen_loss
 from dpadmm.run.plan import Plan
 from dpadmm.run.split import Split
 from dpadmm.run.train import lay_out, train
@@ -69,6 +70,18 @@ def _with_defaults(begin: Callable[..., None], **changed: Any) -> Callable[..., 
 
     vars(begin_with)["__signature__"] = signature
     return begin_with
+
+
+@functools.cache
+def _say_scale_once() -> None:
+    """Tell what a ``data_norm`` of 1 does: always and once, so that it says nothing about rows."""
+    warnings.warn(
+        "data_norm is 1, its default: every longer row is scaled down to norm 1. Give a public "
+        "bound on the norm of a row in the units of your columns, unless rows have norm 1 at most. "
+        "This is said once and whatever the rows are.",
+        ScaleWarning,
+        stacklevel=4,
+    )
 
 
 class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -114,7 +127,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     fit_intercept : bool
         Append ``intercept_scale`` to each row.
     data_norm : float
-        A public bound on the norm of a row; longer rows are scaled down.
+        A public bound on the norm of a row; longer rows are scaled down. What 1 means is told
+        once in a process, whatever the rows are.
     rows_per_person : int
         How many rows of a party one person may have.
     intercept_scale : float
@@ -326,7 +340,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.output not in _OUTPUTS:
             raise unknown_name("output", self.output, _OUTPUTS)
-        positive_number("data_norm", self.data_norm)
+        if positive_number("data_norm", self.data_norm) == 1.0:
+            _say_scale_once()
         positive_number("intercept_scale", self.intercept_scale)
         # Refused before a row is looked at, too.
         self._wish()

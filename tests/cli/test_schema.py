@@ -93,5 +93,50 @@ def test_a_schema_is_replaced_only_when_told(run, drafted, tmp_path):
     assert drafted.read_text() == before
     result = run(*arguments, "--force", "--json")
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["result"]["encoded_columns"] == 7
+    assert json.loads(result.stdout)["result"]["encoded_columns"] == 5
     assert load_schema(drafted).constant
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ("?,a,no\n,b,yes\n", "column 'age' is missing in every row"),
+        ("30,,no\n31,?,yes\n", "column '[bold]work' is missing in every row"),
+        ("30,a,nein\n31,b,ja\n", "every label is bad"),
+    ],
+)
+def test_a_file_that_is_read_wrongly_fails(run, drafted, tmp_path, rows, sentence):
+    (tmp_path / "rows.csv").write_text("age,[bold]work,y\n" + rows)
+    result = run("check", drafted, tmp_path / "rows.csv")
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+    assert "does not fit the schema" in result.stdout
+    as_json = run("check", drafted, tmp_path / "rows.csv", "--json")
+    assert as_json.exit_code == 1
+    assert json.loads(as_json.stdout)["result"]["failures"] == [
+        line.removeprefix("Warning: ") for line in result.stderr.splitlines()
+    ]
+
+
+def test_a_file_without_rows_does_not_fail(run, drafted, tmp_path):
+    (tmp_path / "rows.csv").write_text("age,[bold]work,y\n")
+    assert run("check", drafted, tmp_path / "rows.csv").exit_code == 0
+
+
+def test_a_draft_tells_what_it_found(run, tmp_path):
+    sample, schema = tmp_path / "sample.csv", tmp_path / "schema.toml"
+    lines = [
+        f"P{n};{n % 7},5;2024-01-{n % 28 + 1:02};{'yes' if n % 2 else 'no'}" for n in range(30)
+    ]
+    sample.write_text("\n".join(["patient;dose;admitted;y", *lines]) + "\n")
+    result = run("draft", sample, "--label", "y", "-o", schema, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)["result"]
+    assert (told["delimiter"], told["decimal"], told["numeric"]) == (";", ",", ["dose"])
+    for hint, words in zip(
+        told["hints"], ("with a comma", "'patient' looks like an", "'admitted' holds"), strict=True
+    ):
+        assert words in hint
+        assert hint in result.stderr
+    # What it found is enough to read such files.
+    assert run("check", schema, sample).exit_code == 0

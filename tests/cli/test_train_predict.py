@@ -46,6 +46,31 @@ def test_train_prints_the_statement_and_what_was_spent(hospitals, dpadmm):
     assert result.stderr == ""
 
 
+def test_a_budget_on_the_command_line_counts_as_if_the_file_said_it(hospitals, dpadmm):
+    edit(hospitals, '"admm"', '"pr-admm"\nsimulation_key = 1')
+    budget = ("--epsilon", "0.5", "--delta", "1e-3")
+    told = json.loads(dpadmm("train", hospitals / "run.toml", *budget, "--json").stdout)["result"]
+    edit(hospitals, "simulation_key = 1", "simulation_key = 1\nepsilon = 0.5\ndelta = 1e-3")
+    said = json.loads(dpadmm("train", hospitals / "run.toml", "--json").stdout)["result"]
+    assert told == said
+    assert said["privacy"]["epsilon"] == pytest.approx(0.5, abs=1e-6)
+    config = load_model(hospitals / "m.model").provenance["config"]
+    assert (config["run"]["epsilon"], config["run"]["delta"]) == (0.5, 1e-3)
+    refused = dpadmm("train", hospitals / "run.toml", "--epsilon", "-1")
+    assert refused.exit_code == 2
+    assert "epsilon must be a positive number" in refused.stderr
+
+
+def test_a_second_run_without_a_ledger_says_that_it_spends_anew(hospitals, dpadmm):
+    edit(hospitals, '"admm"', '"pr-admm"\ndelta = 1e-3')
+    assert dpadmm("train", hospitals / "run.toml").stderr == ""
+    again = dpadmm("train", hospitals / "run.toml")
+    assert again.exit_code == 0
+    assert "this run spends its epsilon anew" in again.stderr
+    edit(hospitals, "delta = 1e-3", "delta = 1e-3\nsimulation_key = 1")
+    assert dpadmm("train", hospitals / "run.toml").stderr == ""
+
+
 def test_what_is_printed_does_not_depend_on_rows(hospitals, dpadmm):
     edit(hospitals, '"admm"', '"pr-admm"\ndelta = 1e-3')
 

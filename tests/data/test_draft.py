@@ -1,9 +1,11 @@
 """Drafting a schema from a public sample."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from dpadmm.data.draft import draft_schema
+from dpadmm.data.draft import draft, draft_schema
+from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encode
 from dpadmm.sentences import DataError
 
@@ -71,3 +73,66 @@ def test_a_party_column_is_no_column_to_learn_from():
 def test_what_cannot_be_drafted_is_refused(sample, arguments, words):
     with pytest.raises(DataError, match=words):
         draft_schema(sample, **arguments)
+
+
+def test_missing_is_proposed_where_the_sample_misses_a_value():
+    columns = draft_schema(SAMPLE, "y").columns
+    assert {column.name: column.missing for column in columns} == {
+        "age": True,
+        "work": True,
+        "mixed": False,
+        "same": False,
+        "nothing": True,
+    }
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_delimiters_are_found_by_the_label(tmp_path, delimiter):
+    plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
+    SAMPLE.to_csv(plain, index=False)
+    SAMPLE.to_csv(other, index=False, sep=delimiter)
+    expected, found = draft_schema(plain, "y"), draft_schema(other, "y")
+    assert found.delimiter == (None if delimiter == "," else delimiter)
+    # How a file looks is no part of what runs compare.
+    assert found.sha256 == expected.sha256
+    assert np.array_equal(encode(other, found).rows, encode(plain, expected).rows)
+    assert Schema.from_toml(found.to_toml()) == found
+
+
+def test_a_packed_file_of_tabs_needs_no_delimiter(tmp_path):
+    SAMPLE.to_csv(tmp_path / "s.tsv.gz", index=False, sep="\t")
+    assert draft_schema(tmp_path / "s.tsv.gz", "y").delimiter is None
+
+
+def test_decimal_commas_are_found_and_read(tmp_path):
+    with_points = pd.DataFrame({"a": ["1.5", "-2", "1e1"], "k": ["x,y", "z", "z"], "y": [0, 1, 0]})
+    with_commas = with_points.assign(a=["1,5", "-2", "1e1"])
+    point, comma = draft(with_points, "y").schema, draft(with_commas, "y")
+    assert (point.decimal, comma.schema.decimal) == (None, ",")
+    assert "decimal" in comma.hints[0]
+    assert comma.schema.columns == point.columns
+    rows = encode(with_points, point).rows
+    assert np.array_equal(encode(with_commas, comma.schema).rows, rows)
+    # A party that writes points is read as well.
+    assert np.array_equal(encode(with_points, comma.schema).rows, rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("PatientId", [1.5, 2.5, 1.5] * 10, "looks like an identifier (by its name)"),
+        ("code", [f"c{n}" for n in range(30)], "nearly every value is there once"),
+        ("number", list(range(30)), "nearly every value is there once"),
+        ("weight", [n + 0.5 for n in range(30)], None),
+        ("paid", [n % 5 for n in range(30)], None),
+        ("seen", ["3.1.2024", "12/31/99", "2024-02-03T10:00"] * 10, "holds dates"),
+        ("seen", ["3.1.2024", "12/31/99", "later"] * 10, None),
+    ],
+)
+def test_identifiers_and_dates_are_told_of(name, values, words):
+    sample = pd.DataFrame({name: values, "y": ["a", "b"] * 15})
+    hints = draft(sample, "y").hints
+    assert len(hints) == (words is not None)
+    if words is not None:
+        assert words in hints[0]
+        assert repr(name) in hints[0]

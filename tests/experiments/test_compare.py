@@ -226,6 +226,22 @@ def test_the_user_s_own_files(hospitals):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_configuration_brings_its_delta(hospitals):
+    (hospitals / "public.csv").write_text((hospitals / "west.csv").read_text())
+    config = hospitals / "run.toml"
+    told = config.read_text()
+    asked = CompareOptions(data=str(config), public_evaluation=hospitals / "public.csv")
+    config.write_text(told.replace("[run]", "[run]\ndelta = 2e-4", 1))
+    assert _comparison(asked).parameters.delta == 2e-4
+    assert _comparison(replace(asked, delta=3e-4)).parameters.delta == 3e-4
+    assert _comparison(CompareOptions(data="twonorm")).parameters.delta == 1e-5
+    each = "[run]\ndelta = {north = 1e-4, south = 1e-4, west = 1e-3}"
+    config.write_text(told.replace("[run]", each, 1))
+    with pytest.raises(ParameterError, match=r"one number for all .* got one for each. Give --"):
+        _comparison(asked)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_what_a_configuration_leaves_open_is_each_algorithm_s_own(hospitals):
     (hospitals / "public.csv").write_text((hospitals / "west.csv").read_text())
     config = hospitals / "run.toml"

@@ -317,7 +317,13 @@ def test_a_comparison(compared):
     manifest = json.loads((compared / "manifest.json").read_text())
     for phrase in ("waveform", "pr-admm (published)", "pooled", "dpadmm compare small", "exp-norm"):
         assert phrase in text
-    assert made.count("<figure") == len(manifest["comparison"]["measured"])
+    # The verdict, the ranking by the first measure, then a figure for every measure.
+    assert text.index("Does training together pay?") < text.index("Who is ahead: test accuracy")
+    assert text.index(manifest["headline"]) < text.index("Privacy-utility curves")
+    assert made.count("<figure") == 1 + len(manifest["comparison"]["measured"])
+    means = [bar.value for bar in read_report(compared / "report.json").picture.bars]
+    found = [line["figures"].get("test accuracy") for line in manifest["lines"]]
+    assert means == sorted((each["mean"] for each in found if each), reverse=True)
     for line in manifest["lines"]:
         for figure in line["figures"].values():
             assert cell_text(figure["mean"]) in text

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -166,6 +167,24 @@ def test_parquet_and_csv_agree(hospitals):
     pq.write_table(table, hospitals / "south.parquet")
     edit(hospitals, "south.csv", "south.parquet")
     assert np.array_equal(trained(hospitals).estimator.coef_, expected.estimator.coef_)
+
+
+def test_every_party_may_have_a_delimiter_of_its_own(hospitals):
+    expected = trained(hospitals)
+    for name, delimiter in (("south", ";"), ("west", "|")):
+        table = pd.read_csv(hospitals / f"{name}.csv", dtype=str, keep_default_na=False)
+        table.to_csv(hospitals / f"{name}.csv", sep=delimiter, index=False)
+    with pytest.raises(DataError, match="check the delimiter"):
+        trained(hospitals)
+    edit(hospitals, '"west.csv"', '"west.csv"\ndelimiter = "|"')
+    edit(hospitals, '"south.csv"', '"south.csv"\ndelimiter = ";"')
+    run = trained(hospitals)
+    assert np.array_equal(run.estimator.coef_, expected.estimator.coef_)
+    # What a file looks like is no part of what runs compare.
+    assert run.sha256 == expected.sha256
+    edit(hospitals, '"|"', '"||"')
+    with pytest.raises(ParameterError, match=r"delimiter of party 'west' must be one ASCII char"):
+        trained(hospitals)
 
 
 def test_rows_are_mapped_and_leave_no_name(hospitals):

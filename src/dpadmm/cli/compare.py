@@ -36,7 +36,10 @@ class CompareOptions:
         ),
     ] = None
     epsilon: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "0.1,1,10"
-    delta: Annotated[float, typer.Option(help="Of every budget.")] = defaults.DELTA
+    delta: Annotated[
+        float | None,
+        typer.Option(help=f"Of every budget; the configuration's, or {defaults.DELTA:g}."),
+    ] = None
     topology: Annotated[str, typer.Option(help="Graphs, separated by commas.")] = "ring"
     calibration: Annotated[str, typer.Option(help="proven, published, or both.")] = (
         defaults.CALIBRATION
@@ -111,7 +114,7 @@ def _comparison(options: CompareOptions) -> Comparison:
     parameters = replace(
         parameters,
         algorithm_options={},
-        delta=options.delta,
+        delta=parameters.delta if options.delta is None else options.delta,
         rounds=options.rounds or parameters.rounds,
     )
     entries = options.algorithm or default_entries(len(problem.load().counts))

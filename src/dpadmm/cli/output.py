@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -85,24 +86,58 @@ _FIGURE: Final = frozenset("0123456789.+-e%")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; what looks like a number stands on the right."""
+    """Print a table; what looks like a number stands on the right.
+
+    No word is broken: a name that is cut could be another. Where the longest words of all columns
+    do not fit beside each other, the cells of a row stand under each other.
+    """
     console.print(f"[bold]{escape(title)}[/bold]", highlight=False)
+    body = [[_shown(str(cell)) for cell in row] for row in rows]
+    widths = _column_widths([list(columns), *body], console.width)
+    if widths is None:
+        _show_stacked(columns, body)
+        return
     table = Table()
-    body = [[str(cell) for cell in row] for row in rows]
-    for place, column in enumerate(columns):
+    for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
         numbers = all(row[place][:1] in "0123456789-+." for row in body if row[place])
-        # Words give way to numbers: one that is cut off would be another.
-        figures = all(set(row[place]) <= _FIGURE for row in body)
-        widest = max((len(row[place]) for row in body), default=0)
-        table.add_column(
-            column,
-            justify="right" if numbers and body else "left",
-            no_wrap=figures and len(column) <= widest,
-            overflow="fold",
-        )
+        side: Literal["left", "right"] = "right" if numbers and body else "left"
+        table.add_column(column, justify=side, width=width, overflow="fold")
     for row in body:
-        table.add_row(*(Text(_shown(cell)) for cell in row))
+        table.add_row(*map(Text, row))
     console.print(table)
+
+
+def _column_widths(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """Widths in which every cell has whole words; None where the longest words do not fit.
+
+    What is too wide is taken from the widest column that can give way.
+    """
+    columns = list(zip(*lines, strict=True))
+    least = [max(cell_len(word) for cell in cells for word in _words(cell)) for cells in columns]
+    widths = [
+        max(cell_len(line) for cell in cells for line in cell.splitlines() or [""])
+        for cells in columns
+    ]
+    spare = room - 1 - 3 * len(columns)
+    if sum(least) > spare:
+        return None
+    while sum(widths) > spare:
+        places = [place for place, width in enumerate(widths) if width > least[place]]
+        widths[max(places, key=lambda place: widths[place])] -= 1
+    return widths
+
+
+def _words(cell: str) -> Sequence[str]:
+    """The parts of a cell that stay whole: its words, or all of it where it is a figure."""
+    return [cell] if set(cell) <= _FIGURE else cell.split() or [""]
+
+
+def _show_stacked(columns: Sequence[str], body: Sequence[Sequence[str]]) -> None:
+    """Print the cells of each row under each other, the first as its heading."""
+    for first, *others in body:
+        console.print(Text(first, style="bold"), soft_wrap=True)
+        for column, cell in zip(columns[1:], others, strict=True):
+            console.print(Text(f"  {column}: {cell}"), soft_wrap=True)
 
 
 def show_meaning(meaning: Mapping[str, Any]) -> None:

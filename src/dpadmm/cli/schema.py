@@ -53,11 +53,12 @@ class DraftOptions:
 @takes(DraftOptions)
 def draft(options: DraftOptions) -> None:
     """Write a first schema from a PUBLIC sample; read it through before sharing it."""
-    from dpadmm.data.draft import DRAFT_WARNING, MAX_LEVELS, draft_schema
+    from dpadmm.data.draft import DRAFT_WARNING, MAX_LEVELS
+    from dpadmm.data.draft import draft as drafted_from
 
     warn(f"{DRAFT_WARNING}.")
     with refusals("schema draft", options.as_json):
-        schema = draft_schema(
+        schema, hints = drafted_from(
             options.sample,
             options.label,
             party=options.party,
@@ -66,6 +67,8 @@ def draft(options: DraftOptions) -> None:
             delimiter=options.delimiter,
         )
         _write(schema, options.output, options.force)
+    for hint in hints:
+        warn(f"{hint}.")
     if options.as_json:
         content = {
             "schema": str(options.output),
@@ -74,6 +77,9 @@ def draft(options: DraftOptions) -> None:
             "categorical": [column.name for column in schema.categorical],
             "classes": list(schema.classes),
             "encoded_columns": len(schema.feature_names),
+            "delimiter": schema.delimiter,
+            "decimal": schema.decimal,
+            "hints": list(hints),
         }
         emit("schema draft", content)
         return
@@ -104,7 +110,11 @@ def check(
     delimiter: DelimiterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Test a file against a schema. Reports counts only, for your eyes only."""
+    """Test a file against a schema. Reports counts only, for your eyes only.
+
+    Fails (exit code 1) where a column is missing in every row, or every label is bad: the file is
+    read wrongly, or is another. That, too, is about your rows: keep it to yourself.
+    """
     with refusals("schema check", as_json):
         from dpadmm.data.encode import ColumnCounts, Counts
         from dpadmm.data.schema import load_schema
@@ -114,10 +124,30 @@ def check(
         counts = Counts(columns={column.name: ColumnCounts() for column in description.columns})
         for batch in encoded_batches(file, description, delimiter=delimiter):
             counts += batch.counts
+    failures = _failures(counts)
     if as_json:
-        emit("schema check", _report(description, counts))
-        return
-    _show(description, file, counts)
+        emit("schema check", _report(description, counts) | {"failures": failures})
+    else:
+        _show(description, file, counts, fits=not failures)
+    for failure in failures:
+        warn(failure)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _failures(counts: Counts) -> list[str]:
+    """What no file has that is read as it is meant."""
+    if not counts.rows:
+        return []
+    failures = [
+        f"column {name!r} is missing in every row: compare its cells with the schema's bounds or "
+        "levels, its missing_values, delimiter and decimal."
+        for name, found in counts.columns.items()
+        if found.missing == counts.rows
+    ]
+    if counts.bad_labels == counts.rows:
+        failures.append("every label is bad: compare the label's cells with the schema's classes.")
+    return failures
 
 
 def _report(schema: Schema, counts: Counts) -> dict[str, Any]:
@@ -133,11 +163,11 @@ def _report(schema: Schema, counts: Counts) -> dict[str, Any]:
     }
 
 
-def _show(schema: Schema, file: Path, counts: Counts) -> None:
+def _show(schema: Schema, file: Path, counts: Counts, *, fits: bool) -> None:
     typer.echo(
-        f"{file} fits the schema {schema.sha256[:12]}: {counts.rows} rows, "
-        f"{counts.ragged_rows} of them ragged lines, {counts.bad_labels} bad labels (taken as "
-        f"{schema.classes[0]!r}), {len(schema.feature_names)} encoded columns."
+        f"{file} {'fits' if fits else 'does not fit'} the schema {schema.sha256[:12]}: "
+        f"{counts.rows} rows, {counts.ragged_rows} of them ragged lines, {counts.bad_labels} bad "
+        f"labels (taken as {schema.classes[0]!r}), {len(schema.feature_names)} encoded columns."
     )
     show_table(
         "Cells that were encoded as",

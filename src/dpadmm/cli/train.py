@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
+from dpadmm.cli.options import takes
 from dpadmm.cli.output import JsonOption, emit, errors, refusals, warn
 from dpadmm.cli.progress import rounds_bar
 from dpadmm.cli.run_output import result_places, show_run
@@ -21,17 +23,43 @@ if TYPE_CHECKING:
     from dpadmm.run.config import RunConfig
 
 
-def train_command(
-    config: Annotated[Path, typer.Argument(help="The configuration, a TOML file.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Train a model as a configuration says; print what it cost each party's privacy."""
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """What ``dpadmm train`` is asked."""
+
+    config: Annotated[Path, typer.Argument(help="The configuration, a TOML file.")]
+    epsilon: Annotated[
+        float | None, typer.Option(help="Of every party, instead of that under [run].")
+    ] = None
+    delta: Annotated[
+        float | None, typer.Option(help="Of every party, instead of that under [run].")
+    ] = None
+    as_json: JsonOption = False
+
+    @property
+    def budget(self) -> dict[str, float]:
+        """What was told of a budget."""
+        told = {"epsilon": self.epsilon, "delta": self.delta}
+        return {name: value for name, value in told.items() if value is not None}
+
+
+@takes(TrainOptions)
+def train_command(options: TrainOptions) -> None:
+    """Train a model as a configuration says; print what it cost each party's privacy.
+
+    A budget on the command line counts as if the configuration said it: record, model and the hash
+    of the run have it.
+    """
     from dpadmm.report.run import run_report
     from dpadmm.run.config import load_config
-    from dpadmm.run.from_files import Watch, train_run, write_results
+    from dpadmm.run.from_files import Watch, spends_anew, train_run, write_results
 
+    as_json = options.as_json
     with refusals("train", as_json):
-        told = load_config(config)
+        told = load_config(options.config, options.budget)
+        again = spends_anew(told)
+        if again is not None:
+            warn(again)
         with rounds_bar(quiet=as_json) as progress:
             task = progress.add_task("checking", total=told.run.rounds)
             stages: list[str] = []

@@ -7,7 +7,8 @@ never draft from private rows.
 from __future__ import annotations
 
 import math
-from typing import Final
+import re
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +22,11 @@ from dpadmm.data.schema import (
     NumericColumn,
     Schema,
 )
-from dpadmm.data.tables import Source, check_type, read_table
+from dpadmm.data.tables import Source, check_type, find_delimiter, read_table
 from dpadmm.data.values import cells_as_numbers, cells_as_text
 from dpadmm.sentences import DataError
 
-__all__ = ["DRAFT_WARNING", "MAX_LEVELS", "draft_schema"]
+__all__ = ["DRAFT_WARNING", "MAX_LEVELS", "Draft", "draft", "draft_schema"]
 
 MAX_LEVELS: Final = 50
 DRAFT_WARNING: Final = (
@@ -34,7 +35,30 @@ DRAFT_WARNING: Final = (
 )
 
 
-def draft_schema(
+# Names of columns that say who a row is.
+_IDENTIFIERS: Final = frozenset({"id", "ids", "identifier", "uuid", "guid", "ssn", "mrn"})
+# So large a part of the values occurs once in a column that may be an identifier.
+_DISTINCT: Final = 0.95
+# In fewer rows most values occur once in any column.
+_FEWEST_ROWS: Final = 20
+_DATE: Final = (
+    r"^([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([T ].*)?|[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4})$"
+)
+
+
+class Draft(NamedTuple):
+    """A schema to be corrected by hand, and sentences on what looks odd in the sample."""
+
+    schema: Schema
+    hints: tuple[str, ...]
+
+
+def draft_schema(sample: Source, label: str, **told: Any) -> Schema:
+    """The schema of :func:`draft`, which has the same parameters."""
+    return draft(sample, label, **told).schema
+
+
+def draft(
     sample: Source,
     label: str,
     *,
@@ -42,13 +66,15 @@ def draft_schema(
     constant: bool | float = False,
     max_levels: int = MAX_LEVELS,
     delimiter: str | None = None,
-) -> Schema:
+) -> Draft:
     """Infer a schema from a public sample, to be read through and corrected by hand.
 
     A column whose known cells are all numbers is numeric, with the smallest and largest as
     bounds (widened by one where they are equal); any other is categorical, with its most
-    frequent values as levels and the rest left to ``other``. The classes are the label's
-    values in order.
+    frequent values as levels and the rest left to ``other``. A column has ``missing`` where the
+    sample has a missing value. The classes are the label's values in order. A delimiter other than
+    usual is found by the names of label and party, and told by the schema; so are commas in
+    numbers.
 
     Parameters
     ----------
@@ -63,18 +89,82 @@ def draft_schema(
     max_levels
         The most levels of a categorical column.
     delimiter
-        Between the cells of a CSV file.
+        Between the cells of a CSV file; found unless given.
     """
     if max_levels < 1:
         raise DataError(f"max_levels must be 1 or more; got {max_levels}")
+    delimiter = delimiter or find_delimiter(sample, [name for name in (label, party) if name])
     table = read_table(sample, delimiter=delimiter)
     _check_sample(table, label, party)
-    names = [name for name in table.schema.names if name not in (label, party)]
-    columns = tuple(_draft_column(name, table[name], max_levels) for name in names)
-    if not columns:
+    others = table.select([name for name in table.schema.names if name not in (label, party)])
+    comma = any(_has_commas(_known_texts(cells)) for cells in others.columns)
+    schema = Schema(
+        version=2,
+        label=_draft_label(label, table[label], max_levels),
+        columns=_draft_columns(others, max_levels, comma),
+        constant=constant,
+        party=party,
+        delimiter=delimiter,
+        decimal="," if comma else None,
+    )
+    return Draft(schema, _hints(table, schema))
+
+
+def _draft_columns(table: pa.Table, max_levels: int, comma: bool) -> tuple[Column, ...]:
+    if not table.num_columns:
         raise DataError("sample must have a column besides the label; got none")
-    drafted = _draft_label(label, table[label], max_levels)
-    return Schema(version=2, label=drafted, columns=columns, constant=constant, party=party)
+    named = zip(table.schema.names, table.columns, strict=True)
+    return tuple(_draft_column(name, cells, max_levels, comma) for name, cells in named)
+
+
+def _has_commas(texts: pa.Array) -> bool:
+    """Whether cells are numbers only if a comma in them is read as a point."""
+    if not len(texts) or np.isfinite(cells_as_numbers(texts)).all():
+        return False
+    return bool(np.isfinite(cells_as_numbers(texts, decimal_comma=True)).all())
+
+
+def _hints(table: pa.Table, schema: Schema) -> tuple[str, ...]:
+    """What looks odd, in sentences; about a public sample."""
+    hints = []
+    if schema.decimal is not None:
+        hints.append(
+            "numbers are written with a comma in the sample, so that the schema says decimal = "
+            '",": if commas stand between thousands, take them out instead'
+        )
+    for column in schema.columns:
+        texts = _known_texts(table[column.name])
+        if _are_dates(texts):
+            hints.append(
+                f"column {column.name!r} holds dates, each of which would be a level of its own: "
+                "turn it into a number, such as days since a public day, or name it under ignore"
+            )
+        elif (why := _identifier(column, texts)) is not None:
+            hints.append(
+                f"column {column.name!r} looks like an identifier ({why}), which says who a row is "
+                "and predicts nothing of others: name it under ignore"
+            )
+    return tuple(hints)
+
+
+def _are_dates(texts: pa.Array) -> bool:
+    return bool(len(texts)) and bool(pc.all(pc.match_substring_regex(texts, _DATE)).as_py())
+
+
+def _identifier(column: Column, texts: pa.Array) -> str | None:
+    """Why a column may say who a row is; None if nothing hints at it."""
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", column.name).lower()
+    if _IDENTIFIERS & set(re.split(r"[^a-z0-9]+", words)):
+        return "by its name"
+    # Measurements differ from row to row, too; whole numbers and texts seldom do.
+    measured = (
+        isinstance(column, NumericColumn)
+        and not pc.all(pc.match_substring_regex(texts, "^[+-]?[0-9]+$")).as_py()
+    )
+    if measured or len(texts) < _FEWEST_ROWS:
+        return None
+    once = len(texts.unique()) >= _DISTINCT * len(texts)
+    return "nearly every value is there once" if once else None
 
 
 def _check_sample(table: pa.Table, label: str, party: str | None) -> None:
@@ -108,16 +198,17 @@ def _known_texts(cells: pa.ChunkedArray) -> pa.Array:
     return texts.filter(pc.and_not(texts.is_valid(), missing))
 
 
-def _draft_column(name: str, cells: pa.ChunkedArray, max_levels: int) -> Column:
+def _draft_column(name: str, cells: pa.ChunkedArray, max_levels: int, comma: bool) -> Column:
     texts = _known_texts(cells)
-    values = cells_as_numbers(texts)
+    values = cells_as_numbers(texts, decimal_comma=comma)
+    missing = len(texts) < len(cells)
     if len(values) and np.isfinite(values).all():
         lower, upper = float(values.min()), float(values.max())
         if lower == upper:
             lower, upper = math.floor(lower) - 1.0, math.ceil(upper) + 1.0
-        return NumericColumn(name=name, lower=lower, upper=upper)
+        return NumericColumn(name=name, lower=lower, upper=upper, missing=missing)
     counted = texts.value_counts().to_pylist()
     counted.sort(key=lambda entry: (-entry["counts"], entry["values"]))
     levels = sorted(entry["values"] for entry in counted[:max_levels])
     # A column without a known cell still needs a level; rows then are `missing` or `other`.
-    return CategoricalColumn(name=name, levels=tuple(levels) or ("unknown",))
+    return CategoricalColumn(name=name, levels=tuple(levels) or ("unknown",), missing=missing)

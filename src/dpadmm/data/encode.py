@@ -215,9 +215,9 @@ def is_sparse(schema: Schema, rows: int, layout: Layout = "auto") -> bool:
 
 
 def _encode_numeric(
-    cells: pa.Array, column: NumericColumn, sentinels: Sequence[float]
+    cells: pa.Array, column: NumericColumn, sentinels: Sequence[float], decimal_comma: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
-    values = cells_as_numbers(cells)
+    values = cells_as_numbers(cells, decimal_comma=decimal_comma)
     missing = ~np.isfinite(values)
     for sentinel in sentinels:
         missing |= values == sentinel
@@ -314,11 +314,12 @@ def _encode_columns(
     incomplete = np.zeros(rows, np.bool_)
     counts: dict[str, ColumnCounts] = {}
     sentinels = [float(text) for text in schema.missing_values if _is_finite_number(text)]
+    comma = schema.decimal == ","
 
     slot, offset = 0, len(numbers)
     for number, column in enumerate(schema.numeric):
         cells = batch[column.name]
-        numbers[number], missing, clipped = _encode_numeric(cells, column, sentinels)
+        numbers[number], missing, clipped = _encode_numeric(cells, column, sentinels, comma)
         if column.missing:
             places[slot, missing] = offset
             slot, offset = slot + 1, offset + 1

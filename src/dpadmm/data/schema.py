@@ -225,6 +225,15 @@ class Label(Part):
         return (f"not {self.positive}", str(self.positive))
 
 
+def _one_character(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) != 1 or value in '"\r\n\0' or not value.isascii():
+        raise fail(f"must be one ASCII character; got {shown_value(value)}: correct it")
+    return value
+
+
+Delimiter = Annotated[str, BeforeValidator(_one_character)]
+"""What stands between the cells of a CSV file."""
+
 SCHEMA_HASH_PREFIX: Final = "dpadmm-schema/1"
 
 
@@ -253,6 +262,12 @@ class Schema(Part):
         Name of a column that says which party a row belongs to, if one file holds several.
     ignore
         Columns that a file may have and that are not read.
+    delimiter
+        Between the cells of CSV files, unless who reads one says otherwise; a comma (a tab for
+        ``.tsv``) without it.
+    decimal
+        ``","`` where numbers in files may be written with a comma; those with a point are read as
+        ever.
 
     Notes
     -----
@@ -268,6 +283,17 @@ class Schema(Part):
     missing_values: Texts = DEFAULT_MISSING_VALUES
     party: Name | None = None
     ignore: Names = ()
+    delimiter: Delimiter | None = None
+    decimal: Literal[".", ","] | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Without them a schema is written as before there were any, to the byte.
+        return {
+            key: value
+            for key, value in serialize(self).items()
+            if key not in ("delimiter", "decimal") or value is not None
+        }
 
     @field_validator("columns")
     @classmethod
@@ -334,8 +360,8 @@ class Schema(Part):
     def sha256(self) -> str:
         """What runs compare: the sha256 of everything that changes the encoding of a row.
 
-        Comments, layout and order of keys in the file do not matter, nor do ``party`` and
-        ``ignore``, which say what a party's own file looks like.
+        Comments, layout and order of keys in the file do not matter, nor do ``party``, ``ignore``,
+        ``delimiter`` and ``decimal``, which say what a party's own file looks like.
         """
         columns: list[dict[str, Any]] = []
         for column in self.columns:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,7 @@ __all__ = [
     "check_type",
     "encode",
     "encoded_batches",
+    "find_delimiter",
     "own_words",
     "read_batches",
     "read_table",
@@ -91,7 +92,7 @@ def encode(
     layout
         "dense", "sparse" or "auto" (see :func:`dpadmm.data.encode.is_sparse`).
     delimiter
-        Between the cells of a CSV file; a tab for ``.tsv`` and a comma otherwise.
+        Between the cells of a CSV file; the schema's, or a tab for ``.tsv`` and a comma otherwise.
     require_label
         Whether a table without the label column is refused (rows to predict have none).
     drop_incomplete_public_rows
@@ -154,7 +155,7 @@ def read_batches(
         not be split into cells.
     """
     with own_words(source):
-        table = _opened(source, delimiter)
+        table = _opened(source, delimiter or schema.delimiter)
         names = _columns(table, schema, require_label)
         numeric = {column.name for column in schema.numeric}
         yield from table.read(names, [name for name in names if name not in numeric])
@@ -165,7 +166,24 @@ def check_columns(
 ) -> None:
     """Refuse a table whose columns are not the schema's, without reading a row."""
     with own_words(source):
-        _columns(_opened(source, delimiter), schema, require_label)
+        _columns(_opened(source, delimiter or schema.delimiter), schema, require_label)
+
+
+def find_delimiter(source: Source, needed: Sequence[str]) -> str | None:
+    """What stands between the cells of a (public) CSV file whose columns have some names.
+
+    The first of a comma (a tab for ``.tsv``), a semicolon, a tab and a bar that makes its first
+    line hold them all; None for what is there without being told, for other sources, and where
+    there is none.
+    """
+    if not isinstance(source, (str, Path)) or ".tsv" in Path(source).suffixes:
+        return None
+    for delimiter in (None, ";", "\t", "|"):
+        with own_words(source):
+            table = _opened(source, delimiter)
+            if table.types is not None or set(needed) <= set(table.names):
+                return delimiter
+    return None
 
 
 def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:

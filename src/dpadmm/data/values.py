@@ -1,6 +1,7 @@
 """Cells of any kind as text, numbers and codes; what a cell becomes depends on that cell only.
 
-Numbers are written in decimal (``-1.5``, ``.5``, ``2e3``); texts are compared after trimming
+Numbers are written in decimal (``-1.5``, ``.5``, ``2e3``), where a schema says so also with a comma
+(``-1,5``); texts are compared after trimming
 ASCII white space, and ``1`` is ``1.0`` unless a list has both; booleans are the texts ``true``
 and ``false``; bytes that are not UTF-8 are read as Latin-1.
 
@@ -186,8 +187,11 @@ def _decoded(cell: bytes) -> str:
         return cell.decode("latin-1")
 
 
-def cells_as_numbers(cells: pa.Array) -> NDArray[np.float64]:
-    """Cells as numbers; NaN for what is no decimal number."""
+def cells_as_numbers(cells: pa.Array, *, decimal_comma: bool = False) -> NDArray[np.float64]:
+    """Cells as numbers; NaN for what is no decimal number.
+
+    With ``decimal_comma`` a comma in a text is read as a point; one with a point is read as ever.
+    """
     cells = _plain(cells)
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
@@ -195,6 +199,9 @@ def cells_as_numbers(cells: pa.Array) -> NDArray[np.float64]:
     if pa.types.is_null(kind):
         return np.full(len(cells), np.nan)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        if decimal_comma:
+            cells = _read(cells, lambda part: pc.replace_substring(valid_text(part), ",", "."))
+            cells = _plain(cells)
         return _or_nan(_read(cells, _parsed))
     if pa.types.is_boolean(kind):
         cells = cells.cast(pa.int8())

@@ -234,7 +234,10 @@ class Comparison:
         for epsilon in self.epsilons:
             positive_number("epsilon", epsilon)
         if not isinstance(self.parameters.delta, float):
-            raise ParameterError("delta must be one number for all parties in a comparison.")
+            raise ParameterError(
+                "delta must be one number for all parties in a comparison; got one for each. Give "
+                "--delta."
+            )
         if self.splits > 1 and not isinstance(self.problem, NamedProblem):
             raise ParameterError(
                 f"splits must be 1 for files, whose parties are given; got {self.splits}."

@@ -21,9 +21,10 @@ from dpadmm.experiments.statistics import LEVEL
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
 from dpadmm.report import texts
-from dpadmm.report.document import Banner, Code, Report, Section
+from dpadmm.report.document import Banner, Code, Facts, Report, Section
 from dpadmm.report.html import write_report
 from dpadmm.report.markup import shown_name
+from dpadmm.report.plots import Bar, BarPlot
 from dpadmm.report.tables import Cell, Table
 from dpadmm.version import __version__
 
@@ -238,11 +239,12 @@ def _manifest(
     }
 
 
-_MOST_NAMES: Final = 12
+# Bars of the ranking; the table below has all lines.
+_MOST_RANKED: Final = 24
 
 
 def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel]) -> Report:
-    """Privacy-utility curves, and the table of everything that was compared."""
+    """The verdict and who is ahead, privacy-utility curves, everything that was compared."""
     banners = [Banner("danger", texts.SIMULATION, manifest["notice"])]
     if any(line["calibration"] == "published" for line in manifest["lines"]):
         banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
@@ -252,59 +254,79 @@ def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel])
     source = str(manifest["data"].get("source", ""))
     who = list(dict.fromkeys(shown_name(line["who"], 40) for line in manifest["lines"]))
     intervals = manifest["intervals"][:1].upper() + manifest["intervals"][1:]
+    facts = (
+        (texts.COMPARED, f"{', '.join(who)}."),
+        (texts.LOSSES, f"{loss_words(manifest['losses'])}."),
+        *meaning.sentences(),
+    )
     return Report(
         title=texts.COMPARISON_TITLE.format(data=dataset),
         subtitle=texts.COMPARISON_SUBTITLE.format(version=manifest["dpadmm"]),
         banners=tuple(banners),
         answers=(
             (texts.HEADLINE, manifest["headline"]),
-            (texts.COMPARED, f"{', '.join(who)}."),
             (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
-            *_best(manifest),
             (texts.INTERVALS, f"{intervals}."),
-            (texts.LOSSES, f"{loss_words(manifest['losses'])}."),
-            *meaning.sentences(),
         ),
+        picture=_ranking(manifest),
         sections=(
             Section(texts.COMPARISON_CURVES, tuple(panel.plot() for panel in panels)),
             Section(texts.COMPARISON_TABLE, (_report_table(manifest),)),
-            Section(texts.MEANING, meaning.titled_tables()),
+            Section(texts.MEANING, (Facts(facts), *meaning.titled_tables())),
             Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest["command"]),)),
         ),
     )
 
 
-def _best(manifest: dict[str, Any]) -> list[tuple[str, str]]:
-    """What was reached at each budget, by the first measure."""
+def _ranking(manifest: dict[str, Any]) -> BarPlot | None:
+    """Everybody by the first measure, the best first, with intervals."""
     measured = manifest["comparison"]["measured"]
-    found: dict[float | str, list[str]] = {}
-    for line in manifest["lines"]:
-        figure = line["figures"].get(measured[0]) if measured else None
-        if figure is not None and figure["mean"] is not None:
-            name = shown_name(line["who"], 40)
-            if line["calibration"] == "published":
-                name = texts.COMPARISON_PUBLISHED.format(name=name)
-            where = f" ({line['topology']})" if line["topology"] else ""
-            found.setdefault(line["epsilon"], []).append(f"{name}{where} {figure['mean']:.4g}")
-    return [
-        (
-            f"{measured[0].capitalize()}, "
-            + (
-                texts.NO_NOISE
-                if epsilon == "infinite"
-                else texts.AT_EPSILON.format(epsilon=epsilon)
-            ),
-            ", ".join(words[:_MOST_NAMES]),
-        )
-        for epsilon, words in found.items()
+    bars = [
+        Bar(_ranked_name(line), found["mean"], low=found["low"], high=found["high"])
+        for line in _sorted_lines(manifest)
+        if (found := line["figures"].get(measured[0])) and found["mean"] is not None
     ]
+    if not bars:
+        return None
+    return BarPlot(
+        texts.RANKING_TITLE.format(measure=measured[0]),
+        texts.RANKED,
+        measured[0],
+        tuple(bars[:_MOST_RANKED]),
+        texts.RANKING_CAPTION.format(shown=min(len(bars), _MOST_RANKED), all=len(bars)),
+        marked=frozenset(
+            _ranked_name(line) for line in manifest["lines"] if line["epsilon"] == "infinite"
+        ),
+    )
+
+
+def _ranked_name(line: dict[str, Any]) -> str:
+    """Who, on which graph and within which budget: a name that no other line has."""
+    name = who_words(line)
+    if line["calibration"] == "published":
+        name = texts.COMPARISON_PUBLISHED.format(name=name)
+    budget = texts.NO_NOISE
+    if line["epsilon"] != "infinite":
+        budget = texts.AT_EPSILON.format(epsilon=Given(line["epsilon"]))
+    return ", ".join(part for part in (name, line["topology"], budget) if part)
+
+
+def _sorted_lines(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Lines by the mean of the first measure, the highest first; those without one at the end."""
+    measured = manifest["comparison"]["measured"]
+
+    def mean(line: dict[str, Any]) -> float:
+        found = line["figures"].get(measured[0]) if measured else None
+        return -np.inf if found is None or found["mean"] is None else float(found["mean"])
+
+    return sorted(manifest["lines"], key=mean, reverse=True)
 
 
 def _report_table(manifest: dict[str, Any]) -> Table:
     measured = manifest["comparison"]["measured"]
     sides = [f"{name}{side}" for name in measured for side in texts.INTERVAL_SIDES]
     rows = []
-    for line in manifest["lines"]:
+    for line in _sorted_lines(manifest):
         epsilon, proven = line["epsilon"], line["provable_epsilon"]
         cells: list[Cell] = [who_words(line), line["topology"], line["calibration"]]
         cells += [texts.NONE if epsilon == "infinite" else Given(epsilon)]

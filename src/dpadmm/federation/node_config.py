@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.algorithms import reviewed
+from dpadmm.data.schema import Delimiter
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
 from dpadmm.federation.identity import check_identity, describe
@@ -97,7 +98,7 @@ class NodeSection(Part):
     listen: Address
     data: File | None = None
     schema_file: File = Field(alias="schema")
-    delimiter: str | None = None
+    delimiter: Delimiter | None = None
     ledger: File | None = None
     messages: File | None = None
 

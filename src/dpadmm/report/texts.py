@@ -409,6 +409,12 @@ OWN_FILES = "own files"
 HEADLINE = "Does training together pay?"
 COMPARED = "What was compared"
 COMPARED_ON = "On which data"
+RANKING_TITLE = "Who is ahead: {measure}"
+RANKED = "who, graph, budget"
+RANKING_CAPTION = (
+    "The best first, {shown} of {all}; whiskers are intervals. Those of another colour have no"
+    " noise and guarantee nothing."
+)
 INTERVALS = "What intervals say"
 LOSSES = "Which loss was minimised"
 COMPARISON_COLUMNS = (

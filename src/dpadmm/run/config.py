@@ -30,6 +30,7 @@ from pydantic import (
 
 from dpadmm.algorithms import algorithm_names, get_algorithm
 from dpadmm.algorithms.inputs import Course, as_course
+from dpadmm.data.schema import Delimiter
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import canonical_json
@@ -94,6 +95,8 @@ def _whole_number(value: Any) -> Any:
     """A number of rounds; "auto" is replaced by one before."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise fail(f'must be a whole number or "auto"; got {shown_value(value)}: correct it')
+    if value > defaults.MOST_ROUNDS:
+        raise fail(defaults.too_many_rounds(value))
     return value
 
 
@@ -131,7 +134,7 @@ def _resolved_or_not(value: Any, info: ValidationInfo) -> Any:
 
 
 BudgetSetting = Annotated[float | dict[str, float], BeforeValidator(_number_or_table)]
-Rounds = Annotated[int, BeforeValidator(_whole_number), Field(le=1_000_000)]
+Rounds = Annotated[int, BeforeValidator(_whole_number)]
 PenaltySetting = Annotated[str | Course, BeforeValidator(_course_or_auto)]
 Edges = Annotated[str | tuple[Edge, ...], BeforeValidator(_name_or_edges)]
 File = Annotated[Path, BeforeValidator(_resolved)]
@@ -274,13 +277,13 @@ class DataSection(Part):
     party_column
         The column of that file that says whose row it is; the schema's unless given.
     delimiter
-        Between the cells of a CSV file (a comma; a tab for ``.tsv``).
+        Between the cells of CSV files; the schema's unless given (a comma; a tab for ``.tsv``).
     """
 
     schema_file: File = Field(alias="schema")
     file: File | None = None
     party_column: Name | None = None
-    delimiter: str | None = None
+    delimiter: Delimiter | None = None
 
     @model_validator(mode="after")
     def _check(self) -> DataSection:
@@ -300,11 +303,14 @@ class PartySection(Part):
         Its rows.
     rows
         Its public number of rows; a file with another number is refused.
+    delimiter
+        Between the cells of its CSV file; that under ``[data]`` unless given.
     """
 
     name: Name
     file: File
     rows: Annotated[int, Field(ge=1)] | None = None
+    delimiter: Delimiter | None = None
 
 
 class ResultSection(Part):
@@ -392,6 +398,14 @@ class RunConfig(Part):
         """Build a configuration from plain data; what is wrong is said in one sentence."""
         return validated(cls, content, folder, "configuration")
 
+    @property
+    def files(self) -> tuple[tuple[Path, str | None], ...]:
+        """The files with rows, and what stands between their cells where that is told."""
+        common = self.data.delimiter
+        if self.data.file is not None:
+            return ((self.data.file, common),)
+        return tuple((party.file, party.delimiter or common) for party in self.party)
+
     def parameters(self, names: Sequence[str]) -> TrainingParameters:
         """What :func:`dpadmm.run.plan.plan` takes, for parties of these names."""
         return training_parameters(self.run, names)
@@ -478,15 +492,26 @@ def _tables(model: type[Part]) -> set[str]:
     return {name for name, field in model.model_fields.items() if field.annotation not in plain}
 
 
-def load_config(path: str | Path) -> RunConfig:
+def load_config(path: str | Path, run: Mapping[str, Any] | None = None) -> RunConfig:
     """Read a ``run.toml``; paths in it are relative to its folder.
+
+    Parameters
+    ----------
+    path
+        The file.
+    run
+        What stands instead of entries of its ``[run]`` table, as if the file said it.
 
     Raises
     ------
     ParameterError
         If the file cannot be read or is no valid configuration.
     """
-    return RunConfig.from_dict(load_toml(path, "configuration"), Path(path).parent)
+    content = load_toml(path, "configuration")
+    told = content.get("run", {})
+    if run and isinstance(told, dict):
+        content["run"] = told | dict(run)
+    return RunConfig.from_dict(content, Path(path).parent)
 
 
 def load_toml(path: str | Path, what: str) -> dict[str, Any]:

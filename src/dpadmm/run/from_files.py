@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dpadmm.algorithms import get_algorithm
 from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.tables import check_columns
@@ -53,6 +54,7 @@ __all__ = [
     "prepare",
     "read_parties",
     "run_name",
+    "spends_anew",
     "train_run",
     "work_folder",
     "write_results",
@@ -80,9 +82,8 @@ def prepare(config: RunConfig) -> Schema:
     for what, place in places:
         if place is not None:
             check_writable(place, what)
-    files = [party.file for party in config.party]
-    for file in [config.data.file] if config.data.file else files:
-        check_columns(file, schema, delimiter=config.data.delimiter)
+    for file, delimiter in config.files:
+        check_columns(file, schema, delimiter=delimiter)
     names = tuple(party.name for party in config.party)
     if not names and isinstance(config.run.topology, str):
         # Whose rows a common file holds is not known yet; any parties show a wrong parameter.
@@ -99,6 +100,25 @@ def prepare(config: RunConfig) -> Schema:
             warnings.simplefilter("ignore", PrivacyWarning)
             _plan(config, schema, {name: rows.get(name) or _VERY_MANY_ROWS for name in names})
     return schema
+
+
+def spends_anew(config: RunConfig) -> str | None:
+    """What to know before a private run is repeated without ledgers; None where it does not apply.
+
+    That an earlier run left its files is all that this looks at.
+    """
+    result, told = config.result, config.run
+    left = [place for place in (result.model, result.record) if place is not None]
+    earlier = next((place for place in left if place.exists()), None)
+    continued = result.checkpoint is not None and result.checkpoint.exists()
+    simulated = told.simulation_key is not None or not get_algorithm(told.algorithm).private
+    if earlier is None or continued or simulated or config.ledgers:
+        return None
+    return (
+        f"{earlier} is there from an earlier run, and no ledger counts what runs spend on the same "
+        "rows: this run spends its epsilon anew, and what both guarantee adds up. Name a ledger "
+        "for every party under [ledgers] (dpadmm ledger init) to have it counted."
+    )
 
 
 def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
@@ -295,13 +315,13 @@ def read_parties(
     config: RunConfig, schema: Schema, folder: Path, counted: dict[str, int]
 ) -> dict[str, PartyRows]:
     """The rows of every party; how many there are is public, and ``counted`` in its ledger."""
-    delimiter = config.data.delimiter
     if config.data.file is not None:
-        parties = encode_by_party(config.data.file, schema, folder, delimiter=delimiter)
+        common = config.data.delimiter
+        parties = encode_by_party(config.data.file, schema, folder, delimiter=common)
     else:
         parties = {
-            party.name: encode_party(party.file, schema, folder, delimiter=delimiter)
-            for party in config.party
+            party.name: encode_party(file, schema, folder, delimiter=delimiter)
+            for party, (file, delimiter) in zip(config.party, config.files, strict=True)
         }
     if not parties:
         raise DataError(f"{config.data.file} must have at least one row; got none")

@@ -17,6 +17,7 @@ __all__ = [
     "DELTA",
     "EPSILON",
     "LOSS",
+    "MOST_ROUNDS",
     "OUTPUT",
     "PARTY_WEIGHT",
     "PARTY_WEIGHTS",
@@ -27,8 +28,10 @@ __all__ = [
     "TOPOLOGY",
     "ConvergenceWarning",
     "PrivacyWarning",
+    "ScaleWarning",
     "TrainingParameters",
     "chosen_loss",
+    "too_many_rounds",
 ]
 
 #: Leaves a parameter to be chosen from public facts.
@@ -50,6 +53,18 @@ LOSS: Final = "auto"
 ROWS_PER_PERSON: Final = 1
 OUTPUT: Final = AUTO
 
+#: More rounds than this are a slip of the keyboard: their noise leaves nothing of a model.
+MOST_ROUNDS: Final = 10_000
+
+
+def too_many_rounds(rounds: int) -> str:
+    """What is wrong with so many rounds, after their name."""
+    return (
+        f"must be at most {MOST_ROUNDS}, since every round is a message with noise of its own and "
+        "the noise of each grows with the square root of their number within the same budget; got "
+        f"{rounds}: 50 to 100 serve nearly every run"
+    )
+
 
 def chosen_loss(
     loss: str, algorithm: str, options: Mapping[str, Any], calibration: str = CALIBRATION
@@ -69,6 +84,10 @@ class PrivacyWarning(UserWarning):
 
 class ConvergenceWarning(UserWarning):
     """A choice that is valid but makes a run slow, noisy or wasteful."""
+
+
+class ScaleWarning(UserWarning):
+    """A bound on rows that may be in other units than they are; said whatever the rows are."""
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,12 @@ from dpadmm.run.choice import Choice, choice_of, settled
 from dpadmm.run.conditions import findings
 from dpadmm.run.parameters import (
     CALIBRATIONS,
+    MOST_ROUNDS,
     PARTY_WEIGHTS,
     ConvergenceWarning,
     PrivacyWarning,
     TrainingParameters,
+    too_many_rounds,
 )
 
 __all__ = ["Plan", "announced", "auto_penalty", "budget_for", "plan"]
@@ -198,6 +200,8 @@ def _settings_for(
 ) -> Settings:
     """What the algorithm is configured from, every number checked."""
     rounds = positive_integer("rounds", parameters.rounds)
+    if rounds > MOST_ROUNDS:
+        raise ParameterError(f"rounds {too_many_rounds(rounds)}.")
     calibration = _one_of("calibration", parameters.calibration, CALIBRATIONS)
     budget = budget_for(parameters, site) if algorithm.private else None
     penalty, given = _penalty_for(algorithm, parameters, site, rounds, budget)
