@@ -567,6 +567,46 @@ def test_a_wrong_map_is_refused_before_a_row_is_read(settings, words):
         ADMMClassifier(**settings).fit(None, None)
 
 
+def test_probabilities_are_fitted_within_the_budget(data):
+    asked = {"algorithm": "dp-gd", "rounds": 20, "epsilon": 30.0, "delta": 1e-3, "data_norm": 4.0}
+    model = ADMMClassifier(random_state=0, **asked, probabilities=True).fit(*data)
+    assert 29.9 < model.privacy_.epsilon <= 30.0
+    assert model.quality_.about == "trained on"
+    chances = model.predict_proba(data[0])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    np.testing.assert_allclose(model.predict_log_proba(data[0]), np.log(chances))
+    # The more of the second class a score speaks for, the larger its probability.
+    order = np.argsort(model._margins(data[0])[:, 0])
+    assert (np.diff(chances[order, 1]) >= 0).all()
+    assert chances[data[1] == model.classes_[1], 1].mean() > 0.6
+    # The training got nine tenths of mu^2: another model than without.
+    plain = ADMMClassifier(random_state=0, **asked).fit(*data)
+    assert not np.array_equal(plain.coef_, model.coef_)
+    assert plain.quality_ is None
+
+
+def test_rows_kept_out_are_evaluated_on_and_not_trained_on(data):
+    rows, labels = data[0].copy(), data[1]
+    owners = np.repeat(["x", "y"], [100, 60])
+    asked = {"algorithm": "dp-gd", "rounds": 10, "epsilon": 9.0, "delta": 1e-3, "data_norm": 4.0}
+    model = ADMMClassifier(random_state=0, **asked, holdout=0.25).fit(rows, labels, owners)
+    assert model.quality_.rows == {"x": 25, "y": 15}
+    assert model.quality_.about == "held out"
+    assert model.privacy_.epsilon <= 9.0
+    assert model.quality_.privacy.epsilon <= 9.0
+    # Other content of a row that is kept out changes the histogram alone.
+    rows[99] = -rows[99]
+    other = ADMMClassifier(random_state=0, **asked, holdout=0.25).fit(rows, labels, owners)
+    assert np.array_equal(other.coef_, model.coef_)
+    moved = other.quality_.histogram.counts - model.quality_.histogram.counts
+    assert np.linalg.norm(moved) == pytest.approx(np.sqrt(2), rel=1e-6)
+    rows[0] = -rows[0]
+    third = ADMMClassifier(random_state=0, **asked, holdout=0.25).fit(rows, labels, owners)
+    assert not np.array_equal(third.coef_, model.coef_)
+    with pytest.raises(ParameterError, match="holdout must be at least 0"):
+        ADMMClassifier(holdout=2.0, data_norm=4.0).fit(*data)
+
+
 def test_what_a_norm_of_one_means_is_said_once_and_whatever_the_rows_are(data):
     rows, labels = data
     for scale in (1e-9, 1e9):

@@ -44,13 +44,7 @@ def predict(
     with refusals("predict", as_json):
         if as_json and output is None:
             raise ParameterError("--output must be given with --json; got none")
-        if output is not None:
-            _refuse_overwriting(output, model, data)
-        if data.exists() and not data.is_file():
-            raise ParameterError(
-                f"data must be a file, which is read more than once; got {data}, a folder, a pipe "
-                "or a device"
-            )
+        _check_files(model, data, output)
         loaded = load_model(model)
         if probabilities and not offers_probabilities(loaded):
             raise _no_probabilities(model)
@@ -71,6 +65,17 @@ def predict(
         emit("predict", {"output": str(output), "rows": rows, "columns": columns})
     else:
         typer.echo(f"Wrote {output}: {rows} rows.")
+
+
+def _check_files(model: Path, data: Path, output: Path | None) -> None:
+    """Refuse what cannot be read, or must not be written over."""
+    if output is not None:
+        _refuse_overwriting(output, model, data)
+    if data.exists() and not data.is_file():
+        raise ParameterError(
+            f"data must be a file, which is read more than once; got {data}, a folder, a pipe "
+            "or a device"
+        )
 
 
 def _no_probabilities(model: Path) -> ParameterError:
