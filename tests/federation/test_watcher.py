@@ -26,7 +26,7 @@ from dpadmm.errors import (
     ParameterError,
 )
 from dpadmm.federation.facts import FIELDS, public_facts
-from dpadmm.federation.metrics import parse_address
+from dpadmm.federation.transport.addresses import serving_address
 from dpadmm.federation.watcher import Watcher
 from dpadmm.plain import LONGEST_TEXT
 from dpadmm.sentences import DataError
@@ -272,14 +272,15 @@ class TestMetrics:
     def test_only_this_machine_unless_allowed(self, address):
         with pytest.raises(ParameterError, match="loopback"):
             Watcher("north", metrics=address)
-        assert parse_address(address, anywhere=True)[1] in (1, 9464)
+        consent = {"anywhere": True, "consent": "it is"}
+        assert serving_address("metrics", address, **consent)[1] in (1, 9464)
 
     @pytest.mark.parametrize(
-        "address", ["", "9464", ":9464", "127.0.0.1:", "127.0.0.1:x", "a:99999"]
+        "address", ["", "9464", ":9464", "127.0.0.1:", "127.0.0.1:x", "a:99999", "::1:9464"]
     )
     def test_addresses_that_are_none(self, address):
         with pytest.raises(ParameterError, match="must be an address and a port"):
-            parse_address(address)
+            serving_address("metrics", address, anywhere=False, consent="it is")
 
     def test_a_port_that_is_taken(self):
         with socket.socket() as taken:

@@ -6,7 +6,6 @@ local solves, and so about rows.
 
 from __future__ import annotations
 
-import ipaddress
 from functools import partial
 from typing import final
 
@@ -14,31 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_serv
 
 from dpadmm.durable import Closable
 from dpadmm.errors import ParameterError
+from dpadmm.federation.transport.addresses import joined_address, serving_address
 
-__all__ = ["Metrics", "parse_address"]
-
-
-def parse_address(address: str, *, anywhere: bool = False) -> tuple[str, int]:
-    """Host and port of ``127.0.0.1:9464``; only this machine may read unless ``anywhere``."""
-    host, _, port = str(address).rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ParameterError(
-            f"metrics must be an address and a port, such as 127.0.0.1:9464; got {address!r}."
-        )
-    if not anywhere and not _is_loopback(host):
-        raise ParameterError(
-            "metrics must be on a loopback address (127.0.0.1 or ::1) unless metrics_anywhere is "
-            f"set; got {address!r}: they are neither encrypted nor protected by a password."
-        )
-    return host, int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+__all__ = ["Metrics"]
 
 
 @final
@@ -56,7 +33,9 @@ class Metrics(Closable):
     """
 
     def __init__(self, address: str, node: str, run: str, *, anywhere: bool = False) -> None:
-        host, port = parse_address(address, anywhere=anywhere)
+        host, port = serving_address(
+            "metrics", address, anywhere=anywhere, consent="metrics_anywhere is set"
+        )
         # A registry of its own: the usual one has the numbers of the process.
         registry = CollectorRegistry()
         gauge = partial(Gauge, registry=registry)
@@ -93,8 +72,7 @@ class Metrics(Closable):
                 "Choose another port."
             ) from None
         #: Where the numbers are.
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"{shown}:{self._server.server_port}"
+        self.address = joined_address(host, self._server.server_port)
 
     def close(self) -> None:
         """Stop serving."""
