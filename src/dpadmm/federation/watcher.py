@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
@@ -23,7 +24,8 @@ from rich.text import Text
 from dpadmm.durable import Closable, check_writable, write_whole
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.federation.facts import code_word, public_facts
-from dpadmm.federation.status import STATUS_VERSION, process_space
+from dpadmm.federation.status import MOST_EVENTS, STATUS_VERSION, process_space
+from dpadmm.plain import visible
 from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
@@ -130,10 +132,13 @@ class Watcher(Closable):
                 return
             self._state["last_event"] = entry | {"facts": told}
             self._state["changed"] = entry["time"]
+            words = ", ".join(f"{key} {value}" for key, value in told.items())
+            events = self._state.setdefault("events", [])
+            events.append(entry | {"words": visible(words)})
+            del events[:-MOST_EVENTS]
             line = entry | {"node": self.node, "run": self.run, "facts": told}
             self._write_line(json.dumps(line, allow_nan=False))
             if self._progress is not None and level != "info":
-                words = ", ".join(f"{key} {value}" for key, value in told.items())
                 style = "red" if level == "error" else "yellow"
                 self._progress.console.print(Text(f"{name}: {words}", style=style))
 
@@ -154,6 +159,27 @@ class Watcher(Closable):
         """Name the run, once it is agreed on."""
         with self._lock:
             self.run = self._state["run"] = run
+
+    def graph(
+        self, nodes: Sequence[str], links: Sequence[tuple[str, str]], server: str | None
+    ) -> None:
+        """Tell who is linked with whom in the agreed run."""
+        told = public_facts({"nodes": list(nodes)})
+        with self._lock:
+            pairs = [sorted(pair) for pair in links]
+            self._state["graph"] = told | {"links": sorted(pairs), "server": server}
+
+    def standing(self) -> tuple[Any, int, list[str]]:
+        """How this node gets on: its state, its complete rounds, whom it waits for."""
+        with self._lock:
+            waiting = sorted({*self._state["waiting"], *self._state["unreachable"]})
+            return self._state["state"], self._state["round"], waiting
+
+    def hearsay(self, neighbour: str, state: str, done: int, waiting: list[str]) -> None:
+        """Tell how a neighbour says that it gets on; nobody has checked it."""
+        told = public_facts({"state": state, "round": done, "waiting": waiting})
+        with self._lock:
+            self._state.setdefault("others", {})[neighbour] = told | {"heard": _now()}
 
     def round(self, done: int, rounds: int) -> None:
         """Tell how many rounds are complete, of how many. At most one log line a second."""
