@@ -23,7 +23,7 @@ from rich.text import Text
 
 from dpadmm.durable import Closable, check_writable, write_whole
 from dpadmm.errors import ParameterError, unknown_name
-from dpadmm.federation.facts import code_word, public_facts
+from dpadmm.federation.facts import Fact, code_word, public_facts
 from dpadmm.federation.status import MOST_EVENTS, STATUS_VERSION, process_space
 from dpadmm.plain import visible
 from dpadmm.sentences import DataError
@@ -132,7 +132,7 @@ class Watcher(Closable):
                 return
             self._state["last_event"] = entry | {"facts": told}
             self._state["changed"] = entry["time"]
-            words = ", ".join(f"{key} {value}" for key, value in told.items())
+            words = ", ".join(f"{key} {_spoken(value)}" for key, value in told.items())
             events = self._state.setdefault("events", [])
             events.append(entry | {"words": visible(words)})
             del events[:-MOST_EVENTS]
@@ -395,6 +395,10 @@ class Watcher(Closable):
         if sentence != self._complaint:
             self._complaint = sentence
             Console(stderr=True, soft_wrap=True).print(Text(f"Warning: {sentence}"))
+
+
+def _spoken(fact: Fact) -> str:
+    return " ".join(fact) if isinstance(fact, list) else str(fact)
 
 
 def _first_status(node: str, run: str) -> dict[str, Any]:
