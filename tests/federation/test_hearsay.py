@@ -40,7 +40,7 @@ class TestWords:
         [
             {"state": "<script>"}, {"state": "finished"}, {"state": None}, {"round": 11},
             {"round": -1}, {"round": True}, {"round": 7.0}, {"waiting": ["<script>"]},
-            {"waiting": ["east"]}, {"waiting": {"west": 1}}, {"waiting": ["west"] * 101},
+            {"waiting": ["east"]}, {"waiting": {"west": 1}}, {"waiting": ["west"] * 21},
             {"epsilon": 1.0}, {"waiting": None},
         ],
     )  # fmt: skip

@@ -26,7 +26,9 @@ from dpadmm.errors import (
     ParameterError,
 )
 from dpadmm.federation.facts import FIELDS, public_facts
+from dpadmm.federation.status import MOST_EVENTS, read_status
 from dpadmm.federation.transport.addresses import serving_address
+from dpadmm.federation.transport.words import MOST_WAITED_FOR
 from dpadmm.federation.watcher import Watcher
 from dpadmm.plain import LONGEST_TEXT
 from dpadmm.sentences import DataError
@@ -374,6 +376,17 @@ class TestStatusFile:
             watcher.unreachable("south", "127.0.0.1:1", "refused", "start it")
         lines = [json.loads(line)["facts"] for line in (tmp_path / "log").read_text().splitlines()]
         assert [facts["reason"] for facts in lines] == ["refused", "no-answer", "refused"]
+
+    def test_whatever_everybody_says_the_file_can_be_read(self, tmp_path):
+        file = tmp_path / "north.status.json"
+        with Watcher("north", log=tmp_path / "log", status=file) as watcher:
+            for number in range(2000):
+                watcher.hearsay(f"{number:063}", "running", 2**32, ["x" * 63] * MOST_WAITED_FOR)
+            for _ in range(100):
+                watcher.event("told", error=ExchangeError("x" * 1000), advice="y" * 1000)
+        content = read_status(file).content
+        assert len(content["others"]) == 300
+        assert len(content["events"]) == MOST_EVENTS
 
     def test_a_place_that_cannot_be_written(self, tmp_path):
         with pytest.raises(DataError, match="status must be in a folder that exists"):

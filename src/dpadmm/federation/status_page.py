@@ -147,8 +147,7 @@ def _picture(nodes: Sequence[NodeStatus], known: Mapping[str, _Seen]) -> WaitPlo
     }
     if not known or len(known) > MOST_PARTIES or len(edges) > MOST_LINKS:
         return None
-    server = graphs[0]["server"] if graphs else None
-    around = server in places and all(places[server] in edge for edge in edges)
+    server = places.get(graphs[0]["server"]) if graphs else None
     return WaitPlot(
         "Who waits for whom",
         tuple(known),
@@ -156,7 +155,8 @@ def _picture(nodes: Sequence[NodeStatus], known: Mapping[str, _Seen]) -> WaitPlo
         tuple(seen.kind for seen in known.values()),
         tuple(sorted(edges)),
         tuple((places[a], places[b]) for a, b in waits[:MOST_LINKS] if b in places),
-        places[server] if around else None,
+        # Around a server there is nothing but links to it, or it is none.
+        server if all(server in edge for edge in edges) else None,
         caption=_CAPTION,
     )
 
@@ -176,7 +176,10 @@ def _tiles(nodes: Sequence[NodeStatus], known: Mapping[str, _Seen]) -> tuple[Til
     well = sum(node.life in ("alive", "finished") for node in nodes)
     waiting = sum(bool(seen.waits) for seen in known.values())
     return (
-        Tile(f"{slowest['round']} of {slowest['rounds']}", "rounds are complete, at the slowest"),
+        Tile(
+            f"{slowest['round']} of {slowest['rounds']}",
+            "rounds complete, at the slowest",
+        ),
         Tile(f"{well} of {len(nodes)}", "nodes shown here are well"),
         Tile(str(waiting), "wait for somebody" if waiting != 1 else "waits for somebody"),
     )

@@ -37,8 +37,10 @@ __all__ = ["LEVELS", "Watcher"]
 LEVELS: Final = ("info", "warning", "error")
 # The status file is also a sign of life; durable writes of the ledger must not wait for it.
 _HEARTBEAT: Final = 1.0
+_ROUND: Final = "round"
 _ROUND_LINES: Final = 1.0
 _MOST_SENDERS: Final = 1000
+_MOST_OTHERS: Final = 300
 # What a neighbour can make happen, such as coming and going, has so many lines, then one a second.
 _BURST: Final = 20
 _CROWD_LINES: Final = 1.0
@@ -133,9 +135,11 @@ class Watcher(Closable):
             self._state["last_event"] = entry | {"facts": told}
             self._state["changed"] = entry["time"]
             words = ", ".join(f"{key} {_spoken(value)}" for key, value in told.items())
-            events = self._state.setdefault("events", [])
-            events.append(entry | {"words": visible(words)})
-            del events[:-MOST_EVENTS]
+            if name != _ROUND:
+                # Rounds would push out all else, and are counted anyway.
+                events = self._state.setdefault("events", [])
+                events.append(entry | {"words": visible(words)})
+                del events[:-MOST_EVENTS]
             line = entry | {"node": self.node, "run": self.run, "facts": told}
             self._write_line(json.dumps(line, allow_nan=False))
             if self._progress is not None and level != "info":
@@ -179,7 +183,10 @@ class Watcher(Closable):
         """Tell how a neighbour says that it gets on; nobody has checked it."""
         told = public_facts({"state": state, "round": done, "waiting": waiting})
         with self._lock:
-            self._state.setdefault("others", {})[neighbour] = told | {"heard": _now()}
+            others = self._state.setdefault("others", {})
+            # The file has a bound: whatever many of them say, it can be read.
+            if neighbour in others or len(others) < _MOST_OTHERS:
+                others[neighbour] = told | {"heard": _now()}
 
     def round(self, done: int, rounds: int) -> None:
         """Tell how many rounds are complete, of how many. At most one log line a second."""
@@ -194,7 +201,7 @@ class Watcher(Closable):
             now = time.monotonic()
             if done == rounds or now - self._last_round_line >= _ROUND_LINES:
                 self._last_round_line = now
-                self.event("round", round=done, rounds=rounds)
+                self.event(_ROUND, round=done, rounds=rounds)
 
     def waiting(self, neighbour: str, seconds: float) -> None:
         """Tell how long this round has waited for a neighbour so far; 0 when it came."""

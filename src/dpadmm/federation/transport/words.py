@@ -61,7 +61,7 @@ _MOST_ROUNDS: Final = (1 << 32) - 1
 _CERTIFICATES: Final = 4
 _MOST_STOPPED: Final = 1 << 14
 #: Names in what a node shares of its status; further ones are left out.
-MOST_WAITED_FOR: Final = 100
+MOST_WAITED_FOR: Final = 20
 # Names, quotes and commas around a consent.
 _AROUND: Final = 256
 _HEX: Final = r"^[0-9a-f]{%d}$"
