@@ -124,7 +124,7 @@ def _known(nodes: Sequence[NodeStatus]) -> dict[str, _Seen]:
 
 def _progress(content: Mapping[str, Any], rounds: int) -> str:
     done = f"{content['round']}/{rounds}" if rounds else ""
-    return done if content["state"] == "running" and done else f"{content['state']} {done}".strip()
+    return done if content["state"] == "running" and done else f"{cut(content['state'], 20)} {done}"
 
 
 def _picture(nodes: Sequence[NodeStatus], known: Mapping[str, _Seen]) -> WaitPlot | None:
