@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import BadNeighbour, free_ports
+from tests.helpers.federation_net import BadNeighbour, Federation, free_ports
 
 from dpadmm.federation import hearsay
 from dpadmm.federation.hearsay import Hearsay
@@ -215,9 +215,6 @@ def test_nodes_of_which_one_shares(federation):
     assert others("north")["south"]["state"] == "starting"
     # North's owner did not say that it may tell anybody.
     assert others("south") == {}
-    federation.start("west")
-    federation.finish()
-    assert others("south") == {}
     content = json.loads(files["north"].read_text())
     assert set(content["others"]["south"]) == {"state", "round", "waiting", "heard"}
     assert content["graph"] == {
@@ -225,6 +222,20 @@ def test_nodes_of_which_one_shares(federation):
         "links": [["north", "south"], ["north", "west"], ["south", "west"]],
         "server": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("server", "links"),
+    [
+        ("hub", (("hub", "north"), ("hub", "south"), ("hub", "west"))),
+        (None, (("north", "south"), ("north", "west"), ("south", "west"))),
+    ],
+)
+def test_the_links_around_a_server_and_of_those_who_hear_everybody(tmp_path, server, links):
+    run = {"algorithm": "dp-gd", "topology": "server"}
+    given = {"tls": False, "averager": server, "run": run}
+    federation = Federation(tmp_path / "f", None, NODES, **given)
+    assert federation.agreed.links(federation.agreed.plan(federation.schema)) == links
 
 
 def test_a_neighbour_that_lies_changes_what_is_shown_of_itself_alone(federation):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -283,6 +284,21 @@ class TestMetrics:
     def test_addresses_that_are_none(self, address):
         with pytest.raises(ParameterError, match="must be an address and a port"):
             serving_address("metrics", address, anywhere=False, consent="it is")
+
+    @pytest.mark.parametrize("anywhere", [False, True])
+    def test_a_name_that_leads_here_is_refused_unless_others_may_read(self, anywhere):
+        given = {"metrics": "127.0.0.1:0", "metrics_anywhere": anywhere, "log": Path(os.devnull)}
+        with Watcher("north", **given) as watcher:
+            asked = urllib.request.Request(
+                f"http://{watcher.metrics_address}/metrics", headers={"Host": "evil.example"}
+            )
+            if anywhere:
+                with urllib.request.urlopen(asked, timeout=60) as reply:
+                    kind = reply.headers["Content-Type"]
+                    assert kind == "text/plain; version=0.0.4; charset=utf-8"
+            else:
+                with pytest.raises(urllib.error.HTTPError, match="421"):
+                    urllib.request.urlopen(asked, timeout=60)
 
     def test_a_port_that_is_taken(self):
         with socket.socket() as taken:

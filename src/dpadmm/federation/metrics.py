@@ -7,15 +7,16 @@ local solves, and so about rows.
 from __future__ import annotations
 
 from functools import partial
-from typing import final
+from typing import Final, final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from dpadmm.durable import Closable
-from dpadmm.errors import ParameterError
-from dpadmm.federation.transport.addresses import joined_address, serving_address
+from dpadmm.federation.page_server import Page, PageServer
 
 __all__ = ["Metrics"]
+
+_TEXT: Final = "text/plain; version=0.0.4"
 
 
 @final
@@ -33,9 +34,6 @@ class Metrics(Closable):
     """
 
     def __init__(self, address: str, node: str, run: str, *, anywhere: bool = False) -> None:
-        host, port = serving_address(
-            "metrics", address, anywhere=anywhere, consent="metrics_anywhere is set"
-        )
         # A registry of its own: the usual one has the numbers of the process.
         registry = CollectorRegistry()
         gauge = partial(Gauge, registry=registry)
@@ -64,18 +62,19 @@ class Metrics(Closable):
             "Epsilon of Gaussian releases that still fit into the data set's budget.",
         )
         self.dropped = counter("dpadmm_dropped_messages", "Messages refused.", ["reason"])
-        try:
-            self._server, self._thread = start_http_server(port, host, registry)
-        except OSError as error:
-            raise ParameterError(
-                f"metrics must be on an address that is free; {address} is not: {error.strerror}. "
-                "Choose another port."
-            ) from None
+        numbers = Page(_TEXT, lambda: generate_latest(registry).decode("utf-8"))
+        self._server = PageServer(
+            "metrics",
+            address,
+            {"/metrics": numbers, "/": numbers},
+            anywhere=anywhere,
+            consent="metrics_anywhere is set",
+            # Other machines call this one by names that only they know.
+            any_name=anywhere,
+        )
         #: Where the numbers are.
-        self.address = joined_address(host, self._server.server_port)
+        self.address = self._server.address
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()

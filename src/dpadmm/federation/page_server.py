@@ -1,4 +1,4 @@
-"""Pages for people of this machine: read-only, and for nobody who was not meant.
+"""Pages and numbers for people of this machine: read-only, and for nobody who was not meant.
 
 A browser that shows somebody's page may be made to ask any address, also on this machine. So an
 answer is given to GET alone, where the Host is an address or the name that was given (a name of
@@ -33,7 +33,7 @@ __all__ = ["Page", "PageServer"]
 _SECONDS: Final = 10.0
 _MOST_AT_ONCE: Final = 32
 # Seconds until it notices that it is to end.
-_LOOK: Final = 0.1
+_LOOK: Final = 0.25
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -78,6 +78,8 @@ class PageServer(Closable):
         What is there, by path.
     anywhere, consent
         Allow an address that other machines reach; and how the owner says so, for a refusal.
+    any_name
+        Answer by whatever name it is asked.
     on_error
         Told of a page that could not be made.
     """
@@ -90,12 +92,14 @@ class PageServer(Closable):
         *,
         anywhere: bool,
         consent: str,
-        on_error: Callable[[Exception], None],
+        any_name: bool = False,
+        on_error: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         host, port = serving_address(what, address, anywhere=anywhere, consent=consent)
 
         class Handler(_Handler):
-            served, own_name, tell_error = dict(pages), host.lower(), staticmethod(on_error)
+            served, tell_error = dict(pages), staticmethod(on_error)
+            own_name = None if any_name else host.lower()
 
         class Server(_Server):
             address_family = socket.AF_INET6 if is_ipv6(host) else socket.AF_INET
@@ -157,7 +161,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     served: Mapping[str, Page]
-    own_name: str
+    own_name: str | None
     tell_error: Callable[[Exception], None]
     timeout = _SECONDS
 
@@ -180,6 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_meant(self) -> bool:
         """Whether it asks for this machine by its address, or by the name that was given."""
+        if self.own_name is None:
+            return True
         said = self.headers.get_all("Host") or []
         if len(said) != 1:
             return False
