@@ -1,4 +1,6 @@
-"""Take the pictures of docs/report.md: python docs/images/take.py PAGE FOLDER.
+"""Take the pictures of pages: python docs/images/take.py PAGE FOLDER NAME.
+
+PAGE is a file, or the address that dpadmm status --serve prints.
 
 Needs Chromium, and what the tests are installed with (playwright, pillow).
 """
@@ -20,15 +22,15 @@ VIEWS = {
 }
 
 
-def take(page_file: Path, folder: Path) -> None:
-    """Write report-light.png, report-dark.png and report-phone.png, with 128 colours each."""
+def take(address: str, folder: Path, name: str) -> None:
+    """Write NAME-light.png, NAME-dark.png and NAME-phone.png, with 128 colours each."""
     with sync_playwright() as driver:
         chromium = shutil.which("chromium")
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
-        for name, (viewport, scheme) in VIEWS.items():
+        for view, (viewport, scheme) in VIEWS.items():
             page = browser.new_page(viewport=viewport, color_scheme=scheme)
-            page.goto(page_file.resolve().as_uri())
-            target = folder / f"report-{name}.png"
+            page.goto(address)
+            target = folder / f"{name}-{view}.png"
             page.screenshot(path=target)
             with Image.open(target) as picture:
                 picture.convert("RGB").quantize(128).save(target, optimize=True)
@@ -36,4 +38,6 @@ def take(page_file: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    take(Path(sys.argv[1]), Path(sys.argv[2]))
+    place = sys.argv[1]
+    address = place if place.startswith("http://") else Path(place).resolve().as_uri()
+    take(address, Path(sys.argv[2]), sys.argv[3])

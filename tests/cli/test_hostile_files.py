@@ -318,6 +318,9 @@ def test_rows_that_are_no_file(dpadmm, model, kind):
         ("epsilon_spent", []), ("updated", "2026-01-01T00:00:00"), ("updated", 7),
         ("last_event", {"event": 1, "facts": {}}),
         ("node", None), ("unreachable", []), ("unreachable", {"a": 7}),
+        ("events", [7]), ("events", {}), ("graph", {"nodes": [], "links": [["a"]], "server": None}),
+        ("graph", []), ("others", {"a": {}}), ("others", []),
+        ("others", {"a": {"state": "", "round": 0, "waiting": [], "heard": "2026-01-01"}}),
     ],
 )  # fmt: skip
 def test_a_status_file_with_other_types(dpadmm, tmp_path, field, value):

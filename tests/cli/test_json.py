@@ -155,6 +155,8 @@ def test_status(dpadmm, tmp_path):
     with Watcher("north", log=tmp_path / "log", status=tmp_path / "north.status.json") as watcher:
         watcher.round(3, 50)
         watcher.budget(0.5, float("inf"))
+        watcher.graph(["north", "south"], [("north", "south")], None)
+        watcher.hearsay("south", "running", 2, ["north"])
     result = checked(dpadmm("status", tmp_path, "--json"), "status")
     described = SCHEMA["$defs"]["status"]["properties"]["nodes"]["items"]["properties"]
     assert set(result["nodes"][0]) - {"version", "process_space"} == set(described)

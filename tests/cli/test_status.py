@@ -3,11 +3,16 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+from importlib.resources import files
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +22,9 @@ from dpadmm.errors import ParameterError
 from dpadmm.federation.status import read_status
 from dpadmm.federation.watcher import Watcher
 
+VALIDATOR = jsonschema.Draft202012Validator(
+    json.loads(files("dpadmm.cli").joinpath("output.schema.json").read_text())
+)
 NODE = """
 import sys, time
 from pathlib import Path
@@ -115,6 +123,11 @@ def test_refusals(dpadmm, tmp_path):
         ((tmp_path,), "has none"),
         ((tmp_path / "nowhere",), "No such file"),
         ((tmp_path, "--watch", "--json"), "--json prints once"),
+        ((tmp_path, "--serve", "127.0.0.1:0", "--json"), "--serve shows a page; got --json too"),
+        ((tmp_path, "--serve", "127.0.0.1:0", "--watch"), "--serve shows a page; got --watch too"),
+        ((tmp_path, "--serve", "0.0.0.0:8765"), "unless --anywhere is given"),
+        ((tmp_path, "--serve", "8765"), "--serve must be an address and a port"),
+        ((tmp_path, "--anywhere"), "--anywhere must come with --serve"),
     ):
         result = dpadmm("status", *arguments)
         assert result.exit_code == 2
@@ -144,3 +157,48 @@ def test_an_escape_sequence_reaches_no_terminal(dpadmm, tmp_path):
     Watcher("north", log=tmp_path / "log", status=file).close()
     file.write_text(json.dumps(json.loads(file.read_text()) | {"node": "no\x1b[31mrth"}))
     assert "\x1b[31m" not in dpadmm("status", tmp_path).output
+
+
+COMMAND = [sys.executable, "-c", "from dpadmm.cli import main; main()"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_page_is_served_until_a_signal(tmp_path, number):
+    more = ["--anywhere"] if number == signal.SIGTERM else []
+    process = subprocess.Popen(
+        [*COMMAND, "status", str(tmp_path / "n.status.json"), "--serve", "127.0.0.1:0", *more],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "COLUMNS": "300"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        address = process.stdout.readline().split()[0]
+        with urllib.request.urlopen(f"{address}status.json", timeout=60) as reply:
+            before = json.load(reply)
+        Watcher("north", log=tmp_path / "log", status=tmp_path / "n.status.json").close()
+        with urllib.request.urlopen(f"{address}status.json", timeout=60) as reply:
+            after = json.load(reply)
+        with urllib.request.urlopen(address, timeout=60) as reply:
+            assert "north: stopped" in reply.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="405"):
+            urllib.request.urlopen(address, data=b"", timeout=60)
+        process.send_signal(number)
+        assert process.wait(60) == 0
+        assert ("whoever reaches" in process.stderr.read()) == bool(more)
+    finally:
+        process.kill()
+        process.communicate()
+    (words,) = before["result"]["absent"].values()
+    assert words.endswith("n.status.json is not there yet.")
+    for found in (before, after):
+        VALIDATOR.validate(found)
+    assert [node["node"] for node in after["result"]["nodes"]] == ["north"]
+
+
+def test_a_port_that_is_taken(dpadmm, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = dpadmm("status", tmp_path, "--serve", address)
+    assert result.exit_code == 2
+    assert "must be an address of this machine that is free" in result.output.replace("\n", " ")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -26,7 +27,9 @@ from dpadmm.errors import (
     ParameterError,
 )
 from dpadmm.federation.facts import FIELDS, public_facts
-from dpadmm.federation.metrics import parse_address
+from dpadmm.federation.status import MOST_EVENTS, read_status
+from dpadmm.federation.transport.addresses import serving_address
+from dpadmm.federation.transport.words import MOST_WAITED_FOR
 from dpadmm.federation.watcher import Watcher
 from dpadmm.plain import LONGEST_TEXT
 from dpadmm.sentences import DataError
@@ -280,14 +283,30 @@ class TestMetrics:
     def test_only_this_machine_unless_allowed(self, address):
         with pytest.raises(ParameterError, match="loopback"):
             Watcher("north", metrics=address)
-        assert parse_address(address, anywhere=True)[1] in (1, 9464)
+        consent = {"anywhere": True, "consent": "it is"}
+        assert serving_address("metrics", address, **consent)[1] in (1, 9464)
 
     @pytest.mark.parametrize(
-        "address", ["", "9464", ":9464", "127.0.0.1:", "127.0.0.1:x", "a:99999"]
+        "address", ["", "9464", ":9464", "127.0.0.1:", "127.0.0.1:x", "a:99999", "::1:9464"]
     )
     def test_addresses_that_are_none(self, address):
         with pytest.raises(ParameterError, match="must be an address and a port"):
-            parse_address(address)
+            serving_address("metrics", address, anywhere=False, consent="it is")
+
+    @pytest.mark.parametrize("anywhere", [False, True])
+    def test_a_name_that_leads_here_is_refused_unless_others_may_read(self, anywhere):
+        given = {"metrics": "127.0.0.1:0", "metrics_anywhere": anywhere, "log": Path(os.devnull)}
+        with Watcher("north", **given) as watcher:
+            asked = urllib.request.Request(
+                f"http://{watcher.metrics_address}/metrics", headers={"Host": "evil.example"}
+            )
+            if anywhere:
+                with urllib.request.urlopen(asked, timeout=60) as reply:
+                    kind = reply.headers["Content-Type"]
+                    assert kind == "text/plain; version=0.0.4; charset=utf-8"
+            else:
+                with pytest.raises(urllib.error.HTTPError, match="421"):
+                    urllib.request.urlopen(asked, timeout=60)
 
     def test_a_port_that_is_taken(self):
         with socket.socket() as taken:
@@ -381,6 +400,17 @@ class TestStatusFile:
             watcher.unreachable("south", "127.0.0.1:1", "refused", "start it")
         lines = [json.loads(line)["facts"] for line in (tmp_path / "log").read_text().splitlines()]
         assert [facts["reason"] for facts in lines] == ["refused", "no-answer", "refused"]
+
+    def test_whatever_everybody_says_the_file_can_be_read(self, tmp_path):
+        file = tmp_path / "north.status.json"
+        with Watcher("north", log=tmp_path / "log", status=file) as watcher:
+            for number in range(2000):
+                watcher.hearsay(f"{number:063}", "running", 2**32, ["x" * 63] * MOST_WAITED_FOR)
+            for _ in range(100):
+                watcher.event("told", error=ExchangeError("x" * 1000), advice="y" * 1000)
+        content = read_status(file).content
+        assert len(content["others"]) == 300
+        assert len(content["events"]) == MOST_EVENTS
 
     def test_a_place_that_cannot_be_written(self, tmp_path):
         with pytest.raises(DataError, match="status must be in a folder that exists"):

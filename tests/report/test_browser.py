@@ -3,16 +3,13 @@
 import io
 import itertools
 import json
-import os
 import re
-import shutil
 import unicodedata
-from importlib.resources import files
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import sync_playwright
 from pypdf import PdfReader
+from tests.helpers.browser import AXE, HOSTILE, LAPTOP, PHONE, barriers, chromium, needs_browser
 from typer.testing import CliRunner
 
 from dpadmm.cli import app
@@ -22,30 +19,7 @@ from dpadmm.report.run import run_report
 from dpadmm.report.runs import runs_report
 from dpadmm.run.record import RecordedRun
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
-AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-# As root, and on a machine without a network, Chromium needs these.
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 360, "height": 740}
-HOSTILE = (
-    "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>",
-    "مستشفى الشمال \u202e gnp.exe",
-    "Long" * 300,
-)
-
-pytestmark = pytest.mark.skipif(
-    BROWSER is None,
-    reason="no Chromium here, so no report was opened in one (Debian: apt-get install chromium)",
-)
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +52,8 @@ def pages(records, compared, rerun, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    # What the driver needs is here already: it must fetch nothing.
-    os.environ["PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD"] = "1"
-    with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=BROWSER, args=FLAGS)
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture
@@ -125,15 +95,11 @@ def test_everybody_can_read_it(opened, kind):
         assert page.evaluate(sideways) <= 0
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         assert page.evaluate(sideways) <= 0
-        page.evaluate(AXE)
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        problems = [
-            (finding["id"], finding["nodes"][0]["html"][:200]) for finding in found["violations"]
-        ]
+        problems, passed = barriers(page)
         assert problems == []
-        assert {"color-contrast", "svg-img-alt", "document-title"} <= {
-            rule["id"] for rule in found["passes"]
-        } | ({"svg-img-alt"} if page.locator("svg").count() == 0 else set())
+        assert {"color-contrast", "svg-img-alt", "document-title"} <= passed | (
+            {"svg-img-alt"} if page.locator("svg").count() == 0 else set()
+        )
 
 
 def test_axe_would_find_something(opened):

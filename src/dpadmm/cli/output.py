@@ -36,17 +36,22 @@ console = Console()
 errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
+def envelope(command: str, result: dict[str, Any]) -> str:
+    """``{"version", "command", "result"}`` as JSON; numbers that are not finite become words."""
+    content = {"version": JSON_VERSION, "command": command, "result": json_data(result)}
+    return json.dumps(content, indent=2, allow_nan=False)
+
+
 def emit(command: str, result: dict[str, Any]) -> None:
-    """Print ``{"version", "command", "result"}``; numbers that are not finite become words."""
-    envelope = {"version": JSON_VERSION, "command": command, "result": json_data(result)}
-    typer.echo(json.dumps(envelope, indent=2, allow_nan=False))
+    """Print the envelope of a result."""
+    typer.echo(envelope(command, result))
 
 
 def print_refusal(command: str, message: str, *, as_json: bool = False) -> None:
     """Print a refusal: one sentence on standard error, and the envelope with ``error``."""
     if as_json:
-        envelope = {"version": JSON_VERSION, "command": command, "error": message}
-        typer.echo(json.dumps(envelope, indent=2))
+        content = {"version": JSON_VERSION, "command": command, "error": message}
+        typer.echo(json.dumps(content, indent=2))
     errors.print(Text(_shown(f"dpadmm: {message}")))
 
 

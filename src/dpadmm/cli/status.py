@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from dpadmm.cli.output import JsonOption, console, emit, refusals
+from dpadmm.cli.options import takes
+from dpadmm.cli.output import JsonOption, console, emit, envelope, refusals, say, warn
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost
 
@@ -23,15 +28,37 @@ _TROUBLE = ("dead", "silent")
 _STYLES = {"dead": "red", "silent": "yellow", "stopped": "yellow", "finished": "green"}
 
 
-def status(
+@dataclass(frozen=True, kw_only=True)
+class StatusOptions:
+    """What ``dpadmm status`` is asked."""
+
     places: Annotated[
         list[Path] | None,
         typer.Argument(help="Status files, or folders of *.status.json. [default: this folder]"),
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it anew until all ended.")] = False,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
-    as_json: JsonOption = False,
-) -> None:
+    ] = None
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew until all ended.")] = False
+    serve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Serve a live page there, such as 127.0.0.1:8765, until Ctrl-C; files may come "
+            "later.",
+        ),
+    ] = None
+    anywhere: Annotated[
+        bool,
+        typer.Option(
+            "--anywhere",
+            help="Allow --serve on an address that other machines reach. Whoever reaches it sees "
+            "names, addresses, rounds, budgets and events; there is no password.",
+        ),
+    ] = False
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0
+    as_json: JsonOption = False
+
+
+@takes(StatusOptions)
+def status(options: StatusOptions) -> None:
     """Show what nodes are doing: rounds, waiting, budget, and whether their processes live.
 
     A node that names a `status` file in its node.toml writes it every second. *alive*: it did so
@@ -39,27 +66,86 @@ def status(
     *finished* and *stopped* are how it ended. Nothing in it depends on rows
     but through charged messages.
 
+    `--serve` shows the same, and the graph with who waits for whom, on a page in the browser that
+    keeps itself up to date; `/status.json` there is what `--json` prints.
+
     The exit code is 3 if a node is dead or silent.
     """
     from dpadmm.federation.status import read_statuses
 
-    wanted = places or [Path()]
-    with refusals("status", as_json):
-        if watch and as_json:
-            raise ParameterError("--json prints once; got --watch too: leave one of them.")
+    wanted = options.places or [Path()]
+    with refusals("status", options.as_json):
+        _check(options)
+        if options.serve is not None:
+            _serve(options.serve, wanted, options)
+            return
         nodes = read_statuses(wanted)
-        if as_json:
-            emit("status", {"nodes": [node.to_dict() for node in nodes]})
-        elif watch:
+        if options.as_json:
+            emit("status", _result(nodes))
+        elif options.watch:
             with Live(status_table(nodes), console=console, auto_refresh=False) as live:
                 while any(node.life in ("alive", *_TROUBLE) for node in nodes):
-                    time.sleep(every)
+                    time.sleep(options.every)
                     nodes = read_statuses(wanted)
                     live.update(status_table(nodes), refresh=True)
         else:
             console.print(status_table(nodes))
     if any(node.life in _TROUBLE for node in nodes):
         raise typer.Exit(3)
+
+
+def _check(options: StatusOptions) -> None:
+    if options.watch and options.as_json:
+        raise ParameterError("--json prints once; got --watch too: leave one of them.")
+    if options.serve is not None and (options.watch or options.as_json):
+        other = "--watch" if options.watch else "--json"
+        raise ParameterError(
+            f"--serve shows a page; got {other} too: leave one of them (the page's JSON is at "
+            "/status.json)."
+        )
+    if options.anywhere and options.serve is None:
+        raise ParameterError("--anywhere must come with --serve; got it alone: leave it out.")
+
+
+def _result(nodes: list[NodeStatus]) -> dict[str, Any]:
+    return {"nodes": [node.to_dict() for node in nodes]}
+
+
+def _serve(address: str, places: list[Path], options: StatusOptions) -> None:
+    """Serve the page until a signal comes."""
+    from dpadmm.federation.page_server import Page, PageServer
+    from dpadmm.federation.signals import Stopped, Stopping
+    from dpadmm.federation.status import look_at
+    from dpadmm.federation.status_page import SHOWN, status_report
+    from dpadmm.report.html import content_policy, render
+
+    def page() -> str:
+        return render(status_report(*look_at(places)), every=options.every)
+
+    def content() -> str:
+        nodes, absent = look_at(places)
+        told = {str(place): words for place, words in absent.items()}
+        return envelope("status", _result(nodes) | {"absent": told})
+
+    pages = {
+        "/": Page("text/html", page, content_policy(live=True)),
+        "/status.json": Page("application/json", content),
+    }
+    server = partial(
+        PageServer,
+        anywhere=options.anywhere,
+        consent="--anywhere is given",
+        on_error=lambda error: warn(f"the page cannot be made: {type(error).__name__}"),
+    )
+    with (
+        contextlib.suppress(Stopped),
+        Stopping(lambda: None),
+        server("--serve", address, pages) as served,
+    ):
+        if options.anywhere:
+            warn(f"whoever reaches {served.address} sees {SHOWN}; there is no password.")
+        say(f"http://{served.address}/ shows what nodes are doing; Ctrl-C ends it.")
+        threading.Event().wait()
 
 
 def status_table(nodes: list[NodeStatus]) -> Table:

@@ -208,6 +208,15 @@ class AgreedRun(Part):
         party = self.names.index(name)
         return tuple(self.names[other] for other in planned.site.of_party(party).heard_parties)
 
+    def links(self, planned: Plan) -> tuple[tuple[str, str], ...]:
+        """Every pair of nodes that talk to each other, once."""
+        pairs = {
+            tuple(sorted((name, other)))
+            for name in self.nodes
+            for other in self.neighbours(name, planned)
+        }
+        return tuple((first, second) for first, second in sorted(pairs))
+
 
 def _of_others(value: Any, lost: str) -> Any:
     """A table of parties without the lost one; anything else as it is."""

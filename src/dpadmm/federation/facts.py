@@ -98,7 +98,7 @@ _KINDS: Final[Mapping[Callable[[Any], Fact], str]] = {
     plain_text: "node neighbour address algorithm topology policy choice consequence field ours "
     "theirs spec schema fingerprint release model report statement ledger record config log "
     "metrics advice state",
-    _names: "neighbours nodes missing",
+    _names: "neighbours nodes missing waiting",
     code_word: "reason",
     _error: "error",
 }

@@ -6,39 +6,17 @@ local solves, and so about rows.
 
 from __future__ import annotations
 
-import ipaddress
 from functools import partial
-from typing import final
+from typing import Final, final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from dpadmm.durable import Closable
-from dpadmm.errors import ParameterError
+from dpadmm.federation.page_server import Page, PageServer
 
-__all__ = ["Metrics", "parse_address"]
+__all__ = ["Metrics"]
 
-
-def parse_address(address: str, *, anywhere: bool = False) -> tuple[str, int]:
-    """Host and port of ``127.0.0.1:9464``; only this machine may read unless ``anywhere``."""
-    host, _, port = str(address).rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ParameterError(
-            f"metrics must be an address and a port, such as 127.0.0.1:9464; got {address!r}."
-        )
-    if not anywhere and not _is_loopback(host):
-        raise ParameterError(
-            "metrics must be on a loopback address (127.0.0.1 or ::1) unless metrics_anywhere is "
-            f"set; got {address!r}: they are neither encrypted nor protected by a password."
-        )
-    return host, int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+_TEXT: Final = "text/plain; version=0.0.4"
 
 
 @final
@@ -56,7 +34,6 @@ class Metrics(Closable):
     """
 
     def __init__(self, address: str, node: str, run: str, *, anywhere: bool = False) -> None:
-        host, port = parse_address(address, anywhere=anywhere)
         # A registry of its own: the usual one has the numbers of the process.
         registry = CollectorRegistry()
         gauge = partial(Gauge, registry=registry)
@@ -85,19 +62,19 @@ class Metrics(Closable):
             "Epsilon of Gaussian releases that still fit into the data set's budget.",
         )
         self.dropped = counter("dpadmm_dropped_messages", "Messages refused.", ["reason"])
-        try:
-            self._server, self._thread = start_http_server(port, host, registry)
-        except OSError as error:
-            raise ParameterError(
-                f"metrics must be on an address that is free; {address} is not: {error.strerror}. "
-                "Choose another port."
-            ) from None
+        numbers = Page(_TEXT, lambda: generate_latest(registry).decode("utf-8"))
+        self._server = PageServer(
+            "metrics",
+            address,
+            {"/metrics": numbers, "/": numbers},
+            anywhere=anywhere,
+            consent="metrics_anywhere is set",
+            # Other machines call this one by names that only they know.
+            any_name=anywhere,
+        )
         #: Where the numbers are.
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"{shown}:{self._server.server_port}"
+        self.address = self._server.address
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()

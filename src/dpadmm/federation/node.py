@@ -17,6 +17,7 @@ from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.watcher import Watcher
+from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.run.result import Run
 
 __all__ = ["run_node"]
@@ -31,7 +32,13 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
         What was trained; nothing at a server.
     """
     config = setup.config
-    watcher.join(str(setup.agreed.run.run_id))
+    agreed = setup.agreed
+    watcher.join(str(agreed.run.run_id))
+    # A larger graph nobody could read, and the status file would grow with its square.
+    if len(agreed.nodes) <= MOST_PARTIES:
+        links = agreed.links(setup.planned)
+        if len(links) <= MOST_LINKS:
+            watcher.graph(agreed.nodes, links, agreed.server)
     trained: Run | None = None
     with ExitStack() as stack:
         node = NodeRuntime.open(setup, watcher, stack)

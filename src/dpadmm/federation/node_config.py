@@ -91,6 +91,8 @@ class NodeSection(Part):
         Its budget ledger, made by ``dpadmm ledger init``.
     messages
         Where it keeps what it heard; beside ``node.toml``, under its name, unless given.
+    share_status
+        Tell neighbours its state, round and whom it waits for, for their people to see.
     """
 
     name: NodeName
@@ -101,6 +103,7 @@ class NodeSection(Part):
     delimiter: Delimiter | None = None
     ledger: File | None = None
     messages: File | None = None
+    share_status: bool = False
 
 
 class CertificateSection(Part):

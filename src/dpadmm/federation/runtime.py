@@ -11,6 +11,7 @@ from typing import Any, Final
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
 from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
 from dpadmm.federation.consent import Consents
+from dpadmm.federation.hearsay import Hearsay
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, Stretch
 from dpadmm.federation.setup import NodeSetup
@@ -163,6 +164,15 @@ class NodeRuntime:
         )
         self.stack.enter_context(Reach(session, config.addresses, setup.security, self.watcher))
         nodes = setup.agreed.nodes
+        self.stack.enter_context(
+            Hearsay(
+                session,
+                self.watcher,
+                Limits(frozenset(nodes), setup.planned.rounds),
+                share=config.node.share_status,
+                on_refused=self._refused,
+            )
+        )
         consents = Consents(setup.name, run, setup.security)
         before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)
         agreement = Agreement(

@@ -2,25 +2,116 @@
 
 from __future__ import annotations
 
-import math
 import os
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ParameterError
 
-__all__ = ["STATUS_VERSION", "NodeStatus", "process_space", "read_status", "read_statuses"]
+__all__ = [
+    "MOST_EVENTS",
+    "STATUS_VERSION",
+    "NodeStatus",
+    "look_at",
+    "process_space",
+    "read_status",
+    "read_statuses",
+    "seconds_since",
+]
 
 STATUS_VERSION: Final = 1
+#: How many of the last events a status file has.
+MOST_EVENTS: Final = 20
 SUFFIX: Final = ".status.json"
 # A status file is written every second; a machine may be busy.
 _SILENCE: Final = 10.0
 _LONGEST: Final = 1_000_000
 _ENDED: Final = ("finished", "stopped")
+
+
+def seconds_since(moment: str) -> float:
+    """Seconds since a moment of ISO 8601; no less than 0 whatever the clocks say."""
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+
+
+def _moment(text: str) -> str:
+    seconds_since(text)
+    return text
+
+
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Moment = Annotated[str, AfterValidator(_moment)]
+
+
+class _Part(BaseModel):
+    """Exact types; what a later version adds is passed over."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Unreachable(_Part):
+    address: str
+    reason: str
+    advice: str
+
+
+class _LastEvent(_Part):
+    event: str
+    facts: dict[str, Any]
+
+
+class _Event(_Part):
+    time: _Moment
+    level: str
+    event: str
+    words: str
+
+
+class _Graph(_Part):
+    nodes: list[str]
+    links: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+    server: str | None
+
+
+class _Other(_Part):
+    state: str
+    round: _Count
+    waiting: list[str]
+    heard: _Moment
+
+
+class _Content(_Part):
+    """What a status file must have; what has a default came later, or is not always there."""
+
+    node: str
+    run: str
+    state: str
+    process: _Count
+    process_space: str
+    started: str
+    changed: str
+    updated: _Moment
+    round: _Count
+    rounds: _Count
+    waiting: dict[str, _Number]
+    sent: _Count
+    received: _Count
+    dropped: dict[str, Any]
+    epsilon_spent: _Number | str | None
+    epsilon_left: _Number | str | None
+    last_event: _LastEvent | None
+    unreachable: dict[str, _Unreachable] = {}
+    events: list[_Event] = []
+    graph: _Graph | None = None
+    others: dict[str, _Other] = {}
 
 
 def process_space() -> str:
@@ -74,9 +165,8 @@ def read_status(file: Path) -> NodeStatus:
                 f"a status file must have version {STATUS_VERSION}; {file} has "
                 f"{content['version']!r}: use the dpadmm that wrote it."
             )
-        _check(content)
-        updated = datetime.fromisoformat(content["updated"])
-        age = max(0.0, (datetime.now(UTC) - updated).total_seconds())
+        _Content.model_validate(content)
+        age = seconds_since(content["updated"])
     except FileRefusal as error:
         raise ParameterError(
             f"a status file must be one that can be read; got {file}: {error}."
@@ -92,50 +182,48 @@ def read_status(file: Path) -> NodeStatus:
 
 def read_statuses(places: list[Path]) -> list[NodeStatus]:
     """Read files, and all ``*.status.json`` of folders, in the order of the nodes' names."""
+    files, empty = _files(places)
+    for place in empty:
+        raise ParameterError(
+            f"a folder must have status files (*{SUFFIX}); {place} has none: give the "
+            "file that status names in node.toml."
+        )
+    return _in_order(read_status(file) for file in files)
+
+
+def look_at(places: list[Path]) -> tuple[list[NodeStatus], dict[Path, str]]:
+    """Read what is there, and say of the rest why it is not: its node may not have begun.
+
+    Returns
+    -------
+    tuple of (list of NodeStatus, dict)
+        What was read, and a sentence for each place of which nothing was.
+    """
+    files, empty = _files(places)
+    absent = {place: f"{place} has no status file (*{SUFFIX}) yet." for place in empty}
+    found = []
+    for file in files:
+        try:
+            found.append(read_status(file))
+        except ParameterError as error:
+            absent[file] = str(error) if file.exists() else f"{file} is not there yet."
+    return _in_order(found), absent
+
+
+def _files(places: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Every file that is meant, once; and folders without any."""
     files: list[Path] = []
+    empty = []
     for place in places:
-        if not place.is_dir():
-            files.append(place)
-            continue
-        found = sorted(place.glob(f"*{SUFFIX}"))
-        if not found:
-            raise ParameterError(
-                f"a folder must have status files (*{SUFFIX}); {place} has none: give the "
-                "file that status names in node.toml."
-            )
+        found = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
         files += found
-    statuses = [read_status(file) for file in dict.fromkeys(files)]
+        if not found:
+            empty.append(place)
+    return list(dict.fromkeys(files)), empty
+
+
+def _in_order(statuses: Iterable[NodeStatus]) -> list[NodeStatus]:
     return sorted(statuses, key=lambda status: str(status.content["node"]))
-
-
-def _check(content: dict[str, Any]) -> None:
-    kinds = {
-        "node": str, "run": str, "state": str, "process": int, "process_space": str,
-        "started": str, "changed": str, "round": int, "rounds": int, "waiting": dict,
-        "sent": int, "received": int, "dropped": dict,
-    }  # fmt: skip
-    for name, kind in kinds.items():
-        value = content[name]
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise TypeError
-        if isinstance(value, int) and not 0 <= value < 2**63:
-            raise ValueError
-    for seconds in content["waiting"].values():
-        _require_number(seconds)
-    for name in ("epsilon_spent", "epsilon_left"):
-        if content[name] is not None and not isinstance(content[name], str):
-            _require_number(content[name])
-    for found in content.get("unreachable", {}).values():
-        if not all(isinstance(found[name], str) for name in ("address", "reason", "advice")):
-            raise TypeError
-    last = content["last_event"] or {"event": "", "facts": {}}
-    if not isinstance(last["event"], str) or not isinstance(last["facts"], dict):
-        raise TypeError
-
-
-def _require_number(value: Any) -> None:
-    if isinstance(value, bool) or not math.isfinite(value):
-        raise ValueError
 
 
 def _runs(process: int) -> bool:

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
@@ -22,8 +23,9 @@ from rich.text import Text
 
 from dpadmm.durable import Closable, check_writable, write_whole
 from dpadmm.errors import ParameterError, unknown_name
-from dpadmm.federation.facts import code_word, public_facts
-from dpadmm.federation.status import STATUS_VERSION, process_space
+from dpadmm.federation.facts import Fact, code_word, public_facts
+from dpadmm.federation.status import MOST_EVENTS, STATUS_VERSION, process_space
+from dpadmm.plain import visible
 from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
@@ -35,8 +37,10 @@ __all__ = ["LEVELS", "Watcher"]
 LEVELS: Final = ("info", "warning", "error")
 # The status file is also a sign of life; durable writes of the ledger must not wait for it.
 _HEARTBEAT: Final = 1.0
+_ROUND: Final = "round"
 _ROUND_LINES: Final = 1.0
 _MOST_SENDERS: Final = 1000
+_MOST_OTHERS: Final = 300
 # What a neighbour can make happen, such as coming and going, has so many lines, then one a second.
 _BURST: Final = 20
 _CROWD_LINES: Final = 1.0
@@ -130,10 +134,15 @@ class Watcher(Closable):
                 return
             self._state["last_event"] = entry | {"facts": told}
             self._state["changed"] = entry["time"]
+            words = ", ".join(f"{key} {_spoken(value)}" for key, value in told.items())
+            if name != _ROUND:
+                # Rounds would push out all else, and are counted anyway.
+                events = self._state.setdefault("events", [])
+                events.append(entry | {"words": visible(words)})
+                del events[:-MOST_EVENTS]
             line = entry | {"node": self.node, "run": self.run, "facts": told}
             self._write_line(json.dumps(line, allow_nan=False))
             if self._progress is not None and level != "info":
-                words = ", ".join(f"{key} {value}" for key, value in told.items())
                 style = "red" if level == "error" else "yellow"
                 self._progress.console.print(Text(f"{name}: {words}", style=style))
 
@@ -158,6 +167,30 @@ class Watcher(Closable):
         with self._lock:
             self.run = self._state["run"] = run
 
+    def graph(
+        self, nodes: Sequence[str], links: Sequence[tuple[str, str]], server: str | None
+    ) -> None:
+        """Tell who is linked with whom in the agreed run."""
+        told = public_facts({"nodes": list(nodes)})
+        with self._lock:
+            pairs = [sorted(pair) for pair in links]
+            self._state["graph"] = told | {"links": sorted(pairs), "server": server}
+
+    def standing(self) -> tuple[Any, int, list[str]]:
+        """How this node gets on: its state, its complete rounds, whom it waits for."""
+        with self._lock:
+            waiting = sorted({*self._state["waiting"], *self._state["unreachable"]})
+            return self._state["state"], self._state["round"], waiting
+
+    def hearsay(self, neighbour: str, state: str, done: int, waiting: list[str]) -> None:
+        """Tell how a neighbour says that it gets on; nobody has checked it."""
+        told = public_facts({"state": state, "round": done, "waiting": waiting})
+        with self._lock:
+            others = self._state.setdefault("others", {})
+            # The file has a bound: whatever many of them say, it can be read.
+            if neighbour in others or len(others) < _MOST_OTHERS:
+                others[neighbour] = told | {"heard": _now()}
+
     def round(self, done: int, rounds: int) -> None:
         """Tell how many rounds are complete, of how many. At most one log line a second."""
         told = public_facts({"round": done, "rounds": rounds})
@@ -171,7 +204,7 @@ class Watcher(Closable):
             now = time.monotonic()
             if done == rounds or now - self._last_round_line >= _ROUND_LINES:
                 self._last_round_line = now
-                self.event("round", round=done, rounds=rounds)
+                self.event(_ROUND, round=done, rounds=rounds)
 
     def waiting(self, neighbour: str, seconds: float) -> None:
         """Tell how long this round has waited for a neighbour so far; 0 when it came."""
@@ -372,6 +405,10 @@ class Watcher(Closable):
         if sentence != self._complaint:
             self._complaint = sentence
             Console(stderr=True, soft_wrap=True).print(Text(f"Warning: {sentence}"))
+
+
+def _spoken(fact: Fact) -> str:
+    return " ".join(fact) if isinstance(fact, list) else str(fact)
 
 
 def _first_status(node: str, run: str) -> dict[str, Any]:

@@ -20,7 +20,16 @@ from pydantic import TypeAdapter, ValidationError
 from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
-from dpadmm.report.plots import Bar, BarPlot, GraphPlot, GuessPlot, LinePlot, Plot, Series
+from dpadmm.report.plots import (
+    Bar,
+    BarPlot,
+    GraphPlot,
+    GuessPlot,
+    LinePlot,
+    Plot,
+    Series,
+    WaitPlot,
+)
 from dpadmm.report.tables import Table
 
 __all__ = [
@@ -126,7 +135,7 @@ _PARTS: Final = {
     part.__name__: part
     for part in (
         *(Words, Facts, Table, Code, Banner, Tile, Section, Report),
-        *(Series, LinePlot, Bar, BarPlot, GraphPlot, GuessPlot),
+        *(Series, LinePlot, Bar, BarPlot, GraphPlot, GuessPlot, WaitPlot),
     )
 }
 

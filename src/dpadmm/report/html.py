@@ -1,9 +1,12 @@
-"""A report as one page of HTML: nothing to fetch, no script, every text escaped.
+"""A report as one page of HTML: nothing to fetch, every text escaped; no script unless it is live.
 
 A plotting library's page was the first choice for reports; its script alone weighs 4.5 MB, draws on
 a canvas that no screen reader reads and needs permission to run. Here every drawing is SVG with its
 data beside it, downloads are links that hold the file itself, and the page forbids itself every
 request and every script (Content-Security-Policy), so that a hostile name can do no harm.
+
+A live page is the same page with one script, by its hash: it asks whoever serves the page for the
+page again and puts in what has changed. A text that came along stays a text.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ from dpadmm.report.plots import Plot
 from dpadmm.report.svg import FIGURE_STYLE, draw, standalone
 from dpadmm.report.tables import Cell, Table, cell_text
 
-__all__ = ["SAVED", "render", "write_report"]
+__all__ = ["SAVED", "content_policy", "render", "write_report"]
 
 #: What a report is saved as beside its page, to make the page again.
 SAVED: Final = "report.json"
 
 _STYLE: Final = FIGURE_STYLE + files("dpadmm.report").joinpath("page.css").read_text("utf-8")
+_SCRIPT: Final = files("dpadmm.report").joinpath("live.js").read_text("utf-8")
 # Longer tables scroll by themselves.
 _TALL: Final = 14
 # A longer text is cut in a table; the data to save have all of it.
@@ -38,14 +42,32 @@ _LONGEST_CELL: Final = 400
 _LONG_CELL: Final = 30
 
 
-def render(report: Report) -> str:
-    """The whole page."""
-    numbers = count(1)
-    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+def content_policy(*, live: bool) -> str:
+    """What a page may do: nothing but show itself, and ask for itself again if it is live."""
+    script = f"script-src {_source(_SCRIPT)}; connect-src 'self'; " if live else ""
+    return (
+        f"default-src 'none'; {script}style-src {_source(_STYLE)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+def _source(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def render(report: Report, *, every: float | None = None) -> str:
+    """The whole page.
+
+    Parameters
+    ----------
+    report
+        What it says.
+    every
+        Seconds after which a live page, which somebody serves, asks for itself again.
+    """
+    live, numbers = every is not None, count(1)
+    policy = content_policy(live=live)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -54,6 +76,8 @@ def render(report: Report) -> str:
         element("meta", name="referrer", content="no-referrer"),
         element("link", rel="icon", href="data:,"),
         element("title", report.title),
+        # Where scripts are off a live page is loaded anew.
+        element("noscript", element("meta", http_equiv="refresh", content=5)) if live else None,
         element("style", Html(_STYLE)),
     )
     main = element(
@@ -76,10 +100,13 @@ def render(report: Report) -> str:
             "header",
             element("h1", report.title),
             element("p", report.subtitle, class_="subtitle"),
+            _lost() if live else None,
             *(_banner(banner) for banner in report.banners),
         ),
         main,
-        element("footer", element("p", texts.FOOTER)),
+        element("footer", element("p", texts.LIVE_FOOTER if live else texts.FOOTER)),
+        element("script", Html(_SCRIPT)) if live else None,
+        data_every=every,
     )
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
@@ -166,6 +193,15 @@ def _block(block: Block) -> Html:
 def _banner(banner: Banner) -> Html:
     words = element("strong", banner.heading)
     return element("p", words, " ", banner.text, class_=f"banner {banner.tone}")
+
+
+def _lost() -> Html:
+    """What the script shows when nobody answers."""
+    words = element("strong", texts.LOST)
+    return element(
+        "p", words, " ", texts.LOST_ADVICE, id="lost", class_="banner caution", role="status",
+        hidden=True,
+    )  # fmt: skip
 
 
 def _pairs(pairs: Iterable[tuple[str, str]], class_: str) -> Html:

@@ -15,7 +15,7 @@ from dpadmm.report import texts
 from dpadmm.report.markup import shown_name
 from dpadmm.report.tables import Cell, Table, cell_text
 
-__all__ = ["Bar", "BarPlot", "GraphPlot", "GuessPlot", "LinePlot", "Plot", "Series"]
+__all__ = ["Bar", "BarPlot", "GraphPlot", "GuessPlot", "LinePlot", "Plot", "Series", "WaitPlot"]
 
 
 @dataclass(frozen=True)
@@ -209,4 +209,42 @@ class GuessPlot:
         return texts.GUESS_DESCRIPTION.format(right=self.of_hundred, seen=self.seen)
 
 
-Plot: TypeAlias = LinePlot | BarPlot | GraphPlot | GuessPlot
+@dataclass(frozen=True)
+class WaitPlot:
+    """Who waits for whom: nodes and their links, and an arrow to each that is waited for.
+
+    ``words`` are under the names; ``kinds`` say how a node looks: ``well``, ``trouble``, ``said``
+    (as it says itself) or ``unknown``. ``server`` is the place of the node that all others talk to.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    words: tuple[str, ...]
+    kinds: tuple[str, ...]
+    edges: tuple[tuple[int, int], ...]
+    waits: tuple[tuple[int, int], ...]
+    server: int | None = None
+    caption: str = ""
+
+    def data(self) -> Table:
+        """One row per node with whom it waits for."""
+        rows: list[tuple[Cell, ...]] = []
+        for place, (name, words) in enumerate(zip(self.names, self.words, strict=True)):
+            awaited = [self.names[there] for here, there in self.waits if here == place]
+            rows.append((name, words, ", ".join(awaited)))
+        columns = (texts.NODE, texts.HOW_IT_IS, texts.WAITS_FOR)
+        return Table(texts.DATA_OF.format(title=self.title), columns, tuple(rows))
+
+    def description(self) -> str:
+        """How many nodes and links, and who waits."""
+        told = texts.WAIT_DESCRIPTION.format(nodes=len(self.names), links=len(self.edges))
+        waiting = (
+            texts.ONE_WAITS.format(
+                name=shown_name(self.names[here]), other=shown_name(self.names[there])
+            )
+            for here, there in self.waits
+        )
+        return " ".join([told, *waiting]) if self.waits else f"{told} {texts.NOBODY_WAITS}"
+
+
+Plot: TypeAlias = LinePlot | BarPlot | GraphPlot | GuessPlot | WaitPlot

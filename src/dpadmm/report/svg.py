@@ -6,13 +6,23 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
 from dpadmm.problem.topologies import SERVER, Topology
 from dpadmm.report import texts
 from dpadmm.report.markup import Html, cut, element
-from dpadmm.report.plots import Bar, BarPlot, GraphPlot, GuessPlot, LinePlot, Plot, Series
+from dpadmm.report.plots import (
+    Bar,
+    BarPlot,
+    GraphPlot,
+    GuessPlot,
+    LinePlot,
+    Plot,
+    Series,
+    WaitPlot,
+)
 from dpadmm.report.tables import cell_text
 
 __all__ = [
@@ -23,6 +33,7 @@ __all__ = [
     "draw",
     "draw_graph",
     "draw_guesses",
+    "draw_waits",
     "figure",
     "scale_over",
     "standalone",
@@ -152,6 +163,52 @@ def draw_graph(plot: GraphPlot) -> tuple[list[Html], float]:
     return drawn, _PICTURE_HEIGHT
 
 
+def draw_waits(plot: WaitPlot) -> tuple[list[Html], float]:
+    """Nodes as circles, links as lines, an arrow from who waits to whom it waits for."""
+    count = len(plot.names)
+    parties = [place for place in range(count) if place != plot.server]
+    if plot.server is None:
+        places = _places(Topology("edges", count, plot.edges))
+    else:
+        around = _places(Topology(SERVER, len(parties), ()))
+        places = {party: around[place] for place, party in enumerate(parties)}
+        places[plot.server] = around[_SERVER]
+    named = count <= _MOST_NAMES
+    radius = 11.0 if named else 5.0
+    drawn = [_line(*places[a], *places[b], "link") for a, b in plot.edges]
+    drawn += [
+        part for a, b in plot.waits for part in _arrow(*places[a], *places[b], radius) if a != b
+    ]
+    for place, (name, words) in enumerate(zip(plot.names, plot.words, strict=True)):
+        x, y = places[place]
+        hint = element("title", f"{cut(name, 60)}: {words}")
+        class_ = f"party {plot.kinds[place]}"
+        drawn.append(element("circle", hint, cx=f"{x:g}", cy=f"{y:g}", r=radius, class_=class_))
+        if named:
+            drawn.append(_label(x, y + radius + 14, cut(name, 18), "label halo", "middle"))
+            drawn.append(_label(x, y + radius + 27, cut(words, 22), "tick halo", "middle"))
+    return drawn, _PICTURE_HEIGHT
+
+
+def _arrow(x1: float, y1: float, x2: float, y2: float, radius: float) -> list[Html]:
+    """From circle to circle, beside the middle: two may wait for each other."""
+    length = math.hypot(x2 - x1, y2 - y1) or 1.0
+    along, across = (x2 - x1) / length, (y2 - y1) / length
+
+    def at(way: float, aside: float) -> tuple[float, float]:
+        return (
+            round(x1 + way * along - aside * across, 1),
+            round(y1 + way * across + aside * along, 1),
+        )
+
+    end, side = max(length - radius - 3, radius + 12), radius / 2
+    tip, left, right = at(end, side), at(end - 11, side - 6), at(end - 11, side + 6)
+    points = " ".join(f"{x:g},{y:g}" for x, y in (tip, left, right))
+    line = _line(*at(radius, side), *at(end - 9, side), "waits")
+    return [line, element("polygon", points=points, class_="arrow")]
+
+
+@lru_cache(maxsize=16)
 def _places(topology: Topology) -> dict[int, tuple[float, float]]:
     """Where everybody stands: the same for the same graph."""
     count, edges = topology.parties, topology.edges
@@ -267,6 +324,8 @@ def _placed(plot: Plot, name: str) -> tuple[list[Html], float, float]:
             content, height, width = *_bars(plot), _WIDTH
         case GraphPlot():
             content, height, width = *draw_graph(plot), _WIDTH
+        case WaitPlot():
+            content, height, width = *draw_waits(plot), _WIDTH
         case GuessPlot():
             content, height, width = draw_guesses(plot)
     described = [

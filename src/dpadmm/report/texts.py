@@ -15,6 +15,14 @@ FOOTER = (
     "This page is one file: it opens without a network, runs no script and asks nothing of any "
     "server."
 )
+LIVE_FOOTER = (
+    "This page keeps itself up to date: its one script asks the command that serves it, and nobody "
+    "else."
+)
+LOST = "NO ANSWER."
+LOST_ADVICE = (
+    "The command that serves this page has ended or cannot be reached: what is below is old."
+)
 NOT_RECORDED = "The record of this run does not say."
 
 # Columns and keys.
@@ -39,6 +47,12 @@ PARTY_HINT = "{name}: {rows:,} rows"
 # What a screen reader is told of a drawing; the table beside it has all values.
 LINE_DESCRIPTION = "{name}: {first} at {start}, {last} at {end}."
 BAR_DESCRIPTION = "{value}, {count} bars, from {bottom} ({least}) to {top} ({most})."
+NODE = "node"
+HOW_IT_IS = "how it is"
+WAITS_FOR = "waits for"
+WAIT_DESCRIPTION = "{nodes} nodes, {links} links."
+ONE_WAITS = "{name} waits for {other}."
+NOBODY_WAITS = "Nobody waits for long."
 GRAPH_DESCRIPTION = "{parties} parties, {links} links."
 SERVER_DESCRIPTION = "{parties} parties around a server that holds no rows."
 GUESS_DESCRIPTION = (

@@ -1,4 +1,4 @@
-"""Where a node is reached: ``host:port``, with an IPv6 address in brackets."""
+"""Addresses, ``host:port``: where a node is reached, and where it may be watched."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import ipaddress
 import re
 from typing import Final
 
-__all__ = ["is_ipv6", "split_address"]
+from dpadmm.errors import ParameterError
+
+__all__ = ["is_ipv6", "joined_address", "serving_address", "split_address"]
 
 _LARGEST_PORT: Final = 65535
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
-def split_address(address: str) -> tuple[str, int]:
+def split_address(address: str, *, lowest_port: int = 1) -> tuple[str, int]:
     """Host and port of ``node.example.org:7447``, ``192.0.2.7:7447`` or ``[2001:db8::7]:7447``.
+
+    Whoever listens may take port 0, which is any free one: ``lowest_port=0``.
 
     Raises
     ------
@@ -28,7 +32,7 @@ def split_address(address: str) -> tuple[str, int]:
         raise ValueError(address)
     if not separator or not (port.isascii() and port.isdecimal() and len(port) <= 5):
         raise ValueError(address)
-    if not 0 < int(port) <= _LARGEST_PORT:
+    if not lowest_port <= int(port) <= _LARGEST_PORT:
         raise ValueError(address)
     return host, int(port)
 
@@ -36,3 +40,44 @@ def split_address(address: str) -> tuple[str, int]:
 def is_ipv6(host: str) -> bool:
     """Whether a host is an IPv6 address, and no name and no IPv4 address."""
     return ":" in host
+
+
+def joined_address(host: str, port: int) -> str:
+    """Host and port as one address."""
+    return f"[{host}]:{port}" if is_ipv6(host) else f"{host}:{port}"
+
+
+def serving_address(what: str, address: str, *, anywhere: bool, consent: str) -> tuple[str, int]:
+    """Host and port where people of this machine may read; others only where the owner said so.
+
+    Parameters
+    ----------
+    what
+        The parameter, for a refusal.
+    address
+        Such as ``127.0.0.1:9464``; port 0 takes a free one.
+    anywhere
+        Allow an address that other machines reach.
+    consent
+        How the owner says so, for a refusal.
+    """
+    try:
+        host, port = split_address(str(address), lowest_port=0)
+    except ValueError:
+        raise ParameterError(
+            f"{what} must be an address and a port, such as 127.0.0.1:9464 or [::1]:9464; got "
+            f"{address!r}."
+        ) from None
+    if not anywhere and not _is_loopback(host):
+        raise ParameterError(
+            f"{what} must be on a loopback address (127.0.0.1 or [::1]) unless {consent}; got "
+            f"{address!r}: what is served is neither encrypted nor protected by a password."
+        )
+    return host, port
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

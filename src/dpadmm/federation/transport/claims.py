@@ -98,6 +98,12 @@ class Claims:
         with self._lock:
             return self._current.get(name, "")
 
+    def is_current(self, name: str, said: str) -> bool:
+        """Whether a process is the one that has a name, alive and alone; decides nothing."""
+        with self._lock:
+            known = said in self._alive[name] and said not in self._stopped[name]
+            return known and self._current.get(name) == said
+
     def hears(self, name: str, said: str) -> bool:
         """Whether what came from a process is to be taken."""
         self._judge(name)

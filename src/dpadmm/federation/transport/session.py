@@ -200,25 +200,34 @@ class PeerSession(Closable):
         key = _key(topic, self.name, "*")
         self._parts.append(self._session.declare_queryable(key, self._guarded(reply)))
 
-    def hear(self, topic: str, take: Callable[[str, str, bytes], None]) -> None:
-        """Take what neighbours publish: who, what, the bytes."""
+    def hear(
+        self, topic: str, take: Callable[[str, str, bytes], None], *, decides: bool = True
+    ) -> None:
+        """Take what neighbours publish: who, what, the bytes.
+
+        What ``decides`` nothing comes from processes that have their name already, and neither
+        gives a name to one nor is told of.
+        """
+        hears = self.claims.hears if decides else self.claims.is_current
         for neighbour in self.neighbours:
 
             def heard(sample: Any, neighbour: str = neighbour) -> None:
                 label = str(sample.key_expr).rsplit("/", 1)[-1]
-                if self.claims.hears(neighbour, _instance(sample)):
+                if hears(neighbour, _instance(sample)):
                     take(neighbour, label, sample.payload.to_bytes())
 
             key = _key(topic, neighbour, "*")
             self._parts.append(self._session.declare_subscriber(key, self._guarded(heard)))
 
-    def publish(self, topic: str, label: str, data: bytes) -> None:
-        """Tell all neighbours."""
+    def publish(self, topic: str, label: str, data: bytes, *, decides: bool = True) -> None:
+        """Tell all neighbours; what ``decides`` nothing gives way to all else, and may be lost."""
         key = _key(topic, self.name, label)
+        control, priority = self._zenoh.CongestionControl, self._zenoh.Priority
         if key not in self._publishers:
             self._publishers[key] = self._session.declare_publisher(
                 key,
-                congestion_control=self._zenoh.CongestionControl.BLOCK,
+                congestion_control=control.BLOCK if decides else control.DROP,
+                priority=priority.DATA if decides else priority.BACKGROUND,
                 reliability=self._zenoh.Reliability.RELIABLE,
             )
         self._publishers[key].put(data, attachment=self.said)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -30,6 +30,7 @@ from dpadmm.plain import visible
 __all__ = [
     "LONGEST_CONSENT",
     "LONGEST_WORDS",
+    "MOST_WAITED_FOR",
     "NAME_PATTERN",
     "Agreeing",
     "Announcing",
@@ -42,6 +43,7 @@ __all__ = [
     "Heard",
     "Limits",
     "NodeName",
+    "Standing",
     "StretchKey",
     "Utterance",
     "agreement_limit",
@@ -58,6 +60,8 @@ _DEEPEST: Final = 32
 _MOST_ROUNDS: Final = (1 << 32) - 1
 _CERTIFICATES: Final = 4
 _MOST_STOPPED: Final = 1 << 14
+#: Names in what a node shares of its status; further ones are left out.
+MOST_WAITED_FOR: Final = 20
 # Names, quotes and commas around a consent.
 _AROUND: Final = 256
 _HEX: Final = r"^[0-9a-f]{%d}$"
@@ -253,6 +257,24 @@ class Drawn(Utterance):
 
     count: Rounds
     head: Sha256
+
+
+class Standing(Utterance):
+    """How a node gets on, as it says itself: see :mod:`dpadmm.federation.hearsay`.
+
+    Parameters
+    ----------
+    state
+        As in its status file.
+    round
+        Its complete rounds.
+    waiting
+        Whom it waits for.
+    """
+
+    state: Literal["starting", "running", "serving"]
+    round: Rounds
+    waiting: Annotated[list[NodeName], Field(max_length=MOST_WAITED_FOR)]
 
 
 AnyWords = TypeVar("AnyWords", bound=Utterance)

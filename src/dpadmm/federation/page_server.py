@@ -1,0 +1,232 @@
+"""Pages and numbers for people of this machine: read-only, and for nobody who was not meant.
+
+A browser that shows somebody's page may be made to ask any address, also on this machine. So an
+answer is given to GET alone, where the Host is an address or the name that was given (a name of
+somebody else's that leads here is refused: DNS rebinding), and with headers that keep other pages
+from taking it in. Nothing that is asked changes anything or is shown again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, final
+
+from dpadmm.durable import Closable
+from dpadmm.errors import ParameterError
+from dpadmm.federation.transport.addresses import (
+    is_ipv6,
+    joined_address,
+    serving_address,
+    split_address,
+)
+
+__all__ = ["Page", "PageServer"]
+
+# Who asks slowly, or many times at once, takes no more than this.
+_SECONDS: Final = 10.0
+_MOST_AT_ONCE: Final = 32
+# Seconds until it notices that it is to end.
+_LOOK: Final = 0.25
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_NOTHING: Final = "default-src 'none'"
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is answered at one path.
+
+    Parameters
+    ----------
+    kind
+        Its type, such as ``text/html``.
+    make
+        Makes it, anew for every question.
+    policy
+        Its Content-Security-Policy.
+    """
+
+    kind: str
+    make: Callable[[], str]
+    policy: str = _NOTHING
+
+
+@final
+class PageServer(Closable):
+    """Serves pages until it is closed.
+
+    Parameters
+    ----------
+    what
+        The option that gave the address, for a refusal.
+    address
+        Such as ``127.0.0.1:8765``; port 0 takes a free one.
+    pages
+        What is there, by path.
+    anywhere, consent
+        Allow an address that other machines reach; and how the owner says so, for a refusal.
+    any_name
+        Answer by whatever name it is asked.
+    on_error
+        Told of a page that could not be made.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        address: str,
+        pages: Mapping[str, Page],
+        *,
+        anywhere: bool,
+        consent: str,
+        any_name: bool = False,
+        on_error: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        host, port = serving_address(what, address, anywhere=anywhere, consent=consent)
+
+        class Handler(_Handler):
+            served, tell_error = dict(pages), staticmethod(on_error)
+            own_name = None if any_name else host.lower()
+
+        class Server(_Server):
+            address_family = socket.AF_INET6 if is_ipv6(host) else socket.AF_INET
+
+        try:
+            self._server = Server((host, port), Handler)
+        except OSError as error:
+            raise ParameterError(
+                f"{what} must be an address of this machine that is free; got {address}: "
+                f"{error.strerror}. Choose another port."
+            ) from None
+        #: Where the pages are, with the port that was taken.
+        self.address = joined_address(host, self._server.server_port)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_LOOK,), name="dpadmm pages", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    """Without looking up names, and with a bound on how many are answered at once."""
+
+    daemon_threads = True
+    # Closing does not wait for whoever asks slowly.
+    block_on_close = False
+
+    def __init__(self, *given: Any) -> None:
+        self._room = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        super().__init__(*given)
+
+    def server_bind(self) -> None:
+        """Bind, without asking any name service what this machine is called."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = "", self.server_address[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, or turn away."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and make room."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Pass over one that went away."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    served: Mapping[str, Page]
+    own_name: str | None
+    tell_error: Callable[[Exception], None]
+    timeout = _SECONDS
+
+    def do_GET(self) -> None:
+        """Answer a question for a page."""
+        if not self._is_meant():
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            return
+        page = self.served.get(self.path.partition("?")[0])
+        if page is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        try:
+            content = page.make()
+        except Exception as error:
+            self.tell_error(error)
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+            return
+        self._answer(HTTPStatus.OK, page.kind, content, page.policy)
+
+    def _is_meant(self) -> bool:
+        """Whether it asks for this machine by its address, or by the name that was given."""
+        if self.own_name is None:
+            return True
+        said = self.headers.get_all("Host") or []
+        if len(said) != 1:
+            return False
+        host = said[0].strip().lower()
+        try:
+            host, _ = split_address(host)
+        except ValueError:
+            if host.startswith("[") and host.endswith("]"):
+                host = host[1:-1]
+        try:
+            return bool(ipaddress.ip_address(host))
+        except ValueError:
+            return host in ("localhost", self.own_name)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Say no in a word of our own; nothing of what was asked comes back."""
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            code = HTTPStatus.METHOD_NOT_ALLOWED
+        status = HTTPStatus(code)
+        self._answer(status, "text/plain", f"{status.phrase}.\n", f"{_NOTHING}; sandbox")
+
+    def _answer(self, status: HTTPStatus, kind: str, content: str, policy: str) -> None:
+        data = content.encode("utf-8", "backslashreplace")
+        self.send_response(status)
+        headers = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(data)),
+            "Content-Security-Policy": f"{policy}; frame-ancestors 'none'",
+            **_HEADERS,
+        }
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = "GET"
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def version_string(self) -> str:
+        """Nothing about versions."""
+        return "dpadmm"
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Log nothing: whoever asks must not fill a terminal."""
