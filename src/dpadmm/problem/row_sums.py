@@ -14,6 +14,7 @@ whose own error is :math:`u\|\cdot\| + O(q^2u^2)` for q pieces: h does not grow 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -61,6 +62,11 @@ def summation_error(rows: ArrayLike, features: int) -> Array:
     rows) and of the blocks of a piece, into the compensated sum (2, and q^2 u for q pieces, less
     than 1 below 1e8 of them), and is scaled by c / n (2). Rows of zeros, which fill up a stack of
     parties, are added without rounding.
+
+    Rows in parts (:mod:`dpadmm.solvers.parts`) keep the bound. A part begins a piece of its own, so
+    that no piece or block has more rows than here, and the sums of all pieces of all parts go into
+    one compensated sum, in the order of the parts: a term meets the same roundings. There are at
+    most as many pieces more as there are parts, which leaves q below 1e8.
     """
     count = np.asarray(rows, dtype=np.float64)
     dense = np.minimum(count, _DENSE_ROWS)
@@ -140,11 +146,16 @@ class SparseColumns:
             )
             self._blocks.append((slice(first, first + step), block.T))
 
+    def block_sums(self, weights: Array) -> Iterator[Array]:
+        """``sum_k weights_k x_k`` of each block, ``(features, lanes)``, from ``(rows, lanes)``."""
+        for where, columns in self._blocks:
+            yield np.asarray(columns @ weights[where])
+
     def sums(self, weights: Array) -> Array:
         """``sum_k weights_k x_k`` as ``(features, lanes)``, from ``(rows, lanes)``."""
         running = RunningSum()
-        for where, columns in self._blocks:
-            running.add(np.asarray(columns @ weights[where]))
+        for sums in self.block_sums(weights):
+            running.add(sums)
         return running.total
 
 

@@ -6,9 +6,9 @@ this process, repeated runs with noise of their own, the columns of a one-vs-res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from dpadmm.plain import Array
 from dpadmm.problem.row_sums import row_sums
 
 __all__ = [
+    "PartedBlock",
+    "PartedRows",
     "RowBlock",
     "Rows",
     "Shard",
@@ -177,8 +179,44 @@ class RowBlock:
     """
 
     nodes: NDArray[np.intp]
-    rows: Rows
-    labels: Array
+    rows: Rows = field(repr=False)
+    labels: Array = field(repr=False)
+
+
+Result = TypeVar("Result")
+
+
+class PartedRows(Protocol):
+    """The rows of one party in parts that lie elsewhere, in a fixed order."""
+
+    @property
+    def heights(self) -> tuple[int, ...]:
+        """How many rows each part has."""
+
+    def map(
+        self, work: Callable[..., Result], *arguments: Any, each: Sequence[Any] | None = None
+    ) -> Iterator[Result]:
+        """``work(block, *arguments)`` of every part, in the order of the parts.
+
+        With ``each``, which holds something for every part, that is the last argument. A part may be worked on twice, if what worked on it was lost: ``work`` leaves nothing
+        behind but its result, which is the same again. Its block has the one node 0.
+        """
+
+
+@dataclass(frozen=True)
+class PartedBlock:
+    """The rows of one party that are not in this process.
+
+    Attributes
+    ----------
+    nodes
+        The position of the party in the shard, alone.
+    rows
+        Its parts.
+    """
+
+    nodes: NDArray[np.intp]
+    rows: PartedRows = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -189,6 +227,8 @@ class Shard:
     ----------
     blocks, counts
         The rows, and how many each party has.
+    parted
+        The rows that are not in this process.
     tilt
         ``(nodes, outputs, features)``: a constant part of the mean loss gradient of each party,
         ``sum_k tilt_k u_k / n``; None without.
@@ -197,6 +237,21 @@ class Shard:
     blocks: tuple[RowBlock, ...]
     counts: NDArray[np.int64]
     tilt: Array | None = None
+    parted: tuple[PartedBlock, ...] = ()
+
+    def beside(self, parted: Mapping[int, PartedRows]) -> Shard:
+        """These parties and others whose rows are elsewhere, at the positions given."""
+        total = len(self.counts) + len(parted)
+        here = np.array([place for place in range(total) if place not in parted], dtype=np.intp)
+        counts = np.empty(total, dtype=np.int64)
+        counts[here] = self.counts
+        for place, rows in parted.items():
+            counts[place] = sum(rows.heights)
+        return Shard(
+            tuple(RowBlock(here[block.nodes], block.rows, block.labels) for block in self.blocks),
+            counts,
+            parted=tuple(PartedBlock(np.array([place]), parted[place]) for place in parted),
+        )
 
     @classmethod
     def from_parties(

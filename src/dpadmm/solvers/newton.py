@@ -112,7 +112,8 @@ class BlockSolver(BlockLoss):
         self._use_factor = use_factor
         own = len(block.nodes) * site.runs * site.outputs * 8 * site.features**2
         self._own_inverses_fit = site.runs > 1 and own <= _OWN_BYTES
-        self._learns = site.runs == 1 and block.labels.shape[1] >= _LEARNING_ROWS * site.features
+        height = site.rows[block.nodes].max()
+        self._learns = site.runs == 1 and bool(height >= _LEARNING_ROWS * site.features)
         # A Hessian and its inverse cost about this many gradient passes.
         self._rebuild_cost = 4.0 + site.features / 20.0
 
@@ -218,23 +219,13 @@ class BlockSolver(BlockLoss):
         with the length, so that doubling brackets its zero and halving finds it.
         """
         self.passes += 1
-        pieces = [
-            (
-                self._margins(rows, labels, point).reshape(*labels.shape[:2], -1),
-                self._margins(rows, labels, direction).reshape(*labels.shape[:2], -1),
-            )
-            for rows, labels in self._pieces(chosen)
-        ]
+        rows_slope = self.slopes_along(point, direction, chosen)
         bend = (convexity * np.square(direction)).sum(axis=-1)
         constant = np.einsum("nlf,nlf->nl", fixed + self._tilt[chosen], direction)
         scale = self._scale[chosen][..., 0]
 
         def slope(length: Array) -> Array:
-            total = np.zeros_like(length)
-            for margins, changes in pieces:
-                slopes = self._slopes(margins + length[:, None, :] * changes)
-                total += np.einsum("nkl,nkl->nl", slopes, changes)
-            return scale * total + constant + length * bend
+            return scale * rows_slope(length) + constant + length * bend
 
         low, high = np.zeros_like(constant), np.ones_like(constant)
         goal = _LINE_SLOPE * np.abs(slope(low))
