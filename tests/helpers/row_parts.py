@@ -1,5 +1,7 @@
 """Rows in parts that lie in this process: what a cluster must agree with, bit for bit."""
 
+import itertools
+
 import numpy as np
 
 from dpadmm.problem.rows import RowBlock, Shard
@@ -13,7 +15,7 @@ class PartsHere:
         assert sum(heights) == len(labels)
         ends = np.cumsum([0, *heights])
         self.blocks = []
-        for first, stop in zip(ends[:-1], ends[1:], strict=True):
+        for first, stop in itertools.pairwise(ends):
             (block,) = Shard.from_parties([(rows[first:stop], labels[first:stop])]).blocks
             self.blocks.append(RowBlock(np.array([0]), block.rows, block.labels))
         self.passes = 0

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dpadmm.data.party_rows import encode_party
 from dpadmm.durable import write_whole
 from dpadmm.errors import BudgetError, ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
@@ -29,7 +28,6 @@ from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
-from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.rows import Shard
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
@@ -41,6 +39,7 @@ from dpadmm.run.from_files import (
     estimator_parameters,
     file_schema,
     lay_out_part,
+    read_party,
     work_folder,
     write_results,
 )
@@ -70,7 +69,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     ledger = node.open_run(stretch)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
-    shard, evaluated = _shards(setup, told, own, node.noise)
+    shard, evaluated = _shards(node, told, own)
     session = node.connect()
     best: _Part | None = None
     while True:
@@ -325,19 +324,18 @@ class _Part:
             self.node.watcher.budget(account.spent_epsilon, account.fitting_epsilon)
 
 
-def _shards(
-    setup: NodeSetup, told: RunConfig, own: Plan, noise: NoiseSource
-) -> tuple[Shard, Shard | None]:
+def _shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, Shard | None]:
     """Read and lay out this party's rows, and those to evaluate on; how many is public."""
+    setup, noise = node.setup, node.noise
     schema = file_schema(setup.schema, told)
     party = told.party[0]
     with work_folder(told.result.model) as folder:
-        encoded = encode_party(party.file, schema, folder, delimiter=told.data.delimiter)
+        encoded = read_party(told, party, schema, folder, node.stack)
     pa.default_memory_pool().release_unused()
-    if len(encoded.labels) != party.rows:
+    if len(encoded) != party.rows:
         raise DataError(
             f"data must have the rows that the agreed run says, {party.rows}; {party.file} has "
-            f"{len(encoded.labels)}: correct one"
+            f"{len(encoded)}: correct one"
         )
     wish = setup.agreed.run.wish
     shard = lay_out_part(own, [encoded], wish.split.train, noise)

@@ -198,8 +198,9 @@ class PartedRows(Protocol):
     ) -> Iterator[Result]:
         """``work(block, *arguments)`` of every part, in the order of the parts.
 
-        With ``each``, which holds something for every part, that is the last argument. A part may be worked on twice, if what worked on it was lost: ``work`` leaves nothing
-        behind but its result, which is the same again. Its block has the one node 0.
+        With ``each``, which holds something for every part, that is the last argument. A part may
+        be worked on twice, if what worked on it was lost: ``work`` leaves nothing behind but its
+        result, which is the same again. Its block has the one node 0.
         """
 
 

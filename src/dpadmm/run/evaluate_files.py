@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from dpadmm.run.evaluate import (
     plan_whole,
 )
 from dpadmm.run.from_files import (
+    check_rows,
     file_schema,
     lay_out_part,
     read_parties,
@@ -85,9 +87,7 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
     """
     schema = file_schema(load_schema(config.data.schema_file), config)
     _check_model(model, schema)
-    files = [party.file for party in config.party]
-    for file in [config.data.file] if config.data.file else files:
-        check_columns(file, schema, delimiter=config.data.delimiter)
+    check_rows(config, schema)
     accounts = ledger_accounts(config.ledgers)
     counted = {name: account.dataset.rows for name, account in accounts.items()}
     weights = model.classifier.coef
@@ -99,9 +99,10 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
         for name, events in zip(planned.site.names, announced(planned), strict=True):
             if run_id not in accounts[name].runs:
                 accounts[name].require(events, part(counted[name]))
-    with work_folder(config.result.model) as folder:
-        parties = read_parties(config, schema, folder, counted)
-        rows = {name: len(party.labels) for name, party in parties.items()}
+    with ExitStack() as stack:
+        folder = stack.enter_context(work_folder(config.result.model))
+        parties = read_parties(config, schema, folder, counted, stack)
+        rows = {name: len(party) for name, party in parties.items()}
         whole = _whole(config, schema, rows, request)
         key = config.run.simulation_key
         noise = evaluation_noise(secure_noise() if key is None else SimulatedNoise(key), key)
