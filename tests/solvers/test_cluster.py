@@ -1,6 +1,7 @@
 """Rows on a Dask cluster of real processes: the same bits, lost workers, refusals."""
 
 import random
+import signal
 import threading
 import time
 
@@ -27,14 +28,6 @@ from dpadmm.solvers import cluster as cluster_module
 from dpadmm.solvers.cluster import Cluster, check_scheduler
 
 HEIGHTS = [40, 1, 25, 54]
-
-
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory):
-    """Two workers that every test may use; none may end them."""
-    cluster = LocalCluster(tmp_path_factory.mktemp("cluster")).wait_for(2)
-    yield cluster
-    cluster.close()
 
 
 @pytest.fixture
@@ -71,12 +64,12 @@ def messages_of(shard, schema, algorithm, rounds=5):
 
 
 @pytest.mark.parametrize("text", [SCHEMA, FOURIER_SCHEMA], ids=["columns", "fourier"])
-def test_dp_gd_on_a_cluster_sends_the_bits_of_the_same_parts_here(workers, wards, text):
+def test_dp_gd_on_a_cluster_sends_the_bits_of_the_same_parts_here(dask_workers, wards, text):
     schema = Schema.from_toml(text)
     rows, signs = encoded_here(wards, schema)
     other = (rows[:50], signs[:50])
     here = PartsHere(rows, signs, HEIGHTS)
-    with Cluster(workers.address) as cluster:
+    with Cluster(dask_workers.address) as cluster:
         held = cluster.hold(list_parts(str(wards / "parts"), schema), schema)
         assert held.heights == tuple(HEIGHTS)
         shards = [Shard.from_parties([other]).beside({0: parts}) for parts in (here, held)]
@@ -90,10 +83,10 @@ def test_dp_gd_on_a_cluster_sends_the_bits_of_the_same_parts_here(workers, wards
         np.testing.assert_allclose(messages_of(shards[1], schema, "dp-gd"), whole, atol=1e-14)
 
 
-def test_a_cut_of_the_rows_is_that_of_the_file(workers, wards):
+def test_a_cut_of_the_rows_is_that_of_the_file(dask_workers, wards):
     schema = Schema.from_toml(SCHEMA)
     rows, _ = encoded_here(wards, schema)
-    with Cluster(workers.address) as cluster:
+    with Cluster(dask_workers.address) as cluster:
         held = cluster.hold(list_parts(str(wards / "parts"), schema), schema)
         for first, stop in ((0, 120), (0, 41), (39, 67), (66, 120), (41, 42)):
             cut = held.between(first, stop)
@@ -106,15 +99,19 @@ def _block(block):
     return block
 
 
-def test_a_killed_worker_changes_nothing(tmp_path, wards):
-    """Its parts are encoded again elsewhere in the middle of a run; a fresh worker joins."""
+def test_lost_workers_change_nothing_and_the_last_one_ends_the_run(tmp_path, wards, monkeypatch):
+    """Parts are encoded again elsewhere in the middle of a run; without workers it ends."""
     schema = Schema.from_toml(SCHEMA)
-    cluster = LocalCluster(tmp_path, workers=2).wait_for(2)
+    expected = messages_of(
+        Shard.from_parties([]).beside({0: PartsHere(*encoded_here(wards, schema), HEIGHTS)}),
+        schema,
+        "dp-gd",
+    )
+    cluster = LocalCluster(tmp_path, workers=2)
+    first, second = cluster.wait_for(2).workers
     try:
-        with Cluster(cluster.address) as connected:
+        with Cluster(cluster.address, patience=1.0) as connected:
             held = connected.hold(list_parts(str(wards / "parts"), schema), schema)
-            here = PartsHere(*encoded_here(wards, schema), HEIGHTS)
-            killed = threading.Event()
 
             class Killing:
                 heights = held.heights
@@ -122,38 +119,19 @@ def test_a_killed_worker_changes_nothing(tmp_path, wards):
 
                 def map(self, work, *arguments, each=None):
                     self.passes += 1
-                    if self.passes == 3:
-                        # While its tasks are under way: each takes a moment.
-                        timer = threading.Timer(0.3, cluster.kill, [cluster.workers[0]])
-                        timer.start()
-                        slow = list(held.map(_slowly, work, arguments))
-                        timer.join()
-                        killed.set()
-                        cluster.add_worker()
-                        return iter(slow)
-                    return held.map(work, *arguments, each=each)
+                    if self.passes != 3:
+                        return held.map(work, *arguments, each=each)
+                    # While its tasks are under way: each takes a moment.
+                    timer = threading.Timer(0.3, cluster.kill, [first])
+                    timer.start()
+                    found = list(held.map(_slowly, work, arguments))
+                    timer.join()
+                    return iter(found)
 
-            found = messages_of(Shard.from_parties([]).beside({0: Killing()}), schema, "dp-gd", 12)
-            expected = messages_of(Shard.from_parties([]).beside({0: here}), schema, "dp-gd", 12)
-            assert killed.is_set()
-            assert cluster.workers[0].returncode == -9
+            found = messages_of(Shard.from_parties([]).beside({0: Killing()}), schema, "dp-gd")
+            assert first.returncode == -signal.SIGKILL
             np.testing.assert_array_equal(found, expected)
-    finally:
-        cluster.close()
-
-
-def _slowly(block, work, arguments):
-    time.sleep(0.5)
-    return work(block, *arguments)
-
-
-def test_a_cluster_without_workers_left_ends_the_run(tmp_path, wards):
-    schema = Schema.from_toml(SCHEMA)
-    cluster = LocalCluster(tmp_path, workers=1).wait_for(1)
-    try:
-        with Cluster(cluster.address, patience=1.0) as connected:
-            held = connected.hold(list_parts(str(wards / "parts"), schema), schema)
-            cluster.kill(cluster.workers[0])
+            cluster.kill(second)
             with pytest.raises(ClusterError, match=r"no worker is left.*nothing was sent"):
                 list(held.map(_block))
         with pytest.raises(ParameterError, match=r"must have workers; it has none.*Nothing was"):
@@ -161,13 +139,19 @@ def test_a_cluster_without_workers_left_ends_the_run(tmp_path, wards):
         address = cluster.address
     finally:
         cluster.close()
+    monkeypatch.setattr(cluster_module, "_CONNECT", 0.5)
     with pytest.raises(ParameterError, match=r"must be a Dask scheduler that answers; got tcp"):
         Cluster(address)
 
 
-def test_words_of_a_worker_are_not_passed_on(workers, wards):
+def _slowly(block, work, arguments):
+    time.sleep(0.3)
+    return work(block, *arguments)
+
+
+def test_words_of_a_worker_are_not_passed_on(dask_workers, wards):
     schema = Schema.from_toml(SCHEMA)
-    with Cluster(workers.address) as cluster:
+    with Cluster(dask_workers.address) as cluster:
         held = cluster.hold(list_parts(str(wards / "parts"), schema), schema)
         with pytest.raises(ClusterError) as caught:
             list(held.map(_quote))
@@ -180,27 +164,27 @@ def _quote(block):
     raise KeyError("secret cell")
 
 
-def test_other_versions_are_refused(workers, wards, monkeypatch):
+def test_other_versions_are_refused(dask_workers, wards, monkeypatch):
     schema = Schema.from_toml(SCHEMA)
     here = cluster_module._versions()
-    with Cluster(workers.address) as cluster:
+    with Cluster(dask_workers.address) as cluster:
         held = cluster.hold(list_parts(str(wards / "parts"), schema), schema)
         monkeypatch.setattr(cluster_module, "_versions", lambda: here | {"numpy": "1.0"})
         # A worker that joins later is asked again with every task.
         with pytest.raises(DataError, match="workers must have the versions"):
             list(held.map(_block))
     with pytest.raises(ParameterError, match=r"worker tcp://.* must have numpy 1\.0, as here; it"):
-        Cluster(workers.address)
+        Cluster(dask_workers.address)
 
 
-def test_a_part_that_changes_is_not_encoded_again(workers, wards):
+def test_a_part_that_changes_is_not_encoded_again(dask_workers, wards):
     schema = Schema.from_toml(SCHEMA)
     parts = list_parts(str(wards / "parts"), schema)
     table = ward_table(wards / "north.csv")
     # As many rows as before, in another order.
     write_parts(wards / "parts", table.take(list(range(119, -1, -1))), HEIGHTS)
     with (
-        Cluster(workers.address) as cluster,
+        Cluster(dask_workers.address) as cluster,
         pytest.raises(DataError, match=r"parts must stay as they were.*part-00\d\.parquet was"),
     ):
         cluster.hold(parts, schema)

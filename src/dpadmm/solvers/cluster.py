@@ -29,7 +29,7 @@ from scipy import sparse
 from dpadmm.data.encode import is_sparse
 from dpadmm.data.row_parts import RowPart, encode_part
 from dpadmm.data.schema import Schema
-from dpadmm.errors import ClusterError, ParameterError
+from dpadmm.errors import ClusterError, ParameterError, positive_number
 from dpadmm.problem.rows import RowBlock, Shard, label_signs
 from dpadmm.sentences import DataError
 from dpadmm.version import NUMBERS_FORMAT, __version__
@@ -83,13 +83,17 @@ class Cluster:
     address
         Of its scheduler, ``tls://host:port``; certificates are Dask's own settings.
     patience
-        Seconds without any worker after which a pass counts as failed.
+        Seconds without any worker after which a pass counts as failed; unless given, what Dask's
+        settings have under ``dpadmm.patience``, or 120.
     """
 
-    def __init__(self, address: str, *, patience: float = _PATIENCE) -> None:
+    def __init__(self, address: str, *, patience: float | None = None) -> None:
+        from dask import config
         from distributed import Client
 
-        self._address, self._patience = check_scheduler(address), patience
+        self._address = check_scheduler(address)
+        told = config.get("dpadmm.patience", _PATIENCE) if patience is None else patience
+        self._patience = positive_number("dpadmm.patience in Dask's settings", told)
         try:
             with warnings.catch_warnings():
                 # Versions are compared below, and in words of our own.
