@@ -22,17 +22,29 @@ from dpadmm.run.model import load_model
 KEY = 11
 
 
-def make(fork_server, folder, rounds):
-    run = {"rounds": rounds, "topology": "path", "tolerance": 1e-10}
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory):
+    """A scheduler whose workers tests may end; each adds those that it needs."""
+    cluster = LocalCluster(tmp_path_factory.mktemp("cluster"), workers=0)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def federation(fork_server, tmp_path):
+    """Two nodes, and the rows of the north in a folder of parts."""
+    run = {"rounds": 3, "topology": "path", "penalty": "auto", "tolerance": 1e-10}
+    folder = tmp_path / "federation"
     federation = Federation(folder, fork_server, ("north", "south"), tls=False, run=run)
     write_parts(folder / "parts", ward_table(folder / "north.csv"), [15, 20, 5])
-    return federation
+    yield federation
+    federation.close()
 
 
 def write(federation, address, **options):
     """The files of both nodes; the north has its rows on a cluster."""
     for name in federation.names:
-        config = federation.write(name, **options)
+        federation.write(name, **options)
     config = federation.folder / "north.toml"
     told = f'data = "parts"\nrows = "dask"\nscheduler = "{address}"'
     config.write_text(config.read_text().replace('data = "north.csv"', told))
@@ -40,76 +52,67 @@ def write(federation, address, **options):
 
 
 def test_a_node_on_a_cluster_sends_what_one_process_sends_though_a_worker_is_killed(
-    fork_server, tmp_path
+    mortal, federation, tmp_path
 ):
-    (tmp_path / "dask").mkdir()
-    cluster = LocalCluster(tmp_path / "dask").wait_for(2)
-    federation = make(fork_server, tmp_path / "federation", 15)
-    try:
-        write(federation, cluster.address, simulation=KEY)
-        for name in federation.names:
-            federation.start(name)
-        federation.wait_for("north", "round")
-        cluster.kill(cluster.workers[0])
-        federation.finish()
-        assert cluster.workers[0].returncode == -9
-        expected = in_process(federation, tmp_path, KEY)
-        site = federation.agreed.plan(federation.schema).site
-        digest = federation.agreed.digest(federation.schema)
-        for t, messages in enumerate(federation.messages("south")):
-            for party, data in messages.items():
-                found = decode_message(data, run=digest, party=party, t=t, shape=site.shape[1:])
-                np.testing.assert_allclose(found, expected[t, party], atol=1e-7)
-        assert load_model(federation.folder / "north.model").provenance["rows"] == {"north": 40}
-    finally:
-        federation.close()
-        cluster.close()
+    first, second = mortal.add_worker(), mortal.add_worker()
+    mortal.wait_for(2)
+    write(federation, mortal.address, simulation=KEY)
+    federation.start("north")
+    # Its rows are encoded, and it waits for the other node.
+    federation.wait_for("north", "agreeing")
+    mortal.kill(first)
+    federation.start("south")
+    federation.finish()
+    mortal.kill(second)
+    expected = in_process(federation, tmp_path, KEY)
+    site = federation.agreed.plan(federation.schema).site
+    digest = federation.agreed.digest(federation.schema)
+    kept = federation.messages("south")
+    assert len(kept) == 3
+    for t, messages in enumerate(kept):
+        for party, data in messages.items():
+            found = decode_message(data, run=digest, party=party, t=t, shape=site.shape[1:])
+            np.testing.assert_allclose(found, expected[t, party], atol=1e-7)
+    assert load_model(federation.folder / "north.model").provenance["rows"] == {"north": 40}
 
 
-def test_a_node_without_workers_ends_and_goes_on_under_the_same_reservation(fork_server, tmp_path):
-    (tmp_path / "dask").mkdir()
-    cluster = LocalCluster(tmp_path / "dask", workers=1).wait_for(1)
-    federation = make(fork_server, tmp_path / "federation", 30)
-    try:
-        for name in federation.names:
-            federation.make_ledger(name)
-        config = write(federation, cluster.address)
-        words = [sys.executable, "-c", "from dpadmm.cli import main; main()"]
-        words += ["node", "--config", str(config), "--insecure-loopback"]
-        impatient = os.environ | {"DASK_DPADMM__PATIENCE": "1"}
-        federation.start("south")
-        with (federation.folder / "north.out").open("wb") as output:
-            north = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=impatient)
-        federation.wait_for("north", "round")
-        cluster.kill(cluster.workers[0])
-        assert north.wait(60) == 2
-        assert "(no worker is left), and nothing was sent" in " ".join(
-            federation.output("north").split()
-        )
-        with SQLiteLedger(federation.folder / "north.ledger", read_only=True) as ledger:
-            (before,) = ledger.account.runs.values()
-            reserved = dict(before.events)
-        assert len(reserved) < 30
-        # Without workers it is refused before anything is opened: nothing more is reserved.
-        refused = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-        assert refused.returncode == 2
-        assert "must have workers; it has none" in " ".join(refused.stderr.split())
-        cluster.add_worker()
-        cluster.wait_for(1)
-        federation.start("north")
-        federation.finish()
-        with SQLiteLedger(federation.folder / "north.ledger", read_only=True) as ledger:
-            (after,) = ledger.account.runs.values()
-            assert {t: after.events[t] for t in reserved} == reserved
-            assert len(after.events) == len(after.commits) == 30
-            assert ledger.account.spent_epsilon <= federation.run["epsilon"]
-    finally:
-        federation.close()
-        cluster.close()
+def test_a_node_without_workers_ends_and_goes_on_under_the_same_reservation(mortal, federation):
+    worker = mortal.add_worker()
+    mortal.wait_for(1)
+    for name in federation.names:
+        federation.make_ledger(name)
+    config = write(federation, mortal.address)
+    words = [sys.executable, "-c", "from dpadmm.cli import main; main()"]
+    words += ["node", "--config", str(config), "--insecure-loopback"]
+    impatient = os.environ | {"DASK_DPADMM__PATIENCE": "0.5"}
+    with (federation.folder / "north.out").open("wb") as output:
+        north = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT, env=impatient)
+    federation.wait_for("north", "agreeing")
+    mortal.kill(worker)
+    federation.start("south")
+    assert north.wait(120) == 2
+    said = " ".join(federation.output("north").split())
+    assert "(no worker is left), and nothing was sent" in said
+    with SQLiteLedger(federation.folder / "north.ledger", read_only=True) as ledger:
+        (before,) = ledger.account.runs.values()
+        reserved = dict(before.events)
+        assert (len(reserved), len(before.commits)) == (1, 0)
+    # Without workers it is refused before anything is opened: nothing more is reserved.
+    refused = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert refused.returncode == 2
+    assert "must have workers; it has none" in " ".join(refused.stderr.split())
+    mortal.add_worker()
+    mortal.wait_for(1)
+    federation.start("north")
+    federation.finish()
+    with SQLiteLedger(federation.folder / "north.ledger", read_only=True) as ledger:
+        (after,) = ledger.account.runs.values()
+        assert after.events[0] == reserved[0]
+        assert len(after.events) == len(after.commits) == 3
+        assert ledger.account.spent_epsilon <= federation.run["epsilon"]
 
 
-def test_what_a_cluster_needs_goes_together(fork_server, tmp_path):
-    federation = make(fork_server, tmp_path / "federation", 2)
+def test_what_a_cluster_needs_goes_together(federation):
     config = write(federation, "tcp://127.0.0.1:8786", simulation=KEY)
     whole = config.read_text()
     changes = {
