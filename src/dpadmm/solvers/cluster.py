@@ -153,14 +153,31 @@ class Cluster:
         schema
             The public description.
         """
-        total = sum(part.rows for part in parts)
-        layout = "sparse" if is_sparse(schema, total) else "dense"
-        held = self._client.map(
-            _encode, parts, schema=schema, layout=layout, expected=_versions(), pure=False
+        heights = [part.rows for part in parts]
+        layout = "sparse" if is_sparse(schema, sum(heights)) else "dense"
+        return self.keep(
+            _encode, parts, heights, schema=schema, layout=layout, expected=_versions()
         )
-        found = ClusterRows(self, tuple(map(_Held, held, (part.rows for part in parts))))
-        counted = tuple(found.map(_height))
-        if counted != found.heights:
+
+    def keep(
+        self,
+        make: Callable[..., RowBlock],
+        items: Sequence[Any],
+        heights: Sequence[int],
+        **same: Any,
+    ) -> ClusterRows:
+        """Let the workers make blocks of one node, of items, and keep them.
+
+        Parameters
+        ----------
+        make, items, same
+            ``make(item, **same)`` makes a block, the same one whenever it is asked.
+        heights
+            How many rows each has.
+        """
+        held = self._client.map(make, items, pure=False, **same)
+        found = ClusterRows(self, tuple(map(_Held, held, heights)))
+        if tuple(found.map(_height)) != found.heights:
             raise DataError("parts must have the rows that they say; one has not: write it again")
         return found
 
