@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +36,8 @@ _FEATURES = 21
 # Whole pieces, so that a pass over parts has the bits of one over all rows together.
 _PART_ROWS = 40 * piece_rows(_FEATURES)
 _OTHER_ROWS = 1000
+# Rows that are also held in one process; beyond, memory is for the workers.
+_MOST_HERE = 2 * 10**7
 _SECONDS_FOR_WORKERS = 120.0
 
 
@@ -126,29 +127,32 @@ def held_rows(cluster: Cluster, rows: int) -> ClusterRows:
     return cluster.keep(make_block, list(enumerate(sizes)), sizes)
 
 
-class Measured(NamedTuple):
-    """Seconds of a pass, and of a round of dp-gd and of pr-admm."""
+class Passes:
+    """Passes over a shard, at one point."""
 
-    one_pass: float
-    gradient_round: float
-    solve_round: float
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        site = Site.of_all(
+            shard.counts,
+            build_topology("complete", 2),
+            get_loss("logistic"),
+            features=_FEATURES,
+            regularization=0.01,
+        )
+        self._workspace = Workspace(shard, site)
+        self._point = np.full(site.shape, 0.1)
+        self.gradient = self._workspace.gradient(self._point)
 
-
-def pass_seconds(shard: Shard, repeats: int) -> tuple[float, np.ndarray]:
-    site = Site.of_all(
-        shard.counts,
-        build_topology("complete", 2),
-        get_loss("logistic"),
-        features=_FEATURES,
-        regularization=0.01,
-    )
-    workspace, point = Workspace(shard, site), np.full((2, 1, 1, _FEATURES), 0.1)
-    found, taken = workspace.gradient(point), []
-    for _ in range(repeats):
+    def seconds(self) -> float:
         start = time.perf_counter()
-        workspace.gradient(point)
-        taken.append(time.perf_counter() - start)
-    return median(taken), found
+        self._workspace.gradient(self._point)
+        return time.perf_counter() - start
+
+
+def in_turns(here: Passes, there: Passes, repeats: int) -> tuple[float, float]:
+    """Median seconds of a pass at both, one after the other: what else goes on hits both alike."""
+    taken = [(here.seconds(), there.seconds()) for _ in range(repeats)]
+    return median(first for first, _ in taken), median(second for _, second in taken)
 
 
 def round_seconds(shard: Shard, algorithm: str, rounds: int) -> float:
@@ -167,12 +171,6 @@ def round_seconds(shard: Shard, algorithm: str, rounds: int) -> float:
     return (ends[-1] - ends[0]) / rounds
 
 
-def measure(shard: Shard, repeats: int, rounds: int) -> tuple[Measured, np.ndarray]:
-    one_pass, gradient = pass_seconds(shard, repeats)
-    timed = [round_seconds(shard, name, rounds) for name in ("dp-gd", "pr-admm")]
-    return Measured(one_pass, *timed), gradient
-
-
 def local_shard(rows: int) -> Shard:
     return Shard.from_parties([local_rows(rows), make_rows(10**6, _OTHER_ROWS)])
 
@@ -181,40 +179,52 @@ def cluster_shard(held: ClusterRows) -> Shard:
     return Shard.from_parties([make_rows(10**6, _OTHER_ROWS)]).beside({0: held})
 
 
+def same_bits(here: Passes, there: Passes) -> None:
+    if not np.array_equal(here.gradient, there.gradient):
+        raise AssertionError("a pass over parts must have the bits of one over one file")
+
+
 def main() -> list[Row]:
     """One line for ``make bench``: a pass of a million rows by two workers, against one process."""
     rows = 10**6
-    here, expected = pass_seconds(local_shard(rows), 7)
+    here = Passes(local_shard(rows))
     with workers(2) as cluster:
-        there, found = pass_seconds(cluster_shard(held_rows(cluster, rows)), 7)
-    assert np.array_equal(found, expected), "a pass over parts must have the bits of one file"
-    return [Row("a pass by 2 Dask workers, 1e6 rows x 21, over one process", there / here, 1.3)]
+        there = Passes(cluster_shard(held_rows(cluster, rows)))
+        same_bits(here, there)
+        local, remote = in_turns(here, there, 15)
+    return [Row("a pass by 2 Dask workers, 1e6 rows x 21, over one process", remote / local, None)]
 
 
 def show(sizes: list[int]) -> None:
-    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; seconds")
-    print(f"{'rows':>6} {'where':>10} {'pass':>8} {'dp-gd':>8} {'pr-admm':>8} {'pass/local':>10}")
+    print(f"{os.cpu_count()} cores; seconds, one process / workers")
+    print(
+        f"{'rows':>6} {'workers':>7} {'pass':>15} {'dp-gd round':>15} {'pr-admm round':>15} ratio"
+    )
     for rows in sizes:
-        repeats, rounds = (5, 4) if rows <= 10**6 else (3, 3)
-        base, expected = None, None
-        if rows < 10**8:
-            base, expected = measure(local_shard(rows), repeats, rounds)
-            _line(rows, "1 process", base, base)
-        for count in (1, 2) if rows < 10**8 else (2,):
+        here = Passes(local_shard(rows)) if rows <= _MOST_HERE else None
+        for count in (1, 2) if here else (2,):
             with workers(count) as cluster:
-                start = time.perf_counter()
-                shard = cluster_shard(held_rows(cluster, rows))
-                made = time.perf_counter() - start
-                found, gradient = measure(shard, repeats, rounds)
-            _line(rows, f"{count} workers", found, base)
-            print(f"{'':17} made there in {made:.1f} s, {len(part_sizes(rows))} parts", flush=True)
-            assert expected is None or np.array_equal(gradient, expected)
+                there = Passes(cluster_shard(held_rows(cluster, rows)))
+                _line(rows, count, here, there)
 
 
-def _line(rows: int, where: str, found: Measured, base: Measured | None) -> None:
-    ratio = "" if base is None else f"{found.one_pass / base.one_pass:10.2f}"
-    times = " ".join(f"{seconds:8.3g}" for seconds in found)
-    print(f"{rows:>6.0e} {where:>10} {times} {ratio:>10}", flush=True)
+def _line(rows: int, count: int, here: Passes | None, there: Passes) -> None:
+    rounds = 4 if rows <= 10**6 else 3
+    if here is None:
+        pairs = [(None, median(there.seconds() for _ in range(3)))]
+    else:
+        same_bits(here, there)
+        pairs = [in_turns(here, there, 9)]
+    for name in ("dp-gd", "pr-admm"):
+        base = None if here is None else round_seconds(here.shard, name, rounds)
+        pairs.append((base, round_seconds(there.shard, name, rounds)))
+    cells = [f"{'' if base is None else f'{base:.3g}'} / {found:.3g}" for base, found in pairs]
+    first, found = pairs[0]
+    ratio = "" if first is None else f"{found / first:5.2f}"
+    load = f"load {os.getloadavg()[0]:.1f}"
+    print(
+        f"{rows:>6.0e} {count:>7} " + " ".join(f"{c:>15}" for c in cells), ratio, load, flush=True
+    )
 
 
 if __name__ == "__main__":

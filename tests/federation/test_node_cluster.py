@@ -14,7 +14,9 @@ from tests.helpers.clusters import LocalCluster, ward_table, write_parts
 from tests.helpers.federation_net import Federation, in_process
 
 from dpadmm.errors import ParameterError
+from dpadmm.federation.check import check_node
 from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.setup import prepare_node
 from dpadmm.federation.transport.wire import decode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
@@ -56,7 +58,11 @@ def test_a_node_on_a_cluster_sends_what_one_process_sends_though_a_worker_is_kil
 ):
     first, second = mortal.add_worker(), mortal.add_worker()
     mortal.wait_for(2)
-    write(federation, mortal.address, simulation=KEY)
+    config = write(federation, mortal.address, simulation=KEY)
+    setup = prepare_node(load_node_config(config), insecure_loopback=True)
+    (looked,) = [check for check in check_node(setup) if check.check == "cluster"]
+    assert looked.ok
+    assert "answers and has 2 workers" in looked.words
     federation.start("north")
     # Its rows are encoded, and it waits for the other node.
     federation.wait_for("north", "agreeing")

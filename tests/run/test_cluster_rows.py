@@ -1,6 +1,9 @@
 """Runs of ``dpadmm train`` with a party on a Dask cluster: as from files, and what is refused."""
 
 import json
+import re
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.run.config import load_config
+from dpadmm.run.config import RunConfig, load_config, validated
 from dpadmm.run.evaluate_files import EvaluationRequest, evaluate_run
 from dpadmm.run.from_files import prepare, train_run, write_results
 from dpadmm.sentences import DataError
@@ -185,3 +188,14 @@ def test_a_cluster_is_checked_before_a_row_is_read(parted, monkeypatch):
     monkeypatch.setattr("dpadmm.solvers.cluster._CONNECT", 0.5)
     with pytest.raises(ParameterError, match="must be a Dask scheduler that answers"):
         prepare(load_config(parted / "run.toml"))
+
+
+def test_the_page_shows_configurations_that_are_taken(hospitals):
+    from dpadmm.federation.node_config import NodeSection
+
+    page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
+    tables = [tomllib.loads(text) for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
+    node, party = tables
+    assert validated(NodeSection, node["node"], hospitals, "node").rows == "dask"
+    content = {"data": {"schema": "schema.toml"}, "result": {"model": "m.model"}, **party}
+    assert RunConfig.from_dict(content, hospitals).files == ()

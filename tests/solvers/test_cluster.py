@@ -177,6 +177,16 @@ def test_other_versions_are_refused(dask_workers, wards, monkeypatch):
         Cluster(dask_workers.address)
 
 
+def test_a_worker_without_this_package_is_refused(dask_workers, monkeypatch):
+    monkeypatch.setattr(cluster_module, "_versions_here", _not_there)
+    with pytest.raises(ParameterError, match=r"could not answer \(ModuleNotFoundError\)"):
+        Cluster(dask_workers.address)
+
+
+def _not_there():
+    raise ModuleNotFoundError("dpadmm")
+
+
 def test_a_part_that_changes_is_not_encoded_again(dask_workers, wards):
     schema = Schema.from_toml(SCHEMA)
     parts = list_parts(str(wards / "parts"), schema)

@@ -26,6 +26,7 @@ _LONGEST: Final = 1 << 16
 # Packages that come with an extra, for commands that cannot do without them.
 _EXTRAS: Final = {
     "cryptography": "federation",
+    "dask": "dask",
     "distributed": "dask",
     "fsspec": "dask",
     "prometheus_client": "federation",

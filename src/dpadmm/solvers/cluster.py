@@ -16,7 +16,7 @@ import platform
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -191,24 +191,29 @@ class Cluster:
         DataError
             If a part has changed.
         """
-        futures = self._client.map(task, *columns, pure=False, **same)
-        gathered = self._client.gather(futures, asynchronous=True)
-        waiting = asyncio.run_coroutine_threadsafe(gathered, self._client.loop.asyncio_loop)
-        lonely: float | None = None
         try:
-            while True:
-                try:
-                    return list(waiting.result(timeout=min(_LOOK_EVERY, self._patience)))
-                except TimeoutError:
-                    now = time.monotonic()
-                    lonely = None if self.workers else lonely or now
-                    if lonely is not None and now - lonely >= self._patience:
-                        raise _failed(self._address, "no worker is left") from None
+            futures = self._client.map(task, *columns, pure=False, **same)
+            gathered = self._client.gather(futures, asynchronous=True)
+            return list(self._awaited(gathered))
         except (DataError, ClusterError):
             raise
         except Exception as error:
             # What others say may quote a row: nothing is passed on but the kind of the error.
             raise _failed(self._address, type(error).__name__) from None
+
+    def _awaited(self, gathered: Coroutine[Any, Any, Any]) -> Any:
+        """What Dask is gathering, unless no worker is left for too long."""
+        waiting = asyncio.run_coroutine_threadsafe(gathered, self._client.loop.asyncio_loop)
+        alone: float | None = None
+        try:
+            while True:
+                try:
+                    return waiting.result(timeout=min(_LOOK_EVERY, self._patience))
+                except TimeoutError:
+                    now = time.monotonic()
+                    alone = None if self.workers else alone or now
+                    if alone is not None and now - alone >= self._patience:
+                        raise _failed(self._address, "no worker is left") from None
         finally:
             waiting.cancel()
 
@@ -230,8 +235,8 @@ def _difference(found: object) -> str:
 def _failed(address: str, reason: str) -> ClusterError:
     return ClusterError(
         f"the cluster at {address} must finish every pass; it did not ({reason}), and nothing was "
-        "sent. Once it has workers again, start this again: it goes on where it was, and nothing "
-        "is spent twice."
+        "sent. Once it has workers again, start this again: with a ledger it goes on where it was, "
+        "and nothing is spent twice."
     )
 
 
