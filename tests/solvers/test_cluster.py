@@ -26,6 +26,7 @@ from dpadmm.run.train import train
 from dpadmm.sentences import DataError
 from dpadmm.solvers import cluster as cluster_module
 from dpadmm.solvers.cluster import Cluster, check_scheduler
+from dpadmm.solvers.parts import drawn_rows
 
 HEIGHTS = [40, 1, 25, 54]
 
@@ -85,7 +86,7 @@ def test_dp_gd_on_a_cluster_sends_the_bits_of_the_same_parts_here(dask_workers, 
 
 def test_a_cut_of_the_rows_is_that_of_the_file(dask_workers, wards):
     schema = Schema.from_toml(SCHEMA)
-    rows, _ = encoded_here(wards, schema)
+    rows, signs = encoded_here(wards, schema)
     with Cluster(dask_workers.address) as cluster:
         held = cluster.hold(list_parts(str(wards / "parts"), schema), schema)
         for first, stop in ((0, 120), (0, 41), (39, 67), (66, 120), (41, 42)):
@@ -93,6 +94,10 @@ def test_a_cut_of_the_rows_is_that_of_the_file(dask_workers, wards):
             assert len(cut) == stop - first
             found = np.concatenate([block.rows[0] for block in cut.map(_block)])
             np.testing.assert_array_equal(found, rows[first:stop])
+        # What stochastic algorithms draw: in any order, and twice.
+        drawn = np.array([119, 0, 40, 41, 40, 7])
+        for found, expected in zip(drawn_rows(held, drawn), (rows, signs), strict=True):
+            np.testing.assert_array_equal(found, expected[drawn])
 
 
 def _block(block):

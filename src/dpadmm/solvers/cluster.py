@@ -65,7 +65,7 @@ def check_scheduler(address: object) -> str:
 @cache
 def _versions() -> dict[str, str]:
     """What must be the same here and at every worker, for the same rows and the same bits."""
-    named = {name: version(name) for name in ("numpy", "scipy", "pyarrow")}
+    named = {name: version(name) for name in ("numpy", "scipy", "pyarrow", "distributed")}
     python = ".".join(platform.python_version_tuple()[:2])
     return {"dpadmm": f"{__version__}/{NUMBERS_FORMAT}", "python": python, **named}
 
@@ -303,8 +303,8 @@ def _check_here(expected: dict[str, str]) -> None:
     """Refuse to work where versions differ: a worker may have joined since they were compared."""
     if _versions() != expected:
         raise DataError(
-            "workers must have the versions of dpadmm, Python, numpy, scipy and pyarrow that the "
-            "run began with; one that joined has others: install the same there"
+            f"workers must have the versions of {', '.join(expected)} that the run began with; one "
+            "that joined has others: install the same there"
         )
 
 
