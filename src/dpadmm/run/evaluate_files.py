@@ -85,9 +85,8 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
     """
     schema = file_schema(load_schema(config.data.schema_file), config)
     _check_model(model, schema)
-    files = [party.file for party in config.party]
-    for file in [config.data.file] if config.data.file else files:
-        check_columns(file, schema, delimiter=config.data.delimiter)
+    for file, delimiter in config.files:
+        check_columns(file, schema, delimiter=delimiter)
     accounts = ledger_accounts(config.ledgers)
     counted = {name: account.dataset.rows for name, account in accounts.items()}
     weights = model.classifier.coef
