@@ -6,6 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpadmm.cli import app, main
+from dpadmm.cli.account import _other_counts
+from dpadmm.run.parameters import TrainingParameters
 
 runner = CliRunner()
 
@@ -130,3 +132,9 @@ def test_a_configuration_must_declare_rows(hospitals, capsys):
 
 def test_an_algorithm_without_noise_is_infinite():
     assert account("--algorithm", "admm")["parties"][0]["epsilon"] == "infinite"
+
+
+def test_twice_as_many_rounds_are_shown_only_as_far_as_runs_go():
+    told = TrainingParameters(algorithm="pr-admm")
+    assert _other_counts(told, 50) == (25, 50, 100)
+    assert _other_counts(told, 8000) == (4000, 8000, 10_000)
