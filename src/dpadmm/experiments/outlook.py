@@ -422,7 +422,7 @@ class _Stage:
 
 def _halved(effort: Effort) -> Effort:
     """For runs that compute every party by itself, which takes longer."""
-    return replace(effort, most_rows=effort.most_rows // 2)
+    return replace(effort, most_rows=effort.most_rows // 2, runs=max(2, effort.runs - 2))
 
 
 def _entries(question: RunQuestion, family: str) -> list[str]:

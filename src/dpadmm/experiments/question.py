@@ -26,6 +26,7 @@ __all__ = ["Planned", "RunQuestion", "budget_mu"]
 
 # More parties than this are not rehearsed in a minute.
 _MOST_PARTIES: Final = 10_000
+_DEFAULTS: Final = TrainingParameters(AUTO)
 
 
 class Planned(NamedTuple):
@@ -66,7 +67,7 @@ class RunQuestion:
     schema: Schema | None = None
     features: int | None = None
     classes: int = 2
-    parameters: TrainingParameters = TrainingParameters(AUTO)
+    parameters: TrainingParameters = _DEFAULTS
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:

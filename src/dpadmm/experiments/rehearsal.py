@@ -39,7 +39,16 @@ from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, plan
 
-__all__ = ["BAND", "FACTORS", "Effort", "ExpectedLoss", "NoiseCurve", "Rehearsal", "band", "mean_noise"]
+__all__ = [
+    "BAND",
+    "FACTORS",
+    "Effort",
+    "ExpectedLoss",
+    "NoiseCurve",
+    "Rehearsal",
+    "band",
+    "mean_noise",
+]
 
 #: Noise that is rehearsed, relative to that of the run asked about.
 FACTORS: Final = tuple(2.0**power for power in range(-5, 5))
@@ -115,7 +124,9 @@ class NoiseCurve:
     def at(self, factor: float) -> ExpectedLoss:
         """Between two points on a logarithmic scale of noise; beyond the ends as at the end."""
         place, known = math.log(factor), np.log(self.factors)
-        mean, spread = (float(np.interp(place, known, each)) for each in zip(*self.losses))
+        mean, spread = (
+            float(np.interp(place, known, each)) for each in zip(*self.losses, strict=True)
+        )
         return ExpectedLoss(mean, spread)
 
     def most_noise(self, wanted: float) -> float | None:
@@ -166,9 +177,7 @@ class Rehearsal:
         return tuple(max(1, round(share * count)) for count in counts)
 
     def _rows(self, difficulty: Difficulty, counts: Sequence[int]) -> GeneratedProblem:
-        return GeneratedProblem(
-            self.question.shape, difficulty, tuple(counts), self.effort.judging
-        )
+        return GeneratedProblem(self.question.shape, difficulty, tuple(counts), self.effort.judging)
 
     def _job(self, problem: Any, told: TrainingParameters, label: str) -> TrainingJob:
         return TrainingJob(
@@ -207,7 +216,7 @@ class Rehearsal:
     def _hand(self) -> TrainingParameters:
         """The run of one party that holds all rows, but for its budget."""
         site, settings = self.fixed.site, self.fixed.settings
-        kept = ("momentum", "step")
+        kept = {"momentum", "step"} & set(settings.options)
         return TrainingParameters(
             DPGD.name,
             topology="server",
@@ -215,7 +224,7 @@ class Rehearsal:
             regularization=site.regularization / site.parties,
             loss=site.loss.name,
             delta=_DELTA,
-            algorithm_options={name: settings.options[name] for name in kept if name in settings.options},
+            algorithm_options={name: settings.options[name] for name in kept},
         )
 
     @cached_property
