@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+
 from benchmarks.utility import (
     DELTA,
     MEASURE,
@@ -36,7 +37,6 @@ from benchmarks.utility import (
     table_of,
     training_rows,
 )
-
 from dpadmm.data.adult import adult_schema
 from dpadmm.data.schema import Schema
 from dpadmm.experiments.baselines import pooled_cell

@@ -58,6 +58,9 @@ class PlanOptions:
     output: Annotated[
         Path | None, typer.Option(help="Folder for page and figure; keeps finished work.")
     ] = None
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Rehearse only what the rule picks, on fewer rows.")
+    ] = False
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one per core.")] = None
     as_json: JsonOption = False
 
@@ -81,6 +84,7 @@ def plan_command(options: PlanOptions) -> None:
     """
     from dpadmm.experiments.outlook import plan_run
     from dpadmm.experiments.outlook_pages import check_new, write_configuration, write_outlook
+    from dpadmm.experiments.rehearsal import QUICK
 
     with refusals("plan", options.as_json):
         question = _question(options)
@@ -90,6 +94,7 @@ def plan_command(options: PlanOptions) -> None:
             outlook = plan_run(
                 question,
                 wanted_loss=options.loss,
+                effort=QUICK if options.quick else None,
                 folder=options.output,
                 jobs=options.jobs,
                 on_done=on_done,

@@ -8,6 +8,7 @@ opened, so nothing of it costs a budget.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +42,7 @@ from dpadmm.run.parameters import AUTO, LOSS, ROUNDS, TrainingParameters
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.train import state_privacy
 
-__all__ = ["Candidate", "Change", "Outlook", "SmallestEpsilon", "plan_run"]
+__all__ = ["Change", "Outlook", "Prospect", "SmallestEpsilon", "plan_run"]
 
 Losses = dict[str, ExpectedLoss]
 
@@ -55,7 +56,7 @@ _OWN, _SHARED = "dp-gd", "dp-gd:noise=shared"
 
 @final
 @dataclass(frozen=True)
-class Candidate:
+class Prospect:
     """An algorithm that could be run: its noise, its guarantee, and what it is expected to lose.
 
     Attributes
@@ -83,11 +84,16 @@ class Candidate:
 
     @property
     def noise(self) -> float | None:
-        """Standard deviation of what a party adds to each number of its first message."""
+        """Standard deviation of what a party adds to each number of its first message, at most."""
         if self.plan is None:
             return None
         found = [events[0].to_dict().get("sigma") for events in announced(self.plan)]
-        return None if None in found else float(max(found))
+        if None in found:
+            return None
+        # Of shared noise a guarantee counts on the shares of all who are honest.
+        shared = self.plan.algorithm.summation
+        shares = 1 if shared is None else shared.parties - shared.colluders
+        return float(max(found)) / math.sqrt(shares)
 
     def plain(self) -> dict[str, Any]:
         """For machines."""
@@ -169,8 +175,8 @@ class Outlook:
     question: RunQuestion
     pooled: Mapping[str, float]
     curves: Mapping[str, NoiseCurve]
-    candidates: tuple[Candidate, ...]
-    recommended: Candidate
+    candidates: tuple[Prospect, ...]
+    recommended: Prospect
     reason: str
     changes: tuple[Change, ...]
     budgets: tuple[tuple[float, Mapping[str, ExpectedLoss]], ...]
@@ -328,11 +334,11 @@ class _Stage:
         return Rehearsal(self.question, self.own, self.effort)
 
     @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[Prospect, ...]:
         """What could be run, planned and accounted, or refused."""
         return tuple(self._candidates())
 
-    def _candidates(self) -> Iterator[Candidate]:
+    def _candidates(self) -> Iterator[Prospect]:
         asked = self.question.parameters
         named = asked.algorithm != AUTO
         for entry in _entries(self.question, self.own.algorithm.name):
@@ -355,7 +361,7 @@ class _Stage:
             told = replace(told, algorithm_options=options)
             yield self._candidate(entry, told)
 
-    def _candidate(self, who: str, told: TrainingParameters) -> Candidate:
+    def _candidate(self, who: str, told: TrainingParameters) -> Prospect:
         try:
             planned = self.question.planned(
                 algorithm=told.algorithm,
@@ -364,16 +370,18 @@ class _Stage:
                 algorithm_options=told.algorithm_options,
             ).plan
         except ParameterError as error:
-            return Candidate(who, told, refused=str(error))
+            return Prospect(who, told, refused=str(error))
         statement = state_privacy(planned, announced(planned), secure_noise(), by_round=False)
-        return Candidate(who, told, planned, statement.to_dict())
+        return Prospect(who, told, planned, statement.to_dict())
 
-    def direct(self) -> list[Candidate]:
-        """Candidates that no curve answers for."""
+    @cached_property
+    def direct(self) -> list[Prospect]:
+        """Candidates to rehearse that no curve answers for."""
         return [
             candidate
             for candidate in self.candidates
-            if candidate.plan is not None
+            if self.effort.others
+            and candidate.plan is not None
             and candidate.parameters.algorithm not in (*_TOO_LONG, self.own.algorithm.name)
         ]
 
@@ -398,7 +406,7 @@ class _Stage:
                 for times in _TIMES:
                     label = f"{name}, {kind}, rounds x{times}"
                     found[label] = rehearsal.at_noise(difficulty, factor, times)
-            for candidate in self.direct():
+            for candidate in self.direct:
                 label = f"{name}, {candidate.who}"
                 found[label] = small.together(difficulty, candidate.parameters, label)
             if not rehearsal.in_one_hand and self.more_parties:
@@ -422,7 +430,7 @@ class _Stage:
 
 def _halved(effort: Effort) -> Effort:
     """For runs that compute every party by itself, which takes longer."""
-    return replace(effort, most_rows=effort.most_rows // 2, runs=max(2, effort.runs - 2))
+    return replace(effort, most_rows=effort.most_rows // 2, runs=max(2, effort.runs - 1))
 
 
 def _entries(question: RunQuestion, family: str) -> list[str]:
@@ -474,14 +482,14 @@ class _Answers:
         return {name: curve.at(factor) for name, curve in self.curves.items()}
 
     @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[Prospect, ...]:
         return tuple(replace(each, losses=self._losses_of(each)) for each in self.stage.candidates)
 
-    def _losses_of(self, candidate: Candidate) -> Losses | None:
-        if candidate.plan is None or candidate.parameters.algorithm in _TOO_LONG:
-            return None
+    def _losses_of(self, candidate: Prospect) -> Losses | None:
         if candidate.who in self.stage.kinds:
             return self.at(self.stage.kinds[candidate.who])
+        if candidate not in self.stage.direct:
+            return None
         return self._by_difficulty(candidate.who, "pooled, fewer rows") or None
 
     def outlook(self, wanted: float | None) -> Outlook:
@@ -511,7 +519,7 @@ class _Answers:
         saved = gain(own, shared) if shared is not None and shared.losses else None
         return tuple(hints_for(self.stage.question, self.stage.own, self.at(1.0), saved))
 
-    def _recommended(self) -> tuple[Candidate, str]:
+    def _recommended(self) -> tuple[Prospect, str]:
         """The algorithm of the rule, with the better noise where the question leaves it open."""
         found = {each.who: each for each in self.candidates}
         stage = self.stage
@@ -529,7 +537,7 @@ class _Answers:
             return own, f"{words}: not worth a weaker adversary"
         return shared, f"{words}; it asks owners to count on an honest majority"
 
-    def _changes(self, best: Candidate) -> Iterator[Change]:
+    def _changes(self, best: Prospect) -> Iterator[Change]:
         stage, told = self.stage, best.parameters
         base = stage.kinds[best.who]
         yield Change("as asked", 1, self.at(base))
@@ -557,7 +565,7 @@ class _Answers:
         more = replace(budget, epsilon=times * budget.epsilon)
         return float(np.max(budget_mu(budget) / budget_mu(more)))
 
-    def _budgets(self, best: Candidate) -> Iterator[tuple[float, Losses]]:
+    def _budgets(self, best: Prospect) -> Iterator[tuple[float, Losses]]:
         """What is lost over the budget, for a drawing."""
         asked = self._largest_epsilon()
         base = self.stage.kinds[best.who]
@@ -586,7 +594,7 @@ class _Answers:
                 yield SmallestEpsilon(who, name, epsilon)
 
 
-def gain(own: Candidate, shared: Candidate) -> float:
+def gain(own: Prospect, shared: Prospect) -> float:
     """Points that shared noise saves, on average over the difficulties."""
     if not own.losses or not shared.losses:
         return 0.0

@@ -13,7 +13,7 @@ from dpadmm.durable import write_whole
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.difficulties import DIFFICULTIES
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
-from dpadmm.experiments.outlook import Candidate, Outlook
+from dpadmm.experiments.outlook import Outlook, Prospect
 from dpadmm.experiments.rehearsal import BAND, ExpectedLoss, band
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report import texts
@@ -25,10 +25,10 @@ from dpadmm.version import __version__
 
 __all__ = [
     "NOTICE",
-    "configuration_text",
     "check_new",
     "outlook_sentence",
     "outlook_tables",
+    "recommended_text",
     "write_configuration",
     "write_outlook",
 ]
@@ -73,7 +73,7 @@ def outlook_tables(outlook: Outlook) -> dict[str, Table]:
             ],
         ),
         "Candidates: points lost, and the spread of a run": Table.of(
-            ("algorithm", "rounds", "noise", "epsilon", *names),
+            ("algorithm", "noise", "epsilon", *names),
             [_candidate_row(candidate) for candidate in outlook.candidates],
         ),
         f"What more would bring ({outlook.recommended.who})": Table.of(
@@ -92,21 +92,21 @@ def outlook_tables(outlook: Outlook) -> dict[str, Table]:
         whose = list(dict.fromkeys(each.who for each in outlook.smallest))
         by_place = {(each.who, each.difficulty): each.epsilon for each in outlook.smallest}
         assert outlook.wanted_loss is not None
-        found[f"Smallest epsilon for a loss of {outlook.wanted_loss:g} points"] = Table.of(
+        points = "point" if outlook.wanted_loss == 1 else "points"
+        found[f"Smallest epsilon for a loss of {outlook.wanted_loss:g} {points}"] = Table.of(
             ("algorithm", *names),
             [(who, *(_epsilon_words(by_place[who, name]) for name in names)) for who in whose],
         )
     return found
 
 
-def _candidate_row(candidate: Candidate) -> tuple[str, ...]:
+def _candidate_row(candidate: Prospect) -> tuple[str, ...]:
     if candidate.plan is None or candidate.privacy is None:
-        return (candidate.who, "refused", *(_NO_FIGURE,) * 5)
+        return (candidate.who, "refused", *(_NO_FIGURE,) * 4)
     losses = candidate.losses or {}
     noise, epsilon = candidate.noise, candidate.privacy["epsilon"]
     return (
         candidate.who,
-        str(candidate.plan.rounds),
         _NO_FIGURE if noise is None else f"{noise:.3g}",
         epsilon if isinstance(epsilon, str) else f"{AtMost(epsilon):4}",
         *(_loss_words(losses.get(each.name)) for each in DIFFICULTIES),
@@ -114,12 +114,17 @@ def _candidate_row(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _loss_words(loss: ExpectedLoss | None) -> str:
-    return _NO_FIGURE if loss is None else f"{loss.mean:.1f} ±{loss.spread:.1f}"
+    return _NO_FIGURE if loss is None else f"{_points(loss.mean)} ±{loss.spread:.1f}"
+
+
+def _points(points: float) -> str:
+    """One digit, and no minus before a zero."""
+    return f"{round(points, 1) + 0.0:.1f}"
 
 
 def _band_words(losses: Mapping[str, ExpectedLoss]) -> str:
     low, high = band(list(losses.values()))
-    return f"{low:.1f} to {high:.1f}"
+    return f"{_points(low)} to {_points(high)}"
 
 
 def _epsilon_words(epsilon: float | None) -> str:
@@ -193,7 +198,7 @@ def _statement_facts(outlook: Outlook) -> tuple[tuple[str, str], ...]:
     )
 
 
-def configuration_text(outlook: Outlook, config: Path | None, schema: Path | None) -> str:
+def recommended_text(outlook: Outlook, config: Path | None, schema: Path | None) -> str:
     """The recommended ``run.toml``; files that are not known yet have names to be replaced.
 
     Parameters
@@ -233,7 +238,7 @@ def write_configuration(
 ) -> None:
     """Write the recommended run to a new file."""
     check_new(place, config)
-    write_whole(place, configuration_text(outlook, config, schema).encode(), "configuration")
+    write_whole(place, recommended_text(outlook, config, schema).encode(), "configuration")
 
 
 def check_new(place: Path, config: Path | None) -> None:

@@ -42,6 +42,7 @@ from dpadmm.run.plan import Plan, plan
 __all__ = [
     "BAND",
     "FACTORS",
+    "QUICK",
     "Effort",
     "ExpectedLoss",
     "NoiseCurve",
@@ -76,12 +77,19 @@ class Effort:
         Rows of all parties together; more only where there are very many features.
     judging
         Rows to judge by.
+    others
+        Whether candidates are rehearsed that the curves of the rule's choice do not answer for.
     """
 
-    draws: int = 2
-    runs: int = 5
+    draws: int = 3
+    runs: int = 4
     most_rows: int = 4000
     judging: int = 4000
+    others: bool = True
+
+
+#: A first look: a few seconds, and figures that are off by a point or two.
+QUICK: Final = Effort(draws=2, runs=2, most_rows=1000, judging=1000, others=False)
 
 
 class ExpectedLoss(NamedTuple):
