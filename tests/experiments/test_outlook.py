@@ -13,7 +13,7 @@ from dpadmm.run.plan import announced, plan
 from dpadmm.run.train import state_privacy
 
 LITTLE = Effort(draws=1, runs=2, most_rows=150, judging=150, others=False)
-PARAMETERS = TrainingParameters("auto", epsilon=1.0, delta=1e-4)
+PARAMETERS = TrainingParameters("auto", epsilon=1.0, delta=1e-4, rounds=8)
 
 
 def asked(**changes):
@@ -34,6 +34,7 @@ def test_a_candidate_has_the_noise_and_the_epsilon_of_its_run(outlook):
         told = replace(
             PARAMETERS,
             algorithm=candidate.parameters.algorithm,
+            rounds=candidate.parameters.rounds,
             algorithm_options=candidate.parameters.algorithm_options,
         )
         fixed = plan(told, [400] * 3, features=4)
@@ -71,7 +72,7 @@ def test_the_smallest_epsilon_loses_what_is_wanted(outlook):
 def test_its_run_can_be_run(outlook):
     table = outlook.run_table()
     assert table["epsilon"] == 1.0
-    assert table["rounds"] == 100
+    assert table["rounds"] == 8
     fixed = plan(TrainingParameters(**table), [400] * 3, features=4)
     assert announced(fixed) == announced(outlook.recommended.plan)
 
