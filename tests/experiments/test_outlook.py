@@ -84,11 +84,23 @@ def test_what_is_asked_for_is_recommended():
 
 
 def test_on_a_ring_the_rule_has_another_algorithm():
-    found = plan_run(asked(topology="ring", parties=4), effort=LITTLE, jobs=1)
+    found = plan_run(asked(topology="ring", parties=4, rounds=2), effort=LITTLE, jobs=1)
     assert found.recommended.parameters.algorithm == "pr-admm"
     refused = {each.who: each.refused for each in found.candidates if each.refused}
     assert "topology must be 'server' or 'complete'" in refused["dp-gd"]
     assert found.run_table()["topology"] == "ring"
+
+
+def test_parties_with_names_and_budgets_of_their_own_are_planned():
+    told = replace(
+        PARAMETERS, algorithm="pr-admm", epsilon={"a": 1.0, "b": 0.5, "c": 2.0}, rounds=2
+    )
+    question = RunQuestion((90, 60, 70), features=3, parameters=told, names=("a", "b", "c"))
+    found = plan_run(question, wanted_loss=20, effort=LITTLE, jobs=1)
+    assert found.run_table()["epsilon"] == budgets
+    assert found.reason == "the algorithm that was asked for"
+    # Nobody knows the budgets of parties that do not exist.
+    assert "parties" not in {each.what for each in found.changes}
 
 
 @pytest.mark.slow

@@ -196,6 +196,8 @@ class GeneratedProblem(ProblemSource):
         Rows to judge by.
     seed
         Decides all of it.
+    names
+        Of the parties; their numbers unless given.
     """
 
     shape: RowShape
@@ -203,6 +205,7 @@ class GeneratedProblem(ProblemSource):
     counts: tuple[int, ...]
     judging: int
     seed: int = 0
+    names: tuple[str, ...] = ()
 
     def load(self) -> Problem:
         """Draw the rows."""
@@ -228,7 +231,7 @@ def _drawn(problem: GeneratedProblem) -> Problem:
         ),
         test_rows=rows[training:],
         test_codes=codes[training:],
-        names=tuple(str(party) for party in range(len(problem.counts))),
+        names=problem.names or tuple(str(party) for party in range(len(problem.counts))),
         facts={"dataset": f"drawn, {problem.difficulty.name}", "rows": list(problem.counts)},
     )
 

@@ -50,6 +50,8 @@ Losses = dict[str, ExpectedLoss]
 WORTH: Final = 1.0
 # Stochastic local solves take too long to rehearse within a minute.
 _TOO_LONG: Final = ("ps-admm",)
+# The same holds for algorithms that compute every party by itself, of more parties than this.
+_MOST_PARTIES: Final = 50
 _TIMES: Final = (2, 4)
 _OWN, _SHARED = "dp-gd", "dp-gd:noise=shared"
 
@@ -87,13 +89,14 @@ class Prospect:
         """Standard deviation of what a party adds to each number of its first message, at most."""
         if self.plan is None:
             return None
-        found = [events[0].to_dict().get("sigma") for events in announced(self.plan)]
-        if None in found:
+        told = [events[0].to_dict().get("sigma") for events in announced(self.plan)]
+        found = [float(sigma) for sigma in told if sigma is not None]
+        if len(found) < len(told):
             return None
         # Of shared noise a guarantee counts on the shares of all who are honest.
         shared = self.plan.algorithm.summation
         shares = 1 if shared is None else shared.parties - shared.colluders
-        return float(max(found)) / math.sqrt(shares)
+        return max(found) / math.sqrt(shares)
 
     def plain(self) -> dict[str, Any]:
         """For machines."""
@@ -381,6 +384,7 @@ class _Stage:
             candidate
             for candidate in self.candidates
             if self.effort.others
+            and len(self.question.counts) <= _MOST_PARTIES
             and candidate.plan is not None
             and candidate.parameters.algorithm not in (*_TOO_LONG, self.own.algorithm.name)
         ]
@@ -472,6 +476,9 @@ class _Answers:
                 for factor in factors
             ]
             kept = [pair for pair in zip(factors, losses, strict=True) if pair[1] is not None]
+            if not kept:
+                # Nothing but a rehearsal's own numbers could refuse what was planned before.
+                raise ParameterError(self.results[f"{each.name}, noise 1"].facts["refused"])
             found[each.name] = NoiseCurve(
                 tuple(factor for factor, _ in kept), tuple(loss for _, loss in kept if loss)
             )
@@ -516,7 +523,8 @@ class _Answers:
     def _hints(self) -> tuple[tuple[str, str], ...]:
         shared = next((each for each in self.candidates if each.who == _SHARED), None)
         own = self.candidates[0]
-        saved = gain(own, shared) if shared is not None and shared.losses else None
+        comparable = own.who == _OWN and shared is not None and shared.losses
+        saved = gain(own, shared) if comparable and shared is not None else None
         return tuple(hints_for(self.stage.question, self.stage.own, self.at(1.0), saved))
 
     def _recommended(self) -> tuple[Prospect, str]:
@@ -526,6 +534,8 @@ class _Answers:
         kind = stage.question.parameters.algorithm_options.get("noise")
         own = found[next(iter(stage.kinds))]
         shared = found.get(_SHARED)
+        if stage.question.parameters.algorithm not in (AUTO, DPGD.name):
+            return own, "the algorithm that was asked for"
         if own.who != _OWN or shared is None or shared.losses is None:
             return own, "the algorithm of the public rule for this graph and number of parties"
         if kind is not None:

@@ -20,7 +20,7 @@ run, both on rows that trained neither; in points, that is percent of the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, final
@@ -261,11 +261,11 @@ class Rehearsal:
         budget = self.fixed.budget
         assert budget is not None
         mu = np.tile(budget_mu(budget), parties) * np.divide(counts, fewer) / factor
-        budgets: Mapping[str, float] = {
-            str(party): _epsilon(float(each)) for party, each in enumerate(mu)
-        }
+        # Others of the same kind have no names.
+        names = self.fixed.site.names if parties == 1 else tuple(map(str, range(len(counts))))
+        budgets = {name: _epsilon(float(each)) for name, each in zip(names, mu, strict=True)}
         told = replace(told, epsilon=budgets, delta=_DELTA, rows_per_person=1)
-        return self._rows(difficulty, fewer), told
+        return replace(self._rows(difficulty, fewer), names=names), told
 
     def losses(self, pooled: Result, result: Result) -> Array | None:
         """Points lost by every run of every draw; None where it was refused."""
