@@ -92,9 +92,8 @@ def test_on_a_ring_the_rule_has_another_algorithm():
 
 
 def test_parties_with_names_and_budgets_of_their_own_are_planned():
-    told = replace(
-        PARAMETERS, algorithm="pr-admm", epsilon={"a": 1.0, "b": 0.5, "c": 2.0}, rounds=2
-    )
+    budgets = {"a": 1.0, "b": 0.5, "c": 2.0}
+    told = replace(PARAMETERS, algorithm="pr-admm", epsilon=budgets, rounds=2)
     question = RunQuestion((90, 60, 70), features=3, parameters=told, names=("a", "b", "c"))
     found = plan_run(question, wanted_loss=20, effort=LITTLE, jobs=1)
     assert found.run_table()["epsilon"] == budgets
