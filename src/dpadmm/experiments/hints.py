@@ -12,7 +12,11 @@ from dpadmm.experiments.rehearsal import ExpectedLoss
 from dpadmm.privacy.figures import Given
 from dpadmm.run.plan import Plan
 
-__all__ = ["hints_for"]
+__all__ = ["WORTH", "hints_for"]
+
+#: Points that shared noise must save, on average over the difficulties, to be worth a weaker
+#: adversary.
+WORTH: Final = 1.0
 
 # A party with fewer rows is a nuisance to itself and to the others.
 _FEW_ROWS: Final = 30
@@ -42,7 +46,7 @@ def hints_for(
     yield from _about_rows(question, losses)
     yield from _about_delta(own)
     if saved is not None:
-        worth = "worth a secure sum" if saved >= 1 else "hardly worth a secure sum"
+        worth = "worth a secure sum" if saved >= WORTH else "hardly worth a secure sum"
         yield (
             "secure sum",
             f"noise = 'shared' is expected to save {saved:.1f} points on average over the "

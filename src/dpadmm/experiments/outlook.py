@@ -24,7 +24,7 @@ from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.experiments.comparison import default_entries, parse_entry
 from dpadmm.experiments.difficulties import DIFFICULTIES
-from dpadmm.experiments.hints import hints_for
+from dpadmm.experiments.hints import WORTH, hints_for
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.question import RunQuestion, budget_mu
 from dpadmm.experiments.rehearsal import (
@@ -46,8 +46,6 @@ __all__ = ["Change", "Outlook", "Prospect", "SmallestEpsilon", "plan_run"]
 
 Losses = dict[str, ExpectedLoss]
 
-#: Points that shared noise must save, on average over the difficulties, to be recommended.
-WORTH: Final = 1.0
 # Stochastic local solves take too long to rehearse within a minute.
 _TOO_LONG: Final = ("ps-admm",)
 # The same holds for algorithms that compute every party by itself, of more parties than this.
@@ -524,7 +522,7 @@ class _Answers:
         shared = next((each for each in self.candidates if each.who == _SHARED), None)
         own = self.candidates[0]
         comparable = own.who == _OWN and shared is not None and shared.losses
-        saved = gain(own, shared) if comparable and shared is not None else None
+        saved = _gain(own, shared) if comparable and shared is not None else None
         return tuple(hints_for(self.stage.question, self.stage.own, self.at(1.0), saved))
 
     def _recommended(self) -> tuple[Prospect, str]:
@@ -541,7 +539,7 @@ class _Answers:
         if kind is not None:
             told = shared if kind == "shared" else own
             return told, f"noise = {kind!r}, as asked for"
-        saved = gain(own, shared)
+        saved = _gain(own, shared)
         words = f"shared noise would save {saved:.1f} points on average over the difficulties"
         if saved < WORTH:
             return own, f"{words}: not worth a weaker adversary"
@@ -604,7 +602,7 @@ class _Answers:
                 yield SmallestEpsilon(who, name, epsilon)
 
 
-def gain(own: Prospect, shared: Prospect) -> float:
+def _gain(own: Prospect, shared: Prospect) -> float:
     """Points that shared noise saves, on average over the difficulties."""
     if not own.losses or not shared.losses:
         return 0.0

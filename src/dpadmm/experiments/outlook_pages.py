@@ -194,6 +194,7 @@ def _statement_facts(outlook: Outlook) -> tuple[tuple[str, str], ...]:
     shown = str(epsilon) if isinstance(epsilon, str) or epsilon is None else str(AtMost(epsilon))
     return (
         ("Epsilon", shown),
+        ("Delta", str(AtMost(privacy.get("delta", 0.0)))),
         *((name.capitalize(), str(privacy[name])) for name in wanted if privacy.get(name)),
     )
 
