@@ -165,21 +165,11 @@ def _from_options(options: AccountOptions) -> _Question:
 def _from_config(path: Path) -> _Question:
     """What a configuration says, without opening a file of rows."""
     from dpadmm.data.schema import load_schema
-    from dpadmm.ledger.sqlite import SQLiteLedger
     from dpadmm.run.config import load_config
+    from dpadmm.run.from_files import declared_rows
 
     told = load_config(path)
-    rows = {party.name: party.rows for party in told.party}
-    for name, place in told.ledgers.items():
-        with SQLiteLedger(place, read_only=True) as ledger:
-            rows[name] = ledger.dataset.rows
-    counts = {name: count for name, count in rows.items() if count is not None}
-    if len(counts) < len(rows) or not rows:
-        missing = ", ".join(name for name in rows if name not in counts) or "every party"
-        raise ParameterError(
-            f"rows must be declared, under [[party]] or in a ledger, to account a run without "
-            f"reading its files; they are not for {missing}."
-        )
+    counts = declared_rows(told)
     schema = load_schema(told.data.schema_file)
     names = tuple(counts)
     return _Question(
