@@ -8,6 +8,8 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import Federation
 
 from dpadmm.errors import ParameterError
+from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.setup import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import RunConfig
 from dpadmm.run.from_files import train_run
@@ -146,3 +148,15 @@ def test_an_evaluation_that_would_not_fit_is_refused_before_the_training(build):
     assert "is left for rows 31 to 40" in federation.output("north")
     with SQLiteLedger(path) as ledger:
         assert list(ledger.account.runs) == ["other"]
+
+
+def test_the_owner_limits_what_is_asked_for_in_all(build):
+    # The training alone spends less than what the run asks for.
+    federation = build(holdout=0.0, evaluate=False, probabilities=True)
+    federation.write("north", policy={"epsilon": 0.97})
+    config = load_node_config(federation.folder / "north.toml")
+    assert federation.agreed.plan(federation.schema).budget.epsilon[0] < 0.97
+    with pytest.raises(
+        ParameterError, match=r"epsilon must be at most what \[policy\] allows, 0.97"
+    ):
+        prepare_node(config, insecure_loopback=True)
