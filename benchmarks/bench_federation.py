@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ PAIRS = 5
 SETTLE = 5
 ROWS = 50
 FEATURES = 105
+OWN_POLICY = Policy(1.0, 1e-5)
 
 # Starts the processes, waits for them, and prints what the loopback sent.
 RUNNER = """
@@ -147,7 +149,7 @@ def run_processes(
             "message_bytes": message_size((1, 1, features)),
         }
         if module == NODE:
-            made = write_nodes(folder / "nodes", nodes, ROWS, features, rounds)
+            made = write_nodes(folder / "nodes", (nodes, ROWS, features), ring_run(rounds))
             spec["configurations"] = [str(node.config) for node in made]
         (folder / "spec.json").write_text(json.dumps(spec))
         own = has_own_network()
@@ -208,22 +210,19 @@ def measure(
     )
 
 
-def write_nodes(folder: Path, nodes: int, rows: int, features: int, rounds: int) -> list[LocalNode]:
-    """Write all files of nodes on a ring."""
+def write_nodes(
+    folder: Path,
+    shape: tuple[int, int, int],
+    run: Mapping[str, Any],
+    policy: Policy = OWN_POLICY,
+) -> list[LocalNode]:
+    """Write all files of so many nodes, rows and features."""
+    nodes, rows, features = shape
     columns = tuple(
         NumericColumn(name=f"x{number}", lower=-1.0, upper=1.0, missing=False)
         for number in range(features)
     )
     schema = Schema(label=Label(column="y", classes=("-1", "1")), columns=columns)
-    run = {
-        "run_id": "bench",
-        "algorithm": "pr-admm",
-        "topology": "ring",
-        "rounds": rounds,
-        "tolerance": 1e-6,
-        "penalty": 0.05,
-        "regularization": 1e-2,
-    }
     data = {}
     for number in range(nodes):
         values, labels = rows_of(number, rows, features)
@@ -233,14 +232,26 @@ def write_nodes(folder: Path, nodes: int, rows: int, features: int, rounds: int)
         data[f"node-{number}"] = (file, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return write_federation(folder, folder, schema, data, run, Policy(1.0, 1e-5))
+        return write_federation(folder, folder, schema, data, {"run_id": "bench", **run}, policy)
+
+
+def ring_run(rounds: int) -> dict[str, Any]:
+    """The run of nodes on a ring."""
+    return {
+        "algorithm": "pr-admm",
+        "topology": "ring",
+        "rounds": rounds,
+        "tolerance": 1e-6,
+        "penalty": 0.05,
+        "regularization": 1e-2,
+    }
 
 
 def memory_of_nodes(rows: int = 9000, rounds: int = 20) -> tuple[float, float]:
     """The most memory of one of five nodes beyond its rows: resident, and not backed by a file."""
     largest = {"VmRSS": 0.0, "RssAnon": 0.0}
     with tempfile.TemporaryDirectory() as name:
-        nodes = write_nodes(Path(name), 5, rows, FEATURES, rounds)
+        nodes = write_nodes(Path(name), (5, rows, FEATURES), ring_run(rounds))
 
         def look() -> None:
             for status in read_statuses([node.status for node in nodes if node.status.exists()]):

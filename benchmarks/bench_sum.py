@@ -11,18 +11,14 @@ import hashlib
 import json
 import tempfile
 import time
-import warnings
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from benchmarks.federated_peer import rows_of
-from dpadmm.data.schema import Label, NumericColumn, Schema
-from dpadmm.federation.local import LocalNode, run_nodes, write_federation
+from benchmarks.bench_federation import write_nodes
+from dpadmm.federation.local import run_nodes
 from dpadmm.federation.transport.masks import Masks, Member, StretchFacts
 from dpadmm.ledger.filters import Policy
 
@@ -54,37 +50,18 @@ def mask_seconds(parties: int, coordinates: int, repeats: int = 9) -> float:
     return float(np.median(times))
 
 
-def write_nodes(folder: Path, noise: str) -> list[LocalNode]:
-    """Write all files of nodes that hear each other."""
-    columns = tuple(
-        NumericColumn(name=f"x{number}", lower=-1.0, upper=1.0, missing=False)
-        for number in range(FEATURES)
-    )
-    schema = Schema(label=Label(column="y", classes=("-1", "1")), columns=columns)
-    run = {
-        "run_id": "bench",
-        "algorithm": "dp-gd",
-        "topology": "complete",
-        "rounds": ROUNDS,
-        "algorithm_options": {"noise": noise},
-    }
-    data = {}
-    for number in range(NODES):
-        values, labels = rows_of(number, ROWS, FEATURES)
-        table = {f"x{place}": column for place, column in enumerate(values.T)}
-        file = folder / f"{number}.parquet"
-        pyarrow.parquet.write_table(pa.table(table | {"y": labels[:, 0].astype(np.int8)}), file)
-        data[f"node-{number}"] = (file, ROWS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        policy = Policy(1.0, 1e-5, colluders=1)
-        return write_federation(folder, folder, schema, data, run, policy)
-
-
 def round_seconds(noise: str) -> float:
     """Seconds a round, by the log of the first node."""
     with tempfile.TemporaryDirectory() as name:
-        nodes = write_nodes(Path(name), noise)
+        # Every node hears every other one.
+        run = {
+            "algorithm": "dp-gd",
+            "topology": "complete",
+            "rounds": ROUNDS,
+            "algorithm_options": {"noise": noise},
+        }
+        policy = Policy(1.0, 1e-5, colluders=1)
+        nodes = write_nodes(Path(name), (NODES, ROWS, FEATURES), run, policy)
         run_nodes(nodes)
         entries = [json.loads(line) for line in nodes[0].log.read_text().splitlines()]
     told = [entry for entry in entries if entry["event"] == "round"]

@@ -14,7 +14,6 @@ from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import Federation
 
 from dpadmm.data.party_rows import encode_party
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -31,23 +30,13 @@ LONG = {"rounds": 100}
 
 
 @pytest.fixture
-def build(fork_server, tmp_path):
+def build(make_federation):
     """Make a federation with the nodes' files written."""
-    made = []
 
     def build(names=NAMES, policy=None, **options):
-        federation = Federation(tmp_path / "federation", fork_server, names, **options)
-        for name in federation.nodes:
-            if name != federation.averager:
-                federation.make_ledger(name)
-            federation.write(name, policy=policy)
-        made.append(federation)
-        return federation
+        return make_federation(names, policy, **options)
 
-    yield build
-    for federation in made:
-        for name in list(federation.processes):
-            federation.kill(name)
+    return build
 
 
 def test_json_of_a_node(build):

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import Federation, free_ports
+from tests.helpers.federation_net import free_ports
 from tests.helpers.kill_run import RUNS, Trial
 
 from dpadmm.federation.recovery import Departure
@@ -21,22 +21,13 @@ POLICY = {"when_lost": "continue", "lost_after": 6}
 
 
 @pytest.fixture
-def build(fork_server, tmp_path):
+def build(make_federation):
     """Make a federation with the nodes' files written."""
-    made = []
 
     def build(names=NAMES, policy=POLICY, **options):
-        federation = Federation(tmp_path / "federation", fork_server, names, **options)
-        for name in federation.nodes:
-            if name != federation.averager:
-                federation.make_ledger(name)
-            federation.write(name, policy=policy)
-        made.append(federation)
-        return federation
+        return make_federation(names, policy, **options)
 
-    yield build
-    for federation in made:
-        federation.close()
+    return build
 
 
 def record(federation, name):

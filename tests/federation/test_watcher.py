@@ -105,6 +105,14 @@ class TestLog:
         dropped = json.loads(status.read_text())["dropped"]
         assert dropped == {"not-finite": 5000, "not-a-neighbour": 3000}
 
+    def test_a_flood_of_one_kind_hides_no_other(self, tmp_path):
+        with Watcher("north", log=tmp_path / "log") as watcher:
+            for reason in ("damaged", "wrong-size", "two-messages"):
+                for _ in range(5000):
+                    watcher.dropped("south", reason)
+        told = {line["facts"]["reason"] for line in lines(tmp_path / "log")}
+        assert told == {"damaged", "wrong-size", "two-messages"}
+
     def test_who_comes_and_goes_all_the_time_does_not_fill_the_disk(self, tmp_path):
         with Watcher("north", log=tmp_path / "log") as watcher:
             for _ in range(5000):

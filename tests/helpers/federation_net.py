@@ -377,6 +377,8 @@ class BadNeighbour:
         self.session.serve(AGREEMENT_TOPIC, lambda label: self.agreeing())
         self.session.serve(self.run.hex(), self._answer)
         self.finished = False
+        #: Whether it keeps its messages to itself, so that nobody gets on.
+        self.withheld = False
 
     def agreeing(self):
         words = Agreeing(dpadmm=self.dpadmm, facts=self.facts, consents=self.consents, names={})
@@ -390,7 +392,7 @@ class BadNeighbour:
             starts, stopped = self.session.claims.starts()
             heard = dict.fromkeys(self.federation.names, 0)
             return Heard(heard=heard, starts=starts, stopped=stopped).to_bytes()
-        return self.message(int(label)) if label.isdecimal() else None
+        return self.message(int(label)) if label.isdecimal() and not self.withheld else None
 
     def message(self, t, value=0.0):
         return encode_message(self.run, self.number, t, np.full(self.shape, value))

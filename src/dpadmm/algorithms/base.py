@@ -302,6 +302,12 @@ class Algorithm(ABC):
         return {**given, "noise": "exp-norm" if papers_own else "gaussian"}
 
     @classmethod
+    def options_and_budget(cls, settings: Settings) -> tuple[Any, Budget]:
+        """Its options, everything in them decided, and the budget that it must have."""
+        settled = cls.settled_options(settings.options, settings.calibration)
+        return cls.parse_options(settled), settings.require_budget(cls.name)
+
+    @classmethod
     def training_loss(cls, loss: Loss, options: Mapping[str, Any]) -> Loss:
         """The loss that the parties minimise, from the one that was asked for."""
         return loss

@@ -157,8 +157,7 @@ class DPGD(Algorithm):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate the noise to the budgets, and the step to the noise."""
-        options = cls.parse_options(settings.options)
-        budget = settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         if settings.calibration != "proven":
             raise ParameterError(
                 f"calibration must be 'proven' for {cls.name!r}, which is no paper's algorithm "

@@ -97,8 +97,7 @@ class DVP(PerturbedADMM):
     @classmethod
     def least_penalty(cls, site: Site, settings: Settings) -> float:
         """Room for Gaussian noise beside the Jacobians; for exp-norm noise Phi makes it."""
-        settled = cls.settled_options(settings.options, settings.calibration)
-        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         if settings.calibration == "published" or options.noise == "exp-norm":
             return 0.0
         return least_penalty(site, budget, options.noise, settings.rounds)
@@ -106,9 +105,7 @@ class DVP(PerturbedADMM):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix alpha, Phi and the noise of every party."""
-        settled = cls.settled_options(settings.options, settings.calibration)
-        options = cls.parse_options(settled)
-        budget = settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         published, given = settings.calibration == "published", options.epsilon_per_round
         check_noise(cls.name, options.noise, "epsilon_per_round", given, published=published)
         rounds, here = settings.rounds, len(site.index)

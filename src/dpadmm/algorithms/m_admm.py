@@ -99,8 +99,7 @@ class MADMM(PerturbedADMM):
     @classmethod
     def least_penalty(cls, site: Site, settings: Settings) -> float:
         """Room for noise beside the Jacobians, in a proven calibration to the budget."""
-        settled = cls.settled_options(settings.options, settings.calibration)
-        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         if settings.calibration == "published" or options.noise_rate is not None:
             return 0.0
         return least_penalty(site, budget, options.noise, settings.rounds)
@@ -108,9 +107,7 @@ class MADMM(PerturbedADMM):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Fix the penalty of every round, the dual step and the noise of every party."""
-        settled = cls.settled_options(settings.options, settings.calibration)
-        options = cls.parse_options(settled)
-        budget = settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         published, given = settings.calibration == "published", options.noise_rate
         check_noise(cls.name, options.noise, "noise_rate", given, published=published)
         if not (site.degree > 0).all():

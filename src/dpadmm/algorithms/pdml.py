@@ -159,8 +159,7 @@ class PDML(Algorithm):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate each party's noise to its own budget, rows and degree."""
-        options = cls.parse_options(settings.options)
-        budget = settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         published = settings.calibration == "published"
         largest = options.largest_label_epsilon or options.label_epsilon
         _check(options, largest, site.outputs, published)

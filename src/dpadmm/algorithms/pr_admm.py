@@ -152,8 +152,7 @@ class PRADMM(Algorithm):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate each party's noise to its own budget, rows and degree."""
-        options = cls.parse_options(settings.options)
-        budget = settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         if options.public_norm and site.loss.name != "logistic":
             raise ParameterError(
                 f"public_norm needs loss 'logistic', for which its bound is proven; "

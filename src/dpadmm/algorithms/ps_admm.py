@@ -118,8 +118,7 @@ class PSADMM(StochasticADMM):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate each party's noise to its own budget and rows."""
-        options = cls.parse_options(settings.options)
-        budget = settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         loss_code(site.loss)
         published = settings.calibration == "published"
         form: Form = "split" if published else options.form

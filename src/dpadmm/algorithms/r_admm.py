@@ -196,8 +196,7 @@ class RecycledADMM(Algorithm, ABC):
     @classmethod
     def least_penalty(cls, site: Site, settings: Settings) -> float:
         """Room for noise beside the Jacobians, in a proven calibration to the budget."""
-        settled = cls.settled_options(settings.options, settings.calibration)
-        options, budget = cls.parse_options(settled), settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         if settings.calibration == "published" or options.noise == "output":
             return 0.0
         releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds
@@ -206,9 +205,7 @@ class RecycledADMM(Algorithm, ABC):
     @classmethod
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate each party's noise over the odd iterations to its own budget."""
-        settled = cls.settled_options(settings.options, settings.calibration)
-        options = cls.parse_options(settled)
-        budget = settings.require_budget(cls.name)
+        options, budget = cls.options_and_budget(settings)
         published = settings.calibration == "published"
         releases = (settings.rounds + 1) // 2 if options.send_even else settings.rounds
         everyone = grown(

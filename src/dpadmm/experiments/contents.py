@@ -36,8 +36,19 @@ class _Verdict:
         return _DEPENDS if self.summary.depends_on else self.summary.verdict
 
     @property
+    def noise(self) -> str:
+        """What tells it from others of the same claim."""
+        return _CALIBRATIONS.get(self.summary.calibration, self.summary.calibration)
+
+    @property
     def link(self) -> str:
         return f"[{self.manifest['part']}]({self.manifest['experiment']}/page.md)"
+
+    @property
+    def full_link(self) -> str:
+        """For tables that do not stand under the name of a paper."""
+        name = self.manifest["experiment"]
+        return f"[{name}]({name}/page.md)"
 
 
 def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
@@ -95,9 +106,9 @@ def _glance(verdicts: Sequence[_Verdict]) -> list[str]:
     parts = [counts.markdown()]
     dependent = [
         (
-            each.link,
+            each.full_link,
             each.claim,
-            each.column,
+            each.noise,
             choice,
             _variants(each.summary, choice, "stands"),
             _variants(each.summary, choice, "does not stand"),
@@ -110,7 +121,7 @@ def _glance(verdicts: Sequence[_Verdict]) -> list[str]:
         parts.append(Table.of(heads, dependent).markdown())
     open_ones = [each for each in verdicts if each.outcome == "not decided"]
     if open_ones:
-        rows = [(each.link, each.claim, each.column) for each in open_ones]
+        rows = [(each.full_link, each.claim, each.noise) for each in open_ones]
         parts.append(Table.of(("not decided", "conclusion", "noise"), rows).markdown())
     return parts
 

@@ -109,18 +109,24 @@ def _cell(job: Job, result: Result) -> dict[str, Any]:
         "key": job.key,
         **job.description(),
         "privacy": _short_privacy(result.facts.get("privacy")),
-        "warnings": result.facts.get("warnings", []),
     }
+    if result.facts.get("warnings"):
+        described["warnings"] = result.facts["warnings"]
     # As it is read again: what differs in kind alone, such as a list and a tuple, is the same.
     cell: dict[str, Any] = json.loads(_json(described))
     return cell
 
 
 def _short_privacy(privacy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The statement without the parties, who share it."""
+    """The statement without the parties, who share it, and what stands elsewhere or is empty."""
     if privacy is None:
         return None
-    return {name: value for name, value in privacy.items() if name != "parties"}
+    left_out = ("parties", "algorithm", "calibration")  # the last two are parameters of the cell
+    return {
+        name: value
+        for name, value in privacy.items()
+        if name not in left_out and (name, value) != ("claim", None)
+    }
 
 
 def _finding(finding: dict[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Watcher(Closable):
         self._log = log
         self._lines = self._open_log(log)
         self._dropped: dict[tuple[str, str], int] = {}
-        self._crowds: dict[tuple[str, Any], tuple[int, float]] = {}
+        self._crowds: dict[tuple[str, Any, Any], tuple[int, float]] = {}
         self._complaint = ""
         self._last_round_line = -_ROUND_LINES
         self._written = self._ended_well = False
@@ -126,7 +126,7 @@ class Watcher(Closable):
         told = public_facts(facts)
         entry = {"time": _now(), "level": level, "event": name}
         with self._lock:
-            if self._crowded(name, told.get("neighbour")):
+            if self._crowded(name, told.get("neighbour"), told.get("reason")):
                 return
             self._state["last_event"] = entry | {"facts": told}
             self._state["changed"] = entry["time"]
@@ -137,12 +137,15 @@ class Watcher(Closable):
                 style = "red" if level == "error" else "yellow"
                 self._progress.console.print(Text(f"{name}: {words}", style=style))
 
-    def _crowded(self, name: str, neighbour: Any) -> bool:
-        """Whether a neighbour makes something happen too often for a line each time."""
+    def _crowded(self, name: str, neighbour: Any, reason: Any) -> bool:
+        """Whether a neighbour makes something happen too often for a line each time.
+
+        Each reason, a word of ours, is counted by itself: a flood of one hides no other.
+        """
         if neighbour is None:
             return False
-        known = (name, neighbour) in self._crowds or len(self._crowds) < _MOST_SENDERS
-        key = (name, neighbour if known else "others")
+        known = (name, neighbour, reason) in self._crowds or len(self._crowds) < _MOST_SENDERS
+        key = (name, neighbour if known else "others", reason)
         count, last = self._crowds.get(key, (0, 0.0))
         now = time.monotonic()
         if count >= _BURST and now - last < _CROWD_LINES:

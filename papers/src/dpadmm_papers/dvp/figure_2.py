@@ -25,7 +25,7 @@ class Figure2(Section5):
     """The empirical loss over 100 iterations."""
 
     name = "dvp-figure-2"
-    seconds = 80
+    seconds = 20
     part = "Fig. 2"
     title = "Convergence of DVP for several alpha"
     settings: ClassVar[Mapping[str, Setting]] = {

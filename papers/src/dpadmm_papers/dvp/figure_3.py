@@ -34,7 +34,7 @@ class Figure3(Section5):
     """Loss and errors over alpha, the fitted loss, the utility of privacy."""
 
     name = "dvp-figure-3"
-    seconds = 200
+    seconds = 80
     part = "Fig. 3"
     title = "Privacy against accuracy, and the alpha that the design problem chooses"
     settings: ClassVar[Mapping[str, Setting]] = {

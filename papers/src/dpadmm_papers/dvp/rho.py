@@ -25,7 +25,7 @@ class SelectionOfRho(Section5):
     """The empirical loss over rho, at alpha = 0.3 and without noise."""
 
     name = "dvp-rho"
-    seconds = 90
+    seconds = 30
     part = "section 5: selection of rho"
     title = "The empirical loss over rho, at alpha = 0.3 and without noise"
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -139,7 +139,7 @@ class Generalization(Experiment):
     citation = CITATION
     part = "Corollaries 1 and 2"
     title = "Generalisation error of the trained optimum, beside its bound"
-    seconds: ClassVar[float] = 80.0
+    seconds: ClassVar[float] = 10.0
     settings: ClassVar[Mapping[str, Setting]] = {
         **{name: SHARED[name] for name in ("servers", "loss", "regulariser", "a", "seed")},
         "data": ours("adult", "as in the figures; all its rows are the population"),

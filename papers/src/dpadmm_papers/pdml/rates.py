@@ -40,7 +40,7 @@ class Theorems1And2(RateExperiment):
     part: ClassVar[str] = "Theorems 1 and 2"
     title: ClassVar[str] = "How fast the objective of averaged classifiers falls, beside its bound"
     shown: ClassVar[str] = "objective of the averages above its minimum"
-    seconds: ClassVar[float] = 85.0
+    seconds: ClassVar[float] = 10.0
     settings: ClassVar[Mapping[str, Setting]] = ADULT | {
         "rounds followed": ours(200, "a tenfold of t shows the slope"),
         "draws": ours(10, "of eta and of the noise, for one draw of the labels"),

@@ -34,7 +34,7 @@ class Figures5And6(Section5):
     """Figs. 5 and 6: accuracy on testing and on training rows."""
 
     name: ClassVar[str] = "pr-admm-figures-5-6"
-    seconds: ClassVar[float] = 200.0
+    seconds: ClassVar[float] = 270.0
     part: ClassVar[str] = "Figs. 5 and 6"
     title: ClassVar[str] = "Testing and training accuracy over the total epsilon"
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -44,7 +44,7 @@ class Figure4(Section5):
     """Fig. 4: the mean and the standard deviation of the average loss."""
 
     name: ClassVar[str] = "pr-admm-figure-4"
-    seconds: ClassVar[float] = 180.0
+    seconds: ClassVar[float] = 70.0
     part: ClassVar[str] = "Fig. 4"
     title: ClassVar[str] = "Convergence of PR-ADMM and its rivals at a total epsilon of 10"
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -48,7 +48,7 @@ class Lemma5(Section5):
     """Lemma 5: accuracy over the size of the noise."""
 
     name: ClassVar[str] = "pr-admm-lemma-5"
-    seconds: ClassVar[float] = 60.0
+    seconds: ClassVar[float] = 50.0
     part: ClassVar[str] = "Lemma 5"
     title: ClassVar[str] = "How much noise the figures of section V can have had"
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -50,7 +50,7 @@ class Theorems5And6(RateExperiment, Section5):
     part: ClassVar[str] = "Theorems 5 and 6"
     title: ClassVar[str] = "How fast the objective of averaged iterates falls, beside its bound"
     shown: ClassVar[str] = "objective of the averages above its minimum"
-    seconds: ClassVar[float] = 80.0
+    seconds: ClassVar[float] = 30.0
     settings: ClassVar[Mapping[str, Setting]] = {
         **Section5.common,
         "iterations followed": ours(1000, "without noise; a tenfold of K shows the slope"),

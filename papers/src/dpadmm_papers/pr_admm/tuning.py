@@ -190,7 +190,7 @@ class Figure2(_Tuning):
     """Fig. 2: the periodic schedule."""
 
     name: ClassVar[str] = "pr-admm-figure-2"
-    seconds: ClassVar[float] = 120.0
+    seconds: ClassVar[float] = 50.0
     part: ClassVar[str] = "Fig. 2"
     title: ClassVar[str] = "PR-ADMM with periodic decay: period, threshold and decay rate"
     settings: ClassVar[Mapping[str, Setting]] = {
@@ -216,7 +216,7 @@ class Figure3(_Tuning):
     """Fig. 3: the iteration-based schedule."""
 
     name: ClassVar[str] = "pr-admm-figure-3"
-    seconds: ClassVar[float] = 80.0
+    seconds: ClassVar[float] = 40.0
     part: ClassVar[str] = "Fig. 3"
     title: ClassVar[str] = "PR-ADMM with iteration-based decay: threshold and decay rate"
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -25,7 +25,7 @@ class Figure2(Section5):
     """The loss."""
 
     name = "ps-admm-figure-2"
-    seconds = 150.0
+    seconds = 40.0
     part = "Fig. 2"
     title = "Loss of PS-ADMM and of DVP over iterations, at three budgets"
     measure, shown, scale = LOSS, "loss (mean over parties)", "log"
@@ -116,7 +116,7 @@ class Figure3(Section5):
 
     name = "ps-admm-figure-3"
     # The cells are those of Fig. 2.
-    seconds = 10.0
+    seconds = 40.0
     part = "Fig. 3"
     title = "Test error of PS-ADMM and of DVP over iterations, at three budgets"
     measure, shown, scale = ACCURACY, "test error (mean over parties)", "linear"

@@ -34,7 +34,7 @@ class Computation(Section8):
     """Time, solves and passes of odd and even iterations."""
 
     name = "r-admm-computation"
-    seconds = 45
+    seconds = 20
     part = "abstract and section III: less computation"
     title = "What the iterations of R-ADMM and of conventional ADMM cost"
     settings: ClassVar[Mapping[str, Setting]] = {

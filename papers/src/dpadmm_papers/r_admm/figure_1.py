@@ -46,7 +46,7 @@ class FigureOne(Experiment):
     """Fig. 1 a-c."""
 
     name = "r-admm-figure-1"
-    seconds = 140
+    seconds = 190
     citation = CITATION
     part = "Fig. 1"
     title = "Convergence of R-ADMM and MR-ADMM without noise"

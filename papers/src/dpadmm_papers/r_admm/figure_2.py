@@ -28,7 +28,7 @@ class FigureTwo(Section8):
     """Fig. 2."""
 
     name = "r-admm-figure-2"
-    seconds = 60
+    seconds = 20
     part = "Fig. 2"
     title = "The test error of conventional ADMM over rho, without noise"
     settings: ClassVar[Mapping[str, Setting]] = {

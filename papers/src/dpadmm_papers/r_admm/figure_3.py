@@ -38,7 +38,7 @@ class FigureThree(Section8):
     """Fig. 3 a-c."""
 
     name = "r-admm-figure-3"
-    seconds = 30
+    seconds = 10
     part = "Fig. 3"
     title = "The effect of gamma on private MR-ADMM"
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -64,7 +64,7 @@ class FigureFour(Section8):
     """Fig. 4 a-e."""
 
     name = "r-admm-figure-4"
-    seconds = 110
+    seconds = 50
     part = "Fig. 4"
     title = "The effect of a growing penalty on private MR-ADMM"
     settings: ClassVar[Mapping[str, Setting]] = {

@@ -61,7 +61,7 @@ class FigureFive(Section8):
     """Fig. 5 a-g."""
 
     name = "r-admm-figure-5"
-    seconds = 300
+    seconds = 130
     part = "Fig. 5"
     title = "DVP, M-ADMM, R-ADMM and MR-ADMM at the same total privacy loss"
     settings: ClassVar[Mapping[str, Setting]] = {
