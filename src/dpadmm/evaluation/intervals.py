@@ -190,8 +190,8 @@ def share_of(table: CountTable, name: str, part: Mask, rest: Mask, z: float) -> 
     """
     whole = table.clear_sum(part | rest)
     if whole is None:
-        noise = table.noise_variance > 0
-        reason = "too few rows to be told from the noise" if noise else "there are no such rows"
+        noisy = table.noise_variance > 0
+        reason = "too few rows to be told from the noise" if noisy else "there are no such rows"
         return Estimate(name, None, reason=reason)
     counted = float(table.counts[part].sum())
     above, cells, all_cells = int(part.sum()), int((part | rest).sum()), part.size
