@@ -6,6 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpadmm.cli import app, main
+from dpadmm.cli.account import _other_counts
+from dpadmm.run.parameters import TrainingParameters
 
 runner = CliRunner()
 
@@ -146,3 +148,9 @@ def test_what_is_asked_beside_a_training_is_accounted(hospitals, dpadmm, asked, 
     assert 0.999 < told["statement"]["epsilon"] <= 1.0
     course = told["parties"][0]["epsilon_after_round"]
     assert len(course) == told["rounds"] + (rows == 60)
+
+
+def test_twice_as_many_rounds_are_shown_only_as_far_as_runs_go():
+    told = TrainingParameters(algorithm="pr-admm")
+    assert _other_counts(told, 50) == (25, 50, 100)
+    assert _other_counts(told, 8000) == (4000, 8000, 10_000)

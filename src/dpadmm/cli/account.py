@@ -269,7 +269,7 @@ def _other_counts(parameters: TrainingParameters, rounds: int) -> tuple[int, ...
     tables = [each.values() for each in given if isinstance(each, Mapping)]
     if any(isinstance(each, list | tuple) for each in chain(given, *tables)):
         return (rounds,)
-    return max(1, rounds // 2), rounds, 2 * rounds
+    return max(1, rounds // 2), rounds, min(2 * rounds, defaults.MOST_ROUNDS)
 
 
 def _other_rounds(
