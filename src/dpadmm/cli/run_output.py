@@ -11,7 +11,7 @@ from dpadmm.cli.output import console, say, show_table
 from dpadmm.privacy.figures import AtMost, pair
 
 if TYPE_CHECKING:
-    from dpadmm.evaluation.metrics import Evaluation
+    from dpadmm.evaluation.metrics import ModelFigures
     from dpadmm.run.config import ResultSection
     from dpadmm.run.quality import Quality
     from dpadmm.run.result import Run
@@ -80,7 +80,7 @@ def about_words(quality: Quality) -> str:
     return f"{rows} that were trained on (optimistic), {spent} beside that of the training"
 
 
-def plain_quality(quality: Quality, evaluation: Evaluation) -> dict[str, Any]:
+def plain_quality(quality: Quality, evaluation: ModelFigures) -> dict[str, Any]:
     """What a command tells machines of an evaluation."""
     content = quality.to_dict()
     del content["histogram"]
@@ -93,7 +93,7 @@ def plain_quality(quality: Quality, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def show_quality(quality: Quality, evaluation: Evaluation, classes: Sequence[str]) -> None:
+def show_quality(quality: Quality, evaluation: ModelFigures, classes: Sequence[str]) -> None:
     """Print how good a model is, in tables that fit 80 columns.
 
     Parameters
