@@ -116,6 +116,32 @@ def test_a_killed_node_evaluates_once(build):
         assert account.spent_epsilon <= 1.0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"noise": "shared"}])
+def test_a_node_that_stays_away_is_evaluated_with_later(build, options):
+    federation = build(averager="hub", tls=bool(options), algorithm_options=options)
+    short = {"when_lost": "stop", "lost_after": 4, "serve_for": 1}
+    for name in federation.nodes:
+        federation.write(name, policy=short)
+        federation.start(name)
+    federation.wait_for("west", "results-written")
+    federation.kill("west")
+    for name in ("north", "south"):
+        assert federation.wait(name) == 0, federation.output(name)
+        # What was paid for is there; nothing is said of how good it is.
+        told = federation.log(name, "not-evaluated") or federation.log(name, "evaluated")
+        assert told
+    federation.wait("hub")
+    for name in federation.nodes:
+        federation.start(name)
+    federation.finish()
+    counts = [quality(federation, name).histogram.counts for name in NAMES]
+    assert np.array_equal(counts[0], counts[1])
+    assert np.array_equal(counts[0], counts[2])
+    with SQLiteLedger(federation.folder / "north.ledger") as ledger:
+        assert [len(run.events) for run in ledger.verify().runs.values()] == [6, 1]
+
+
 def test_probabilities_without_a_holdout_stay_within_the_budget(build):
     federation = build(holdout=0.0, evaluate=False, probabilities=True)
     for name in federation.nodes:

@@ -193,7 +193,8 @@ def _from_config(path: Path) -> _Question:
         classes=len(schema.classes),
         wish=told.run.wish,
     )
-    parameters, beside = told.parameters(names), ()
+    parameters = told.parameters(names)
+    beside: tuple[tuple[Event, ...], ...] = ()
     expected, budget = whole.expected(), whole.training.budget
     if expected is not None and budget is not None and not told.run.holdout:
         trained = dict(zip(names, budget.epsilon.tolist(), strict=True))
