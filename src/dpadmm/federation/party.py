@@ -134,7 +134,9 @@ def _judge(
     except (ParameterError, BudgetError, ExchangeError) as error:
         node.watcher.event("cannot-go-on", level="error", error=error)
         return None
-    judging.end()
+    if judging.hearing.done:
+        # Else its key is still needed: started again with all others, it goes on.
+        judging.end()
     node.note_head()
     return judging
 

@@ -118,7 +118,7 @@ def state_evaluation(
         events,
         noise,
         also_not_covered=(ORDER_NOT_COVERED,) if kept_out else (),
-        details=((_ROWS, _OWN_ACCOUNT if kept_out else _ADDED),),
+        details=((_ROWS, _OWN_ACCOUNT + _several(planned) if kept_out else _ADDED),),
         by_round=False,
     )
 
@@ -156,11 +156,19 @@ def state_whole(
         noise,
         also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
         caveats=caveats,
-        details=_details(wish, judged),
+        details=_details(planned, wish, judged),
     )
 
 
-def _details(wish: Wish, judged: Judgement | None) -> tuple[tuple[str, str], ...]:
+def _several(planned: Plan) -> str:
+    """What to add where a person may have rows in both parts (:mod:`dpadmm.ledger.positions`)."""
+    budget = planned.budget
+    if budget is None or budget.rows_per_person == 1:
+        return ""
+    return "; where a person has rows in both, that holds for Gaussian releases, and others add up"
+
+
+def _details(planned: Plan, wish: Wish, judged: Judgement | None) -> tuple[tuple[str, str], ...]:
     """What a statement says about rows that were kept out, and about a histogram."""
     split = wish.split
     if split.holdout:
@@ -172,7 +180,7 @@ def _details(wish: Wish, judged: Judgement | None) -> tuple[tuple[str, str], ...
             (
                 _ROWS,
                 f"{kept}. Their evaluation is {spent}-differentially private, in an account of its "
-                "own: for a person the larger of the two counts, not their sum",
+                f"own: for a person the larger of the two counts, not their sum{_several(planned)}",
             ),
         )
     if judged is None:
