@@ -53,11 +53,14 @@ def test_its_json_is_described(dpadmm, tmp_path):
 
 
 def test_what_it_writes_can_be_trained_once_files_are_there(dpadmm, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "schema.toml").write_text(COLUMNS)
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public" / "schema.toml").write_text(COLUMNS)
+    monkeypatch.chdir(tmp_path / "public")
     facts = ("--rows", "40,30", "--schema", "schema.toml", "--delta", "1e-3")
-    assert dpadmm("plan", *facts, *QUICK, "--write", "run.toml").exit_code == 0
+    assert dpadmm("plan", *facts, *QUICK, "--write", tmp_path / "run.toml").exit_code == 0
+    monkeypatch.chdir(tmp_path)
     told = tomllib.loads((tmp_path / "run.toml").read_text())
+    assert told["data"]["schema"] == "public/schema.toml"
     assert told["run"]["rounds"] == 3
     draw = np.random.default_rng(0)
     for party in told["party"]:

@@ -82,8 +82,8 @@ def plan_command(options: PlanOptions) -> None:
     Losses are points of accuracy below pooled training without privacy, with the spread of one run.
     The exit code is 1 where the loss wanted by `--loss` is out of reach at medium difficulty.
     """
-    from dpadmm.experiments.outlook import plan_run
     from dpadmm.experiments.outlook_pages import check_new, write_configuration, write_outlook
+    from dpadmm.experiments.planner import plan_run
     from dpadmm.experiments.rehearsal import QUICK
 
     with refusals("plan", options.as_json):

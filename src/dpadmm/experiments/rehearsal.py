@@ -54,7 +54,7 @@ __all__ = [
 #: Noise that is rehearsed, relative to that of the run asked about.
 FACTORS: Final = tuple(2.0**power for power in range(-5, 5))
 #: Standard deviations of a run that a band reaches beyond the means.
-BAND: Final = 2.0
+BAND: Final = 1.5
 
 _MEASURE: Final = "test accuracy"
 # A rehearsal's budget is a way to say how much noise there is: with so small a delta every amount
@@ -106,7 +106,7 @@ class ExpectedLoss(NamedTuple):
 
 
 def band(losses: Sequence[ExpectedLoss]) -> tuple[float, float]:
-    """Where a run's loss is expected: two standard deviations around all difficulties' means."""
+    """Where a loss is expected: from the easiest rows to the hardest, and the spread of a run."""
     return (
         min(loss.mean - BAND * loss.spread for loss in losses),
         max(loss.mean + BAND * loss.spread for loss in losses),
