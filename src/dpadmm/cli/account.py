@@ -132,6 +132,12 @@ class _Question(NamedTuple):
     # What each party is charged beside the training, for the same rows.
     beside: tuple[tuple[Event, ...], ...] = ()
 
+    def charged(self, training: Sequence[Sequence[Event]]) -> Sequence[Sequence[Event]]:
+        """What each party is charged in all."""
+        if not self.beside:
+            return training
+        return [(*events, *more) for events, more in zip(training, self.beside, strict=True)]
+
     def plan(self, rounds: int | str) -> Plan:
         """The run, with so many rounds."""
         from dpadmm.run.plan import plan
@@ -224,10 +230,7 @@ def _run(question: _Question) -> dict[str, Any]:
     events = announced(planned)
     # Said of the noise that a run on this machine would draw.
     noise = SimulatedNoise(0) if question.simulated else secure_noise()
-    charged = events
-    if question.beside:
-        charged = tuple((*e, *more) for e, more in zip(events, question.beside, strict=True))
-    statement = state_privacy(planned, charged, noise)
+    statement = state_privacy(planned, question.charged(events), noise)
     statement = replace(statement, noise=f"none drawn yet: this is a plan ({statement.noise})")
     parties = []
     for place, name in enumerate(site.names):
