@@ -72,7 +72,7 @@ def test_the_grid_of_a_model_is_symmetric_and_reaches_far():
         (lambda: ScoreGrid(2, (0.5,)), "edges must be"),
         (lambda: ScoreGrid(2, (0.0, 0.0)), "edges must be"),
         (lambda: ScoreGrid(2, (0.0, math.inf)), "edges must be"),
-        (lambda: ScoreGrid(1000, (0.0,)), "at most 1000000 cells"),
+        (lambda: ScoreGrid(1000, (0.0,)), "at most 200000 cells"),
         (lambda: TWO.counts(np.zeros((2, 2)), np.zeros(2)), "scores must have the shape"),
         (lambda: NoisyHistogram(TWO, np.zeros(3), 1.0, 3), "counts must be 8 finite numbers"),
         (lambda: NoisyHistogram(TWO, np.zeros(8), math.nan, 3), "noise_variance must be"),

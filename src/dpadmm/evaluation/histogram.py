@@ -36,7 +36,7 @@ HISTOGRAM_VERSION: Final = 1
 """Version of the saved form."""
 
 #: Cells of the largest histogram that is made or read.
-MOST_CELLS: Final = 1_000_000
+MOST_CELLS: Final = 200_000
 # Margin losses pull scores to about 1, however long the weights are: measured on public sets, half
 # of all scores lie within 0.5 and 2 while the weights' norm goes from 2 to 50. So do the edges.
 _SCALE: Final = 1.5
