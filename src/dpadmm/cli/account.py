@@ -305,11 +305,14 @@ def _other_rounds(
     }
 
 
-def _show_run(result: dict[str, Any]) -> None:
+def _show_parties(result: dict[str, Any]) -> None:
+    """What each party adds and spends; an accountant that is everybody's is told elsewhere."""
+    differ = len({party["accountant"] for party in result["parties"]}) > 1
+    apart = ("accountant",) if differ else ()
     show_table(
         f"{result['algorithm']}, {result['rounds']} rounds"
         + ("" if result["penalty"] is None else f", penalty {_short(result['penalty'])}"),
-        ("party", "rows", "degree", "sensitivity", "noise", "epsilon", "delta", "accountant"),
+        ("party", "rows", "degree", "sensitivity", "noise", "epsilon", "delta", *apart),
         [
             (
                 party["party"],
@@ -319,11 +322,15 @@ def _show_run(result: dict[str, Any]) -> None:
                 _span(party["sigma_first"], party["sigma_last"]),
                 AtMost(party["epsilon"]),
                 AtMost(party["delta"]),
-                party["accountant"],
+                *(party[name] for name in apart),
             )
             for party in result["parties"]
         ],
     )
+
+
+def _show_run(result: dict[str, Any]) -> None:
+    _show_parties(result)
     if result["budget_mu"] is not None:
         # What the budget allows: more of it would not be within (epsilon, delta).
         mu = AtLeast(result["budget_mu"])
