@@ -132,6 +132,12 @@ class _Question(NamedTuple):
     # What each party is charged beside the training, for the same rows.
     beside: tuple[tuple[Event, ...], ...] = ()
 
+    def charged(self, training: Sequence[Sequence[Event]]) -> Sequence[Sequence[Event]]:
+        """What each party is charged in all."""
+        if not self.beside:
+            return training
+        return [(*events, *more) for events, more in zip(training, self.beside, strict=True)]
+
     def plan(self, rounds: int | str) -> Plan:
         """The run, with so many rounds."""
         from dpadmm.run.plan import plan
@@ -214,10 +220,7 @@ def _run(question: _Question) -> dict[str, Any]:
     events = announced(planned)
     # Said of the noise that a run on this machine would draw.
     noise = SimulatedNoise(0) if question.simulated else secure_noise()
-    charged = events
-    if question.beside:
-        charged = tuple((*e, *more) for e, more in zip(events, question.beside, strict=True))
-    statement = state_privacy(planned, charged, noise)
+    statement = state_privacy(planned, question.charged(events), noise)
     statement = replace(statement, noise=f"none drawn yet: this is a plan ({statement.noise})")
     parties = []
     for place, name in enumerate(site.names):
@@ -292,11 +295,14 @@ def _other_rounds(
     }
 
 
-def _show_run(result: dict[str, Any]) -> None:
+def _show_parties(result: dict[str, Any]) -> None:
+    """What each party adds and spends; an accountant that is everybody's is told elsewhere."""
+    differ = len({party["accountant"] for party in result["parties"]}) > 1
+    apart = ("accountant",) if differ else ()
     show_table(
         f"{result['algorithm']}, {result['rounds']} rounds"
         + ("" if result["penalty"] is None else f", penalty {_short(result['penalty'])}"),
-        ("party", "rows", "degree", "sensitivity", "noise", "epsilon", "delta", "accountant"),
+        ("party", "rows", "degree", "sensitivity", "noise", "epsilon", "delta", *apart),
         [
             (
                 party["party"],
@@ -306,11 +312,15 @@ def _show_run(result: dict[str, Any]) -> None:
                 _span(party["sigma_first"], party["sigma_last"]),
                 AtMost(party["epsilon"]),
                 AtMost(party["delta"]),
-                party["accountant"],
+                *(party[name] for name in apart),
             )
             for party in result["parties"]
         ],
     )
+
+
+def _show_run(result: dict[str, Any]) -> None:
+    _show_parties(result)
     if result["budget_mu"] is not None:
         # What the budget allows: more of it would not be within (epsilon, delta).
         mu = AtLeast(result["budget_mu"])
