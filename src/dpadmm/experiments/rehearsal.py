@@ -32,7 +32,7 @@ from dpadmm.experiments.baselines import pooled_cell
 from dpadmm.experiments.difficulties import DIFFICULTIES, Difficulty, GeneratedProblem
 from dpadmm.experiments.experiment import seed_of
 from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.problems import OnePartyProblem
+from dpadmm.experiments.problems import OnePartyProblem, ProblemSource
 from dpadmm.experiments.question import RunQuestion, budget_mu
 from dpadmm.plain import Array
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
@@ -187,7 +187,7 @@ class Rehearsal:
     def _rows(self, difficulty: Difficulty, counts: Sequence[int]) -> GeneratedProblem:
         return GeneratedProblem(self.question.shape, difficulty, tuple(counts), self.effort.judging)
 
-    def _job(self, problem: Any, told: TrainingParameters, label: str) -> TrainingJob:
+    def _job(self, problem: ProblemSource, told: TrainingParameters, label: str) -> TrainingJob:
         return TrainingJob(
             problem,
             told,
