@@ -165,6 +165,9 @@ def _show(outlook: Outlook, options: PlanOptions) -> None:
     console.print(outlook_sentence(outlook), style="bold", highlight=False)
     for title, table in outlook_tables(outlook).items():
         show_table(title, table.columns, table.rows)
+    left_out = [each.who for each in outlook.candidates if each.plan and not each.losses]
+    if left_out:
+        say(f"Not rehearsed, it would take too long: {', '.join(left_out)}.")
     for candidate in outlook.candidates:
         if candidate.refused:
             say(f"{candidate.who} was refused: {candidate.refused}")
