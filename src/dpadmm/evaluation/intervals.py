@@ -25,7 +25,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from dpadmm.errors import ParameterError
@@ -160,6 +159,9 @@ def _told(name: str, value: float, low: float, high: float) -> Estimate:
 
 
 def _root(function: Callable[[float], float], start: float, end: float) -> float:
+    # A node loads it if it evaluates, and stays smaller without.
+    from scipy.optimize import brentq
+
     return float(brentq(function, start, end, xtol=1e-12))
 
 
