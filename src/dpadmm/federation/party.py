@@ -47,7 +47,7 @@ from dpadmm.run.from_files import (
 from dpadmm.run.judge import Judgement, state_evaluation, state_whole
 from dpadmm.run.model import Model
 from dpadmm.run.noise_error import noise_error
-from dpadmm.run.plan import Plan
+from dpadmm.run.plan import Plan, announced
 from dpadmm.run.quality import HELD_OUT, TRAINED_ON, Quality
 from dpadmm.run.result import Run, provenance
 from dpadmm.run.train import train_party
@@ -123,7 +123,7 @@ def _judge(
 ) -> _Part | None:
     """Evaluate the model with all who trained it; None where the training did not end so."""
     stretch = part.stretch
-    if part.hearing.done < stretch.rounds:
+    if not part.is_whole:
         return None
     whole = node.setup.whole(stretch.agreed)
     node.watcher.event("evaluating", rows=whole.evaluated_rows[node.setup.name])
@@ -216,6 +216,11 @@ class _Part:
         before = self._before
         if before is not None and before.departure is not None and not self._over:
             before.departure.listen()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all its rounds are complete: then its model is evaluated, if that is agreed."""
+        return self.hearing.done >= self.stretch.rounds
 
     @property
     def judgement(self) -> Judgement | None:
@@ -371,7 +376,15 @@ def _trained(
     classifier = Classifier.of_run(
         part.own,
         heard,
-        state_whole(part.own, charged, node.noise, agreed.run.wish, judged=judged, caveats=caveats),
+        state_whole(
+            part.own,
+            charged,
+            node.noise,
+            agreed.run.wish,
+            judged=judged,
+            ahead=_ahead(setup, part),
+            caveats=caveats,
+        ),
         classes=schema.classes,
         parties=hearing.names,
         output=told.run.output,
@@ -399,6 +412,14 @@ def _trained(
         seconds=seconds,
         noise_error=_noise_error(part, told.run.output),
     )
+
+
+def _ahead(setup: NodeSetup, part: _Part) -> tuple[tuple[Event, ...], ...]:
+    """What this node is charged for the evaluation of its model; nothing where there is none."""
+    expected = setup.whole(part.stretch.agreed).expected()
+    if expected is None or not part.is_whole:
+        return ()
+    return announced(expected.of_party(part.number))
 
 
 def _noise_error(part: _Part, output: str) -> float | None:

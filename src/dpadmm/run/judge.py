@@ -130,6 +130,7 @@ def state_whole(
     wish: Wish,
     *,
     judged: Judgement | None = None,
+    ahead: Sequence[Sequence[Event]] = (),
     caveats: Sequence[str] = (),
     also_not_covered: Sequence[str] = (),
 ) -> PrivacyStatement:
@@ -143,12 +144,16 @@ def state_whole(
         The training, what each party was charged for it, and where its noise comes from.
     wish, judged
         What was asked for beside it, and the evaluation if there was one.
+    ahead
+        What each party is charged for an evaluation that is still to come: parties send before
+        they know whether all others do, so it counts whatever becomes of it.
     caveats, also_not_covered
         What is known of how this run went, and of these rows.
     """
     kept_out = bool(wish.split.holdout)
-    if judged is not None and not kept_out:
-        pairs = zip(events, judged.events, strict=True)
+    counting = ahead if judged is None else judged.events
+    if counting and not kept_out:
+        pairs = zip(events, counting, strict=True)
         events = tuple((*trained, *counted) for trained, counted in pairs)
     return state_privacy(
         planned,
@@ -156,7 +161,7 @@ def state_whole(
         noise,
         also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
         caveats=caveats,
-        details=_details(planned, wish, judged),
+        details=_details(planned, wish, judged, ahead=bool(ahead)),
     )
 
 
@@ -168,13 +173,16 @@ def _several(planned: Plan) -> str:
     return "; where a person has rows in both, that holds for Gaussian releases, and others add up"
 
 
-def _details(planned: Plan, wish: Wish, judged: Judgement | None) -> tuple[tuple[str, str], ...]:
+def _details(
+    planned: Plan, wish: Wish, judged: Judgement | None, *, ahead: bool
+) -> tuple[tuple[str, str], ...]:
     """What a statement says about rows that were kept out, and about a histogram."""
     split = wish.split
     if split.holdout:
         kept = f"the last {100 * split.holdout:g}% of every party's rows were not trained on"
         if judged is None or judged.quality.privacy is None:
-            return ((_ROWS, f"{kept}; this statement is about the others"),)
+            spent = "; what is sent of them to evaluate is charged to the ledger" if ahead else ""
+            return ((_ROWS, f"{kept}; this statement is about the others{spent}"),)
         spent = pair(judged.quality.privacy.epsilon, judged.quality.privacy.delta)
         return (
             (
@@ -183,8 +191,10 @@ def _details(planned: Plan, wish: Wish, judged: Judgement | None) -> tuple[tuple
                 f"own: for a person the larger of the two counts, not their sum{_several(planned)}",
             ),
         )
-    if judged is None:
+    if judged is None and not ahead:
         return ()
     share = f"{100 * HISTOGRAM_SHARE:g}%"
     words = f"{share} of the run's mu^2 went into the histogram that probabilities are fitted to"
+    if judged is None:
+        words = f"{share} of the run's mu^2 is for a histogram, also where it is never complete"
     return (("Probabilities", f"{words}; it is part of the guarantee above"),)
