@@ -195,6 +195,15 @@ def test_a_ledger_knows_which_rows_a_run_was_trained_on(hospitals, dpadmm):
     assert "holdout must be what run 'second' was trained with" in refused.stderr
 
 
+def test_an_evaluation_that_no_ledger_counts_says_that_it_adds_up(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT)
+    assert dpadmm("train", run).exit_code == 0
+    first = dpadmm("evaluate", run)
+    assert first.exit_code == 0, first.output
+    assert "spends its epsilon anew" not in first.stderr
+    assert "spends its epsilon anew" in dpadmm("evaluate", run, "--epsilon", "1").stderr
+
+
 def test_a_file_that_has_shrunk_has_other_last_rows(hospitals, dpadmm):
     simulated = HELD_OUT.replace('run_id = "first"', "simulation_key = 1")
     run = write(hospitals, simulated)

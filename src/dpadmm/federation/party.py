@@ -228,12 +228,17 @@ class _Part:
         if self.hearing.done == 0:
             return None
         site, events = self.stretch.planned.site, self.outcome.events
+        try:
+            histogram = histogram_of(self.stretch.planned, self.outcome)
+        except ParameterError as error:
+            # A neighbour sent what no counts are.
+            self.node.watcher.event("cannot-go-on", level="error", error=error)
+            return None
         wish = self.stretch.agreed.run.wish
         kept_out = bool(wish.split.holdout)
         noise = self.node.noise_of(self.stretch)
         statement = state_evaluation(self.own, events, noise, kept_out=kept_out)
         rows = dict(zip(site.names, site.rows.tolist(), strict=True))
-        histogram = histogram_of(self.stretch.planned, self.outcome)
         about = HELD_OUT if kept_out else TRAINED_ON
         found = Quality(histogram, about, statement, rows)
         return Judgement(found.with_links() if wish.probabilities else found, events)

@@ -36,7 +36,7 @@ _ADDED: Final = (
 
 @dataclass(frozen=True)
 class Charged:
-    """Where an evaluation is charged.
+    """Where an evaluation is charged, and what is known of its rows.
 
     Attributes
     ----------
@@ -46,11 +46,14 @@ class Charged:
         The name of the run whose model it is.
     schema_sha256
         How the rows were encoded, if by a schema.
+    not_covered
+        What is known of these rows that its statement does not cover.
     """
 
     ledgers: Mapping[str, str | Path] | None = None
     run_id: str = ""
     schema_sha256: str | None = None
+    not_covered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,13 @@ def judge(
         histogram, outcome = release_histogram(planned, shard, noise=noise, ledgers=ledgers)
     kept_out = bool(split.holdout)
     kind = HELD_OUT if kept_out else TRAINED_ON
-    statement = state_evaluation(planned, outcome.events, noise, kept_out=kept_out)
+    statement = state_evaluation(
+        planned,
+        outcome.events,
+        noise,
+        kept_out=kept_out,
+        also_not_covered=about.not_covered,
+    )
     found = Quality(histogram, kind, statement, dict(whole.evaluated_rows))
     return Judgement(found.with_links() if whole.wish.probabilities else found, outcome.events)
 
@@ -103,6 +112,7 @@ def state_evaluation(
     noise: NoiseSource,
     *,
     kept_out: bool,
+    also_not_covered: Sequence[str] = (),
 ) -> PrivacyStatement:
     """State what a histogram cost.
 
@@ -112,12 +122,14 @@ def state_evaluation(
         The release, what each party was charged, and where its noise comes from.
     kept_out
         Whether its rows were kept out of training.
+    also_not_covered
+        What is known of these rows.
     """
     return state_privacy(
         planned,
         events,
         noise,
-        also_not_covered=(ORDER_NOT_COVERED,) if kept_out else (),
+        also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
         details=((_ROWS, _OWN_ACCOUNT + _several(planned) if kept_out else _ADDED),),
         by_round=False,
     )
