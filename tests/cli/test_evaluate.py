@@ -195,6 +195,17 @@ def test_a_ledger_knows_which_rows_a_run_was_trained_on(hospitals, dpadmm):
     assert "holdout must be what run 'second' was trained with" in refused.stderr
 
 
+def test_the_same_evaluation_is_known_in_whatever_order_ledgers_are_named(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT.replace('run_id = "first"', "evaluate = true"), ledgers=20.0)
+    parties, ledgers = run.read_text().split("[ledgers]\n")
+    run.write_text(parties + "[ledgers]\n" + "\n".join(reversed(ledgers.splitlines())) + "\n")
+    assert dpadmm("train", run).exit_code == 0
+    first = result(dpadmm("evaluate", run, "--json"))
+    # All of the budget is spent: only what is known already can be said again.
+    again = result(dpadmm("evaluate", run, "--epsilon", "20", "--json"))
+    assert again["evaluation"] == first["evaluation"]
+
+
 def test_an_evaluation_that_no_ledger_counts_says_that_it_adds_up(hospitals, dpadmm):
     run = write(hospitals, HELD_OUT)
     assert dpadmm("train", run).exit_code == 0

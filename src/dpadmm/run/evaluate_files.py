@@ -91,7 +91,9 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
     for file, delimiter in config.files:
         check_columns(file, schema, delimiter=delimiter)
     accounts = ledger_accounts(config.ledgers)
-    counted = {name: account.dataset.rows for name, account in accounts.items()}
+    # In the order of the parties, as the training had them: its name depends on it.
+    order = [party.name for party in config.party] or sorted(accounts)
+    counted = {name: accounts[name].dataset.rows for name in order if name in accounts}
     weights = model.classifier.coef
     if counted:
         whole = _whole(config, schema, counted, request)
