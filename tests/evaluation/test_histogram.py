@@ -97,6 +97,10 @@ def test_the_saved_form_comes_back_and_is_checked():
         {"edges": [1.0]},
         {"noise_variance": -1.0},
         {"rows": 1.5},
+        # Figures of these would overflow.
+        {"counts": [1e100] * 8},
+        {"noise_variance": 1e300},
+        {"rows": 10**400},
         {"more": 1},
         {"classes": True},
     ):

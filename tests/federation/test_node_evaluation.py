@@ -155,6 +155,16 @@ def test_probabilities_without_a_holdout_stay_within_the_budget(build):
             assert 0.99 < ledger.verify().spent_epsilon <= 1.0
 
 
+def test_a_histogram_is_stated_before_it_is_sent(build):
+    federation = build(holdout=0.0, evaluate=False, probabilities=True)
+    for name in federation.nodes:
+        federation.start(name)
+    # What it has written by now it leaves behind, whoever is lost before the histogram is there.
+    federation.wait_for("west", "results-written")
+    federation.kill("west")
+    assert 0.99 < load_model(federation.folder / "west.model").privacy.epsilon <= 1.0
+
+
 def test_nodes_that_do_not_hear_everybody_refuse_before_a_row_is_read(build):
     with pytest.raises(ParameterError, match=r"topology must be 'server' or 'complete'"):
         build(algorithm="pr-admm", topology="path")
