@@ -157,7 +157,7 @@ class BlockSolver(BlockLoss):
         """``P v``: the cached inverse applied to every lane."""
         assert state.inverse is not None
         # An inverse is symmetric, so that vectors may stand on its left.
-        if not self._shares(state):
+        if self.lanes[0] == 1 or not self._shares(state):
             return np.matmul(vectors[:, :, None, :], state.inverse[chosen])[:, :, 0]
         nodes, lanes, features = vectors.shape
         by_output = vectors.reshape(nodes, *self.lanes, features).swapaxes(1, 2)
