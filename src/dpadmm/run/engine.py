@@ -229,19 +229,22 @@ def _commit(
     message: Released, stored: Sequence[Array | None], ledgers: Sequence[Ledger], t: int
 ) -> Released:
     """Store what is about to be sent; a party that had committed the round keeps its message."""
-    again = False
-    values = message.values.copy()
-    for place, (ledger, kept, own) in enumerate(zip(ledgers, stored, message.values, strict=True)):
-        if kept is None:
+    if all(kept is None for kept in stored):
+        for ledger, own in zip(ledgers, message.values, strict=True):
             ledger.commit(t, own)
+        return message
+    values = message.values.copy()
+    for place, (ledger, kept) in enumerate(zip(ledgers, stored, strict=True)):
+        if kept is None:
+            ledger.commit(t, values[place])
         elif kept.dtype != values.dtype:
             raise LedgerError(
                 f"round {t} has a message of {kept.dtype} in its ledger; this run sends "
                 f"{values.dtype}, and the stored one must be sent. Nothing was sent."
             )
         else:
-            values[place], again = kept, True
-    return release_again(values, message.events) if again else message
+            values[place] = kept
+    return release_again(values, message.events)
 
 
 @dataclass
