@@ -29,7 +29,7 @@ from scipy.special import expit, ndtr
 
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
 from dpadmm.evaluation.intervals import Estimate
-from dpadmm.evaluation.metrics import Evaluation, evaluate_histogram
+from dpadmm.evaluation.metrics import ModelFigures, evaluate_histogram
 from dpadmm.plain import Array
 
 SIMULATIONS: Final = 1000
@@ -235,7 +235,7 @@ def _cells(grid: ScoreGrid, number: int) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def figures_of_two(oracle: Oracle, found: Evaluation) -> Iterator[Figure]:
+def figures_of_two(oracle: Oracle, found: ModelFigures) -> Iterator[Figure]:
     """Every figure of two classes, with its truth and the oracle's width."""
     whole = np.ones(oracle.counts.size)
     for place, number in THRESHOLDS.items():
@@ -264,7 +264,7 @@ def figures_of_two(oracle: Oracle, found: Evaluation) -> Iterator[Figure]:
 
 
 def figures_of_several(
-    counts: Array, population: Population, found: Evaluation
+    counts: Array, population: Population, found: ModelFigures
 ) -> Iterator[Figure]:
     """Every figure of several classes."""
     grid, deviation = population.grid, population.case.deviation

@@ -21,6 +21,7 @@ import warnings
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -30,6 +31,7 @@ from dpadmm import FederatedClassifier
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid, class_margins
 from dpadmm.evaluation.link import fit_links
 from dpadmm.plain import Array
+from dpadmm.problem.rows import clip_rows
 
 SETS: Final = ("adult", "german", "splice", "twonorm", "image", "pima", "satimage", "texture")
 NOISES: Final = (0.0, 5.0, 15.0)
@@ -37,35 +39,37 @@ DRAWS: Final = 20
 MOST_ROWS: Final = 12_000
 
 
-def calibration_error(chances: Array, labels: Array) -> float:
+def calibration_error(chances: Array, labels: NDArray[np.bool_]) -> float:
     """Mean distance of probability and share, over ten groups of equal size."""
     groups = np.array_split(np.argsort(chances, kind="stable"), 10)
     gaps = [abs(chances[rows].mean() - labels[rows].mean()) * len(rows) for rows in groups]
     return float(np.sum(gaps) / len(labels))
 
 
-def _scores(name: str) -> tuple[Array, Array, ScoreGrid]:
+def _scores(name: str) -> tuple[Array, NDArray[np.int64], ScoreGrid]:
     table = table_of(name)
     order = np.random.default_rng(1).permutation(len(table.codes))[:MOST_ROWS]
     rows, codes = table.columns[order], table.codes[order]
     cut, classes = 2 * len(order) // 3, int(table.codes.max()) + 1
+    # Norm 1 at most with the constant, so that a score is the margin that training saw.
+    rows = clip_rows(np.column_stack([rows, np.ones(len(rows))]))
     model = FederatedClassifier(
         epsilon=1.0,
         delta=1e-5,
         loss="huber-hinge",
         n_parties=5,
         random_state=0,
-        data_norm=float(np.sqrt(rows.shape[1])),
+        fit_intercept=False,
     ).fit(rows[:cut], codes[:cut])
-    weights = np.column_stack([model.coef_, model.intercept_ / model.intercept_scale])
-    return model._scores(rows[cut:]), codes[cut:], ScoreGrid.of_model(weights, classes)
+    scores = model.decision_function(rows[cut:])
+    return scores, codes[cut:], ScoreGrid.of_model(model.coef_, classes)
 
 
 def line_of(name: str) -> list[float]:
     """The figures of one set."""
     scores, codes, grid = _scores(name)
     if grid.classes == 2:
-        scores, tables, members = scores[:, 0], scores, [codes == 1]
+        tables, members = scores[:, None], [codes == 1]
     else:
         tables, members = class_margins(scores), [codes == code for code in range(grid.classes)]
     columns = list(zip(tables.T, members, strict=True))

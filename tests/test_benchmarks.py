@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import utility
+from benchmarks import plan_check, utility
 
 ROOT = Path(__file__).parents[1]
 
@@ -117,3 +117,25 @@ def test_rows_are_dealt_once_and_have_norm_one_at_most(as_before):
     assert len(problem.test_rows) == 1000
     assert np.linalg.norm(everything, axis=1).max() <= 1 + 1e-12
     assert (everything.min() >= 0) == as_before
+
+
+# -- is the plan true? ----------------------------------------------------------------------------
+
+
+def test_a_band_holds_its_ends_and_nothing_beyond():
+    lines = [
+        plan_check.Line("adult", "own", 1.0, 100, lost, 0.0, 2.0) for lost in (-0.1, 0.0, 2.0, 2.1)
+    ]
+    assert [line.inside for line in lines] == [False, True, True, False]
+    assert plan_check.share_inside(lines) == 0.5
+
+
+def test_half_of_the_sets_were_held_out():
+    assert len(plan_check.CHOSEN_ON) == len(plan_check.SETS) // 2
+    assert set(plan_check.CHOSEN_ON) < set(plan_check.SETS)
+
+
+def test_the_planner_is_told_the_shape_of_rows_and_no_row():
+    asked = plan_check.question_of("waveform", plan_check.told_of("own", 1.0), [50] * 5)
+    assert asked.shape.features == 22
+    assert asked.counts == (50,) * 5

@@ -28,8 +28,8 @@ ORDER = [
     "dpadmm.audit",
     "dpadmm.report",
     "dpadmm.federation",
-    "dpadmm",
     "dpadmm.experiments",
+    "dpadmm",
     "dpadmm.cli",
     "dpadmm_papers",
 ]

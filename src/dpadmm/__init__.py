@@ -9,6 +9,8 @@ from dpadmm.version import __version__
 
 if TYPE_CHECKING:
     from dpadmm.estimators import ADMMClassifier, FederatedClassifier
+    from dpadmm.experiments.planner import plan_run
+    from dpadmm.experiments.question import RunQuestion
     from dpadmm.run.config import load_config
     from dpadmm.run.from_files import train_run
     from dpadmm.run.model import load_model
@@ -16,9 +18,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ADMMClassifier",
     "FederatedClassifier",
+    "RunQuestion",
     "__version__",
     "load_config",
     "load_model",
+    "plan_run",
     "train_run",
 ]
 
@@ -26,8 +30,10 @@ __all__ = [
 _HOMES: Final = {
     "ADMMClassifier": "dpadmm.estimators",
     "FederatedClassifier": "dpadmm.estimators",
+    "RunQuestion": "dpadmm.experiments.question",
     "load_config": "dpadmm.run.config",
     "load_model": "dpadmm.run.model",
+    "plan_run": "dpadmm.experiments.planner",
     "train_run": "dpadmm.run.from_files",
 }
 

@@ -1,6 +1,7 @@
 """The live page of nodes: what it says, and how it looks in a real headless Chromium."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,17 @@ def test_words_that_are_old_wait_for_nobody(watchers, shown, tmp_path):
     assert plot.names.index("east") not in {here for here, _ in plot.waits}
 
 
+def test_of_what_one_says_to_several_the_newest_counts(watchers, shown):
+    for name in ("south", "north"):
+        watchers[name].hearsay("west", "running", 20 if name == "north" else 19, [])
+        time.sleep(0.005)
+    words = dict(zip(shown().picture.names, shown().picture.words, strict=True))
+    assert words["west"] == "says 20/50"
+    watchers["south"].hearsay("west", "running", 21, [])
+    words = dict(zip(shown().picture.names, shown().picture.words, strict=True))
+    assert words["west"] == "says 21/50"
+
+
 def test_a_status_file_counts_more_than_words(watchers, shown):
     watchers["north"].hearsay("south", "serving", 50, [])
     report = shown()
@@ -135,11 +147,15 @@ def test_one_that_died_is_on_top(tmp_path):
     file = tmp_path / "a.status.json"
     Watcher("north", log=tmp_path / "log", status=file).close()
     file.write_text(
-        json.dumps(json.loads(file.read_text()) | {"state": "running", "process": 2**22 + 1})
+        json.dumps(
+            json.loads(file.read_text())
+            | {"state": "running", "process": 2**22 + 1, "waiting": {"south": 9.0}}
+        )
     )
     report = status_report(*look_at([file]))
     assert [(banner.tone, banner.heading) for banner in report.banners] == [("danger", "DEAD.")]
     assert report.picture.kinds == ("trouble",)
+    assert report.picture.waits == ()
 
 
 @pytest.mark.parametrize("server", [None, "hub"])

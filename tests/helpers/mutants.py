@@ -57,6 +57,7 @@ def audit(*arguments):
 
 # The release of a message with Gaussian noise on it, as its mechanism draws it.
 OUTPUT = 'noise.add_gaussian(values, sigma[:, None, None, None], parties, t, "output")'
+POSITIONS = "tests/ledger/test_positions.py"
 SHARE = "share = sigma / math.sqrt(summation.parties - summation.colluders)"
 LONG = audit("--algorithm pr-admm --rounds 50 --samples 500")
 SHORT = "--samples 500 --rounds 4"
@@ -593,6 +594,47 @@ MUTANTS = [
         'options.pop("colluders", None)',
         "tests/federation/test_node_shared.py"
         "::test_cutting_parties_off_never_lowers_how_many_may_collude",
+    ),
+    Mutant(
+        "forgotten-sum",
+        "a part of the rows is charged its last run alone",
+        "ledger/positions.py",
+        "spent = piece.spent + cost if inside else piece.spent",
+        "spent = cost if inside else piece.spent",
+        f"{POSITIONS}::test_a_run_on_all_rows_counts_for_every_part",
+    ),
+    Mutant(
+        "wrong-part",
+        "an evaluation is charged to the rows that were trained on",
+        "run/split.py",
+        "return RowRange(self._edge(rows), rows) if self.holdout else None",
+        "return RowRange(0, rows - self._edge(rows)) if self.holdout else None",
+        "tests/run/test_split.py::test_the_last_block_is_kept_out",
+    ),
+    Mutant(
+        "parts-of-a-person",
+        "releases that are not Gaussian count for their part, where a person may have rows in both",
+        "ledger/balance.py",
+        'return None if several and self.filter.name != "gaussian" else rows',
+        "return rows",
+        f"{POSITIONS}::test_other_releases_add_up_for_a_person_with_several_rows",
+    ),
+    Mutant(
+        "unsaid-evaluation",
+        "an evaluation of the rows that were trained on is not part of the run's epsilon",
+        "run/judge.py",
+        "if judged is not None and not kept_out:",
+        "if judged is not None and kept_out:",
+        "tests/test_estimators.py::test_probabilities_are_fitted_within_the_budget",
+    ),
+    Mutant(
+        "half-a-move",
+        "a replaced row is charged as if it left its cell and entered none",
+        "evaluation/release.py",
+        "scale * (1 + SAMPLER_ALLOWANCE) * grid.sensitivity",
+        "scale * (1 + SAMPLER_ALLOWANCE) * grid.sensitivity / math.sqrt(2)",
+        "tests/evaluation/test_release.py"
+        "::test_replacing_a_row_moves_a_message_by_its_sensitivity_at_most",
     ),
 ]
 

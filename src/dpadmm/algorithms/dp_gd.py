@@ -180,7 +180,6 @@ class DPGD(Algorithm):
             sigma = np.full(len(exact), float((sensitivity * relative).max()))
             numbers = site.features * site.outputs * settings.rounds
             check_steps(shared, float(sigma[0]), numbers)
-            spread = float(sigma[0]) / math.sqrt(shared.parties - shared.colluders)
         elif options.colluders is not None:
             raise ParameterError(
                 "algorithm_options['colluders'] must be left out with noise = 'own', which counts "
@@ -188,8 +187,7 @@ class DPGD(Algorithm):
             )
         else:
             shared, sensitivity, sigma = None, exact, exact * relative
-            spread = math.sqrt(float(np.mean(sigma**2)))
-        step = _step(site, settings.rounds, options, spread / math.sqrt(site.parties))
+        step = _step(site, settings.rounds, options, _mean_noise(sigma, shared))
         return cls(options.momentum, step, sensitivity, sigma, shared)
 
     def of_party(self, place: int, site: Site, settings: Settings) -> Self:
@@ -201,6 +199,11 @@ class DPGD(Algorithm):
     def summation(self) -> Summation | None:
         """How shared noise is added up."""
         return self.shared
+
+    @property
+    def mean_noise(self) -> float:
+        """sd(G), the noise of one coordinate of the mean of all parties, configured for all."""
+        return _mean_noise(self.sigma, self.shared)
 
     def init(self, site: Site) -> DPGDState:
         """Start from zero."""
@@ -309,6 +312,13 @@ def summation_for(parties: int, colluders: int | None, largest: float, sigma: fl
         )
     bound = parties * (largest + 2 * NOISE_REACH * sigma)
     return Summation(finest_step(bound), parties, tau, bound)
+
+
+def _mean_noise(sigma: Array, shared: Summation | None) -> float:
+    """sd(G): of noise that each of the parties adds by itself, or their shares together."""
+    if shared is None:
+        return math.sqrt(float(np.mean(sigma**2)) / len(sigma))
+    return float(sigma[0]) / math.sqrt((shared.parties - shared.colluders) * shared.parties)
 
 
 def check_steps(shared: Summation, sigma: float, numbers: int) -> None:

@@ -22,6 +22,7 @@ from dpadmm.cli import (
     evaluate,
     ledger,
     node,
+    plan,
     predict,
     randomize_labels,
     report,
@@ -64,6 +65,7 @@ def _options(
 app.command()(demo.demo)
 app.command()(account.account)
 app.command()(audit.audit)
+app.command("plan")(plan.plan_command)
 app.command("train")(train.train_command)
 app.command()(evaluate.evaluate)
 app.command()(predict.predict)

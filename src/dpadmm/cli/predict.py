@@ -54,8 +54,7 @@ def predict(
                 f"--output must be given: class names of {model} have control characters, which "
                 "are not for a terminal; got none"
             )
-        target = sys.stdout.buffer if output is None else output
-        rows = predict_file(loaded, data, target, delimiter=delimiter)
+        rows = predict_file(loaded, data, output or sys.stdout.buffer, delimiter=delimiter)
         if not as_json and has_labels(loaded, data, delimiter=delimiter):
             _tell_how_to_evaluate(model, data)
         if output is None:

@@ -11,7 +11,7 @@ from dpadmm.cli.output import console, say, show_table
 from dpadmm.privacy.figures import AtMost, pair
 
 if TYPE_CHECKING:
-    from dpadmm.evaluation.metrics import Evaluation
+    from dpadmm.evaluation.metrics import ModelFigures
     from dpadmm.run.config import ResultSection
     from dpadmm.run.quality import Quality
     from dpadmm.run.result import Run
@@ -75,12 +75,14 @@ def about_words(quality: Quality) -> str:
     if quality.about == PUBLIC or quality.privacy is None:
         return f"{rows}, public rows: exact counts, nothing was charged"
     spent = f"{pair(quality.privacy.epsilon, quality.privacy.delta)}-differential privacy"
+    if quality.privacy.simulated:
+        spent = f"SIMULATION, which protects nobody; with secret noise {spent}"
     if quality.about == HELD_OUT:
         return f"{rows} kept out of training, {spent} for them alone"
     return f"{rows} that were trained on (optimistic), {spent} beside that of the training"
 
 
-def plain_quality(quality: Quality, evaluation: Evaluation) -> dict[str, Any]:
+def plain_quality(quality: Quality, evaluation: ModelFigures) -> dict[str, Any]:
     """What a command tells machines of an evaluation."""
     content = quality.to_dict()
     del content["histogram"]
@@ -93,7 +95,7 @@ def plain_quality(quality: Quality, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def show_quality(quality: Quality, evaluation: Evaluation, classes: Sequence[str]) -> None:
+def show_quality(quality: Quality, evaluation: ModelFigures, classes: Sequence[str]) -> None:
     """Print how good a model is, in tables that fit 80 columns.
 
     Parameters

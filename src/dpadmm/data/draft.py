@@ -99,21 +99,25 @@ def draft(
     delimiter = delimiter or find_delimiter(sample, [name for name in (label, party) if name])
     table = read_table(sample, delimiter=delimiter)
     _check_sample(table, label, party)
-    others = table.select([name for name in table.schema.names if name not in (label, party)])
-    comma = any(_has_commas(_known_texts(cells)) for cells in others.columns)
-    schema = Schema.from_dict(
-        {
-            "version": 2,
-            "label": _draft_label(label, table[label], max_levels),
-            "columns": _draft_columns(others, max_levels, comma),
-            "constant": constant,
-            "party": party,
-            "delimiter": delimiter,
-            "decimal": "," if comma else None,
-            "fourier": None if fourier is None else {"features": fourier},
-        }
-    )
+    told: dict[str, Any] = {"constant": constant, "party": party, "delimiter": delimiter}
+    if fourier is not None:
+        told["fourier"] = {"features": fourier}
+    schema = _schema_of(table, label, max_levels, told)
     return Draft(schema, _hints(table, schema))
+
+
+def _schema_of(table: pa.Table, label: str, max_levels: int, told: dict[str, Any]) -> Schema:
+    """What the cells say, beside what was told."""
+    others = [name for name in table.schema.names if name not in (label, told["party"])]
+    columns = table.select(others)
+    comma = any(_has_commas(_known_texts(cells)) for cells in columns.columns)
+    found = {
+        "version": 2,
+        "label": _draft_label(label, table[label], max_levels),
+        "columns": _draft_columns(columns, max_levels, comma),
+        "decimal": "," if comma else None,
+    }
+    return Schema.from_dict(found | told)
 
 
 def _draft_columns(table: pa.Table, max_levels: int, comma: bool) -> tuple[Column, ...]:

@@ -19,6 +19,8 @@ from dpadmm.evaluation.intervals import (
     Estimate,
     Mask,
     accepted_range,
+    cell_name,
+    cell_shares,
     normal_quantile,
     share_of,
     spread_shape,
@@ -30,8 +32,8 @@ from dpadmm.plain import Array, json_data
 __all__ = [
     "CalibrationBin",
     "ClassFigures",
-    "Decision",
-    "Evaluation",
+    "ModelFigures",
+    "ThresholdFigures",
     "brier_score",
     "decision_at",
     "evaluate_histogram",
@@ -39,7 +41,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Decision:
+class ThresholdFigures:
     """Two classes told apart by a threshold: a row above it is taken for the second class.
 
     Attributes
@@ -142,7 +144,7 @@ class ClassFigures:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ModelFigures:
     """How good a model is, as far as a histogram tells.
 
     Attributes
@@ -171,8 +173,8 @@ class Evaluation:
     accuracy: Estimate
     confusion: tuple[tuple[Estimate, ...], ...]
     classes: tuple[ClassFigures, ...]
-    decision: Decision | None
-    curve: tuple[Decision, ...]
+    decision: ThresholdFigures | None
+    curve: tuple[ThresholdFigures, ...]
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
@@ -206,7 +208,7 @@ def _plain_table(table: tuple[tuple[Estimate, ...], ...]) -> list[list[dict[str,
 
 def evaluate_histogram(
     histogram: NoisyHistogram, confidence: float = 0.95, threshold: float = 0.0
-) -> Evaluation:
+) -> ModelFigures:
     """Work out every figure.
 
     Parameters
@@ -229,7 +231,9 @@ def evaluate_histogram(
     return _of_several(histogram, confidence, z)
 
 
-def _of_two(histogram: NoisyHistogram, confidence: float, z: float, threshold: float) -> Evaluation:
+def _of_two(
+    histogram: NoisyHistogram, confidence: float, z: float, threshold: float
+) -> ModelFigures:
     (table,) = histogram.score_tables()
     curve = tuple(decision_at(histogram, edge, z) for edge in histogram.grid.edges)
     told = curve[_edge_number(histogram.grid, threshold)]
@@ -244,7 +248,7 @@ def _of_two(histogram: NoisyHistogram, confidence: float, z: float, threshold: f
         link=fit.link,
         calibration=_calibration(table, histogram.grid, fit.link, z),
     )
-    return Evaluation(
+    return ModelFigures(
         rows=histogram.rows,
         noise_variance=float(histogram.noise_variance),
         confidence=confidence,
@@ -256,22 +260,19 @@ def _of_two(histogram: NoisyHistogram, confidence: float, z: float, threshold: f
     )
 
 
-def _of_several(histogram: NoisyHistogram, confidence: float, z: float) -> Evaluation:
+def _of_several(histogram: NoisyHistogram, confidence: float, z: float) -> ModelFigures:
     crossed = histogram.crossed_table()
     classes = tuple(
         _one_of_several(histogram, crossed, code, table, z)
         for code, table in enumerate(histogram.score_tables())
     )
     right = np.eye(histogram.grid.classes, dtype=bool)
-    return Evaluation(
+    return ModelFigures(
         rows=histogram.rows,
         noise_variance=float(histogram.noise_variance),
         confidence=confidence,
         accuracy=share_of(crossed, "accuracy", right, ~right, z),
-        confusion=tuple(
-            tuple(_cell(crossed, true, predicted, z) for predicted in range(len(right)))
-            for true in range(len(right))
-        ),
+        confusion=cell_shares(crossed, z),
         classes=classes,
         decision=None,
         curve=(),
@@ -308,7 +309,7 @@ def _edge_number(grid: ScoreGrid, threshold: float) -> int:
     )
 
 
-def decision_at(histogram: NoisyHistogram, threshold: float, z: float) -> Decision:
+def decision_at(histogram: NoisyHistogram, threshold: float, z: float) -> ThresholdFigures:
     """Figures of two classes at a threshold.
 
     Parameters
@@ -326,7 +327,7 @@ def decision_at(histogram: NoisyHistogram, threshold: float, z: float) -> Decisi
     taken = np.broadcast_to(above, table.counts.shape)
     cells = [[~second & ~taken, ~second & taken], [second & ~taken, second & taken]]
     (kept, alarm), (missed, found) = cells
-    return Decision(
+    return ThresholdFigures(
         threshold=threshold,
         accuracy=share_of(table, "accuracy", kept | found, alarm | missed, z),
         sensitivity=share_of(table, "sensitivity", found, missed, z),
@@ -334,22 +335,12 @@ def decision_at(histogram: NoisyHistogram, threshold: float, z: float) -> Decisi
         precision=share_of(table, "precision", found, alarm, z),
         confusion=tuple(
             tuple(
-                share_of(table, _cell_name(true, predicted), cell, ~cell, z)
+                share_of(table, cell_name(true, predicted), cell, ~cell, z)
                 for predicted, cell in enumerate(line)
             )
             for true, line in enumerate(cells)
         ),
     )
-
-
-def _cell_name(true: int, predicted: int) -> str:
-    return f"class {true} predicted as {predicted}"
-
-
-def _cell(table: CountTable, true: int, predicted: int, z: float) -> Estimate:
-    cell = np.zeros(table.counts.shape, dtype=bool)
-    cell[true, predicted] = True
-    return share_of(table, _cell_name(true, predicted), cell, ~cell, z)
 
 
 def _prevalence(table: CountTable, code: int, z: float) -> Estimate:

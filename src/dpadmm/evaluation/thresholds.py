@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dpadmm.errors import ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.evaluation.intervals import Estimate, normal_quantile
-from dpadmm.evaluation.metrics import Decision, decision_at
+from dpadmm.evaluation.metrics import ThresholdFigures, decision_at
 
 __all__ = ["choose_threshold"]
 
@@ -25,7 +25,7 @@ def choose_threshold(
     specificity: float | None = None,
     sure: bool = False,
     confidence: float = 0.95,
-) -> Decision:
+) -> ThresholdFigures:
     """The threshold that reaches a wanted figure, and all figures there.
 
     Parameters
@@ -55,8 +55,8 @@ def choose_threshold(
     edges: Iterable[float] = histogram.grid.edges
     # Low thresholds find every row of the second class, high ones none of the first.
     ordered = edges if name == "sensitivity" else reversed(histogram.grid.edges)
-    chosen: Decision | None = None
-    first: Decision | None = None
+    chosen: ThresholdFigures | None = None
+    first: ThresholdFigures | None = None
     for edge in ordered:
         decision = decision_at(histogram, edge, z)
         first = first or decision
@@ -87,7 +87,9 @@ def _reaches(figure: Estimate, wanted: float, *, sure: bool) -> bool:
     return figure.value is not None and (figure.low if sure else figure.value) >= wanted
 
 
-def _refusal(name: str, wanted: float, first: Decision | None, *, sure: bool) -> ParameterError:
+def _refusal(
+    name: str, wanted: float, first: ThresholdFigures | None, *, sure: bool
+) -> ParameterError:
     best: Estimate | None = None if first is None else getattr(first, name)
     if best is None or best.value is None:
         return ParameterError(

@@ -25,7 +25,8 @@ __all__ = ["SHOWN", "status_report"]
 #: What the page shows, for whoever decides who may see it.
 SHOWN: Final = (
     "names and addresses of nodes, their rounds, whom they wait for and why, bytes of messages, "
-    "the epsilon that their ledgers state, and the last events of their logs"
+    "the epsilon that their ledgers state, the last events of their logs, and where their status "
+    "files and processes are"
 )
 _ABOUT: Final = (
     f"This page shows what status files say: {SHOWN}. Nothing in it depends on rows but through "
@@ -100,26 +101,34 @@ def _known(nodes: Sequence[NodeStatus]) -> dict[str, _Seen]:
     for node in nodes:
         graph = node.content.get("graph") or {"nodes": []}
         known |= {name: _Seen("unknown", "not heard of") for name in graph["nodes"]}
-    for node in nodes:
-        rounds = node.content["rounds"]
-        for name, other in node.content.get("others", {}).items():
-            words = f"says {_progress(other, rounds)}"
-            old = seconds_since(other["heard"]) > _STALE
-            waits = {} if old else dict.fromkeys(other["waiting"], "")
-            known[name] = _Seen("said", words, other["round"], rounds, waits)
+    spoken = [
+        (seconds_since(other["heard"]), name, other, node.content["rounds"])
+        for node in nodes
+        for name, other in node.content.get("others", {}).items()
+    ]
+    # Of what one says to several the newest counts.
+    for age, name, other, rounds in sorted(spoken, key=lambda each: -each[0]):
+        waits = dict.fromkeys(other["waiting"] if age <= _STALE else (), "")
+        words = f"says {_progress(other, rounds)}"
+        known[name] = _Seen("said", words, other["round"], rounds, waits)
     for node in nodes:
         content = node.content
         well = node.life in ("alive", "finished")
         words = node.life if not well else _progress(content, content["rounds"])
-        waits = {other: f" ({seconds:.0f} s)" for other, seconds in content["waiting"].items()}
-        for other, found in content.get("unreachable", {}).items():
-            waits[other] = f" ({cut(found['reason'], 64)})"
+        waits = _waits(content) if node.life != "dead" else {}
         known[content["node"]] = _Seen(
             "well" if well else "trouble", words, content["round"], content["rounds"], waits
         )
         for name in waits:
             known.setdefault(name, _Seen("unknown", "not heard of"))
     return known
+
+
+def _waits(content: Mapping[str, Any]) -> dict[str, str]:
+    waits = {other: f" ({seconds:.0f} s)" for other, seconds in content["waiting"].items()}
+    for other, found in content.get("unreachable", {}).items():
+        waits[other] = f" ({cut(found['reason'], 64)})"
+    return waits
 
 
 def _progress(content: Mapping[str, Any], rounds: int) -> str:
@@ -178,7 +187,7 @@ def _tiles(nodes: Sequence[NodeStatus], known: Mapping[str, _Seen]) -> tuple[Til
     return (
         Tile(
             f"{slowest['round']} of {slowest['rounds']}",
-            "rounds complete, at the slowest",
+            "rounds complete, by status files",
         ),
         Tile(f"{well} of {len(nodes)}", "nodes shown here are well"),
         Tile(str(waiting), "wait for somebody" if waiting != 1 else "waits for somebody"),

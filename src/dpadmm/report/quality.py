@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpadmm.evaluation.intervals import Estimate
-from dpadmm.evaluation.metrics import ClassFigures, Evaluation
+from dpadmm.evaluation.metrics import ClassFigures, ModelFigures
 from dpadmm.privacy.figures import pair
 from dpadmm.report import quality_texts as texts
 from dpadmm.report.document import Block, Section, Words
@@ -53,6 +53,8 @@ def _about(quality: Quality) -> str:
     if quality.about == PUBLIC or quality.privacy is None:
         return texts.ON_PUBLIC.format(rows=rows)
     spent = pair(quality.privacy.epsilon, quality.privacy.delta)
+    if quality.privacy.simulated:
+        spent = texts.IF_SECRET.format(spent=spent)
     words = texts.ON_HELD_OUT if quality.about == HELD_OUT else texts.ON_TRAINED
     return words.format(rows=rows, spent=spent)
 
@@ -66,7 +68,7 @@ def _percent(figure: Estimate) -> str:
     )
 
 
-def _figures(evaluation: Evaluation, classes: tuple[str, ...], level: str) -> Table:
+def _figures(evaluation: ModelFigures, classes: tuple[str, ...], level: str) -> Table:
     rows: list[tuple[Cell, ...]] = [_row(figure) for figure in evaluation.estimates]
     if evaluation.decision is None:
         for each in evaluation.classes:
@@ -83,7 +85,7 @@ def _row(figure: Estimate, of: str = "") -> tuple[Cell, ...]:
     return (name, round(min(max(figure.value, 0.0), 1.0), 4), figure.low, figure.high)
 
 
-def _roc(evaluation: Evaluation) -> LinePlot:
+def _roc(evaluation: ModelFigures) -> LinePlot:
     """From the strictest threshold to none, through every edge of the histogram."""
     points = [(0.0, 0.0, 0.0, 0.0)]
     for decision in reversed(evaluation.curve):
@@ -102,7 +104,7 @@ def _roc(evaluation: Evaluation) -> LinePlot:
     return LinePlot(texts.ROC, texts.ROC_X, texts.ROC_Y, (line, chance), caption=texts.ROC_CAPTION)
 
 
-def _calibration(evaluation: Evaluation, classes: tuple[str, ...]) -> LinePlot:
+def _calibration(evaluation: ModelFigures, classes: tuple[str, ...]) -> LinePlot:
     """What share of rows is of a class, where the probability says so much."""
     lines = [
         line
@@ -132,7 +134,7 @@ def _calibration_line(figures: ClassFigures, classes: tuple[str, ...]) -> Series
     return Series(shown_name(classes[figures.code], 40), x, y, low, high)
 
 
-def _confusion(evaluation: Evaluation, classes: tuple[str, ...], threshold: float) -> Table:
+def _confusion(evaluation: ModelFigures, classes: tuple[str, ...], threshold: float) -> Table:
     names = tuple(shown_name(name, 40) for name in classes)
     rows = tuple(
         (names[true], *(_percent(figure) for figure in line))

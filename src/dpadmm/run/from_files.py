@@ -48,6 +48,7 @@ from dpadmm.sentences import DataError
 __all__ = [
     "Run",
     "Watch",
+    "declared_rows",
     "estimator_parameters",
     "file_schema",
     "lay_out_part",
@@ -119,6 +120,28 @@ def spends_anew(config: RunConfig) -> str | None:
         "rows: this run spends its epsilon anew, and what both guarantee adds up. Name a ledger "
         "for every party under [ledgers] (dpadmm ledger init) to have it counted."
     )
+
+
+def declared_rows(config: RunConfig) -> dict[str, int]:
+    """The public number of rows of each party, from the configuration or its ledger alone.
+
+    Raises
+    ------
+    ParameterError
+        If a party's number is not declared: its file is not opened to count.
+    """
+    rows = {party.name: party.rows for party in config.party}
+    for name, place in config.ledgers.items():
+        with SQLiteLedger(place, read_only=True) as ledger:
+            rows[name] = ledger.dataset.rows
+    counts = {name: count for name, count in rows.items() if count is not None}
+    if len(counts) < len(rows) or not rows:
+        missing = ", ".join(name for name in rows if name not in counts) or "every party"
+        raise ParameterError(
+            f"rows must be declared, under [[party]] or in a ledger, to account a run without "
+            f"reading its files; they are not for {missing}."
+        )
+    return counts
 
 
 def train_run(config: RunConfig, watch: Watch | None = None) -> Run:

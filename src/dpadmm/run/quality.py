@@ -10,7 +10,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.evaluation.intervals import Estimate
 from dpadmm.evaluation.link import Link, fit_links
-from dpadmm.evaluation.metrics import Evaluation, evaluate_histogram
+from dpadmm.evaluation.metrics import ModelFigures, evaluate_histogram
 from dpadmm.plain import json_data
 from dpadmm.privacy.statement import PrivacyStatement
 
@@ -103,7 +103,7 @@ class Quality:
         """The same, with probabilities fitted to the histogram."""
         return replace(self, links=fit_links(self.histogram))
 
-    def evaluation(self, confidence: float = 0.95) -> Evaluation:
+    def evaluation(self, confidence: float = 0.95) -> ModelFigures:
         """Every figure that follows from the histogram, at the threshold, with its interval."""
         return evaluate_histogram(self.histogram, confidence, self.threshold)
 

@@ -1,0 +1,305 @@
+r"""A run rehearsed on drawn rows: how much accuracy a budget costs, against the noise it asks for.
+
+Noise has one size that matters. Gaussian noise for n rows and a budget of :math:`\mu`-GDP is
+proportional to :math:`1/(n\mu)`, so that twice the rows, or a budget of :math:`2\mu`, are half the
+noise. Two things follow:
+
+* a large federation is rehearsed on fewer rows at the same noise,
+  :math:`\mu_i' = \mu_i\,n_i/n_i'`;
+* one curve answers for rows and budgets alike: what is lost, by the noise relative to that of the
+  run that was asked about.
+
+``dp-gd`` sees nothing but the mean of all parties: it is rehearsed in one hand with the noise that
+this mean has, sd(G), whether it is the parties' own or shared. Other algorithms are rehearsed with
+all their parties.
+
+What is lost is the accuracy of pooled training without privacy (logistic loss) less that of the
+run, both on rows that trained neither; in points, that is percent of the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+
+from dpadmm.algorithms.dp_gd import DPGD
+from dpadmm.experiments.baselines import pooled_cell
+from dpadmm.experiments.difficulties import DIFFICULTIES, Difficulty, GeneratedProblem
+from dpadmm.experiments.experiment import seed_of
+from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.problems import OnePartyProblem, ProblemSource
+from dpadmm.experiments.question import RunQuestion, budget_mu
+from dpadmm.plain import Array
+from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import Plan, plan
+
+__all__ = [
+    "BAND",
+    "FACTORS",
+    "QUICK",
+    "Effort",
+    "ExpectedLoss",
+    "NoiseCurve",
+    "Rehearsal",
+    "band",
+    "mean_noise",
+]
+
+#: Noise that is rehearsed, relative to that of the run asked about.
+FACTORS: Final = tuple(2.0**power for power in range(-5, 5))
+#: Standard deviations of a run that a band reaches beyond the means.
+BAND: Final = 1.5
+
+_MEASURE: Final = "test accuracy"
+# A rehearsal's budget is a way to say how much noise there is: with so small a delta every amount
+# of noise has an epsilon.
+_DELTA: Final = 1e-12
+# Rows for each feature below which pooled training would overfit more than on all rows.
+_ROWS_PER_FEATURE: Final = 40
+
+
+@final
+@dataclass(frozen=True)
+class Effort:
+    """How much is rehearsed.
+
+    Attributes
+    ----------
+    draws, runs
+        How often rows are drawn, and runs on each.
+    most_rows
+        Rows of all parties together; more only where there are very many features.
+    judging
+        Rows to judge by.
+    others
+        Whether candidates are rehearsed that the curves of the rule's choice do not answer for.
+    """
+
+    draws: int = 3
+    runs: int = 4
+    most_rows: int = 4000
+    judging: int = 4000
+    others: bool = True
+
+
+#: A first look: a few seconds, and figures that are off by a point or two.
+QUICK: Final = Effort(draws=2, runs=2, most_rows=1000, judging=1000, others=False)
+
+
+class ExpectedLoss(NamedTuple):
+    """Points of accuracy that are lost: the mean, and the standard deviation of one run."""
+
+    mean: float
+    spread: float
+
+    @classmethod
+    def of_runs(cls, values: Array) -> ExpectedLoss:
+        """Over all runs of all draws."""
+        spread = float(values.std(ddof=1)) if values.size > 1 else 0.0
+        return cls(float(values.mean()), spread)
+
+
+def band(losses: Sequence[ExpectedLoss]) -> tuple[float, float]:
+    """Where a loss is expected: from the easiest rows to the hardest, and the spread of a run."""
+    return (
+        min(loss.mean - BAND * loss.spread for loss in losses),
+        max(loss.mean + BAND * loss.spread for loss in losses),
+    )
+
+
+@final
+@dataclass(frozen=True)
+class NoiseCurve:
+    """What is lost at one difficulty, by the noise relative to the run asked about.
+
+    Attributes
+    ----------
+    factors
+        Relative noise, growing.
+    losses
+        What is lost at each.
+    """
+
+    factors: tuple[float, ...]
+    losses: tuple[ExpectedLoss, ...]
+
+    def at(self, factor: float) -> ExpectedLoss:
+        """Between two points on a logarithmic scale of noise; beyond the ends as at the end."""
+        place, known = math.log(factor), np.log(self.factors)
+        mean, spread = (
+            float(np.interp(place, known, each)) for each in zip(*self.losses, strict=True)
+        )
+        return ExpectedLoss(mean, spread)
+
+    def most_noise(self, wanted: float) -> float | None:
+        """The most noise up to which the mean loss stays at or below ``wanted``; None if never."""
+        means = np.maximum.accumulate([loss.mean for loss in self.losses])
+        within = int(np.searchsorted(means, wanted, side="right"))
+        if within == 0:
+            return None
+        if within == len(means):
+            return self.factors[-1]
+        low, high = np.log(self.factors[within - 1 : within + 1])
+        share = (wanted - means[within - 1]) / (means[within] - means[within - 1])
+        return math.exp(low + share * (high - low))
+
+
+@final
+@dataclass(frozen=True)
+class Rehearsal:
+    """The jobs of a rehearsal, and what their results say.
+
+    Attributes
+    ----------
+    question
+        What is asked.
+    fixed
+        The run that noise is relative to: with noise of each party's own.
+    effort
+        How much is rehearsed.
+    """
+
+    question: RunQuestion
+    fixed: Plan
+    effort: Effort = Effort()
+
+    @property
+    def in_one_hand(self) -> bool:
+        """Whether nothing but the mean of all parties matters."""
+        return isinstance(self.fixed.algorithm, DPGD)
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Rows of each party in the rehearsal."""
+        return self._thinned(self.question.counts)
+
+    def _thinned(self, counts: Sequence[int]) -> tuple[int, ...]:
+        most = max(self.effort.most_rows, _ROWS_PER_FEATURE * self.question.shape.features)
+        share = min(1.0, most / sum(counts))
+        return tuple(max(1, round(share * count)) for count in counts)
+
+    def _rows(self, difficulty: Difficulty, counts: Sequence[int]) -> GeneratedProblem:
+        return GeneratedProblem(self.question.shape, difficulty, tuple(counts), self.effort.judging)
+
+    def _job(self, problem: ProblemSource, told: TrainingParameters, label: str) -> TrainingJob:
+        return TrainingJob(
+            problem,
+            told,
+            self.effort.runs,
+            seed_of(label),
+            finals=(_MEASURE,),
+            repeats=self.effort.draws,
+            may_refuse=True,
+        )
+
+    def pooled(self, difficulty: Difficulty) -> Job:
+        """All rows in one place, without privacy."""
+        told = TrainingParameters(
+            "admm", loss="logistic", regularization=self.fixed.site.regularization
+        )
+        rows = self._rows(difficulty, (sum(self.counts),))
+        cell = pooled_cell(rows, told, self.fixed.site.parties, (_MEASURE,))
+        assert isinstance(cell, TrainingJob)
+        return replace(cell, repeats=self.effort.draws)
+
+    def at_noise(self, difficulty: Difficulty, factor: float, rounds: int = 1) -> Job:
+        """The run with so many times its noise, or so many times its rounds at its budget."""
+        label = f"{difficulty.name}, {factor!r} times the noise, {rounds} times the rounds"
+        if not self.in_one_hand:
+            told = replace(self.question.parameters, **_chosen(self.fixed))
+            told = replace(told, rounds=rounds * self.fixed.rounds)
+            return self._job(*self._together(difficulty, told, factor), label)
+        told = replace(self._hand, rounds=rounds * self.fixed.rounds)
+        epsilon = _epsilon(self._hand_mu / factor)
+        rows = self._rows(difficulty, (sum(self.counts),))
+        return self._job(OnePartyProblem(rows), replace(told, epsilon=epsilon), label)
+
+    @cached_property
+    def _hand(self) -> TrainingParameters:
+        """The run of one party that holds all rows, but for its budget."""
+        site, settings = self.fixed.site, self.fixed.settings
+        kept = {"momentum", "step"} & set(settings.options)
+        return TrainingParameters(
+            DPGD.name,
+            topology="server",
+            rounds=settings.rounds,
+            regularization=site.regularization / site.parties,
+            loss=site.loss.name,
+            delta=_DELTA,
+            algorithm_options={name: settings.options[name] for name in kept},
+        )
+
+    @cached_property
+    def _hand_mu(self) -> float:
+        """The budget that gives one party the noise of the mean of all parties."""
+        shape = self.question.shape
+        alone = plan(
+            replace(self._hand, epsilon=1.0),
+            (sum(self.counts),),
+            features=shape.features,
+            outputs=shape.outputs,
+        )
+        return float(gaussian_mu(1.0, _DELTA)) * mean_noise(alone) / mean_noise(self.fixed)
+
+    def together(
+        self, difficulty: Difficulty, told: TrainingParameters, label: str, parties: int = 1
+    ) -> Job:
+        """Another run by all parties, or so many times as many, each with its rows and budget."""
+        return self._job(*self._together(difficulty, told, 1.0, parties), label)
+
+    def _together(
+        self, difficulty: Difficulty, told: TrainingParameters, factor: float, parties: int = 1
+    ) -> tuple[GeneratedProblem, TrainingParameters]:
+        counts = self.question.counts * parties
+        fewer = self._thinned(counts)
+        budget = self.fixed.budget
+        assert budget is not None
+        mu = np.tile(budget_mu(budget), parties) * np.divide(counts, fewer) / factor
+        # Others of the same kind have no names.
+        names = self.fixed.site.names if parties == 1 else tuple(map(str, range(len(counts))))
+        budgets = {name: _epsilon(float(each)) for name, each in zip(names, mu, strict=True)}
+        told = replace(told, epsilon=budgets, delta=_DELTA, rows_per_person=1)
+        return replace(self._rows(difficulty, fewer), names=names), told
+
+    def losses(self, pooled: Result, result: Result) -> Array | None:
+        """Points lost by every run of every draw; None where it was refused."""
+        if not result.values:
+            return None
+        best = pooled.final(_MEASURE)[:, None]
+        reached = result.final(_MEASURE, "tail").reshape(len(best), -1)
+        return np.asarray(100 * (best - reached)).ravel()
+
+    def curve_jobs(self) -> dict[tuple[str, float], Job]:
+        """The jobs of all curves, by difficulty and noise."""
+        return {
+            (difficulty.name, factor): self.at_noise(difficulty, factor)
+            for difficulty in DIFFICULTIES
+            for factor in FACTORS
+        }
+
+
+def mean_noise(fixed: Plan) -> float:
+    """sd(G) of a run of dp-gd."""
+    algorithm = fixed.algorithm
+    assert isinstance(algorithm, DPGD)
+    return algorithm.mean_noise
+
+
+def _chosen(fixed: Plan) -> dict[str, Any]:
+    """What was left open, as a plan has it."""
+    return {
+        "algorithm": fixed.algorithm.name,
+        "loss": fixed.site.loss.name,
+        "algorithm_options": fixed.settings.options,
+    }
+
+
+def _epsilon(mu: float) -> float:
+    """The budget of a rehearsal with so much of Gaussian DP."""
+    return max(float(gaussian_epsilon(mu, _DELTA)), 1e-12)
