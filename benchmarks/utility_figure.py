@@ -91,9 +91,9 @@ def measured() -> dict[str, Any]:
         "splits": SPLITS,
         "runs": RUNS,
         "epsilon": list(EPSILONS),
-        "levels": {name: round(float(np.mean(each)), 3) for name, each in found_levels.items()},
+        "levels": {name: round(float(np.mean(each)), 4) for name, each in found_levels.items()},
         "curves": {
-            name: [round(float(np.mean(of_curve[epsilon])), 3) for epsilon in EPSILONS]
+            name: [round(float(np.mean(of_curve[epsilon])), 4) for epsilon in EPSILONS]
             for name, of_curve in found_curves.items()
         },
     }
