@@ -196,18 +196,17 @@ def test_prometheus_takes_the_rules():
 
 
 def test_every_test_that_the_threat_model_names_exists():
-    rows = [
-        line
-        for line in (DOCS / "threat-model.md").read_text().splitlines()
-        if line.startswith("| ") and "---" not in line
-    ]
+    text = (DOCS / "threat-model.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
     head, *threats = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     assert head == ["who", "sees", "can do", "what stops it", "shown by"]
     assert len(threats) >= 12
-    for *_, shown in threats:
-        named = re.findall(r"`(tests/\S+\.py)::(\w+)`", shown)
-        # Where no test can show it, the table says so.
-        assert named or shown.startswith("not shown:")
-        for file, test in named:
-            text = (DOCS.parent / file).read_text()
-            assert re.search(rf"^\s*def {test}\(", text, re.MULTILINE), f"{file}::{test}"
+    tests = re.findall(r"^(\d+)\. `(tests/\S+\.py)::(\w+)`$", text, re.MULTILINE)
+    for _, file, test in tests:
+        code = (DOCS.parent / file).read_text()
+        assert re.search(rf"^\s*def {test}\(", code, re.MULTILINE), f"{file}::{test}"
+    shown = [re.findall(r"\[(\d+)\]", cells[-1]) for cells in threats]
+    # Where no test can show it, the table says so.
+    for numbers, cells in zip(shown, threats, strict=True):
+        assert numbers or cells[-1].startswith("not shown:")
+    assert {number for numbers in shown for number in numbers} == {number for number, *_ in tests}
