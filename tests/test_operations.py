@@ -146,6 +146,35 @@ def test_the_container_runs_a_node_as_an_ordinary_user():
     assert "--read-only --tmpfs /tmp --cap-drop all" in "\n".join(lines)
 
 
+# Codes of their own for what cannot be set up, and for a file system that is not read-only.
+IN_A_CONTAINER = """
+mount --bind . . && mount -o remount,bind,ro / && mount -o remount,bind,rw "$PWD" || exit 77
+cd "$PWD"
+touch "$SOURCE/written" 2> /dev/null && exit 78
+exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs dpadmm node --config north.toml
+"""
+
+
+@pytest.mark.slow
+def test_a_node_needs_neither_capabilities_nor_files_outside_its_folder(tmp_path):
+    words = ["unshare", "--mount", "--propagation", "private", "true"]
+    if not shutil.which("setpriv") or subprocess.run(words, check=False).returncode:
+        pytest.skip("this user cannot make a file system read-only for one process")
+    ports = dict(zip((7447, 7448), free_ports(2), strict=True))
+    most, page = COMMANDS_BEFORE_NODES, DOCS / "plan-to-proof.md"
+    run_page(page, tmp_path, most=most, ports=ports, without="dpadmm plan")
+    (tmp_path / "contained.sh").write_text(IN_A_CONTAINER)
+    contained = tmp_path / "contained.md"
+    contained.write_text(
+        "```console\n$ dpadmm node --config south.toml & "
+        f"SOURCE={DOCS.parent} HOME=$PWD TMPDIR=$PWD PYTHONDONTWRITEBYTECODE=1 "
+        "unshare --mount --propagation private sh contained.sh; ended=$?; wait; exit $ended\n"
+        "```\n"
+    )
+    assert run_page(contained, tmp_path) == 1
+    assert (tmp_path / "north.model").exists()
+
+
 # -- alerts ---------------------------------------------------------------------------------------
 
 
