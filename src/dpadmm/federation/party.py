@@ -391,7 +391,7 @@ def _trained(
     come_from = provenance(told, schema, rows, setup.run.hex(), federation)
     return Run(
         told,
-        Model(classifier, estimator_parameters(told, agreed.names), schema, come_from),
+        Model(classifier, estimator_parameters(told.run, agreed.names), schema, come_from),
         setup.planned.site.topology,
         warnings=setup.warnings,
         seconds=seconds,

@@ -1,0 +1,184 @@
+"""The averaging server as a Flower ``ServerApp``: ``serverapp = "dpadmm.flower.server_app:app"``.
+
+Its run configuration has these keys:
+
+``agreed``, ``schema``
+    The files of the agreed run and of the schema.
+``model``
+    Where the model goes; without it parties alone have one.
+``lost-after``
+    Seconds without the answer of a party after which the run ends (3600). What was answered stays
+    at the parties: started again, the run goes on from there.
+``ask-again``
+    Seconds after which a party that has not answered is asked again (60).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.serverapp import Grid, ServerApp
+
+from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.flower.questions import RECORD, Answer, Question
+from dpadmm.flower.server import ServerRun, average_answers, prepare_server, write_model
+
+__all__ = ["Asking", "app", "make_server_app"]
+
+_KEYS: Final = ("agreed", "schema", "model", "lost-after", "ask-again")
+_PAUSE: Final = 1.0
+_log = logging.getLogger("flwr")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How long to wait for parties.
+
+    Attributes
+    ----------
+    lost_after
+        Seconds without the answer of a party after which the run ends.
+    ask_again
+        Seconds after which a party that has not answered is asked again.
+    """
+
+    lost_after: float = 3600.0
+    ask_again: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("lost-after", self.lost_after), ("ask-again", self.ask_again)):
+            # Not a comparison that NaN passes.
+            if not 0 < value <= 1e8:
+                raise ParameterError(f"{name} must be a number of seconds above 0; got {value!r}.")
+
+
+def make_server_app(setup: ServerRun | None = None, asking: Asking | None = None) -> ServerApp:
+    """A ``ServerApp`` that averages what parties send.
+
+    Parameters
+    ----------
+    setup, asking
+        What it is told, and how long it waits; from Flower's run configuration unless given.
+    """
+    made = ServerApp()
+
+    @made.main()
+    def main(grid: Grid, context: Context) -> None:
+        run, patience = setup, asking or Asking()
+        if run is None:
+            run, patience = _configured(context.run_config)
+        parties = _Parties(grid, run.agreed.names, patience)
+        averaged = average_answers(run, parties.ask, _tell)
+        write_model(run, averaged)
+        _log.info("dpadmm: the run is complete; every party has its model.")
+
+    return made
+
+
+def _tell(done: int, rounds: int) -> None:
+    _log.info("dpadmm: round %d of %d is complete.", done, rounds)
+
+
+def _configured(told: Any) -> tuple[ServerRun, Asking]:
+    unknown = set(told) - set(_KEYS)
+    if unknown:
+        raise ParameterError(
+            f"the run configuration must have {', '.join(_KEYS)}, and no others; got "
+            f"{', '.join(sorted(unknown))}."
+        )
+    for name in ("agreed", "schema"):
+        if not isinstance(told.get(name), str):
+            raise ParameterError(
+                f"{name} in the run configuration must be the path of a file; got "
+                f"{told.get(name)!r}."
+            )
+    model = told.get("model")
+    run = prepare_server(
+        Path(told["agreed"]), Path(told["schema"]), None if model is None else Path(str(model))
+    )
+    defaults = Asking()
+    seconds = {
+        "lost_after": told.get("lost-after", defaults.lost_after),
+        "ask_again": told.get("ask-again", defaults.ask_again),
+    }
+    return run, Asking(**{name: float(value) for name, value in seconds.items()})
+
+
+class _Parties:
+    """The nodes behind a Flower server, and which party each of them said it is."""
+
+    def __init__(self, grid: Grid, names: tuple[str, ...], patience: Asking) -> None:
+        self._grid, self._names, self._patience = grid, names, patience
+
+    def ask(self, question: Question) -> dict[str, Answer]:
+        """Ask until every party has answered; each node that has not is asked again."""
+        answers: dict[str, Answer] = {}
+        asked: set[int] = set()
+        trouble: dict[str, str] = {}
+        deadline = time.monotonic() + self._patience.lost_after
+        while set(answers) < set(self._names):
+            missing = [name for name in self._names if name not in answers]
+            if time.monotonic() > deadline:
+                told = "; ".join(f"{name}: {words}" for name, words in trouble.items())
+                raise ExchangeError(
+                    f"every party must answer within {self._patience.lost_after:g} s; "
+                    f"{', '.join(missing)} did not. {told or 'Start their SuperNodes.'} What was "
+                    "answered is kept there: start the run again to go on."
+                )
+            nodes = [node for node in self._grid.get_node_ids() if node not in asked]
+            for node, found in self._replies(question, nodes):
+                if found.again:
+                    trouble[found.party or f"node {node}"] = found.refusal
+                    continue
+                self._take(answers, found)
+                asked.add(node)
+            if set(answers) < set(self._names):
+                time.sleep(_PAUSE)
+        return answers
+
+    def _take(self, answers: dict[str, Answer], found: Answer) -> None:
+        if found.refusal:
+            raise ExchangeError(f"{found.party or 'a party'} refused: {found.refusal}")
+        if found.party not in self._names:
+            raise ExchangeError(
+                f"a node must be a party of the run, {', '.join(self._names)}; one says that it is "
+                f"{found.party!r}. Stop its SuperNode."
+            )
+        if found.party in answers:
+            raise ExchangeError(
+                f"a party must have one node; two say that they are {found.party!r}. Stop one."
+            )
+        answers[found.party] = found
+
+    def _replies(self, question: Question, nodes: Iterable[int]) -> Iterable[tuple[int, Answer]]:
+        record = ConfigRecord(question.plain())
+        patience = self._patience
+        messages = [
+            Message(
+                RecordDict({RECORD: record}),
+                dst_node_id=node,
+                message_type="train",
+                group_id=str(question.round),
+                ttl=patience.lost_after,
+            )
+            for node in nodes
+        ]
+        if not messages:
+            return
+        for reply in self._grid.send_and_receive(messages, timeout=patience.ask_again):
+            node = reply.metadata.src_node_id
+            if reply.has_error():
+                # The words of an error come from the node: they are not shown here.
+                yield node, Answer("", refusal="Flower reports an error there", again=True)
+                continue
+            told = reply.content.get(RECORD)
+            yield node, Answer.read(dict(told) if isinstance(told, ConfigRecord) else {})
+
+
+app = make_server_app()
