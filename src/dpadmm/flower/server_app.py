@@ -10,14 +10,14 @@ Its run configuration has these keys:
     Seconds without the answer of a party after which the run ends (3600). What was answered stays
     at the parties: started again, the run goes on from there.
 ``ask-again``
-    Seconds after which a party that has not answered is asked again (60).
+    Seconds after which a party that has not answered is asked again (300).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,8 @@ from dpadmm.flower.server import ServerRun, average_answers, prepare_server, wri
 __all__ = ["Asking", "app", "make_server_app"]
 
 _KEYS: Final = ("agreed", "schema", "model", "lost-after", "ask-again")
-_PAUSE: Final = 1.0
+_PAUSE: Final = 0.2
+_RETRY: Final = 5.0
 _log = logging.getLogger("flwr")
 
 
@@ -49,7 +50,7 @@ class Asking:
     """
 
     lost_after: float = 3600.0
-    ask_again: float = 60.0
+    ask_again: float = 300.0
 
     def __post_init__(self) -> None:
         for name, value in (("lost-after", self.lost_after), ("ask-again", self.ask_again)):
@@ -111,36 +112,53 @@ def _configured(told: Any) -> tuple[ServerRun, Asking]:
 
 
 class _Parties:
-    """The nodes behind a Flower server, and which party each of them said it is."""
+    """The nodes behind a Flower server; each says which party it is."""
 
     def __init__(self, grid: Grid, names: tuple[str, ...], patience: Asking) -> None:
         self._grid, self._names, self._patience = grid, names, patience
 
     def ask(self, question: Question) -> dict[str, Answer]:
-        """Ask until every party has answered; each node that has not is asked again."""
+        """Ask until every party has answered, and those that do not answer once more."""
         answers: dict[str, Answer] = {}
-        asked: set[int] = set()
         trouble: dict[str, str] = {}
+        done: set[int] = set()
+        asked: dict[int, float] = {}
+        sent: set[str] = set()
         deadline = time.monotonic() + self._patience.lost_after
-        while set(answers) < set(self._names):
-            missing = [name for name in self._names if name not in answers]
-            if time.monotonic() > deadline:
-                told = "; ".join(f"{name}: {words}" for name, words in trouble.items())
-                raise ExchangeError(
-                    f"every party must answer within {self._patience.lost_after:g} s; "
-                    f"{', '.join(missing)} did not. {told or 'Start their SuperNodes.'} What was "
-                    "answered is kept there: start the run again to go on."
-                )
-            nodes = [node for node in self._grid.get_node_ids() if node not in asked]
-            for node, found in self._replies(question, nodes):
+        while len(answers) < len(self._names):
+            now = time.monotonic()
+            if now > deadline:
+                raise self._lost(answers, trouble)
+            present = set(self._grid.get_node_ids())
+            # Who went away and came back has forgotten that it was asked.
+            asked = {node: at for node, at in asked.items() if node in present}
+            again = self._patience.ask_again
+            due = [node for node in present - done if now - asked.get(node, -again) >= again]
+            if due:
+                # What could not be handed over has no number, and is asked again.
+                numbers = self._grid.push_messages(self._messages(question, due))
+                sent |= {number for number in numbers if number}
+                asked |= dict.fromkeys(due, now)
+            for node, found in self._replies(sent):
                 if found.again:
                     trouble[found.party or f"node {node}"] = found.refusal
-                    continue
-                self._take(answers, found)
-                asked.add(node)
-            if set(answers) < set(self._names):
+                    # In a while, not at once: another process of that party may be at work.
+                    asked[node] = now - again + min(again, _RETRY)
+                elif node not in done:
+                    self._take(answers, found)
+                    done.add(node)
+            if len(answers) < len(self._names):
                 time.sleep(_PAUSE)
         return answers
+
+    def _lost(self, answers: dict[str, Answer], trouble: dict[str, str]) -> ExchangeError:
+        missing = [name for name in self._names if name not in answers]
+        told = " ".join(f"{name}: {words}" for name, words in trouble.items())
+        return ExchangeError(
+            f"every party must answer within {self._patience.lost_after:g} s; "
+            f"{', '.join(missing)} did not. {told or 'Start their SuperNodes.'} What was answered "
+            "is kept there: start the run again to go on."
+        )
 
     def _take(self, answers: dict[str, Answer], found: Answer) -> None:
         if found.refusal:
@@ -156,26 +174,28 @@ class _Parties:
             )
         answers[found.party] = found
 
-    def _replies(self, question: Question, nodes: Iterable[int]) -> Iterable[tuple[int, Answer]]:
+    def _messages(self, question: Question, nodes: list[int]) -> list[Message]:
         record = ConfigRecord(question.plain())
-        patience = self._patience
-        messages = [
+        return [
             Message(
                 RecordDict({RECORD: record}),
                 dst_node_id=node,
                 message_type="train",
                 group_id=str(question.round),
-                ttl=patience.lost_after,
+                ttl=self._patience.lost_after,
             )
             for node in nodes
         ]
-        if not messages:
-            return
-        for reply in self._grid.send_and_receive(messages, timeout=patience.ask_again):
+
+    def _replies(self, sent: set[str]) -> Iterator[tuple[int, Answer]]:
+        """What came since the last time; what was answered is taken off the list."""
+        for reply in self._grid.pull_messages(list(sent)) if sent else ():
+            sent.discard(reply.metadata.reply_to_message_id)
             node = reply.metadata.src_node_id
             if reply.has_error():
-                # The words of an error come from the node: they are not shown here.
-                yield node, Answer("", refusal="Flower reports an error there", again=True)
+                # Its words come from the node: they are not shown here.
+                words = f"Flower reports its error {int(reply.error.code)}."
+                yield node, Answer("", refusal=words, again=True)
                 continue
             told = reply.content.get(RECORD)
             yield node, Answer.read(dict(told) if isinstance(told, ConfigRecord) else {})
