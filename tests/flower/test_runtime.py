@@ -82,6 +82,7 @@ def test_supernodes_over_tls_give_the_model_of_one_process(network, tmp_path):
 def test_a_lying_server_spends_nothing_and_a_killed_supernode_draws_once(network):
     parties = network.parties
     network.start_link()
+    network.start_keeper("south")
     for name in TWO:
         network.start_node(name)
     lie = parties.folder / "lie.toml"

@@ -86,11 +86,19 @@ class FlowerNetwork:
         words += ["--ssl-keyfile", self.key, "--ssl-ca-certfile", self.authority]
         self._start("superlink", *words, "--disable-runtime-dependency-installation")
 
+    def start_keeper(self, name):
+        """Another process answers for a party; its SuperNode is told where."""
+        place = self.folder / f"{name}.socket"
+        words = [sys.executable, "-m", "dpadmm.flower.keeper", "--socket", place]
+        self._start(f"{name}.keeper", *words, "--config", self.parties.node_file(name))
+        self.wait_for(place.exists)
+
     def start_node(self, name):
+        place = self.folder / f"{name}.socket"
+        told = f'keeper="{place}"' if place.exists() else f'node="{self.parties.node_file(name)}"'
         words = ["flower-supernode", "--root-certificates", self.authority]
         words += ["--superlink", f"127.0.0.1:{self.port}", "--port", self._ports[name]]
-        words += ["--node-config", f'node="{self.parties.node_file(name)}"']
-        self._start(name, *words)
+        self._start(name, *words, "--node-config", told)
 
     def kill(self, name):
         """Kill a process and all that it started."""
@@ -120,7 +128,8 @@ class FlowerNetwork:
             ended = [name for name, process in self.processes.items() if process.poll() is not None]
             names = ended or ("superlink", *self.parties.names)
             told = {name: self.output(name)[-3000:] for name in names}
-            assert not (late or ended), told
+            assert not late, told
+            assert not ended, told
             time.sleep(0.1)
 
     def close(self):
