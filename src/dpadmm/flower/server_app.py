@@ -69,7 +69,6 @@ def make_server_app(setup: ServerRun | None = None, asking: Asking | None = None
     """
     made = ServerApp()
 
-    @made.main()
     def main(grid: Grid, context: Context) -> None:
         run, patience = setup, asking or Asking()
         if run is None:
@@ -79,6 +78,8 @@ def make_server_app(setup: ServerRun | None = None, asking: Asking | None = None
         write_model(run, averaged)
         _log.info("dpadmm: the run is complete; every party has its model.")
 
+    # Not as a decorator: Flower may not be there to say what it returns.
+    made.main()(main)
     return made
 
 
