@@ -231,7 +231,6 @@ def test_nothing_about_rows_is_told_when_they_cannot_be_read(parties):
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        ({"algorithm": "dp-gd", "algorithm_options": {"noise": "shared"}}, "noise must be 'own'"),
         ({"evaluate": True, "holdout": 0.2}, "evaluate and probabilities must be left out"),
         ({"algorithm": "pr-admm", "topology": "ring"}, "server"),
     ],

@@ -54,31 +54,38 @@ def test_flowers_simulation_gives_the_model_of_one_process(tmp_path):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
+SHARED = {"algorithm": "dp-gd", "rounds": 2, "algorithm_options": {"noise": "shared"}}
+
+
 @pytest.fixture
 def network(tmp_path, request):
-    parties = FlowerParties(
-        tmp_path / "parties", names=TWO, run={"algorithm": "dp-gd", "rounds": 2}
-    )
-    parties.write_all(simulation=request.param)
+    names, run, simulation = request.param
+    parties = FlowerParties(tmp_path / "parties", names=names, run=run)
+    if simulation is not None:
+        parties.simulated = True
+        (parties.folder / "agreed.toml").write_text(parties.agreed_text())
+    parties.write_all(simulation=simulation)
     made = FlowerNetwork(parties)
     yield made
     made.close()
 
 
-@pytest.mark.parametrize("network", [KEY], indirect=True)
+@pytest.mark.parametrize("network", [(NAMES, SHARED, KEY)], indirect=True, ids=["shared noise"])
 def test_supernodes_over_tls_give_the_model_of_one_process(network, tmp_path):
     parties = network.parties
     network.start_link()
-    for name in TWO:
+    for name in NAMES:
         network.start_node(name)
     network.run()
-    network.wait_for(has_models(parties, *TWO, "hub"))
+    network.wait_for(has_models(parties, *NAMES, "hub"))
     wanted = in_process(parties, tmp_path, KEY)[-1].mean(axis=0)[0]
-    for found in coefficients(parties, *TWO, "hub"):
+    for found in coefficients(parties, *NAMES, "hub"):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("network", [None], indirect=True)
+@pytest.mark.parametrize(
+    "network", [(TWO, {"algorithm": "dp-gd", "rounds": 2}, None)], indirect=True, ids=["own noise"]
+)
 def test_a_lying_server_spends_nothing_and_a_killed_supernode_draws_once(network):
     parties = network.parties
     network.start_link()

@@ -7,6 +7,7 @@ from dpadmm.flower.server import average_answers, prepare_server, write_model
 from tests.helpers.federation_net import RESULTS, Federation, toml
 
 NAMES = ("north", "south", "west")
+FILES = {"certificate": "pem", "key": "key"}
 
 
 class FlowerParties(Federation):
@@ -14,7 +15,8 @@ class FlowerParties(Federation):
 
     def __init__(self, folder, *, run=None, names=NAMES, **options):
         told = {"algorithm": "ps-admm", "topology": "server", "rounds": 4, **(run or {})}
-        super().__init__(folder, None, names, tls=False, averager="hub", run=told, **options)
+        shared = told.get("algorithm_options", {}).get("noise") == "shared"
+        super().__init__(folder, None, names, tls=shared, averager="hub", run=told, **options)
         (folder / "agreed.toml").write_text(self.agreed_text())
 
     def write(self, name, *, policy=None, simulation=None, agreed=None, extra=""):
@@ -25,7 +27,13 @@ class FlowerParties(Federation):
         lines += ['schema = "schema.toml"', f'data = "{name}.csv"']
         if simulation is None:
             lines.append(f'ledger = "{name}.ledger"')
-        limits = {"epsilon": self.run["epsilon"], "delta": self.run["delta"], **(policy or {})}
+        limits = {"epsilon": self.run["epsilon"], "delta": self.run["delta"]}
+        if self.shared:
+            lines += ["[certificates]", 'authority = "certificates/ca.pem"']
+            lines += [f'{what} = "certificates/{name}.{end}"' for what, end in FILES.items()]
+            lines += ["[pins]", *(f'{each} = "{self.pins[each]}"' for each in self.names)]
+            limits["colluders"] = 1
+        limits |= policy or {}
         lines += ["[policy]", *(f"{key} = {toml(value)}" for key, value in limits.items())]
         lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in RESULTS)]
         lines += ["[watch]", f'log = "{name}.log"']

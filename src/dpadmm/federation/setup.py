@@ -119,7 +119,8 @@ def prepare_node(
     if planned.algorithm.summation is not None and security is None:
         raise ParameterError(
             "noise must be 'own' without TLS: parties that share noise sign their keys with those "
-            "of their certificates. Leave out --insecure-loopback."
+            "of their certificates. "
+            + ("Add [certificates]." if relayed else "Leave out --insecure-loopback.")
         )
     config.check(agreed, planned, relayed=relayed)
     setup = NodeSetup(

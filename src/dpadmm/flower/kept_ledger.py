@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 
 from dpadmm.federation.transport.store import MessageStore
+from dpadmm.ledger.balance import STORED_TYPES
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
@@ -37,8 +38,8 @@ class KeptLedger(Ledger):
         """Keep the message of a reserved round."""
         if t not in self._events:
             raise RuntimeError(f"round {t} must be reserved before it is committed.")
-        shape = ",".join(str(size) for size in message.shape)
-        text = f"{shape}:{message.astype('<f8').tobytes().hex()}"
+        shape, kind = ",".join(str(size) for size in message.shape), message.dtype.name
+        text = f"{kind}:{shape}:{message.astype(STORED_TYPES[kind]).tobytes().hex()}"
         self._store.take_note(self._run, f"simulated round {t}", text)
 
     def committed(self, t: int) -> Array | None:
@@ -46,9 +47,10 @@ class KeptLedger(Ledger):
         note = self._store.note(self._run, f"simulated round {t}")
         if note is None:
             return None
-        shape, _, numbers = note.partition(":")
-        values = np.frombuffer(bytes.fromhex(numbers), dtype="<f8").astype(np.float64)
-        return values.reshape([int(size) for size in shape.split(",")])
+        kind, shape, numbers = note.split(":")
+        values = np.frombuffer(bytes.fromhex(numbers), dtype=STORED_TYPES[kind]).astype(kind)
+        message: Array = values.reshape([int(size) for size in shape.split(",")])
+        return message
 
     def resume(self, events: Sequence[Event], last: Array) -> None:
         """Take up the rounds of a checkpoint."""

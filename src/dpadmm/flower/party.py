@@ -22,21 +22,26 @@ from typing import Any, Final
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import disagreement
+from dpadmm.federation.exchange import CarefulLedger
 from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import read_shards, write_node_results
 from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.setup import NodeSetup, prepare_node
+from dpadmm.federation.stretch_keys import StretchKeys
+from dpadmm.federation.transport.rollback import DrawRefused
 from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.wire import decode_message, encode_message
+from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
 from dpadmm.federation.transport.words import Agreeing, said
 from dpadmm.federation.watcher import Watcher
 from dpadmm.flower.kept_ledger import KeptLedger
 from dpadmm.flower.questions import Answer, Question
 from dpadmm.flower.replay import MEAN, KnownMeans, replay
+from dpadmm.flower.sums import KnownSums, masks_of, own_key
 from dpadmm.ledger.base import Ledger
-from dpadmm.plain import Array
+from dpadmm.plain import Array, Words
 from dpadmm.run.classifier import Classifier
+from dpadmm.run.exchange import Exchange
 from dpadmm.run.from_files import estimator_parameters
 from dpadmm.run.judge import state_whole
 from dpadmm.run.model import Model
@@ -80,11 +85,6 @@ def check_relayed(agreed: AgreedRun, planned: Plan) -> None:
             "server in the agreed run must name the node that averages in Flower, with topology = "
             f"'server'; got {agreed.server!r} and {planned.site.topology.name!r}. Change them at "
             "every party."
-        )
-    if planned.algorithm.summation is not None:
-        raise ParameterError(
-            "noise must be 'own' in Flower: keys of shared noise are not handed on there; got "
-            "'shared'. Change it at every party, or use dpadmm node. Nothing was spent."
         )
     if agreed.run.wish.histogram:
         raise ParameterError(
@@ -156,13 +156,16 @@ def _answer(setup: NodeSetup, question: Question, watcher: Watcher) -> Answer:
         # Once more: until now another process may have had the run.
         known.check(question)
         number = setup.agreed.names.index(setup.name)
-        turn = _Turn(node, stretch, known, ledger, number, setup.planned.of_party(number))
+        own, keys = setup.planned.of_party(number), node.stretch_keys(stretch)
+        turn = _Turn(node, stretch, known, ledger, number, own, keys)
         turn.take_mean(question)
         simulated = setup.config.simulation is not None
+        if turn.is_asked_for_key(question):
+            return Answer(setup.name, key=turn.key(), simulated=simulated)
         if question.round == stretch.rounds:
             turn.finish()
             return Answer(setup.name, simulated=simulated)
-        return Answer(setup.name, turn.message(question.round), simulated=simulated)
+        return Answer(setup.name, turn.message(question), simulated=simulated)
 
 
 @dataclass(frozen=True)
@@ -181,12 +184,26 @@ class _Known:
         """The number under which means are kept, after the last party's."""
         return len(self.stretch.agreed.names)
 
+    def _facts(self, t: int) -> dict[str, Any]:
+        """What a mean must be of."""
+        shape = self.stretch.planned.site.shape[1:]
+        return {"run": self.stretch.run, "party": self.averager, "t": t, "shape": shape}
+
     def decode(self, data: bytes, t: int) -> Array:
-        run, shape = self.stretch.run, self.stretch.planned.site.shape[1:]
-        return decode_message(data, run=run, party=self.averager, t=t, shape=shape)
+        """The mean that was told; where noise is shared, from the sum of words."""
+        summation = self.stretch.planned.algorithm.summation
+        if summation is None:
+            return decode_message(data, **self._facts(t))
+        return summation.from_words(decode_words(data, **self._facts(t))) / summation.parties
+
+    def told(self, t: int) -> bytes:
+        return self.store.messages(self.stretch.run, t)[self.averager]
 
     def mean(self, t: int) -> Array:
-        return self.decode(self.store.messages(self.stretch.run, t)[self.averager], t)
+        return self.decode(self.told(t), t)
+
+    def words(self, t: int) -> Words:
+        return decode_words(self.told(t), **self._facts(t))
 
     def check(self, question: Question) -> None:
         """Refuse a round out of its order, and a mean that is none or another than before."""
@@ -207,13 +224,11 @@ class _Known:
             raise _Refusal(
                 f"the mean must be one of this run: {error} Nothing was spent."
             ) from None
-        if t <= rounds:
-            kept = self.store.messages(self.stretch.run, t - 1)[self.averager]
-            if kept != question.mean:
-                raise _Refusal(
-                    f"the mean of round {t - 1} must be the one that this party was told before; "
-                    "it is another. Nothing was spent."
-                )
+        if t <= rounds and self.told(t - 1) != question.mean:
+            raise _Refusal(
+                f"the mean of round {t - 1} must be the one that this party was told before; "
+                "it is another. Nothing was spent."
+            )
 
 
 @dataclass(frozen=True)
@@ -226,6 +241,37 @@ class _Turn:
     ledger: Ledger
     number: int
     own: Plan
+    keys: StretchKeys | None
+
+    def is_asked_for_key(self, question: Question) -> bool:
+        """Whether all that is wanted is this party's key, to share noise by."""
+        return self.keys is not None and question.round == 0 and not question.keys
+
+    def key(self) -> bytes:
+        """The signed key of this party, the same whenever it is asked for."""
+        assert self.keys is not None
+        self._announce(self.keys)
+        return own_key(self.keys, self.node.setup.name)
+
+    def _announce(self, keys: StretchKeys) -> None:
+        released = CarefulLedger(self.ledger, 0).released
+        # With all rounds drawn the private key may be gone, and is not needed any more.
+        if released < self.stretch.rounds:
+            keys.announce(released)
+
+    def _exchange(self, question: Question) -> Exchange:
+        """What the rounds before hand out, and what covers the one that is drawn."""
+        t, summation = question.round, self.own.algorithm.summation
+        if self.keys is None or summation is None:
+            return KnownMeans(self.known.mean, t)
+        self._announce(self.keys)
+        try:
+            masks = masks_of(self.keys, question.keys)
+        except DrawRefused:
+            raise
+        except ExchangeError as error:
+            raise _Refusal(str(error)) from None
+        return KnownSums(self.known.words, t, summation, masks)
 
     def _bytes(self, t: int) -> bytes | None:
         values = self.ledger.committed(t)
@@ -245,16 +291,17 @@ class _Turn:
         self.node.store.keep(self.stretch.run, t, mean)
         self.node.watcher.round(t + 1, self.stretch.rounds)
 
-    def message(self, t: int) -> bytes:
+    def message(self, question: Question) -> bytes:
         """The message of a round: as it is in the ledger, or drawn now, once."""
+        t = question.round
         found = self._bytes(t)
         if found is None:
-            setup = self.node.setup
+            setup, exchange = self.node.setup, self._exchange(question)
             shard, _ = read_shards(setup, setup.run_config(), self.own, self.node.noise)
             train_party(
                 self.own,
                 shard,
-                exchange=KnownMeans(self.known.mean, t),
+                exchange=exchange,
                 noise=self.node.noise,
                 ledger=self.ledger,
                 rounds=t + 1,
@@ -262,12 +309,16 @@ class _Turn:
             self.node.note_head()
             found = self._bytes(t)
             assert found is not None
+        if self.keys is not None:
+            self.keys.before_send(t)
         return found
 
     def finish(self) -> None:
         """Write the model of all rounds, with what they cost here."""
         rounds, watcher = self.stretch.rounds, self.node.watcher
         write_node_results(self.node.setup, self._trained())
+        if self.keys is not None:
+            self.keys.destroy()
         watcher.event("results-written", round=rounds, rounds=rounds)
         watcher.finished()
 

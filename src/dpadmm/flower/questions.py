@@ -39,12 +39,15 @@ class Question:
         The mean of the round before, as bytes of a message; empty in round 0.
     facts
         What the server was told of the run, for a party that was told otherwise to say where.
+    keys
+        Where noise is shared: the keys of all parties, or nothing to ask for a party's own.
     """
 
     run: bytes
     round: int
     mean: bytes = field(repr=False)
     facts: bytes = field(repr=False)
+    keys: bytes = field(default=b"", repr=False)
 
     def plain(self) -> dict[str, Any]:
         """The values of the record."""
@@ -73,6 +76,8 @@ class Answer:
         Its name.
     message
         Its message of the round; empty at the end, and with a refusal.
+    key
+        Its signed key, where noise is shared and it was asked for.
     simulated
         Its noise can be drawn again, and protects nobody.
     refusal
@@ -83,6 +88,7 @@ class Answer:
 
     party: str
     message: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
     simulated: bool = False
     refusal: str = ""
     again: bool = False
@@ -100,8 +106,15 @@ class Answer:
         return cls(**told)
 
 
-_QUESTION: Final = {"run": bytes, "round": int, "mean": bytes, "facts": bytes}
-_ANSWER: Final = {"party": str, "message": bytes, "simulated": bool, "refusal": str, "again": bool}
+_QUESTION: Final = {"run": bytes, "round": int, "mean": bytes, "facts": bytes, "keys": bytes}
+_ANSWER: Final = {
+    "party": str,
+    "message": bytes,
+    "key": bytes,
+    "simulated": bool,
+    "refusal": str,
+    "again": bool,
+}
 
 
 def _read(what: str, content: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ party hands out what it sent before.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,13 +18,20 @@ from dpadmm.data.schema import Schema, load_schema
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
-from dpadmm.federation.transport.wire import BadMessage, decode_message, encode_message
+from dpadmm.federation.transport.sum_exchange import added_words
+from dpadmm.federation.transport.wire import (
+    BadMessage,
+    decode_message,
+    decode_words,
+    encode_message,
+)
 from dpadmm.federation.transport.words import Agreeing
 from dpadmm.flower.party import check_relayed
 from dpadmm.flower.questions import Answer, Question
 from dpadmm.flower.replay import MEAN, replay
+from dpadmm.flower.sums import gathered_keys
 from dpadmm.ledger.base import MemoryLedger
-from dpadmm.plain import Array
+from dpadmm.plain import Array, Words
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import plain_data
@@ -67,11 +74,33 @@ class ServerRun:
         """The 32 bytes of the run."""
         return self.agreed.digest(self.schema)
 
-    def question(self, t: int, mean: bytes) -> Question:
-        """What to ask in a round, with the mean of the round before."""
+    def question(self, t: int, mean: bytes, keys: bytes = b"") -> Question:
+        """What to ask in a round, with the mean of the round before and the keys of all parties."""
         facts = self.agreed.facts(self.schema)
         told = Agreeing(dpadmm=__version__, facts=facts, consents={}, names={})
-        return Question(self.run, t, mean, told.to_bytes())
+        return Question(self.run, t, mean, told.to_bytes(), keys)
+
+    def decode(self, name: str, answer: Answer, t: int) -> Array | Words:
+        """A party's message: a model or a gradient, or words where only their sum is seen."""
+        party, shape = self.agreed.names.index(name), self.planned.site.shape[1:]
+        decode: Callable[..., Any] = decode_message
+        if self.planned.algorithm.summation is not None:
+            decode = decode_words
+        try:
+            found: Array = decode(answer.message, run=self.run, party=party, t=t, shape=shape)
+        except BadMessage as error:
+            raise ExchangeError(f"{name} must answer with its message: {error}") from None
+        return found
+
+    def added_up(self, heard: Sequence[Array | Words]) -> tuple[Array | Words, Array]:
+        """What parties are told of a round, the mean or the sum of words; and the mean."""
+        summation = self.planned.algorithm.summation
+        if summation is None:
+            # In the order of the parties, as one process would add them up.
+            mean: Array = np.mean(heard, axis=0)
+            return mean, mean
+        words = added_words(heard)
+        return words, summation.from_words(words) / summation.parties
 
 
 @dataclass(frozen=True)
@@ -88,7 +117,7 @@ class Averaged:
         Somebody's noise can be drawn again.
     """
 
-    first: tuple[Array, ...]
+    first: tuple[Array | Words, ...]
     means: tuple[Array, ...]
     simulated: bool
 
@@ -130,26 +159,22 @@ def average_answers(
     ExchangeError
         If a party refuses, or answers with what is no message of the round.
     """
-    names, shape = setup.agreed.names, setup.planned.site.shape[1:]
-    rounds, mean = setup.planned.rounds, b""
+    names, rounds = setup.agreed.names, setup.planned.rounds
+    mean = keys = b""
     first, means, simulated = [], [], False
+    if setup.planned.algorithm.summation is not None:
+        answers = ask(setup.question(0, b""))
+        keys = gathered_keys({name: answers[name].key for name in names})
     for t in range(rounds):
-        answers = ask(setup.question(t, mean))
-        heard = []
-        for number, name in enumerate(names):
-            data = answers[name].message
-            try:
-                values = decode_message(data, run=setup.run, party=number, t=t, shape=shape)
-            except BadMessage as error:
-                raise ExchangeError(f"{name} must answer with its message: {error}") from None
-            heard.append(values)
-            simulated |= answers[name].simulated
+        answers = ask(setup.question(t, mean, keys))
+        heard = [setup.decode(name, answers[name], t) for name in names]
+        simulated |= any(answers[name].simulated for name in names)
+        told, found = setup.added_up(heard)
         first.append(heard[0])
-        # In the order of the parties, as one process would add them up.
-        means.append(np.mean(heard, axis=0))
-        mean = encode_message(setup.run, len(names), t, means[-1])
+        means.append(found)
+        mean = encode_message(setup.run, len(names), t, told)
         on_round(t + 1, rounds)
-    ask(setup.question(rounds, mean))
+    ask(setup.question(rounds, mean, keys))
     return Averaged(tuple(first), tuple(means), simulated)
 
 
