@@ -7,10 +7,10 @@ party hands out what it sent before.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,11 +18,10 @@ from dpadmm.data.schema import Schema, load_schema
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
-from dpadmm.federation.transport.sum_exchange import added_words
+from dpadmm.federation.averager import added_up
 from dpadmm.federation.transport.wire import (
     BadMessage,
     decode_message,
-    decode_words,
     encode_message,
 )
 from dpadmm.federation.transport.words import Agreeing
@@ -31,7 +30,7 @@ from dpadmm.flower.questions import Answer, Question
 from dpadmm.flower.replay import MEAN, replay
 from dpadmm.flower.sums import gathered_keys
 from dpadmm.ledger.base import MemoryLedger
-from dpadmm.plain import Array, Words
+from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import plain_data
@@ -80,27 +79,26 @@ class ServerRun:
         told = Agreeing(dpadmm=__version__, facts=facts, consents={}, names={})
         return Question(self.run, t, mean, told.to_bytes(), keys)
 
-    def decode(self, name: str, answer: Answer, t: int) -> Array | Words:
-        """A party's message: a model or a gradient, or words where only their sum is seen."""
-        party, shape = self.agreed.names.index(name), self.planned.site.shape[1:]
-        decode: Callable[..., Any] = decode_message
-        if self.planned.algorithm.summation is not None:
-            decode = decode_words
+    def added_up(self, answers: Mapping[str, Answer], t: int) -> tuple[bytes, Array]:
+        """What parties are told of a round, its mean or the sum of its words; and the mean."""
+        names, summation = self.agreed.names, self.planned.algorithm.summation
+        received = {number: answers[name].message for number, name in enumerate(names)}
+        shape = self.planned.site.shape[1:]
         try:
-            found: Array = decode(answer.message, run=self.run, party=party, t=t, shape=shape)
+            found = added_up(received, self.run, t, shape, words=summation is not None)
         except BadMessage as error:
-            raise ExchangeError(f"{name} must answer with its message: {error}") from None
-        return found
+            raise ExchangeError(f"every party must answer with its message: {error}") from None
+        mean = np.asarray(found, dtype=np.float64)
+        if summation is not None:
+            mean = summation.from_words(np.asarray(found, dtype=np.uint64)) / summation.parties
+        return encode_message(self.run, len(names), t, found), mean
 
-    def added_up(self, heard: Sequence[Array | Words]) -> tuple[Array | Words, Array]:
-        """What parties are told of a round, the mean or the sum of words; and the mean."""
-        summation = self.planned.algorithm.summation
-        if summation is None:
-            # In the order of the parties, as one process would add them up.
-            mean: Array = np.mean(heard, axis=0)
-            return mean, mean
-        words = added_words(heard)
-        return words, summation.from_words(words) / summation.parties
+    def first_message(self, answers: Mapping[str, Answer], t: int, mean: Array) -> Array:
+        """The first party's message; where only sums are seen, the mean stands for it."""
+        if self.planned.algorithm.summation is not None:
+            return mean
+        data, shape = answers[self.agreed.names[0]].message, self.planned.site.shape[1:]
+        return decode_message(data, run=self.run, party=0, t=t, shape=shape)
 
 
 @dataclass(frozen=True)
@@ -110,14 +108,15 @@ class Averaged:
     Attributes
     ----------
     first
-        The first party's message of every round, ``(runs, outputs, features)`` each.
+        The first party's message of every round, ``(runs, outputs, features)`` each; where only
+        sums are seen, the means.
     means
         The mean over all parties of every round.
     simulated
         Somebody's noise can be drawn again.
     """
 
-    first: tuple[Array | Words, ...]
+    first: tuple[Array, ...]
     means: tuple[Array, ...]
     simulated: bool
 
@@ -167,12 +166,10 @@ def average_answers(
         keys = gathered_keys({name: answers[name].key for name in names})
     for t in range(rounds):
         answers = ask(setup.question(t, mean, keys))
-        heard = [setup.decode(name, answers[name], t) for name in names]
         simulated |= any(answers[name].simulated for name in names)
-        told, found = setup.added_up(heard)
-        first.append(heard[0])
+        mean, found = setup.added_up(answers, t)
+        first.append(setup.first_message(answers, t, found))
         means.append(found)
-        mean = encode_message(setup.run, len(names), t, told)
         on_round(t + 1, rounds)
     ask(setup.question(rounds, mean, keys))
     return Averaged(tuple(first), tuple(means), simulated)
