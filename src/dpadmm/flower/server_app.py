@@ -26,6 +26,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.federation.transport.wire import BadMessage
 from dpadmm.flower.questions import RECORD, Answer, Question
 from dpadmm.flower.server import ServerRun, average_answers, prepare_server, write_model
 
@@ -146,8 +147,8 @@ class _Parties:
                     # In a while, not at once: another process of that party may be at work.
                     asked[node] = now - again + min(again, _RETRY)
                 elif node not in done:
-                    self._take(answers, found)
                     done.add(node)
+                    self._take(answers, found)
             if len(answers) < len(self._names):
                 time.sleep(_PAUSE)
         return answers
@@ -162,13 +163,11 @@ class _Parties:
         )
 
     def _take(self, answers: dict[str, Answer], found: Answer) -> None:
-        if found.refusal:
-            raise ExchangeError(f"{found.party or 'a party'} refused: {found.refusal}")
         if found.party not in self._names:
-            raise ExchangeError(
-                f"a node must be a party of the run, {', '.join(self._names)}; one says that it is "
-                f"{found.party!r}. Stop its SuperNode."
-            )
+            _log.warning("dpadmm: %r is no party of the run, and not counted.", found.party)
+            return
+        if found.refusal:
+            raise ExchangeError(f"{found.party} refused: {found.refusal}")
         if found.party in answers:
             raise ExchangeError(
                 f"a party must have one node; two say that they are {found.party!r}. Stop one."
@@ -199,7 +198,12 @@ class _Parties:
                 yield node, Answer("", refusal=words, again=True)
                 continue
             told = reply.content.get(RECORD)
-            yield node, Answer.read(dict(told) if isinstance(told, ConfigRecord) else {})
+            try:
+                found = Answer.read(dict(told) if isinstance(told, ConfigRecord) else {})
+            except BadMessage as error:
+                # Whose it is nobody knows: a stranger's must not end the run.
+                found = Answer("", refusal=str(error), again=True)
+            yield node, found
 
 
 app = make_server_app()
