@@ -16,6 +16,8 @@ from dpadmm.flower import keeper as keeper_module
 from dpadmm.flower.keeper import Keeper, ask_keeper, main
 from dpadmm.flower.questions import Answer
 
+NONSENSE = [b"", b"{", b"[1]\n", b"\xff\n", b'{"run": "hex:zz"}\n', b"[" * 50_000 + b"\n"]
+
 
 @pytest.fixture
 def parties(tmp_path):
@@ -56,7 +58,7 @@ def test_a_keeper_answers_as_the_party_does(parties, place):
         ask_keeper(place, question.plain())
 
 
-@pytest.mark.parametrize("words", [b"", b"{", b"[1]\n", b"\xff\n", b'{"run": "hex:zz"}\n'])
+@pytest.mark.parametrize("words", NONSENSE)
 def test_whoever_breaks_off_or_sends_nonsense_is_forgotten(parties, place, words, monkeypatch):
     monkeypatch.setattr(keeper_module, "_LONGEST_LINE", 1 << 16)
     keeper = Keeper(parties.node_file("north"), place)

@@ -76,7 +76,7 @@ class Keeper:
             try:
                 content = _receive(connection)
                 connection.sendall(_line(answer(self._node_file, content).plain()))
-            except (OSError, ValueError):
+            except (OSError, ValueError, RecursionError):
                 return
 
     def close(self) -> None:
