@@ -6,7 +6,8 @@ The sets, their columns, splits and parameters are those of :mod:`benchmarks.uti
 is accuracy of pooled training without privacy less that of ``dp-gd``, both on rows held back, the
 mean over splits and seeds of noise. The band is that of the planner, which knows the number of
 rows, of parties and of features, the classes and the budget, and no row. The difficulties it draws
-rows at were chosen on other splits of the sets in ``CHOSEN_ON``; the others were held out.
+rows at were chosen on other splits of the sets in ``CHOSEN_ON``; the others were held out, but for
+the reach of a band (docs/plan.md).
 
 A second table has the width of the band for 20 parties of 1,000 rows at epsilon 1, for the shape of
 every set. The exit code is 1 where fewer than 80% of the losses lie in their bands, or a band is

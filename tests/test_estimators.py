@@ -594,6 +594,9 @@ def test_rows_kept_out_are_evaluated_on_and_not_trained_on(data):
     assert model.quality_.about == "held out"
     assert model.privacy_.epsilon <= 9.0
     assert model.quality_.privacy.epsilon <= 9.0
+    # Classes were taken from the labels of both parts: neither statement covers that.
+    for stated in (model.privacy_, model.quality_.privacy):
+        assert any("the list of classes" in words for words in stated.not_covered)
     # Other content of a row that is kept out changes the histogram alone.
     rows[99] = -rows[99]
     other = ADMMClassifier(random_state=0, **asked, holdout=0.25).fit(rows, labels, owners)

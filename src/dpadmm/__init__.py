@@ -9,7 +9,7 @@ from dpadmm.version import __version__
 
 if TYPE_CHECKING:
     from dpadmm.estimators import ADMMClassifier, FederatedClassifier
-    from dpadmm.experiments.outlook import plan_run
+    from dpadmm.experiments.planner import plan_run
     from dpadmm.experiments.question import RunQuestion
     from dpadmm.run.config import load_config
     from dpadmm.run.from_files import train_run
@@ -33,7 +33,7 @@ _HOMES: Final = {
     "RunQuestion": "dpadmm.experiments.question",
     "load_config": "dpadmm.run.config",
     "load_model": "dpadmm.run.model",
-    "plan_run": "dpadmm.experiments.outlook",
+    "plan_run": "dpadmm.experiments.planner",
     "train_run": "dpadmm.run.from_files",
 }
 

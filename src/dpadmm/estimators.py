@@ -306,14 +306,14 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             shard = self._shard(planned, noise, rows, codes, trained, label_epsilon)
             outcome = train(planned, shard, noise=noise, ledgers=runs)
         judged = None
+        own = () if classes is not None else (_CLASSES_FROM_ROWS,)
         if wish.histogram:
             if wish.split.holdout:
                 kept_out = [_part(member, wish.split.held_out) for member in members]
                 shard = self._shard(planned, noise, rows, codes, kept_out, None)
             weights = released_weights(planned, outcome, self.output)
-            about = Charged(ledgers, run_id)
+            about = Charged(ledgers, run_id, not_covered=own)
             judged = judge(whole, weights, shard, evaluation_noise(noise, key), about)
-        own = () if classes is not None else (_CLASSES_FROM_ROWS,)
         Classifier.of_run(
             planned,
             outcome,

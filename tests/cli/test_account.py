@@ -134,6 +134,22 @@ def test_an_algorithm_without_noise_is_infinite():
     assert account("--algorithm", "admm")["parties"][0]["epsilon"] == "infinite"
 
 
+@pytest.mark.parametrize(
+    ("asked", "rows"), [("holdout = 0.25\nevaluate = true", 45), ("probabilities = true", 60)]
+)
+def test_what_is_asked_beside_a_training_is_accounted(hospitals, dpadmm, asked, rows):
+    text = (hospitals / "run.toml").read_text().replace('"admm"', f'"dp-gd"\ndelta = 1e-3\n{asked}')
+    for name, count in (("north", 60), ("south", 40), ("west", 20)):
+        text = text.replace(f'file = "{name}.csv"', f'file = "{name}.csv"\nrows = {count}')
+    (hospitals / "run.toml").write_text(text)
+    told = json.loads(dpadmm("account", hospitals / "run.toml", "--json").stdout)["result"]
+    assert told["parties"][0]["rows"] == rows
+    # The histogram of the same rows is part of the total, and the training alone is less.
+    assert 0.999 < told["statement"]["epsilon"] <= 1.0
+    course = told["parties"][0]["epsilon_after_round"]
+    assert len(course) == told["rounds"] + (rows == 60)
+
+
 def test_twice_as_many_rounds_are_shown_only_as_far_as_runs_go():
     told = TrainingParameters(algorithm="pr-admm")
     assert _other_counts(told, 50) == (25, 50, 100)

@@ -9,7 +9,7 @@ import pytest
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.run.model import load_model
+from dpadmm.run.model import load_model, save_model
 
 ROWS = {"north": 60, "south": 40, "west": 20}
 HELD_OUT = 'algorithm = "dp-gd"\nepsilon = 20.0\ndelta = 1e-3\nholdout = 0.25\nrun_id = "first"'
@@ -50,7 +50,7 @@ def test_a_run_evaluates_itself_and_is_asked_again_for_nothing(hospitals, dpadmm
     assert told["rows"] == {"north": 15, "south": 10, "west": 5}
     # A threshold is an edge, is written, and changes predictions.
     assert not told["written"]
-    told = result(dpadmm("evaluate", run, "--sensitivity", "0.95", "--write", "--json"))
+    told = result(dpadmm("evaluate", run, "--sensitivity", "0.5", "--write", "--json"))
     assert told["written"]
     assert {name: spent(hospitals, name) for name in ROWS} == before
     model = load_model(hospitals / "m.model")
@@ -123,6 +123,8 @@ def test_public_rows_are_exact_and_said_to_be_public(hospitals, dpadmm):
     run = write(hospitals, 'algorithm = "dp-gd"\nepsilon = 5.0\ndelta = 1e-3\nsimulation_key = 1')
     assert dpadmm("train", run).exit_code == 0
     model, public = hospitals / "m.model", hospitals / "north.csv"
+    simulated = dpadmm("evaluate", run, "--epsilon", "5").stdout
+    assert "SIMULATION, which protects nobody; with secret noise (5, 0.001)-diff" in simulated
     told = result(dpadmm("evaluate", model, "--public", public, "--json"))
     rows = list(csv.DictReader(dpadmm("predict", model, public).stdout.splitlines()))
     truth = [row["y"] for row in csv.DictReader(public.read_text().splitlines())]
@@ -132,7 +134,8 @@ def test_public_rows_are_exact_and_said_to_be_public(hospitals, dpadmm):
     assert "public rows" in told["words"]
     shown = dpadmm("evaluate", model, "--public", public)
     assert "public rows: exact counts, nothing was charged" in shown.stdout
-    assert load_model(model).classifier.quality is None
+    # What was released before stays: public rows do not take its place.
+    assert load_model(model).classifier.quality.about == "trained on"
 
 
 def test_odd_wishes_are_refused_in_a_sentence(hospitals, dpadmm):
@@ -161,3 +164,72 @@ def test_a_run_that_cannot_be_evaluated_is_refused(hospitals, dpadmm, run, sente
     done = dpadmm("train", write(hospitals, run))
     assert done.exit_code == 2
     assert sentence in done.stderr
+
+
+@pytest.mark.parametrize("ledgers", [None, 25.0])
+def test_rows_are_not_called_kept_out_of_a_training_that_read_them(hospitals, dpadmm, ledgers):
+    whole = 'algorithm = "dp-gd"\nepsilon = 1.0\ndelta = 1e-3\nrun_id = "first"'
+    run = write(hospitals, whole, ledgers=ledgers)
+    assert dpadmm("train", run).exit_code == 0
+    # The same run by name, with a holdout that its training did not have.
+    run.write_text(run.read_text().replace('run_id = "first"', 'run_id = "first"\nholdout = 0.25'))
+    refused = dpadmm("evaluate", run)
+    assert refused.exit_code == 2
+    assert "holdout must be what the model was trained with, 0" in refused.stderr
+    assert load_model(hospitals / "m.model").classifier.quality is None
+
+
+def test_a_ledger_knows_which_rows_a_run_was_trained_on(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT.replace("20.0", "1.0"), ledgers=25.0)
+    assert dpadmm("train", run).exit_code == 0
+    text = run.read_text()
+    # Another model takes the place of the first: trained on all rows, and said to be otherwise.
+    run.write_text(text.replace("holdout = 0.25", "").replace('"first"', '"second"'))
+    assert dpadmm("train", run).exit_code == 0
+    model = load_model(hospitals / "m.model")
+    model.estimator_parameters["holdout"] = 0.25
+    save_model(hospitals / "m.model", model)
+    run.write_text(text.replace('"first"', '"second"'))
+    refused = dpadmm("evaluate", run)
+    assert refused.exit_code == 2
+    assert "holdout must be what run 'second' was trained with" in refused.stderr
+
+
+def test_the_same_evaluation_is_known_in_whatever_order_ledgers_are_named(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT.replace('run_id = "first"', "evaluate = true"), ledgers=20.0)
+    parties, ledgers = run.read_text().split("[ledgers]\n")
+    run.write_text(parties + "[ledgers]\n" + "\n".join(reversed(ledgers.splitlines())) + "\n")
+    assert dpadmm("train", run).exit_code == 0
+    first = result(dpadmm("evaluate", run, "--json"))
+    # All of the budget is spent: only what is known already can be said again.
+    again = result(dpadmm("evaluate", run, "--epsilon", "20", "--json"))
+    assert again["evaluation"] == first["evaluation"]
+
+
+def test_an_evaluation_that_no_ledger_counts_says_that_it_adds_up(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT)
+    assert dpadmm("train", run).exit_code == 0
+    first = dpadmm("evaluate", run)
+    assert first.exit_code == 0, first.output
+    assert "spends its epsilon anew" not in first.stderr
+    assert "spends its epsilon anew" in dpadmm("evaluate", run, "--epsilon", "1").stderr
+
+
+def test_a_file_that_has_shrunk_has_other_last_rows(hospitals, dpadmm):
+    simulated = HELD_OUT.replace('run_id = "first"', "simulation_key = 1")
+    run = write(hospitals, simulated)
+    assert dpadmm("train", run).exit_code == 0
+    lines = (hospitals / "north.csv").read_text().splitlines()
+    (hospitals / "north.csv").write_text("\n".join(lines[:31]) + "\n")
+    refused = dpadmm("evaluate", run)
+    assert refused.exit_code == 2
+    assert "rows of party north must be as many as the model was trained with, 60" in refused.stderr
+
+
+def test_labels_that_are_protected_apart_are_not_counted(hospitals, dpadmm):
+    run = write(hospitals, 'algorithm = "pdml"\nepsilon = 5.0\ndelta = 1e-3\nsimulation_key = 1')
+    done = dpadmm("train", run)
+    assert done.exit_code == 0, done.output
+    refused = dpadmm("evaluate", run, "--epsilon", "5")
+    assert refused.exit_code == 2
+    assert "a histogram counts true labels" in refused.stderr

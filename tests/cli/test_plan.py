@@ -33,6 +33,7 @@ def test_it_answers_in_tables_of_eighty_columns(dpadmm, monkeypatch, tmp_path):
     # Names are whole, so that they can be copied.
     assert "dp-gd:noise=shared" in text
     assert "m-admm:noise=gaussian" in text
+    assert "Not rehearsed, it would take too long: pr-admm," in text
     for name in ("report.html", "figure.svg", "figure.csv", "plan.json"):
         assert (tmp_path / "plan" / name).stat().st_size > 100
     page = (tmp_path / "plan" / "report.html").read_text()
@@ -53,11 +54,14 @@ def test_its_json_is_described(dpadmm, tmp_path):
 
 
 def test_what_it_writes_can_be_trained_once_files_are_there(dpadmm, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "schema.toml").write_text(COLUMNS)
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public" / "schema.toml").write_text(COLUMNS)
+    monkeypatch.chdir(tmp_path / "public")
     facts = ("--rows", "40,30", "--schema", "schema.toml", "--delta", "1e-3")
-    assert dpadmm("plan", *facts, *QUICK, "--write", "run.toml").exit_code == 0
+    assert dpadmm("plan", *facts, *QUICK, "--write", tmp_path / "run.toml").exit_code == 0
+    monkeypatch.chdir(tmp_path)
     told = tomllib.loads((tmp_path / "run.toml").read_text())
+    assert told["data"]["schema"] == "public/schema.toml"
     assert told["run"]["rounds"] == 3
     draw = np.random.default_rng(0)
     for party in told["party"]:

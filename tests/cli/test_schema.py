@@ -94,14 +94,14 @@ def test_a_draft_of_fourier_features_says_what_rows_become(run, drafted, tmp_pat
     ):
         told = " ".join(answer.stdout.split())
         assert answer.exit_code == 0
-        assert "6 encoded columns that become 40 features: the cosines and sines of 20" in told
+        assert "4 encoded columns that become 40 features: the cosines and sines of 20" in told
         assert "scale 1.01" in told
     for answer in (
         run(*arguments, "--fourier", 20, "--json"),
         run("check", drafted, tmp_path / "sample.csv", "--json"),
     ):
         report = json.loads(answer.stdout)["result"]
-        assert (report["encoded_columns"], report["features"]) == (6, 40)
+        assert (report["encoded_columns"], report["features"]) == (4, 40)
         assert report["fourier"] == load_schema(drafted).fourier.model_dump()
     before = drafted.read_text()
     for wrong in (("--fourier", 0), ("--fourier", 5000), ("--fourier", 5, "--constant")):

@@ -85,6 +85,12 @@ def test_a_shape_counts_what_a_schema_encodes():
     shape = RowShape.of_schema(schema)
     assert shape == RowShape(((-1.0, 1.0), (0.0, 1.0)), (2,), 3, 0.25, 3)
     assert shape.outputs == 3
+    # A map leaves nothing of the columns but how many features there are, and norm 1.
+    plain = schema.model_dump() | {"constant": False, "fourier": {"features": 4}}
+    mapped = RowShape.of_schema(Schema.from_dict(plain))
+    assert (mapped.features, mapped.constant, mapped.whole) == (8, 0.0, True)
+    # As many features as there are columns, with a map and without.
+    assert shape.features == mapped.features
 
 
 def test_rows_do_not_depend_on_who_has_them():

@@ -8,6 +8,7 @@ import pytest
 from dpadmm.experiments.difficulties import DIFFICULTIES
 from dpadmm.experiments.question import RunQuestion
 from dpadmm.experiments.rehearsal import (
+    BAND,
     FACTORS,
     Effort,
     ExpectedLoss,
@@ -104,5 +105,5 @@ def test_a_dip_promises_nothing():
     assert dip.most_noise(2) is None
 
 
-def test_a_band_holds_two_deviations_of_every_difficulty():
-    assert band([ExpectedLoss(1, 0.5), ExpectedLoss(2, 2)]) == (-2, 6)
+def test_a_band_holds_the_spread_of_every_difficulty():
+    assert band([ExpectedLoss(1, 0.5), ExpectedLoss(2, 2)]) == (2 - 2 * BAND, 2 + 2 * BAND)

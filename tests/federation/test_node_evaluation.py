@@ -8,6 +8,8 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import Federation
 
 from dpadmm.errors import ParameterError
+from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.setup import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import RunConfig
 from dpadmm.run.from_files import train_run
@@ -114,6 +116,32 @@ def test_a_killed_node_evaluates_once(build):
         assert account.spent_epsilon <= 1.0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"noise": "shared"}])
+def test_a_node_that_stays_away_is_evaluated_with_later(build, options):
+    federation = build(averager="hub", tls=bool(options), algorithm_options=options)
+    short = {"when_lost": "stop", "lost_after": 4, "serve_for": 1}
+    for name in federation.nodes:
+        federation.write(name, policy=short)
+        federation.start(name)
+    federation.wait_for("west", "results-written")
+    federation.kill("west")
+    for name in ("north", "south"):
+        assert federation.wait(name) == 0, federation.output(name)
+        # What was paid for is there; nothing is said of how good it is.
+        told = federation.log(name, "not-evaluated") or federation.log(name, "evaluated")
+        assert told
+    federation.wait("hub")
+    for name in federation.nodes:
+        federation.start(name)
+    federation.finish()
+    counts = [quality(federation, name).histogram.counts for name in NAMES]
+    assert np.array_equal(counts[0], counts[1])
+    assert np.array_equal(counts[0], counts[2])
+    with SQLiteLedger(federation.folder / "north.ledger") as ledger:
+        assert [len(run.events) for run in ledger.verify().runs.values()] == [6, 1]
+
+
 def test_probabilities_without_a_holdout_stay_within_the_budget(build):
     federation = build(holdout=0.0, evaluate=False, probabilities=True)
     for name in federation.nodes:
@@ -125,6 +153,16 @@ def test_probabilities_without_a_holdout_stay_within_the_budget(build):
         assert 0.99 < model.privacy.epsilon <= 1.0
         with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
             assert 0.99 < ledger.verify().spent_epsilon <= 1.0
+
+
+def test_a_histogram_is_stated_before_it_is_sent(build):
+    federation = build(holdout=0.0, evaluate=False, probabilities=True)
+    for name in federation.nodes:
+        federation.start(name)
+    # What it has written by now it leaves behind, whoever is lost before the histogram is there.
+    federation.wait_for("west", "results-written")
+    federation.kill("west")
+    assert 0.99 < load_model(federation.folder / "west.model").privacy.epsilon <= 1.0
 
 
 def test_nodes_that_do_not_hear_everybody_refuse_before_a_row_is_read(build):
@@ -146,3 +184,15 @@ def test_an_evaluation_that_would_not_fit_is_refused_before_the_training(build):
     assert "is left for rows 31 to 40" in federation.output("north")
     with SQLiteLedger(path) as ledger:
         assert list(ledger.account.runs) == ["other"]
+
+
+def test_the_owner_limits_what_is_asked_for_in_all(build):
+    # The training alone spends less than what the run asks for.
+    federation = build(holdout=0.0, evaluate=False, probabilities=True)
+    federation.write("north", policy={"epsilon": 0.97})
+    config = load_node_config(federation.folder / "north.toml")
+    assert federation.agreed.plan(federation.schema).budget.epsilon[0] < 0.97
+    with pytest.raises(
+        ParameterError, match=r"epsilon must be at most what \[policy\] allows, 0.97"
+    ):
+        prepare_node(config, insecure_loopback=True)

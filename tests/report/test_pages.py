@@ -414,8 +414,8 @@ def test_weights_are_told_in_units_with_the_error_of_the_noise(record, page):
     text = words(page(content))
     assert f"a standard error of about {learnt['noise_error']:.3g} or less" in text
     unit, error = (cell_text(0.01 * each) for each in (age["weight"], learnt["noise_error"]))
-    assert re.search(rf"age yes {re.escape(unit)} one unit {re.escape(error)} (yes|no)", text)
-    assert f"intercept yes {cell_text(learnt['intercepts']['yes'])}" in text
+    assert re.search(rf"age {re.escape(unit)} one unit {re.escape(error)} (yes|no)", text)
+    assert f"intercept {cell_text(learnt['intercepts']['yes'])}" in text
 
 
 def test_weights_within_two_errors_of_zero_are_grey(record):
@@ -449,3 +449,17 @@ def test_where_the_error_is_not_known_the_page_says_so(record, page):
     del content["learnt"]["noise_error"]
     assert "How far noise alone moves them is not known" in words(page(content))
     assert "How far noise alone" not in words(page(record("without")))
+
+
+def test_with_several_classes_each_weight_says_for_which_it_speaks(record):
+    content = record()
+    weights = content["learnt"]["weights"]
+    weights += [weight | {"towards": "no"} for weight in weights]
+    content["learnt"]["intercepts"]["no"] = 0.5
+    (table,) = plots_of(run_report(RecordedRun.from_dict(content)), "Weights in the units")
+    assert table.columns[-1] == "towards"
+    assert {(row[0], row[-1]) for row in table.rows} == {
+        (name, towards)
+        for name in ("age", "age is missing", "intercept")
+        for towards in ("no", "yes")
+    }

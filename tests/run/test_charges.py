@@ -186,3 +186,35 @@ def test_an_over_budget_run_reads_no_row(hospitals):
 def test_a_ledger_of_another_schema_is_refused(hospitals):
     with pytest.raises(LedgerError, match="schema"):
         train_run(private_config(hospitals, schema_hash="0" * 64))
+
+
+def opened_runs(path):
+    with SQLiteLedger(path, read_only=True) as ledger:
+        return list(ledger.account.runs)
+
+
+def test_an_evaluation_that_cannot_follow_is_refused_before_the_training(tmp_path):
+    # Of 31 rows as many are trained on as of 30: 27.
+    paths = make_ledgers(tmp_path, ROWS | {"x": 31})
+    with pytest.raises(ParameterError, match="must be about its 30 rows; it is about 31"):
+        fit(paths, algorithm="dp-gd", holdout=0.1)
+    (tmp_path / "long").mkdir()
+    named = make_ledgers(tmp_path / "long")
+    with pytest.raises(ParameterError, match="run_id must leave room for the name of its eval"):
+        fit(named, run_id="r" * 190, algorithm="dp-gd", holdout=0.1)
+    for path in (*paths.values(), *named.values()):
+        assert opened_runs(path) == []
+
+
+def test_what_a_person_pays_for_both_parts_must_fit_before_the_training(tmp_path):
+    paths = {name: tmp_path / f"{name}.ledger" for name in ROWS}
+    for name, path in paths.items():
+        # Costs of several rows of a person add up over the parts by this filter.
+        policy = Policy(1.2, 1e-3, rows_per_person=2, filter="renyi")
+        SQLiteLedger.create(path, ChargedData("rows", name, ROWS[name]), policy).close()
+    told = {"algorithm": "dp-gd", "rows_per_person": 2, "epsilon": 0.9}
+    with pytest.raises(BudgetError):
+        fit(paths, holdout=0.2, **told)
+    assert opened_runs(paths["x"]) == []
+    # The training alone fits.
+    fit(paths, **told)

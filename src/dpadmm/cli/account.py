@@ -129,6 +129,14 @@ class _Question(NamedTuple):
     outputs: int = 1
     names: tuple[str, ...] | None = None
     simulated: bool = False
+    # What each party is charged beside the training, for the same rows.
+    beside: tuple[tuple[Event, ...], ...] = ()
+
+    def charged(self, training: Sequence[Sequence[Event]]) -> Sequence[Sequence[Event]]:
+        """What each party is charged in all."""
+        if not self.beside:
+            return training
+        return [(*events, *more) for events, more in zip(training, self.beside, strict=True)]
 
     def plan(self, rounds: int | str) -> Plan:
         """The run, with so many rounds."""
@@ -166,19 +174,35 @@ def _from_config(path: Path) -> _Question:
     """What a configuration says, without opening a file of rows."""
     from dpadmm.data.schema import load_schema
     from dpadmm.run.config import load_config
+    from dpadmm.run.evaluate import plan_whole
     from dpadmm.run.from_files import declared_rows
+    from dpadmm.run.plan import announced
 
     told = load_config(path)
     counts = declared_rows(told)
     schema = load_schema(told.data.schema_file)
     names = tuple(counts)
-    return _Question(
+    whole = plan_whole(
         told.parameters(names),
-        list(counts.values()),
+        counts,
+        features=len(schema.feature_names),
+        classes=len(schema.classes),
+        wish=told.run.wish,
+    )
+    parameters = told.parameters(names)
+    beside: tuple[tuple[Event, ...], ...] = ()
+    expected, budget = whole.expected(), whole.training.budget
+    if expected is not None and budget is not None and not told.run.holdout:
+        trained = dict(zip(names, budget.epsilon.tolist(), strict=True))
+        parameters, beside = replace(parameters, epsilon=trained), announced(expected)
+    return _Question(
+        parameters,
+        [told.run.wish.split.train_rows(count) for count in counts.values()],
         len(schema.feature_names),
         schema.outputs,
         names,
         told.run.simulation_key is not None,
+        beside,
     )
 
 
@@ -196,7 +220,7 @@ def _run(question: _Question) -> dict[str, Any]:
     events = announced(planned)
     # Said of the noise that a run on this machine would draw.
     noise = SimulatedNoise(0) if question.simulated else secure_noise()
-    statement = state_privacy(planned, events, noise)
+    statement = state_privacy(planned, question.charged(events), noise)
     statement = replace(statement, noise=f"none drawn yet: this is a plan ({statement.noise})")
     parties = []
     for place, name in enumerate(site.names):
@@ -271,11 +295,14 @@ def _other_rounds(
     }
 
 
-def _show_run(result: dict[str, Any]) -> None:
+def _show_parties(result: dict[str, Any]) -> None:
+    """What each party adds and spends; an accountant that is everybody's is told elsewhere."""
+    differ = len({party["accountant"] for party in result["parties"]}) > 1
+    apart = ("accountant",) if differ else ()
     show_table(
         f"{result['algorithm']}, {result['rounds']} rounds"
         + ("" if result["penalty"] is None else f", penalty {_short(result['penalty'])}"),
-        ("party", "rows", "degree", "sensitivity", "noise", "epsilon", "delta", "accountant"),
+        ("party", "rows", "degree", "sensitivity", "noise", "epsilon", "delta", *apart),
         [
             (
                 party["party"],
@@ -285,11 +312,15 @@ def _show_run(result: dict[str, Any]) -> None:
                 _span(party["sigma_first"], party["sigma_last"]),
                 AtMost(party["epsilon"]),
                 AtMost(party["delta"]),
-                party["accountant"],
+                *(party[name] for name in apart),
             )
             for party in result["parties"]
         ],
     )
+
+
+def _show_run(result: dict[str, Any]) -> None:
+    _show_parties(result)
     if result["budget_mu"] is not None:
         # What the budget allows: more of it would not be within (epsilon, delta).
         mu = AtLeast(result["budget_mu"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpadmm.cli.options import DelimiterOption, takes
-from dpadmm.cli.output import JsonOption, emit, refusals, say
+from dpadmm.cli.output import JsonOption, emit, refusals, say, warn
 from dpadmm.cli.run_output import plain_quality, show_quality
 from dpadmm.errors import ParameterError
 
@@ -136,6 +136,12 @@ def _quality(options: EvaluateOptions, config: RunConfig | None, model: Model) -
         raise ParameterError(
             "rows must be given to evaluate a model that was not evaluated yet: --public FILE for "
             "public rows, or the run.toml that made it for the rows of its parties; got neither."
+        )
+    if stored is not None and not config.ledgers and config.run.simulation_key is None:
+        warn(
+            "this model was evaluated before, and no ledger counts what evaluations spend on the "
+            "same rows: this one spends its epsilon anew, and what all of them guarantee adds up. "
+            "Name a ledger for every party under [ledgers] (dpadmm ledger init) to have it counted."
         )
     request = EvaluationRequest(options.epsilon, options.delta, options.noise)
     return evaluate_run(config, model, request).quality

@@ -117,11 +117,11 @@ def _show_runs(account: Account) -> None:
     runs: list[dict[str, Any]] = account.to_dict()["runs"]
     show_table(
         f"Runs (share of the budget, in {account.filter.unit})",
-        ("run", "opened", "reserved", "sent or ready", "share", "more like its last"),
+        ("run", "opened (UTC)", "reserved", "sent or ready", "share", "more like its last"),
         [
             (
                 run["run"],
-                run["opened"],
+                run["opened"].replace("T", " ").partition(".")[0],
                 run["reserved"],
                 run["committed"],
                 f"{AtMost(100 * run['spent'] / limit):4}%",

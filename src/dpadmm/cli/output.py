@@ -124,6 +124,9 @@ def _column_widths(lines: Sequence[Sequence[str]], room: int) -> list[int] | Non
         for cells in columns
     ]
     spare = room - 1 - 3 * len(columns)
+    # Names of several words stay on one line where there is room for them.
+    if widths[0] + sum(least[1:]) <= spare:
+        least[0] = widths[0]
     if sum(least) > spare:
         return None
     while sum(widths) > spare:

@@ -82,8 +82,8 @@ def plan_command(options: PlanOptions) -> None:
     Losses are points of accuracy below pooled training without privacy, with the spread of one run.
     The exit code is 1 where the loss wanted by `--loss` is out of reach at medium difficulty.
     """
-    from dpadmm.experiments.outlook import plan_run
     from dpadmm.experiments.outlook_pages import check_new, write_configuration, write_outlook
+    from dpadmm.experiments.planner import plan_run
     from dpadmm.experiments.rehearsal import QUICK
 
     with refusals("plan", options.as_json):
@@ -165,6 +165,9 @@ def _show(outlook: Outlook, options: PlanOptions) -> None:
     console.print(outlook_sentence(outlook), style="bold", highlight=False)
     for title, table in outlook_tables(outlook).items():
         show_table(title, table.columns, table.rows)
+    left_out = [each.who for each in outlook.candidates if each.plan and not each.losses]
+    if left_out:
+        say(f"Not rehearsed, it would take too long: {', '.join(left_out)}.")
     for candidate in outlook.candidates:
         if candidate.refused:
             say(f"{candidate.who} was refused: {candidate.refused}")

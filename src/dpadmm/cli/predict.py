@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -49,10 +48,13 @@ def predict(
         loaded = load_model(model)
         if probabilities and not offers_probabilities(loaded):
             raise _no_probabilities(model)
-        if output is None:
-            _check_terminal(model, loaded.classifier.classes)
-        target = sys.stdout.buffer if output is None else output
-        rows = predict_file(loaded, data, target, delimiter=delimiter)
+        printable = all(str(name).isprintable() for name in loaded.classifier.classes)
+        if output is None and sys.stdout.isatty() and not printable:
+            raise ParameterError(
+                f"--output must be given: class names of {model} have control characters, which "
+                "are not for a terminal; got none"
+            )
+        rows = predict_file(loaded, data, output or sys.stdout.buffer, delimiter=delimiter)
         if not as_json and has_labels(loaded, data, delimiter=delimiter):
             _tell_how_to_evaluate(model, data)
         if output is None:
@@ -72,15 +74,6 @@ def _check_files(model: Path, data: Path, output: Path | None) -> None:
         raise ParameterError(
             f"data must be a file, which is read more than once; got {data}, a folder, a pipe "
             "or a device"
-        )
-
-
-def _check_terminal(model: Path, classes: Iterable[Any]) -> None:
-    """Refuse to print names that would steer a terminal."""
-    if sys.stdout.isatty() and not all(str(name).isprintable() for name in classes):
-        raise ParameterError(
-            f"--output must be given: class names of {model} have control characters, which "
-            "are not for a terminal; got none"
         )
 
 

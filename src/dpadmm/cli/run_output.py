@@ -75,6 +75,8 @@ def about_words(quality: Quality) -> str:
     if quality.about == PUBLIC or quality.privacy is None:
         return f"{rows}, public rows: exact counts, nothing was charged"
     spent = f"{pair(quality.privacy.epsilon, quality.privacy.delta)}-differential privacy"
+    if quality.privacy.simulated:
+        spent = f"SIMULATION, which protects nobody; with secret noise {spent}"
     if quality.about == HELD_OUT:
         return f"{rows} kept out of training, {spent} for them alone"
     return f"{rows} that were trained on (optimistic), {spent} beside that of the training"

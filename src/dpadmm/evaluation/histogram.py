@@ -36,7 +36,9 @@ HISTOGRAM_VERSION: Final = 1
 """Version of the saved form."""
 
 #: Cells of the largest histogram that is made or read.
-MOST_CELLS: Final = 1_000_000
+MOST_CELLS: Final = 200_000
+# Figures of larger counts overflow; those of parties within bounds are far below.
+_LARGEST_COUNT: Final = 1e15
 # Margin losses pull scores to about 1, however long the weights are: measured on public sets, half
 # of all scores lie within 0.5 and 2 while the weights' norm goes from 2 to 50. So do the edges.
 _SCALE: Final = 1.5
@@ -233,6 +235,12 @@ class NoisyHistogram:
             raise ParameterError(
                 f"rows must be a whole number of at least 0; got {self.rows!r}: give the public "
                 "number of rows of all parties."
+            )
+        largest = max(float(np.abs(counts).max()), math.sqrt(self.noise_variance))
+        if largest > _LARGEST_COUNT or self.rows > _LARGEST_COUNT:
+            raise ParameterError(
+                f"counts, the spread of their noise and rows must be at most {_LARGEST_COUNT:g}; "
+                f"counts and noise reach {largest:g}: a party is faulty, or epsilon is too small."
             )
 
     def score_tables(self) -> tuple[CountTable, ...]:

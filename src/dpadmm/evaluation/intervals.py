@@ -25,7 +25,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from dpadmm.errors import ParameterError
@@ -43,6 +42,8 @@ __all__ = [
 #: A denominator must exceed its noise's standard deviation so many times for a figure to be given.
 CLEAR_OF_NOISE: Final = 4.0
 
+_HIDDEN: Final = "too few rows to be told from the noise"
+_NO_ROWS: Final = "there are no such rows"
 # Variance added for counts being whole.
 _DISCRETE: Final = 0.5
 _BESIDE: Final = 1e-9
@@ -158,6 +159,9 @@ def _told(name: str, value: float, low: float, high: float) -> Estimate:
 
 
 def _root(function: Callable[[float], float], start: float, end: float) -> float:
+    # A node loads it if it evaluates, and stays smaller without.
+    from scipy.optimize import brentq
+
     return float(brentq(function, start, end, xtol=1e-12))
 
 
@@ -190,18 +194,43 @@ def share_of(table: CountTable, name: str, part: Mask, rest: Mask, z: float) -> 
     """
     whole = table.clear_sum(part | rest)
     if whole is None:
-        noisy = table.noise_variance > 0
-        reason = "too few rows to be told from the noise" if noisy else "there are no such rows"
-        return Estimate(name, None, reason=reason)
+        return Estimate(name, None, reason=_HIDDEN if table.noise_variance else _NO_ROWS)
     counted = float(table.counts[part].sum())
-    above, cells, all_cells = int(part.sum()), int((part | rest).sum()), part.size
+    return _solved(table, name, (counted, int(part.sum())), (whole, int((part | rest).sum())), z)
+
+
+def cell_shares(table: CountTable, z: float) -> tuple[tuple[Estimate, ...], ...]:
+    """Every cell of a table of true by predicted class, as a share of all rows."""
+    whole, size = float(table.rows), table.counts.size
+    return tuple(
+        tuple(
+            _solved(table, cell_name(true, predicted), (float(count), 1), (whole, size), z)
+            if table.rows
+            else Estimate(cell_name(true, predicted), None, reason=_NO_ROWS)
+            for predicted, count in enumerate(line)
+        )
+        for true, line in enumerate(table.counts)
+    )
+
+
+def cell_name(true: int, predicted: int) -> str:
+    """What the share of a cell is called."""
+    return f"class {true} predicted as {predicted}"
+
+
+def _solved(
+    table: CountTable, name: str, part: tuple[float, int], whole: tuple[float, int], z: float
+) -> Estimate:
+    """The share from counts and numbers of cells, of the part and of the whole."""
+    (counted, above), (total, cells), size = part, whole, table.counts.size
     noise = z**2 * table.noise_variance
-    # Coefficients of T^2 - z^2 V; the bend is above zero, as the whole is clear of noise.
-    level = counted**2 - noise * (above - above**2 / all_cells) - z**2 * _DISCRETE
-    tilt = -2 * counted * whole - z**2 * whole + 2 * noise * above * (1 - cells / all_cells)
-    bend = whole**2 + z**2 * whole - noise * cells * (1 - cells / all_cells)
-    value = min(max(counted / whole, 0.0), 1.0)
-    root = math.sqrt(max(tilt**2 - 4 * bend * level, 0.0))
+    # Coefficients of T^2 - z^2 V.
+    level = counted**2 - noise * (above - above**2 / size) - z**2 * _DISCRETE
+    tilt = -2 * counted * total - z**2 * total + 2 * noise * above * (1 - cells / size)
+    bend = total**2 + z**2 * total - noise * cells * (1 - cells / size)
     if bend <= 0:
-        return Estimate(name, None, reason="too few rows to be told from the noise")
+        # Only where confidence asks for more than the line that the whole has to clear.
+        return Estimate(name, None, reason=_HIDDEN)
+    value = min(max(counted / total, 0.0), 1.0)
+    root = math.sqrt(max(tilt**2 - 4 * bend * level, 0.0))
     return _told(name, value, (-tilt - root) / (2 * bend), (-tilt + root) / (2 * bend))

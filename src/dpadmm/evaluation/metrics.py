@@ -19,6 +19,8 @@ from dpadmm.evaluation.intervals import (
     Estimate,
     Mask,
     accepted_range,
+    cell_name,
+    cell_shares,
     normal_quantile,
     share_of,
     spread_shape,
@@ -270,10 +272,7 @@ def _of_several(histogram: NoisyHistogram, confidence: float, z: float) -> Model
         noise_variance=float(histogram.noise_variance),
         confidence=confidence,
         accuracy=share_of(crossed, "accuracy", right, ~right, z),
-        confusion=tuple(
-            tuple(_cell(crossed, true, predicted, z) for predicted in range(len(right)))
-            for true in range(len(right))
-        ),
+        confusion=cell_shares(crossed, z),
         classes=classes,
         decision=None,
         curve=(),
@@ -336,22 +335,12 @@ def decision_at(histogram: NoisyHistogram, threshold: float, z: float) -> Thresh
         precision=share_of(table, "precision", found, alarm, z),
         confusion=tuple(
             tuple(
-                share_of(table, _cell_name(true, predicted), cell, ~cell, z)
+                share_of(table, cell_name(true, predicted), cell, ~cell, z)
                 for predicted, cell in enumerate(line)
             )
             for true, line in enumerate(cells)
         ),
     )
-
-
-def _cell_name(true: int, predicted: int) -> str:
-    return f"class {true} predicted as {predicted}"
-
-
-def _cell(table: CountTable, true: int, predicted: int, z: float) -> Estimate:
-    cell = np.zeros(table.counts.shape, dtype=bool)
-    cell[true, predicted] = True
-    return share_of(table, _cell_name(true, predicted), cell, ~cell, z)
 
 
 def _prevalence(table: CountTable, code: int, z: float) -> Estimate:

@@ -302,7 +302,7 @@ def _ranking(manifest: dict[str, Any]) -> BarPlot | None:
 
 def _ranked_name(line: dict[str, Any]) -> str:
     """Who, on which graph and within which budget: a name that no other line has."""
-    name = who_words(line)
+    name = str(line["who"])
     if line["calibration"] == "published":
         name = texts.COMPARISON_PUBLISHED.format(name=name)
     budget = texts.NO_NOISE

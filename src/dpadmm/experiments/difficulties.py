@@ -96,11 +96,11 @@ class RowShape:
             constant=float(schema.constant),
             classes=len(schema.classes),
         )
-        features = len(schema.feature_names)
-        if shape.features == features:
+        if schema.fourier is None:
             return shape
-        # Columns pass through a map: what is known of its rows is how long they are.
-        return cls((_CENTRED,) * features, constant=0.0, classes=shape.classes, whole=True)
+        # What is known of a map's rows is how long they are.
+        mapped = (_CENTRED,) * len(schema.feature_names)
+        return cls(mapped, constant=0.0, classes=shape.classes, whole=True)
 
     @property
     def features(self) -> int:

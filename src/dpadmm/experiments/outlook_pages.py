@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -199,7 +200,7 @@ def _statement_facts(outlook: Outlook) -> tuple[tuple[str, str], ...]:
     )
 
 
-def recommended_text(outlook: Outlook, config: Path | None, schema: Path | None) -> str:
+def recommended_text(outlook: Outlook, config: Path | None, schema: str | None) -> str:
     """The recommended ``run.toml``; files that are not known yet have names to be replaced.
 
     Parameters
@@ -209,7 +210,7 @@ def recommended_text(outlook: Outlook, config: Path | None, schema: Path | None)
     config
         The configuration that was asked about: all of it but ``[run]`` stays as it is.
     schema
-        The schema that was named.
+        The schema that was named, as seen from where the text is going to be.
     """
     reason = f"# Recommended by dpadmm plan: {outlook.reason}.\n# {outlook_sentence(outlook)}\n"
     if config is not None:
@@ -220,13 +221,16 @@ def recommended_text(outlook: Outlook, config: Path | None, schema: Path | None)
             if name in ("simulation_key", "run_id", "tolerance", "output")
         }
         return reason + tomli_w.dumps({**content, "run": {**outlook.run_table(), **kept}})
+    counts = outlook.question.counts
+    numbers = range(1, len(counts) + 1)
+    names = outlook.question.names or tuple(f"party-{number}" for number in numbers)
     parties = [
-        {"name": f"party-{place}", "file": f"party-{place}.csv", "rows": count}
-        for place, count in enumerate(outlook.question.counts, start=1)
+        {"name": name, "file": f"party-{number}.csv", "rows": count}
+        for number, name, count in zip(numbers, names, counts, strict=True)
     ]
     tables = {
         "run": outlook.run_table(),
-        "data": {"schema": str(schema or "schema.toml")},
+        "data": {"schema": schema or "schema.toml"},
         "party": parties,
         "result": {"model": "trained.model", "record": "record.json"},
     }
@@ -239,7 +243,9 @@ def write_configuration(
 ) -> None:
     """Write the recommended run to a new file."""
     check_new(place, config)
-    write_whole(place, recommended_text(outlook, config, schema).encode(), "configuration")
+    # Paths in a configuration are relative to it.
+    seen = schema and os.path.relpath(schema.resolve(), place.resolve().parent)
+    write_whole(place, recommended_text(outlook, config, seen or None).encode(), "configuration")
 
 
 def check_new(place: Path, config: Path | None) -> None:

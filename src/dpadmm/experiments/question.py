@@ -39,7 +39,7 @@ class Planned(NamedTuple):
 @final
 @dataclass(frozen=True)
 class RunQuestion:
-    """The public facts of a run, from which :func:`~dpadmm.experiments.outlook.plan_run` answers.
+    """The public facts of a run, from which :func:`~dpadmm.experiments.planner.plan_run` answers.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ from dpadmm.experiments.baselines import pooled_cell
 from dpadmm.experiments.difficulties import DIFFICULTIES, Difficulty, GeneratedProblem
 from dpadmm.experiments.experiment import seed_of
 from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.problems import OnePartyProblem
+from dpadmm.experiments.problems import OnePartyProblem, ProblemSource
 from dpadmm.experiments.question import RunQuestion, budget_mu
 from dpadmm.plain import Array
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
@@ -54,7 +54,7 @@ __all__ = [
 #: Noise that is rehearsed, relative to that of the run asked about.
 FACTORS: Final = tuple(2.0**power for power in range(-5, 5))
 #: Standard deviations of a run that a band reaches beyond the means.
-BAND: Final = 2.0
+BAND: Final = 1.5
 
 _MEASURE: Final = "test accuracy"
 # A rehearsal's budget is a way to say how much noise there is: with so small a delta every amount
@@ -106,7 +106,7 @@ class ExpectedLoss(NamedTuple):
 
 
 def band(losses: Sequence[ExpectedLoss]) -> tuple[float, float]:
-    """Where a run's loss is expected: two standard deviations around all difficulties' means."""
+    """Where a loss is expected: from the easiest rows to the hardest, and the spread of a run."""
     return (
         min(loss.mean - BAND * loss.spread for loss in losses),
         max(loss.mean + BAND * loss.spread for loss in losses),
@@ -187,7 +187,7 @@ class Rehearsal:
     def _rows(self, difficulty: Difficulty, counts: Sequence[int]) -> GeneratedProblem:
         return GeneratedProblem(self.question.shape, difficulty, tuple(counts), self.effort.judging)
 
-    def _job(self, problem: Any, told: TrainingParameters, label: str) -> TrainingJob:
+    def _job(self, problem: ProblemSource, told: TrainingParameters, label: str) -> TrainingJob:
         return TrainingJob(
             problem,
             told,

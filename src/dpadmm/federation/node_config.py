@@ -412,10 +412,10 @@ class NodeConfig(Part):
                 f"colluders must be at least what [policy] demands, {policy.colluders}; the agreed "
                 f"run has {summation.colluders} of {summation.parties} parties. Nothing was spent."
             )
-        assert planned.budget is not None
-        place = agreed.names.index(self.node.name)
         for word in ("epsilon", "delta"):
-            asked = float(getattr(planned.budget, word)[place])
+            # What is asked for in all: the training may be only a part of it.
+            told = getattr(run, word)
+            asked = float(told[self.node.name] if isinstance(told, dict) else told)
             limit = getattr(policy, word)
             if limit is None:
                 raise ParameterError(

@@ -47,7 +47,7 @@ from dpadmm.run.from_files import (
 from dpadmm.run.judge import Judgement, state_evaluation, state_whole
 from dpadmm.run.model import Model
 from dpadmm.run.noise_error import noise_error
-from dpadmm.run.plan import Plan
+from dpadmm.run.plan import Plan, announced
 from dpadmm.run.quality import HELD_OUT, TRAINED_ON, Quality
 from dpadmm.run.result import Run, provenance
 from dpadmm.run.train import train_party
@@ -123,7 +123,7 @@ def _judge(
 ) -> _Part | None:
     """Evaluate the model with all who trained it; None where the training did not end so."""
     stretch = part.stretch
-    if part.hearing.done < stretch.rounds:
+    if not part.is_whole:
         return None
     whole = node.setup.whole(stretch.agreed)
     node.watcher.event("evaluating", rows=whole.evaluated_rows[node.setup.name])
@@ -134,7 +134,9 @@ def _judge(
     except (ParameterError, BudgetError, ExchangeError) as error:
         node.watcher.event("cannot-go-on", level="error", error=error)
         return None
-    judging.end()
+    if judging.hearing.done:
+        # Else its key is still needed: started again with all others, it goes on.
+        judging.end()
     node.note_head()
     return judging
 
@@ -216,17 +218,27 @@ class _Part:
             before.departure.listen()
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all its rounds are complete: then its model is evaluated, if that is agreed."""
+        return self.hearing.done >= self.stretch.rounds
+
+    @property
     def judgement(self) -> Judgement | None:
         """What an evaluation found; None where its round is not complete."""
         if self.hearing.done == 0:
             return None
         site, events = self.stretch.planned.site, self.outcome.events
+        try:
+            histogram = histogram_of(self.stretch.planned, self.outcome)
+        except ParameterError as error:
+            # A neighbour sent what no counts are.
+            self.node.watcher.event("cannot-go-on", level="error", error=error)
+            return None
         wish = self.stretch.agreed.run.wish
         kept_out = bool(wish.split.holdout)
         noise = self.node.noise_of(self.stretch)
         statement = state_evaluation(self.own, events, noise, kept_out=kept_out)
         rows = dict(zip(site.names, site.rows.tolist(), strict=True))
-        histogram = histogram_of(self.stretch.planned, self.outcome)
         about = HELD_OUT if kept_out else TRAINED_ON
         found = Quality(histogram, about, statement, rows)
         return Judgement(found.with_links() if wish.probabilities else found, events)
@@ -369,7 +381,15 @@ def _trained(
     classifier = Classifier.of_run(
         part.own,
         heard,
-        state_whole(part.own, charged, node.noise, agreed.run.wish, judged=judged, caveats=caveats),
+        state_whole(
+            part.own,
+            charged,
+            node.noise,
+            agreed.run.wish,
+            judged=judged,
+            ahead=_ahead(setup, part),
+            caveats=caveats,
+        ),
         classes=schema.classes,
         parties=hearing.names,
         output=told.run.output,
@@ -397,6 +417,14 @@ def _trained(
         seconds=seconds,
         noise_error=_noise_error(part, told.run.output),
     )
+
+
+def _ahead(setup: NodeSetup, part: _Part) -> tuple[tuple[Event, ...], ...]:
+    """What this node is charged for the evaluation of its model; nothing where there is none."""
+    expected = setup.whole(part.stretch.agreed).expected()
+    if expected is None or not part.is_whole:
+        return ()
+    return announced(expected.of_party(part.number))
 
 
 def _noise_error(part: _Part, output: str) -> float | None:

@@ -187,7 +187,7 @@ def _tiles(nodes: Sequence[NodeStatus], known: Mapping[str, _Seen]) -> tuple[Til
     return (
         Tile(
             f"{slowest['round']} of {slowest['rounds']}",
-            "rounds complete, at the slowest",
+            "rounds complete, by status files",
         ),
         Tile(f"{well} of {len(nodes)}", "nodes shown here are well"),
         Tile(str(waiting), "wait for somebody" if waiting != 1 else "waits for somebody"),

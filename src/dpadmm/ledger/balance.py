@@ -113,8 +113,12 @@ class Account:
         A person with several rows may have some in every part: only for Gaussian releases is the
         largest sum of a position known to cover that.
         """
-        several = self.policy.rows_per_person > 1
-        return None if several and self.filter.name != "gaussian" else rows
+        return rows if self.keeps_parts else None
+
+    @property
+    def keeps_parts(self) -> bool:
+        """Whether a release is charged to the rows that it reads; else to all of them."""
+        return self.policy.rows_per_person == 1 or self.filter.name == "gaussian"
 
     @property
     def parts(self) -> tuple[Piece, ...]:

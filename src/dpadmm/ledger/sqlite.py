@@ -35,10 +35,11 @@ from dpadmm.ledger.storage import EntryFile
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 
-__all__ = ["LedgerRun", "SQLiteLedger"]
+__all__ = ["LONGEST_NAME", "LedgerRun", "SQLiteLedger"]
 
 _TIMEOUT: Final = 30.0
-_LONGEST_NAME: Final = 200
+#: Characters of the name of a run.
+LONGEST_NAME: Final = 200
 
 
 class SQLiteLedger(Closable):
@@ -196,9 +197,9 @@ class SQLiteLedger(Closable):
         rows
             The positions of the data set that it reads, and is charged to; all unless given.
         """
-        if not isinstance(run_id, str) or not 0 < len(run_id) <= _LONGEST_NAME:
+        if not isinstance(run_id, str) or not 0 < len(run_id) <= LONGEST_NAME:
             raise ParameterError(
-                f"run_id must be a text of 1 to {_LONGEST_NAME} characters; got {run_id!r}."
+                f"run_id must be a text of 1 to {LONGEST_NAME} characters; got {run_id!r}."
             )
         self.check_parameters(run_id, fingerprint, rows_per_person=rows_per_person, rows=rows)
         lock = RunLock(self.path, run_id)

@@ -53,6 +53,8 @@ def _about(quality: Quality) -> str:
     if quality.about == PUBLIC or quality.privacy is None:
         return texts.ON_PUBLIC.format(rows=rows)
     spent = pair(quality.privacy.epsilon, quality.privacy.delta)
+    if quality.privacy.simulated:
+        spent = texts.IF_SECRET.format(spent=spent)
     words = texts.ON_HELD_OUT if quality.about == HELD_OUT else texts.ON_TRAINED
     return words.format(rows=rows, spent=spent)
 

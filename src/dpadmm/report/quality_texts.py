@@ -16,6 +16,7 @@ ON_TRAINED = (
     "on the {rows} rows that were trained on, which is optimistic, for {spent}-differential "
     "privacy, which adds to what the training spent on them"
 )
+IF_SECRET = "what would be, were the noise secret, {spent}"
 ON_PUBLIC = "exactly, on {rows} public rows, for nothing"
 PERCENT = "{value}% [{low}, {high}]"
 NOT_DETERMINED = "not determined"

@@ -354,23 +354,25 @@ def _may_be_noise(weight: float, error: float | None) -> bool:
 
 def _units_table(learnt: Learnt) -> Table:
     """The same weights for cells as they stand in a file."""
-    error, rows = learnt.noise_error, []
+    error, rows = learnt.noise_error, list[tuple[Cell, ...]]()
+    # Of two classes all weights speak for one, which the plot names.
+    several = len({each.towards for each in learnt.weights}) > 1
     for each in learnt.weights:
         if each.unit is None and each.feature == "constant":
             continue  # It is part of the intercept.
         unit = 1.0 if each.unit is None else each.unit
         of = texts.OF_LEVEL if each.unit is None else texts.OF_UNIT
-        row: tuple[Cell, ...] = (each.feature, each.towards, each.weight * unit, of)
+        row: tuple[Cell, ...] = (each.feature, each.weight * unit, of)
         if error is not None:
             noise = _may_be_noise(each.weight, error)
             row = (*row, error * unit, texts.YES if noise else texts.NO)
-        rows.append(row)
+        rows.append((*row, each.towards) if several else row)
     nothing = () if error is None else (None, None)
-    rows += [
-        (texts.INTERCEPT, towards, intercept, None, *nothing)
-        for towards, intercept in (learnt.intercepts or {}).items()
-    ]
+    for towards, intercept in (learnt.intercepts or {}).items():
+        row = (texts.INTERCEPT, intercept, None, *nothing)
+        rows.append((*row, towards) if several else row)
     columns = (*texts.UNITS_COLUMNS, *(() if error is None else texts.UNITS_ERRORS))
+    columns += (texts.UNITS_TOWARDS,) if several else ()
     return Table(texts.UNITS_TABLE, columns, tuple(rows), texts.UNITS_NOTE)
 
 

@@ -316,8 +316,9 @@ WEIGHTS_VALUE = "weight of the encoded feature"
 WEIGHTS_CAPTION = "The {shown} largest of {all}."
 FEATURE = "feature"
 UNITS_TABLE = "Weights in the units of the columns"
-UNITS_COLUMNS = ("feature", "towards", "weight", "of")
-UNITS_ERRORS = ("standard error of noise", "may be noise alone")
+UNITS_COLUMNS = ("feature", "weight", "of")
+UNITS_ERRORS = ("error of noise", "noise alone?")
+UNITS_TOWARDS = "towards"
 UNITS_NOTE = (
     "The score of a row is the sum of weight times value over its columns, and the intercept; it is"
     " above zero where the row is predicted to be of that class (of several, the class with the"

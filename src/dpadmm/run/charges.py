@@ -11,11 +11,11 @@ from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.ledger.balance import Account
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.positions import RowRange
-from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
+from dpadmm.ledger.sqlite import LONGEST_NAME, LedgerRun, SQLiteLedger
 from dpadmm.privacy.mechanisms import require_exact_shares
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.run.engine import fingerprint
-from dpadmm.run.evaluate import WholePlan, evaluated_before
+from dpadmm.run.evaluate import WholePlan, evaluated_before, evaluation_id
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.train import _check_continued
 
@@ -63,10 +63,28 @@ def check_evaluation(whole: WholePlan, accounts: Mapping[str, Account], run_id: 
         account = accounts.get(name)
         if account is None or evaluated_before(account.runs, run_id):
             continue
+        _check_room(account, whole.rows[name], evaluation_id(run_id, expected))
         known = account.runs.get(run_id)
         made = {} if known is None else known.events
-        left = [] if split.holdout else [e for t, e in enumerate(training) if t not in made]
+        apart = split.holdout and account.keeps_parts
+        left = [] if apart else [e for t, e in enumerate(training) if t not in made]
         account.require([*left, *counting], split.held_out(account.dataset.rows))
+
+
+def _check_room(account: Account, rows: int, name: str) -> None:
+    """Refuse a ledger of other rows, and a run whose evaluation would have too long a name."""
+    about = account.dataset
+    if about.rows != rows:
+        # The rows that are trained on may be as many by chance.
+        raise ParameterError(
+            f"the ledger of party {about.owner} must be about its {rows} rows; it is about "
+            f"{about.rows}."
+        )
+    if len(name) > LONGEST_NAME:
+        raise ParameterError(
+            f"run_id must leave room for the name of its evaluation, {LONGEST_NAME} characters in "
+            f"all; that would have {len(name)}: shorten it."
+        )
 
 
 def ledger_accounts(ledgers: Mapping[str, str | Path] | None) -> dict[str, Account]:

@@ -47,6 +47,7 @@ __all__ = [
     "histogram_of",
     "plan_evaluation",
     "plan_whole",
+    "refuse_apart",
     "release_histogram",
     "shared_budgets",
 ]
@@ -163,12 +164,7 @@ def plan_whole(
                 f"{training.algorithm.name!r}, which is not private: a histogram would be the only "
                 "thing that is. Use loss = 'logistic' for probabilities, and dpadmm evaluate."
             )
-        if training.algorithm.label_noise is not None:
-            raise ParameterError(
-                f"evaluate and probabilities must be left out with the algorithm "
-                f"{training.algorithm.name!r}: a histogram counts true labels, which it protects "
-                "apart from rows. Evaluate on public rows."
-            )
+        refuse_apart(training)
         terms = EvaluationTerms.of_run(parameters)
         if not wish.split.holdout:
             trained, counted = shared_budgets(training)
@@ -177,6 +173,16 @@ def plan_whole(
     whole = WholePlan(training, wish, classes, dict(rows), terms)
     whole.expected()
     return whole
+
+
+def refuse_apart(training: Plan) -> None:
+    """Refuse to count the labels of a run that protects them apart from rows."""
+    if training.algorithm.label_noise is not None:
+        raise ParameterError(
+            "an evaluation on private rows, and probabilities, must be left out with the "
+            f"algorithm {training.algorithm.name!r}: a histogram counts true labels, which it "
+            "protects apart from rows. Evaluate on public rows."
+        )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.tables import check_columns, encoded_batches
 from dpadmm.errors import ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
+from dpadmm.ledger.balance import Account
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise
 from dpadmm.problem.rows import scaled_margins
 from dpadmm.run.charges import ledger_accounts
@@ -24,6 +25,7 @@ from dpadmm.run.evaluate import (
     evaluation_id,
     evaluation_noise,
     plan_whole,
+    refuse_apart,
 )
 from dpadmm.run.from_files import (
     file_schema,
@@ -39,6 +41,7 @@ from dpadmm.run.plan import announced
 from dpadmm.run.predict import encoded_pieces, without_party
 from dpadmm.run.quality import PUBLIC, Quality
 from dpadmm.run.sealed import ModelError
+from dpadmm.run.split import Split
 from dpadmm.sentences import DataError
 
 __all__ = ["EvaluationRequest", "evaluate_public", "evaluate_run"]
@@ -84,23 +87,28 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
     can be refused is refused before a row is read.
     """
     schema = file_schema(load_schema(config.data.schema_file), config)
-    _check_model(model, schema)
+    _check_model(model, schema, config.run.holdout)
     for file, delimiter in config.files:
         check_columns(file, schema, delimiter=delimiter)
     accounts = ledger_accounts(config.ledgers)
-    counted = {name: account.dataset.rows for name, account in accounts.items()}
+    # In the order of the parties, as the training had them: its name depends on it.
+    order = [party.name for party in config.party] or sorted(accounts)
+    counted = {name: accounts[name].dataset.rows for name in order if name in accounts}
     weights = model.classifier.coef
     if counted:
         whole = _whole(config, schema, counted, request)
         planned = whole.evaluation(weights)
-        run_id = evaluation_id(run_name(config, schema, counted), planned)
-        part = whole.wish.split.held_out
+        name_of_run, split = run_name(config, schema, counted), whole.wish.split
+        _check_trained_rows(accounts, name_of_run, split)
+        run_id = evaluation_id(name_of_run, planned)
+        part = split.held_out
         for name, events in zip(planned.site.names, announced(planned), strict=True):
             if run_id not in accounts[name].runs:
                 accounts[name].require(events, part(counted[name]))
     with work_folder(config.result.model) as folder:
         parties = read_parties(config, schema, folder, counted)
         rows = {name: len(party.labels) for name, party in parties.items()}
+        _check_counts(model, rows)
         whole = _whole(config, schema, rows, request)
         key = config.run.simulation_key
         noise = evaluation_noise(secure_noise() if key is None else SimulatedNoise(key), key)
@@ -110,12 +118,43 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
         return judge(whole, weights, shard, noise, about)
 
 
-def _check_model(model: Model, schema: Schema) -> None:
+def _check_model(model: Model, schema: Schema, holdout: float) -> None:
+    """Refuse a model of other rows: those that it was trained on would be called kept out."""
     if model.schema is None or model.schema.sha256 != schema.sha256:
         raise ModelError(
             "model must be of the run's schema; this one was made by another: name the run that "
             "made it"
         )
+    trained = model.estimator_parameters.get("holdout", 0.0)
+    if trained != holdout:
+        raise ParameterError(
+            f"holdout must be what the model was trained with, {trained!r}; the run says "
+            f"{holdout!r}: rows are kept out before a training, not after it. Name the run that "
+            "made the model."
+        )
+
+
+def _check_trained_rows(accounts: Mapping[str, Account], run_id: str, split: Split) -> None:
+    """Refuse to call rows kept out that a ledger knows the run of that name to have read."""
+    for name, account in accounts.items():
+        known = account.runs.get(run_id)
+        if known is not None and known.rows != split.train(account.dataset.rows):
+            raise ParameterError(
+                f"holdout must be what run {run_id!r} was trained with, by the ledger of party "
+                f"{name}; the run says {split.holdout!r}. Name the run that made the model."
+            )
+
+
+def _check_counts(model: Model, rows: Mapping[str, int]) -> None:
+    """Refuse files that have grown or shrunk: the last rows are others then."""
+    trained = model.provenance.get("rows")
+    for name, count in rows.items():
+        before = trained.get(name, count) if isinstance(trained, dict) else count
+        if before != count:
+            raise DataError(
+                f"rows of party {name} must be as many as the model was trained with, {before!r}; "
+                f"got {count}: which of them were kept out is told by their number"
+            )
 
 
 def _whole(
@@ -132,6 +171,7 @@ def _whole(
             classes=len(schema.classes),
             wish=Wish(wish.split),
         )
+    refuse_apart(whole.training)
     terms = request.terms(config, tuple(rows))
     return replace(whole, wish=replace(wish, evaluate=False), terms=terms)
 

@@ -36,7 +36,7 @@ _ADDED: Final = (
 
 @dataclass(frozen=True)
 class Charged:
-    """Where an evaluation is charged.
+    """Where an evaluation is charged, and what is known of its rows.
 
     Attributes
     ----------
@@ -46,11 +46,14 @@ class Charged:
         The name of the run whose model it is.
     schema_sha256
         How the rows were encoded, if by a schema.
+    not_covered
+        What is known of these rows that its statement does not cover.
     """
 
     ledgers: Mapping[str, str | Path] | None = None
     run_id: str = ""
     schema_sha256: str | None = None
+    not_covered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,13 @@ def judge(
         histogram, outcome = release_histogram(planned, shard, noise=noise, ledgers=ledgers)
     kept_out = bool(split.holdout)
     kind = HELD_OUT if kept_out else TRAINED_ON
-    statement = state_evaluation(planned, outcome.events, noise, kept_out=kept_out)
+    statement = state_evaluation(
+        planned,
+        outcome.events,
+        noise,
+        kept_out=kept_out,
+        also_not_covered=about.not_covered,
+    )
     found = Quality(histogram, kind, statement, dict(whole.evaluated_rows))
     return Judgement(found.with_links() if whole.wish.probabilities else found, outcome.events)
 
@@ -103,6 +112,7 @@ def state_evaluation(
     noise: NoiseSource,
     *,
     kept_out: bool,
+    also_not_covered: Sequence[str] = (),
 ) -> PrivacyStatement:
     """State what a histogram cost.
 
@@ -112,13 +122,15 @@ def state_evaluation(
         The release, what each party was charged, and where its noise comes from.
     kept_out
         Whether its rows were kept out of training.
+    also_not_covered
+        What is known of these rows.
     """
     return state_privacy(
         planned,
         events,
         noise,
-        also_not_covered=(ORDER_NOT_COVERED,) if kept_out else (),
-        details=((_ROWS, _OWN_ACCOUNT if kept_out else _ADDED),),
+        also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
+        details=((_ROWS, _OWN_ACCOUNT + _several(planned) if kept_out else _ADDED),),
         by_round=False,
     )
 
@@ -130,6 +142,7 @@ def state_whole(
     wish: Wish,
     *,
     judged: Judgement | None = None,
+    ahead: Sequence[Sequence[Event]] = (),
     caveats: Sequence[str] = (),
     also_not_covered: Sequence[str] = (),
 ) -> PrivacyStatement:
@@ -143,12 +156,16 @@ def state_whole(
         The training, what each party was charged for it, and where its noise comes from.
     wish, judged
         What was asked for beside it, and the evaluation if there was one.
+    ahead
+        What each party is charged for an evaluation that is still to come: parties send before
+        they know whether all others do, so it counts whatever becomes of it.
     caveats, also_not_covered
         What is known of how this run went, and of these rows.
     """
     kept_out = bool(wish.split.holdout)
-    if judged is not None and not kept_out:
-        pairs = zip(events, judged.events, strict=True)
+    counting = ahead if judged is None else judged.events
+    if counting and not kept_out:
+        pairs = zip(events, counting, strict=True)
         events = tuple((*trained, *counted) for trained, counted in pairs)
     return state_privacy(
         planned,
@@ -156,27 +173,40 @@ def state_whole(
         noise,
         also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
         caveats=caveats,
-        details=_details(wish, judged),
+        details=_details(planned, wish, judged, ahead=bool(ahead)),
     )
 
 
-def _details(wish: Wish, judged: Judgement | None) -> tuple[tuple[str, str], ...]:
+def _several(planned: Plan) -> str:
+    """What to add where a person may have rows in both parts (:mod:`dpadmm.ledger.positions`)."""
+    budget = planned.budget
+    if budget is None or budget.rows_per_person == 1:
+        return ""
+    return "; where a person has rows in both, that holds for Gaussian releases, and others add up"
+
+
+def _details(
+    planned: Plan, wish: Wish, judged: Judgement | None, *, ahead: bool
+) -> tuple[tuple[str, str], ...]:
     """What a statement says about rows that were kept out, and about a histogram."""
     split = wish.split
     if split.holdout:
         kept = f"the last {100 * split.holdout:g}% of every party's rows were not trained on"
         if judged is None or judged.quality.privacy is None:
-            return ((_ROWS, f"{kept}; this statement is about the others"),)
+            spent = "; what is sent of them to evaluate is charged to the ledger" if ahead else ""
+            return ((_ROWS, f"{kept}; this statement is about the others{spent}"),)
         spent = pair(judged.quality.privacy.epsilon, judged.quality.privacy.delta)
         return (
             (
                 _ROWS,
                 f"{kept}. Their evaluation is {spent}-differentially private, in an account of its "
-                "own: for a person the larger of the two counts, not their sum",
+                f"own: for a person the larger of the two counts, not their sum{_several(planned)}",
             ),
         )
-    if judged is None:
+    if judged is None and not ahead:
         return ()
     share = f"{100 * HISTOGRAM_SHARE:g}%"
     words = f"{share} of the run's mu^2 went into the histogram that probabilities are fitted to"
+    if judged is None:
+        words = f"{share} of the run's mu^2 is for a histogram, also where it is never complete"
     return (("Probabilities", f"{words}; it is part of the guarantee above"),)

@@ -67,10 +67,11 @@ class BlockLoss:
 
     def _slopes(self, margins: Array) -> Array:
         """``l'`` of margins, which may be overwritten."""
-        if self.lanes[0] == 1 or self._loss.name != "logistic":
+        repeated = self.lanes[0] > 1 and self._labels.shape[1] > 1
+        if not repeated or self._loss.name != "logistic":
             return self._loss.slope(margins)
-        # Repeated runs exist in simulations only, which pay for loading compiled code; a party's
-        # process stays small without it.
+        # Repeated runs on rows exist in simulations only, which pay for loading compiled code; a
+        # party's process stays small without it.
         from dpadmm.solvers.compiled import logistic_slopes
 
         slopes: Array = logistic_slopes(margins.reshape(-1)).reshape(margins.shape)
