@@ -41,7 +41,8 @@ def test_the_files_of_the_page_train(tmp_path, monkeypatch):
     (command,) = [block for block in blocks("sh") if block.startswith("dpadmm ledger init")]
     for name, count in ROWS.items():
         for file in ("schema.toml", "agreed.toml"):
-            Path(file).write_text(FILES[file])
+            # Three rounds show as much as twenty.
+            Path(file).write_text(FILES[file].replace("rounds = 20", "rounds = 3"))
         Path(f"{name}.toml").write_text(FILES["node.toml"].replace("north", name))
         write_rows(Path(f"{name}.csv"), random.Random(count), count)
         words = shlex.split(command.replace("north", name).replace("400", str(count)))

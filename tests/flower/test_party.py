@@ -28,7 +28,7 @@ def spent(parties, name):
 
 @pytest.fixture
 def parties(tmp_path):
-    made = FlowerParties(tmp_path / "parties", run={"rounds": ROUNDS})
+    made = FlowerParties(tmp_path / "parties", run={"algorithm": "dp-gd", "rounds": ROUNDS})
     made.write_all()
     return made
 
@@ -118,7 +118,7 @@ def test_a_party_killed_in_a_round_does_not_draw_twice(parties, monkeypatch, mom
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"algorithm": "scas-admm"}, 'run.algorithm is "ps-admm" here and "scas-admm" there'),
+        ({"algorithm": "scas-admm"}, 'run.algorithm is "dp-gd" here and "scas-admm" there'),
         ({"rounds": 400}, "run.rounds is 4 here and 400 there"),
         ({"epsilon": 9.0}, "run.epsilon is 1.0 here and 9.0 there"),
         ({"run_id": "another"}, "run.run_id is"),
