@@ -34,7 +34,8 @@ $(FLOWER)/.installed: pyproject.toml
 	touch $@
 
 flower-test: $(FLOWER)/.installed
-	FLWR_TELEMETRY_ENABLED=0 OPENBLAS_NUM_THREADS=1 $(FLOWER)/bin/python -m pytest tests/flower
+	FLWR_TELEMETRY_ENABLED=0 OPENBLAS_NUM_THREADS=1 $(FLOWER)/bin/python -m pytest \
+	    -W ignore::DeprecationWarning tests/flower
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

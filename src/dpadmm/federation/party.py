@@ -29,7 +29,6 @@ from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
-from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.rows import Shard
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
@@ -70,7 +69,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     ledger = node.open_run(stretch)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
-    shard, evaluated = read_shards(setup, told, own, node.noise)
+    shard, evaluated = read_shards(node, told, own)
     session = node.connect()
     best: _Part | None = None
     while True:
@@ -337,10 +336,9 @@ class _Part:
             self.node.watcher.budget(account.spent_epsilon, account.fitting_epsilon)
 
 
-def read_shards(
-    setup: NodeSetup, told: RunConfig, own: Plan, noise: NoiseSource
-) -> tuple[Shard, Shard | None]:
+def read_shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, Shard | None]:
     """Read and lay out this party's rows, and those to evaluate on; how many is public."""
+    setup, noise = node.setup, node.noise
     schema = file_schema(setup.schema, told)
     party = told.party[0]
     with work_folder(told.result.model) as folder:

@@ -296,8 +296,8 @@ class _Turn:
         t = question.round
         found = self._bytes(t)
         if found is None:
-            setup, exchange = self.node.setup, self._exchange(question)
-            shard, _ = read_shards(setup, setup.run_config(), self.own, self.node.noise)
+            exchange = self._exchange(question)
+            shard, _ = read_shards(self.node, self.node.setup.run_config(), self.own)
             train_party(
                 self.own,
                 shard,
