@@ -142,6 +142,8 @@ def main(words: list[str] | None = None) -> None:
         keeper = Keeper(told.config, told.socket)
     except ValueError as error:
         parser.exit(2, f"Error: {error}\n")
+    for sentence in setup.warnings:
+        sys.stderr.write(f"Warning: {sentence}\n")
     sys.stderr.write(f"{setup.name} answers for run {setup.run.hex()[:12]} at {told.socket}.\n")
     try:
         while True:
