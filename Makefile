@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGE := $(VENV)/.package
 STAMP := $(VENV)/.installed
+FLOWER := .venv-flower
 WORKERS ?= 2
 
-.PHONY: demo test stress lint format docs bench reproduce clean
+.PHONY: demo test stress flower-test lint format docs bench reproduce clean
 
 # The demonstration needs the package alone; the tools of developers come with the other targets.
 $(PACKAGE): pyproject.toml papers/pyproject.toml
@@ -35,6 +36,18 @@ test: $(STAMP)
 stress: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
 
+# Flower in an environment of its own: it pins typer, rich and packaging below ours, and with Ray for
+# its simulation takes more than a gigabyte.
+$(FLOWER)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(FLOWER)/bin/python -m pip install --quiet --editable ".[flower,secure]" "flwr[simulation]" pytest hypothesis
+	touch $@
+
+flower-test: $(FLOWER)/.installed
+	FLWR_TELEMETRY_ENABLED=0 OPENBLAS_NUM_THREADS=1 $(FLOWER)/bin/python -m pytest \
+	    -W ignore::DeprecationWarning tests/flower
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,4 +69,4 @@ reproduce: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/dpadmm reproduce --all --jobs $(WORKERS) --output docs/reproduction
 
 clean:
-	rm -rf $(VENV) docs/_build
+	rm -rf $(VENV) $(FLOWER) docs/_build

@@ -47,6 +47,8 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath", "su
 myst_heading_anchors = 3
 
 autosummary_generate = True
+# Not installed beside the rest: it pins older libraries.
+autodoc_mock_imports = ["flwr"]
 # Packages list their modules, whatever they re-export.
 autosummary_ignore_module_all = True
 autodoc_member_order = "bysource"

@@ -49,12 +49,12 @@ def test_links_lead_to_files(name):
 
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, flags=re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
     mentioned = {
         target
         for page in PAGES
         for target in re.findall(
-            r"(?:`|^\$ )make ([a-z]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE
+            r"(?:`|^\$ )make ([a-z-]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE
         )
     }
     assert {"demo", "test"} <= mentioned <= targets

@@ -28,6 +28,7 @@ ORDER = [
     "dpadmm.audit",
     "dpadmm.report",
     "dpadmm.federation",
+    "dpadmm.flower",
     "dpadmm.experiments",
     "dpadmm",
     "dpadmm.cli",

@@ -34,7 +34,14 @@ from dpadmm.federation.transport.words import (
 from dpadmm.plain import visible
 from dpadmm.version import __version__
 
-__all__ = ["Agreement", "Disagreement", "consents_note", "differences", "noted_consents"]
+__all__ = [
+    "Agreement",
+    "Disagreement",
+    "consents_note",
+    "differences",
+    "disagreement",
+    "noted_consents",
+]
 
 AGREEMENT_TOPIC: Final = "agreement"
 _FACTS: Final = "facts"
@@ -69,6 +76,25 @@ def differences(ours: Any, theirs: Any, place: str = "") -> Iterator[tuple[str, 
             yield from differences(first, second, f"{place}.{number + 1}")
     elif type(ours) is not type(theirs) or ours != theirs:
         yield place, ours, theirs
+
+
+def disagreement(name: str, ours: Any, theirs: Agreeing) -> str:
+    """The sentence about what another node was told otherwise; empty where all is the same."""
+    found = list(islice(differences(ours, theirs.facts), _MOST_COUNTED))
+    if not found:
+        return ""
+    shown = "; ".join(
+        f"{visible(place)} is {_shown(here)} here and {_shown(there)} there"
+        for place, here, there in found[:_MOST_SHOWN]
+    )
+    more = len(found) - _MOST_SHOWN
+    shown += f"; and {more} more" if more > 0 else ""
+    if theirs.dpadmm != __version__:
+        shown += f" (it runs dpadmm {theirs.dpadmm}, this node {__version__})"
+    return (
+        f"the run must be the same at every node; {name} differs: {shown}. Nothing was started or "
+        "spent."
+    )
 
 
 class Agreement:
@@ -171,8 +197,8 @@ class Agreement:
             with self._lock:
                 self._fault = self._fault or str(error)
             return
-        found = list(islice(differences(self._facts, theirs.facts), _MOST_COUNTED))
-        good = {} if found else self._checked(name, theirs.consents)
+        differs = disagreement(name, self._facts, theirs)
+        good = {} if differs else self._checked(name, theirs.consents)
         with self._lock:
             taken = theirs.names.get(self._session.name)
             if taken not in (None, instance_hash(self._session.instance)):
@@ -181,19 +207,8 @@ class Agreement:
                     "under it. Stop one of the two, and make sure that nobody else has its key. "
                     "Nothing was started here."
                 )
-            elif found:
-                shown = "; ".join(
-                    f"{visible(place)} is {_shown(ours)} here and {_shown(other)} there"
-                    for place, ours, other in found[:_MOST_SHOWN]
-                )
-                more = len(found) - _MOST_SHOWN
-                shown += f"; and {more} more" if more > 0 else ""
-                if theirs.dpadmm != __version__:
-                    shown += f" (it runs dpadmm {theirs.dpadmm}, this node {__version__})"
-                self._fault = (
-                    f"the run must be the same at every node; {name} differs: {shown}. Nothing was "
-                    "started or spent."
-                )
+            elif differs:
+                self._fault = differs
             else:
                 self._heard.add(name)
                 for node, consent in good.items():

@@ -20,7 +20,7 @@ from dpadmm.federation.transport.sum_exchange import added_words
 from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
 from dpadmm.plain import Array, Words
 
-__all__ = ["average"]
+__all__ = ["added_up", "average"]
 
 
 def average(node: NodeRuntime) -> tuple[Mailbox, Departure | None]:
@@ -75,7 +75,7 @@ def _average_stretch(
             except Disagreement as refusal:
                 node.watcher.event("cannot-go-on", level="error", error=refusal)
             break
-        answer = _added_up(received, run, t, shape, words=ring is not None)
+        answer = added_up(received, run, t, shape, words=ring is not None)
         mean = encode_message(run, number, t, answer)
         # Kept before it is sent: a restarted server hands out the same bytes.
         mailbox.keep(t, {number: mean, **received})
@@ -96,7 +96,7 @@ def _average_stretch(
     return mailbox, departure, following
 
 
-def _added_up(
+def added_up(
     received: Mapping[int, bytes], run: bytes, t: int, shape: tuple[int, ...], *, words: bool
 ) -> Array | Words:
     """The mean of the parties' messages, or the sum of their words."""

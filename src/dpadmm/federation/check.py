@@ -67,7 +67,7 @@ def check_node(setup: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
         place = getattr(config.watch, what)
         if place is not None:
             yield _try(what, partial(_place, what, place))
-    yield _try("port", lambda: _port("listen", config.node.listen))
+    yield _try("port", lambda: _port("listen", config.listen))
     if config.watch.metrics is not None:
         yield _try("metrics", lambda: _metrics(setup))
     for name, address in config.addresses.items() if reach else ():

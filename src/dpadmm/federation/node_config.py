@@ -84,7 +84,7 @@ class NodeSection(Part):
     role
         "party", or "server": the node without rows that averages.
     listen
-        Where it is reached, ``host:port``.
+        Where it is reached, ``host:port``; left out where another runtime carries its messages.
     data, schema_file, delimiter
         Its rows and how they are encoded (``data`` and ``schema``).
     rows
@@ -102,7 +102,7 @@ class NodeSection(Part):
 
     name: NodeName
     role: Literal["party", "server"] = "party"
-    listen: Address
+    listen: Address | None = None
     data: RowsPlace | None = None
     rows: Literal["file", "dask"] = "file"
     scheduler: Scheduler | None = None
@@ -253,7 +253,7 @@ class NodeConfig(Part):
     certificates: CertificateSection | None = None
     pins: Annotated[dict[NodeName, Fingerprint], Field(default_factory=dict)]
     policy: NodePolicy = NodePolicy()
-    neighbour: Annotated[tuple[NeighbourSection, ...], BeforeValidator(as_tuple)]
+    neighbour: Annotated[tuple[NeighbourSection, ...], BeforeValidator(as_tuple)] = ()
     result: NodeResultSection | None = None
     watch: WatchSection = WatchSection()
     simulation: SimulationSection | None = None
@@ -304,15 +304,30 @@ class NodeConfig(Part):
         return {each.name: each.address for each in self.neighbour}
 
     @property
+    def listen(self) -> str:
+        """Where the node is reached."""
+        if self.node.listen is None:
+            raise ParameterError(
+                "listen under [node] must be given, such as 0.0.0.0:7447: where the others reach "
+                "this node; got none."
+            )
+        return self.node.listen
+
+    @property
     def messages(self) -> Path:
         """Where the node keeps what it heard."""
         return self.node.messages or self.run.with_name(f"{self.node.name}.messages")
 
     def security(self, insecure_loopback: bool) -> Security | None:
         """The checked files of mutual TLS; None only where the owner asked to go without."""
+        addresses = [self.listen, *self.addresses.values()]
         if insecure_loopback:
-            check_loopback([self.node.listen, *self.addresses.values()])
+            check_loopback(addresses)
             return None
+        return self.identity()
+
+    def identity(self) -> Security:
+        """The checked files by which others know this node."""
         if self.certificates is None:
             raise ParameterError(
                 "[certificates] must be given: nodes speak mutual TLS; got none. dpadmm cert makes "
@@ -322,8 +337,11 @@ class NodeConfig(Part):
         check_identity(self.node.name, files.certificate, files.key, files.authority)
         return Security(files.authority, files.certificate, files.key)
 
-    def check(self, agreed: AgreedRun, planned: Plan) -> None:
-        """Refuse a run that this node's owner has not allowed, or that does not know the node."""
+    def check(self, agreed: AgreedRun, planned: Plan, *, relayed: bool = False) -> None:
+        """Refuse a run that this node's owner has not allowed, or that does not know the node.
+
+        Where another runtime carries its messages (``relayed``) it needs no addresses.
+        """
         name = self.node.name
         if name not in agreed.nodes:
             raise ParameterError(
@@ -335,7 +353,7 @@ class NodeConfig(Part):
                 f"node, {name!r}, has the role {self.node.role!r}."
             )
         wanted, given = set(agreed.neighbours(name, planned)), set(self.addresses)
-        if wanted != given:
+        if wanted != given and not relayed:
             raise ParameterError(
                 f"[[neighbour]] must list those that the agreed run links {name!r} with "
                 f"({', '.join(sorted(wanted))}); got {', '.join(sorted(given)) or 'none'}."

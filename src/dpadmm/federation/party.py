@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -52,7 +52,7 @@ from dpadmm.run.result import Run, provenance
 from dpadmm.run.train import train_party
 from dpadmm.sentences import DataError
 
-__all__ = ["train_node"]
+__all__ = ["read_shards", "train_node", "write_node_results"]
 
 _BUDGET_EVERY: Final = 1.0
 _AGAIN: Final = (
@@ -69,7 +69,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     ledger = node.open_run(stretch)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
-    shard, evaluated = _shards(node, told, own)
+    shard, evaluated = read_shards(node, told, own)
     session = node.connect()
     best: _Part | None = None
     while True:
@@ -101,7 +101,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     private = setup.planned.algorithm.private
     seconds = None if private else time.monotonic() - begin
     trained = _trained(node, told, best, part, seconds)
-    _write(setup, trained, best)
+    write_node_results(setup, trained, _changes(best))
     node.watcher.event("results-written", round=best.hearing.done, rounds=best.stretch.rounds)
     if evaluated is None:
         return part.exchange.mailbox, part.departure, trained
@@ -112,7 +112,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
         node.watcher.event("not-evaluated", level="warning", advice=_AGAIN)
         return part.exchange.mailbox, part.departure, trained
     trained = _trained(node, told, best, part, seconds, judged)
-    _write(setup, trained, best)
+    write_node_results(setup, trained, _changes(best))
     node.watcher.event("evaluated", rows=judged.quality.histogram.rows)
     return judging.exchange.mailbox, None, trained
 
@@ -336,7 +336,7 @@ class _Part:
             self.node.watcher.budget(account.spent_epsilon, account.fitting_epsilon)
 
 
-def _shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, Shard | None]:
+def read_shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, Shard | None]:
     """Read and lay out this party's rows, and those to evaluate on; how many is public."""
     setup, noise = node.setup, node.noise
     schema = file_schema(setup.schema, told)
@@ -409,7 +409,7 @@ def _trained(
     come_from = provenance(told, schema, rows, setup.run.hex(), federation)
     return Run(
         told,
-        Model(classifier, estimator_parameters(told, agreed.names), schema, come_from),
+        Model(classifier, estimator_parameters(told.run, agreed.names), schema, come_from),
         setup.planned.site.topology,
         warnings=setup.warnings,
         seconds=seconds,
@@ -447,16 +447,24 @@ def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _write(setup: NodeSetup, trained: Run, part: _Part) -> None:
-    """Write the statement, then the model and the record, then the page to read."""
+def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = ()) -> None:
+    """Write the statement, then the model and the record, then the page to read.
+
+    Parameters
+    ----------
+    setup, trained
+        The node, and what it trained.
+    changes
+        Lines for the end of the statement: what became of the run that was agreed on.
+    """
     result = setup.config.result
     assert result is not None
     if result.statement is not None:
         lines = [str(trained.privacy)]
         for words in trained.summary()["ledgers"].values():
             lines += ["", "The ledger of this data set:", words]
-        if part.stretch.lost:
-            lines += ["", f"Changed run: {part.stretch.run.hex()}, {part.stretch.rounds} rounds"]
+        if changes:
+            lines += ["", *changes]
         write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
     record = write_results(trained)
     # After the results: whatever happens to the page, what was paid for is there.
@@ -464,6 +472,14 @@ def _write(setup: NodeSetup, trained: Run, part: _Part) -> None:
     if place is not None:
         page = render(run_report(record))
         write_whole(place, page.encode(), "report")
+
+
+def _changes(part: _Part) -> tuple[str, ...]:
+    """What became of the run that was agreed on."""
+    stretch = part.stretch
+    if not stretch.lost:
+        return ()
+    return (f"Changed run: {stretch.run.hex()}, {stretch.rounds} rounds",)
 
 
 def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ class NodeRuntime:
         session = self.stack.enter_context(
             PeerSession(
                 setup.name,
-                config.node.listen,
+                config.listen,
                 config.addresses,
                 setup.security,
                 largest=max(

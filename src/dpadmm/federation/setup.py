@@ -92,9 +92,25 @@ class NodeSetup:
         )
 
 
-def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> NodeSetup:
-    """Check all that can be checked before a row is read or a connection opened."""
-    security = config.security(insecure_loopback)
+def prepare_node(
+    config: NodeConfig, *, insecure_loopback: bool = False, relayed: bool = False
+) -> NodeSetup:
+    """Check all that can be checked before a row is read or a connection opened.
+
+    Parameters
+    ----------
+    config
+        What the node was told by its owner.
+    insecure_loopback
+        Go without TLS, on this machine only.
+    relayed
+        Another runtime carries its messages: it needs no addresses, and certificates only where
+        noise is shared.
+    """
+    if not relayed:
+        security = config.security(insecure_loopback)
+    else:
+        security = None if config.certificates is None else config.identity()
     agreed = load_agreed_run(config.run)
     schema = load_schema(config.node.schema_file)
     if agreed.schema_sha256 not in (None, schema.sha256):
@@ -109,9 +125,10 @@ def prepare_node(config: NodeConfig, *, insecure_loopback: bool = False) -> Node
     if planned.algorithm.summation is not None and security is None:
         raise ParameterError(
             "noise must be 'own' without TLS: parties that share noise sign their keys with those "
-            "of their certificates. Leave out --insecure-loopback."
+            "of their certificates. "
+            + ("Add [certificates]." if relayed else "Leave out --insecure-loopback.")
         )
-    config.check(agreed, planned)
+    config.check(agreed, planned, relayed=relayed)
     setup = NodeSetup(
         config, agreed, schema, planned, security, tuple(str(item.message) for item in caught)
     )

@@ -33,7 +33,7 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.charges import Part, charged, check_evaluation
 from dpadmm.run.classifier import Classifier, released_weights
-from dpadmm.run.config import PartySection, RunConfig, run_hash
+from dpadmm.run.config import PartySection, RunConfig, RunSection, run_hash, training_parameters
 from dpadmm.run.engine import Checkpoint
 from dpadmm.run.evaluate import WholePlan, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge, state_whole
@@ -219,7 +219,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
     come_from = provenance(config, schema, rows, run_hash(config, schema.sha256, rows))
     return Run(
         config,
-        Model(classifier, estimator_parameters(config, tuple(rows)), schema, come_from),
+        Model(classifier, estimator_parameters(config.run, tuple(rows)), schema, come_from),
         planned.site.topology,
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=None if planned.algorithm.private else time.monotonic() - start,
@@ -348,16 +348,16 @@ def _checkpoint(config: RunConfig) -> Checkpoint | None:
     return Checkpoint(result.checkpoint, every=result.checkpoint_every)
 
 
-def estimator_parameters(config: RunConfig, names: Sequence[str]) -> dict[str, Any]:
+def estimator_parameters(run: RunSection, names: Sequence[str]) -> dict[str, Any]:
     """What the run was asked for, as the estimator names it."""
     apart = {"tolerance", "simulation_key", "run_id", "evaluate"}
-    parameters = config.run.model_dump(exclude=apart)
-    parameters["topology"] = config.parameters(tuple(names)).topology
+    parameters = run.model_dump(exclude=apart)
+    parameters["topology"] = training_parameters(run, tuple(names)).topology
     # Encoded rows have norm 1 at most and a constant of their own, if any.
     encoded = {"n_parties": len(names), "fit_intercept": False, "data_norm": 1.0}
     encoded["intercept_scale"] = 1.0
-    parameters |= encoded | {"random_state": config.run.simulation_key}
-    parameters |= {name: getattr(config.run, name) for name in ("holdout", "probabilities")}
+    parameters |= encoded | {"random_state": run.simulation_key}
+    parameters |= {name: getattr(run, name) for name in ("holdout", "probabilities")}
     return dict(sorted(parameters.items()))
 
 

@@ -1,0 +1,1 @@
+"""Parties and a server inside Flower's runtime; ledger and policy stay with each party."""

@@ -1,0 +1,356 @@
+"""A party's answer to one question of a Flower server, from its owner's files alone.
+
+Flower gives every message a process of its own, and forgets a node that dies. So nothing is kept in
+memory: a question is answered from ``node.toml``, the agreed run, the ledger and the file of
+messages. What is asked decides when this party draws, never what it draws or spends:
+
+* the run, its rounds, budget and noise are those of the party's own ``agreed.toml`` within its
+  owner's policy; a server with another run is refused, with the difference;
+* a round that has a message gets the same bytes again, whoever asks and however often;
+* a round is drawn after the one before it, from means that do not change any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.federation.agreed_run import AgreedRun
+from dpadmm.federation.agreement import disagreement
+from dpadmm.federation.exchange import CarefulLedger
+from dpadmm.federation.node_config import NodeConfig, load_node_config
+from dpadmm.federation.party import read_shards, write_node_results
+from dpadmm.federation.recovery import Stretch
+from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.setup import NodeSetup, prepare_node
+from dpadmm.federation.stretch_keys import StretchKeys
+from dpadmm.federation.transport.rollback import DrawRefused
+from dpadmm.federation.transport.store import MessageStore
+from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
+from dpadmm.federation.transport.words import Agreeing, said
+from dpadmm.federation.watcher import Watcher
+from dpadmm.flower.kept_ledger import KeptLedger
+from dpadmm.flower.questions import Answer, Question
+from dpadmm.flower.replay import MEAN, KnownMeans, replay
+from dpadmm.flower.sums import KnownSums, masks_of, own_key
+from dpadmm.ledger.base import Ledger
+from dpadmm.plain import Array, Words
+from dpadmm.run.classifier import Classifier
+from dpadmm.run.exchange import Exchange
+from dpadmm.run.from_files import estimator_parameters
+from dpadmm.run.judge import state_whole
+from dpadmm.run.model import Model
+from dpadmm.run.noise_error import noise_error
+from dpadmm.run.plan import Plan
+from dpadmm.run.result import Run, provenance
+from dpadmm.run.train import train_party
+
+__all__ = ["answer", "check_relayed", "prepare_party"]
+
+_SERVER: Final = "the server"
+# Sentences about an owner's files are for the owner.
+_UNREADY: Final = "this party could not answer: its owner finds the reason in the log there."
+
+
+class _Refusal(ExchangeError):
+    """A question that is not answered; the sentence has public facts only, and may be told."""
+
+
+def prepare_party(config: NodeConfig) -> NodeSetup:
+    """Check all that can be checked of a party before a row is read."""
+    setup = prepare_node(config, relayed=True)
+    if config.node.role != "party":
+        raise ParameterError(
+            "role under [node] must be 'party' at a Flower client; got 'server': the server is "
+            "dpadmm.flower.server_app, which has no node.toml."
+        )
+    if config.policy.when_lost == "continue":
+        raise ParameterError(
+            "when_lost under [policy] must be 'wait' or 'stop' in Flower, where nobody goes on "
+            "without a lost party; got 'continue'. Change it."
+        )
+    check_relayed(setup.agreed, setup.planned)
+    return setup
+
+
+def check_relayed(agreed: AgreedRun, planned: Plan) -> None:
+    """Refuse an agreed run that does not work by questions of a server that averages."""
+    if agreed.server is None or not planned.site.topology.server:
+        raise ParameterError(
+            "server in the agreed run must name the node that averages in Flower, with topology = "
+            f"'server'; got {agreed.server!r} and {planned.site.topology.name!r}. Change them at "
+            "every party."
+        )
+    if agreed.run.wish.histogram:
+        raise ParameterError(
+            "evaluate and probabilities must be left out in Flower, where a run is its training "
+            "alone. Train without, and evaluate with dpadmm evaluate. Nothing was spent."
+        )
+
+
+def answer(node_file: Path, content: Mapping[str, Any]) -> Answer:
+    """Answer one question; whatever is wrong becomes a refusal.
+
+    Flower tells the server the words of every exception that it sees: none leaves this function.
+
+    Parameters
+    ----------
+    node_file
+        The owner's ``node.toml``.
+    content
+        What the server asked, not yet checked.
+    """
+    name = ""
+    with ExitStack() as stack:
+        watcher = None
+        try:
+            config = load_node_config(node_file)
+            name = config.node.name
+            watcher = stack.enter_context(Watcher(name, log=config.watch.log, terminal=False))
+            setup = prepare_party(config)
+            watcher.join(str(setup.agreed.run.run_id))
+            question = _read(setup, content)
+            return _answer(setup, question, watcher)
+        except _Refusal as refusal:
+            if watcher is not None:
+                watcher.event("question-refused", level="warning", error=refusal)
+            return Answer(name, refusal=str(refusal))
+        except Exception as error:
+            # Whatever went wrong may have to do with rows: the server learns that it did, no more.
+            watcher = watcher or stack.enter_context(Watcher("unknown", terminal=False))
+            watcher.event("failed", level="error", error=error)
+            return Answer(name, refusal=_UNREADY, again=True)
+
+
+def _read(setup: NodeSetup, content: Mapping[str, Any]) -> Question:
+    """The question, if it is about this party's run."""
+    try:
+        question = Question.read(content)
+        if question.run != setup.run:
+            theirs = said(Agreeing, question.facts, _SERVER)
+            ours = json.loads(json.dumps(setup.agreed.facts(setup.schema)))
+            raise _Refusal(
+                disagreement(_SERVER, ours, theirs)
+                or f"the run must be {setup.run.hex()}; the server has {question.run.hex()}. "
+                "Nothing was spent."
+            )
+    except _Refusal:
+        raise
+    except ExchangeError as error:
+        raise _Refusal(str(error)) from None
+    return question
+
+
+def _answer(setup: NodeSetup, question: Question, watcher: Watcher) -> Answer:
+    with ExitStack() as stack:
+        node = NodeRuntime.open(setup, watcher, stack)
+        stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)
+        known = _Known(node.store, stretch)
+        known.check(question)
+        ledger = node.open_run(stretch) or KeptLedger(node.store, stretch.run)
+        # Once more: until now another process may have had the run.
+        known.check(question)
+        number = setup.agreed.names.index(setup.name)
+        own, keys = setup.planned.of_party(number), node.stretch_keys(stretch)
+        turn = _Turn(node, stretch, known, ledger, number, own, keys)
+        turn.take_mean(question)
+        simulated = setup.config.simulation is not None
+        if turn.is_asked_for_key(question):
+            return Answer(setup.name, key=turn.key(), simulated=simulated)
+        if question.round == stretch.rounds:
+            turn.finish()
+            return Answer(setup.name, simulated=simulated)
+        return Answer(setup.name, turn.message(question), simulated=simulated)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The complete rounds of a run: those whose mean was heard."""
+
+    store: MessageStore
+    stretch: Stretch
+
+    @property
+    def rounds(self) -> int:
+        return self.store.rounds(self.stretch.run)
+
+    @property
+    def averager(self) -> int:
+        """The number under which means are kept, after the last party's."""
+        return len(self.stretch.agreed.names)
+
+    def _facts(self, t: int) -> dict[str, Any]:
+        """What a mean must be of."""
+        shape = self.stretch.planned.site.shape[1:]
+        return {"run": self.stretch.run, "party": self.averager, "t": t, "shape": shape}
+
+    def decode(self, data: bytes, t: int) -> Array:
+        """The mean that was told; where noise is shared, from the sum of words."""
+        summation = self.stretch.planned.algorithm.summation
+        if summation is None:
+            return decode_message(data, **self._facts(t))
+        return summation.from_words(decode_words(data, **self._facts(t))) / summation.parties
+
+    def told(self, t: int) -> bytes:
+        return self.store.messages(self.stretch.run, t)[self.averager]
+
+    def mean(self, t: int) -> Array:
+        return self.decode(self.told(t), t)
+
+    def words(self, t: int) -> Words:
+        return decode_words(self.told(t), **self._facts(t))
+
+    def check(self, question: Question) -> None:
+        """Refuse a round out of its order, and a mean that is none or another than before."""
+        t, rounds = question.round, self.rounds
+        if t > min(rounds + 1, self.stretch.rounds):
+            raise _Refusal(
+                f"rounds must be asked for in their order, up to {self.stretch.rounds}; this party "
+                f"has the means of {rounds} and was asked for round {t}. If its files were put "
+                "back to an older copy, restore the newest. Nothing was spent."
+            )
+        if t == 0:
+            if question.mean:
+                raise _Refusal("round 0 must be asked for without a mean. Nothing was spent.")
+            return
+        try:
+            self.decode(question.mean, t - 1)
+        except ExchangeError as error:
+            raise _Refusal(
+                f"the mean must be one of this run: {error} Nothing was spent."
+            ) from None
+        if t <= rounds and self.told(t - 1) != question.mean:
+            raise _Refusal(
+                f"the mean of round {t - 1} must be the one that this party was told before; "
+                "it is another. Nothing was spent."
+            )
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What a party does about a question that is in order."""
+
+    node: NodeRuntime
+    stretch: Stretch
+    known: _Known
+    ledger: Ledger
+    number: int
+    own: Plan
+    keys: StretchKeys | None
+
+    def is_asked_for_key(self, question: Question) -> bool:
+        """Whether all that is wanted is this party's key, to share noise by."""
+        return self.keys is not None and question.round == 0 and not question.keys
+
+    def key(self) -> bytes:
+        """The signed key of this party, the same whenever it is asked for."""
+        assert self.keys is not None
+        self._announce(self.keys)
+        return own_key(self.keys, self.node.setup.name)
+
+    def _announce(self, keys: StretchKeys) -> None:
+        released = CarefulLedger(self.ledger, 0).released
+        # With all rounds drawn the private key may be gone, and is not needed any more.
+        if released < self.stretch.rounds:
+            keys.announce(released)
+
+    def _exchange(self, question: Question) -> Exchange:
+        """What the rounds before hand out, and what covers the one that is drawn."""
+        t, summation = question.round, self.own.algorithm.summation
+        if self.keys is None or summation is None:
+            return KnownMeans(self.known.mean, t)
+        self._announce(self.keys)
+        try:
+            masks = masks_of(self.keys, question.keys)
+        except DrawRefused:
+            raise
+        except ExchangeError as error:
+            raise _Refusal(str(error)) from None
+        return KnownSums(self.known.words, t, summation, masks)
+
+    def _bytes(self, t: int) -> bytes | None:
+        values = self.ledger.committed(t)
+        return None if values is None else encode_message(self.stretch.run, self.number, t, values)
+
+    def take_mean(self, question: Question) -> None:
+        """Keep the mean of the round before; it does not change any more."""
+        t = question.round - 1
+        if t < self.known.rounds:
+            return
+        sent = self._bytes(t)
+        if sent is None:
+            raise _Refusal(
+                f"round {t} must be asked for before its mean is told. Nothing was spent."
+            )
+        mean = {self.number: sent, self.known.averager: question.mean}
+        self.node.store.keep(self.stretch.run, t, mean)
+        self.node.watcher.round(t + 1, self.stretch.rounds)
+
+    def message(self, question: Question) -> bytes:
+        """The message of a round: as it is in the ledger, or drawn now, once."""
+        t = question.round
+        found = self._bytes(t)
+        if found is None:
+            exchange = self._exchange(question)
+            shard, _ = read_shards(self.node, self.node.setup.run_config(), self.own)
+            train_party(
+                self.own,
+                shard,
+                exchange=exchange,
+                noise=self.node.noise,
+                ledger=self.ledger,
+                rounds=t + 1,
+            )
+            self.node.note_head()
+            found = self._bytes(t)
+            assert found is not None
+        if self.keys is not None:
+            self.keys.before_send(t)
+        return found
+
+    def finish(self) -> None:
+        """Write the model of all rounds, with what they cost here."""
+        rounds, watcher = self.stretch.rounds, self.node.watcher
+        write_node_results(self.node.setup, self._trained())
+        if self.keys is not None:
+            self.keys.destroy()
+        watcher.event("results-written", round=rounds, rounds=rounds)
+        watcher.finished()
+
+    def _trained(self) -> Run:
+        setup, stretch, noise = self.node.setup, self.stretch, self.node.noise
+        agreed, schema, told = setup.agreed, setup.schema, setup.run_config()
+        means = [self.known.mean(t) for t in range(stretch.rounds)]
+        outcome = replay(self.own, means, self.ledger, noise)
+        classifier = Classifier.of_run(
+            self.own,
+            outcome,
+            state_whole(self.own, outcome.events, noise, agreed.run.wish),
+            classes=schema.classes,
+            parties=(MEAN,),
+            output=told.run.output,
+        )
+        federation = {
+            "node": setup.name,
+            "nodes": list(agreed.nodes),
+            "rows": agreed.rows,
+            "server": agreed.server,
+            "heard": [MEAN],
+            "rounds_complete": stretch.rounds,
+        }
+        rows = {setup.name: agreed.rows[setup.name]}
+        come_from = provenance(told, schema, rows, setup.run.hex(), federation)
+        return Run(
+            told,
+            Model(classifier, estimator_parameters(told.run, agreed.names), schema, come_from),
+            setup.planned.site.topology,
+            warnings=setup.warnings,
+            # How long local work takes depends on rows.
+            seconds=None,
+            noise_error=noise_error(setup.planned, told.run.output),
+        )
