@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+LOWEST := .venv-lowest
 
-.PHONY: demo test stress lint format docs bench reproduce clean
+.PHONY: demo test stress coverage lowest lint format docs bench reproduce dist clean
 
 $(STAMP): pyproject.toml papers/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpadmm needs Python >= 3.11; set PYTHON=/path/to/it")'
@@ -23,6 +24,25 @@ test: $(STAMP)
 
 stress: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+# Lines and branches that the tests reach, a row for each room.
+coverage: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 0
+	$(BIN)/coverage json --quiet -o .coverage.json
+	$(BIN)/python tools/coverage_rooms.py .coverage.json
+
+# The lowest versions that pyproject.toml names, in an environment of their own. Old packages warn of
+# each other's deprecations, which is not what is tried here.
+lowest:
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(PYTHON) tools/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt \
+		--editable ".[all]" --editable papers pytest pytest-xdist hypothesis jsonschema
+	OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) -W ignore::DeprecationWarning \
+		tests/test_golden.py tests/test_estimators.py tests/data tests/ledger tests/privacy \
+		tests/cli/test_account.py tests/cli/test_schema.py tests/cli/test_demo.py \
+		tests/federation/test_node_parity.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -44,5 +64,11 @@ bench: $(STAMP)
 reproduce: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/dpadmm reproduce --all --jobs $(WORKERS) --output docs/reproduction
 
+# The wheel and the sdist of both distributions.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist papers
+
 clean:
-	rm -rf $(VENV) docs/_build
+	rm -rf $(VENV) $(LOWEST) docs/_build dist .coverage .coverage.json

@@ -1,7 +1,7 @@
 """Print pip constraints that hold every direct dependency at the lowest version it names.
 
-``numpy>=2.0`` becomes ``numpy==2.0``. Dependencies of dependencies stay free, so that what is tried is
-the bounds that this project states: ``make lowest`` installs by these constraints and runs tests.
+``numpy>=2.0`` becomes ``numpy==2.0``. Dependencies of dependencies stay free: the bounds that this
+project states are what is tried. ``make lowest`` installs by these constraints and runs tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from pathlib import Path
 
 __all__ = ["lowest"]
 
-REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^]]*\])?\s*(>=|~=|==)\s*(?P<version>[0-9.]+)")
+REQUIREMENT = re.compile(
+    r"(?P<name>[A-Za-z0-9._-]+)(\[[^]]*\])?\s*(>=|~=|==)\s*(?P<version>[0-9.]+)"
+)
 
 
 def lowest(requirements: Iterable[str]) -> Iterator[str]:
