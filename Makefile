@@ -27,7 +27,8 @@ stress: $(STAMP)
 
 # Lines and branches that the tests reach, a row for each room.
 coverage: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 0
+	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(WORKERS)
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o .coverage.json
 	$(BIN)/python tools/coverage_rooms.py .coverage.json
 
