@@ -39,7 +39,7 @@ lowest:
 	$(PYTHON) tools/lowest.py > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt \
-		--editable ".[all]" --editable papers pytest pytest-xdist hypothesis jsonschema
+		--editable ".[all]" --editable papers pytest pytest-xdist hypothesis jsonschema autodp
 	OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) -W ignore::DeprecationWarning \
 		tests/test_golden.py tests/test_estimators.py tests/data tests/ledger tests/privacy \
 		tests/cli/test_account.py tests/cli/test_schema.py tests/cli/test_demo.py \
