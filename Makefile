@@ -6,8 +6,9 @@ PACKAGE := $(VENV)/.package
 STAMP := $(VENV)/.installed
 FLOWER := .venv-flower
 WORKERS ?= 2
+LOWEST := .venv-lowest
 
-.PHONY: demo test stress flower-test lint format docs bench reproduce clean
+.PHONY: demo test stress flower-test coverage lowest lint format docs bench reproduce dist clean
 
 # The demonstration needs the package alone; the tools of developers come with the other targets.
 $(PACKAGE): pyproject.toml papers/pyproject.toml
@@ -47,6 +48,25 @@ $(FLOWER)/.installed: pyproject.toml
 flower-test: $(FLOWER)/.installed
 	FLWR_TELEMETRY_ENABLED=0 OPENBLAS_NUM_THREADS=1 $(FLOWER)/bin/python -m pytest \
 	    -W ignore::DeprecationWarning tests/flower
+# Lines and branches that the tests reach, a row for each room.
+coverage: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(WORKERS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o .coverage.json
+	$(BIN)/python tools/coverage_rooms.py .coverage.json
+
+# The lowest versions that pyproject.toml names, in an environment of their own. Old packages warn of
+# each other's deprecations, which is not what is tried here.
+lowest:
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(PYTHON) tools/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt \
+		--editable ".[all]" --editable papers pytest pytest-xdist hypothesis jsonschema autodp
+	OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) -W ignore::DeprecationWarning \
+		tests/test_golden.py tests/test_estimators.py tests/data tests/ledger tests/privacy \
+		tests/cli/test_account.py tests/cli/test_schema.py tests/cli/test_demo.py \
+		tests/federation/test_node_parity.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -68,5 +88,11 @@ bench: $(STAMP)
 reproduce: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/dpadmm reproduce --all --jobs $(WORKERS) --output docs/reproduction
 
+# The wheel and the sdist of both distributions.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist papers
+
 clean:
-	rm -rf $(VENV) $(FLOWER) docs/_build
+	rm -rf $(VENV) $(FLOWER) $(LOWEST) docs/_build dist .coverage .coverage.json
