@@ -48,6 +48,7 @@ $(FLOWER)/.installed: pyproject.toml
 flower-test: $(FLOWER)/.installed
 	FLWR_TELEMETRY_ENABLED=0 OPENBLAS_NUM_THREADS=1 $(FLOWER)/bin/python -m pytest \
 	    -W ignore::DeprecationWarning tests/flower
+
 # Lines and branches that the tests reach, a row for each room.
 coverage: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(WORKERS)
