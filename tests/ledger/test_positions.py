@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpadmm.errors import BudgetError, LedgerError
+from dpadmm.errors import BudgetError, LedgerError, ParameterError
 from dpadmm.ledger.balance import recompute
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
@@ -143,6 +143,11 @@ def test_the_rows_of_a_run_stay_and_are_checked(tmp_path):
 def test_an_entry_that_names_no_rows_is_refused(value):
     with pytest.raises(LedgerError, match="rows of a run must be two numbers"):
         RowRange.checked(value, 10)
+
+
+def test_nobody_is_told_the_cost_of_rows_that_do_not_exist():
+    with pytest.raises(ParameterError, match="within rows 1 to 10; got rows 9 to 11"):
+        PositionCosts(10).most(RowRange(8, 11))
 
 
 def test_the_chain_covers_the_rows_of_a_run(tmp_path):

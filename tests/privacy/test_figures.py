@@ -77,6 +77,7 @@ def test_what_is_left_is_rounded_down_and_a_pair_up():
     assert str(AtLeast(0.9999997)) == "0.999999"
     assert pair(1.0000001, 1e-6 * (1 + 1e-9)) == "(1.00001, 1.00001e-06)"
     assert str(AtMost(math.nan)) == "unknown"
+    assert (str(Given(math.inf)), str(AtLeast(-math.inf))) == ("infinite", "-infinite")
 
 
 @pytest.mark.parametrize("kind", [AtMost, AtLeast, Given])
