@@ -22,12 +22,16 @@ REQUIREMENT = re.compile(
 def lowest(requirements: Iterable[str]) -> Iterator[str]:
     """Yield ``name==version`` for each requirement, with the lowest version that it allows.
 
+    An extra of this project that another one names, as ``dpadmm[federation]``, is passed by.
+
     Raises
     ------
     ValueError
         If a requirement names no lower bound: nobody could know what was tested.
     """
     for requirement in requirements:
+        if requirement.startswith("dpadmm["):
+            continue
         bound = REQUIREMENT.match(requirement)
         if bound is None:
             raise ValueError(
@@ -39,11 +43,9 @@ def lowest(requirements: Iterable[str]) -> Iterator[str]:
 def main(project: Path) -> None:
     """Print the constraints of the ``pyproject.toml`` at ``project``."""
     table = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
-    extras = table["optional-dependencies"]
     wanted = [*table["dependencies"]]
-    # `all` names the other extras of this project, not packages.
-    for name in sorted(set(extras) - {"all"}):
-        wanted += extras[name]
+    for requirements in table["optional-dependencies"].values():
+        wanted += requirements
     sys.stdout.write("".join(f"{line}\n" for line in sorted(set(lowest(wanted)))))
 
 
