@@ -2,20 +2,31 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGE := $(VENV)/.package
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
 .PHONY: demo test stress lint format docs bench reproduce clean
 
-$(STAMP): pyproject.toml papers/pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpadmm needs Python >= 3.11; set PYTHON=/path/to/it")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --editable papers --group dev
-	touch $(STAMP)
+# The demonstration needs the package alone; the tools of developers come with the other targets.
+$(PACKAGE): pyproject.toml papers/pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpadmm needs Python >= 3.11; set PYTHON=/path/to/it")'
+	@echo "Installing, once: an environment of its own in $(VENV). It takes some minutes."
+	@echo "1 of 3: the environment"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "2 of 3: pip"
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@echo "3 of 3: dpadmm and what it needs"
+	@$(BIN)/python -m pip install --editable ".[all]" --editable papers
+	@touch $(PACKAGE)
 
-demo: $(STAMP)
-	$(BIN)/dpadmm demo
+$(STAMP): $(PACKAGE)
+	@echo "Installing, once: what tests, lint and documentation need"
+	@$(BIN)/python -m pip install --group dev
+	@touch $(STAMP)
+
+demo: $(PACKAGE)
+	@$(BIN)/dpadmm demo
 
 # One BLAS thread per worker: more would fight over the cores.
 test: $(STAMP)

@@ -24,6 +24,7 @@ from scipy import sparse
 from dpadmm.plain import Array
 
 __all__ = [
+    "SUMMED_ROWS",
     "RunningSum",
     "SparseColumns",
     "dense_sums",
@@ -34,9 +35,9 @@ __all__ = [
 ]
 
 
-# p: rows that are added up at once; dense, and sparse where features do not outnumber them (adding
+#: p: rows that are added up at once; dense, and sparse where features do not outnumber them (adding
 # up the blocks must not take longer than the blocks).
-_DENSE_ROWS: Final = 512
+SUMMED_ROWS: Final = 512
 _SPARSE_ROWS: Final = 2048
 # The same of sums that are made once in a run.
 _ONCE_ROWS: Final = 128
@@ -69,8 +70,8 @@ def summation_error(rows: ArrayLike, features: int) -> Array:
     most as many pieces more as there are parts, which leaves q below 1e8.
     """
     count = np.asarray(rows, dtype=np.float64)
-    dense = np.minimum(count, _DENSE_ROWS)
-    dense += np.ceil(np.minimum(count, piece_rows(features)) / _DENSE_ROWS)
+    dense = np.minimum(count, SUMMED_ROWS)
+    dense += np.ceil(np.minimum(count, piece_rows(features)) / SUMMED_ROWS)
     roundings = (np.maximum(dense, np.minimum(count, _sparse_rows(features))) + 6) * _UNIT
     error: Array = roundings / (1 - roundings)
     return error
@@ -110,12 +111,12 @@ def single_sum_error(rows: ArrayLike) -> Array:
 def dense_sums(rows: Array, weights: Array) -> Array:
     """``sum_k weights_k x_k``: from ``(nodes, rows, features)`` and ``(nodes, rows, lanes)``."""
     nodes, height, lanes = weights.shape
-    if height <= _DENSE_ROWS:
+    if height <= SUMMED_ROWS:
         return np.asarray(np.matmul(weights.swapaxes(1, 2), rows))
-    whole = height - height % _DENSE_ROWS
+    whole = height - height % SUMMED_ROWS
     # Views: an axis is split, nothing is moved.
-    blocks = rows[:, :whole].reshape(nodes, -1, _DENSE_ROWS, rows.shape[2])
-    parts = weights[:, :whole].reshape(nodes, -1, _DENSE_ROWS, lanes).swapaxes(2, 3)
+    blocks = rows[:, :whole].reshape(nodes, -1, SUMMED_ROWS, rows.shape[2])
+    parts = weights[:, :whole].reshape(nodes, -1, SUMMED_ROWS, lanes).swapaxes(2, 3)
     total: Array = np.matmul(parts, blocks).sum(axis=1)
     if whole < height:
         total += np.matmul(weights[:, whole:].swapaxes(1, 2), rows[:, whole:])

@@ -28,6 +28,7 @@ __all__ = [
     "label_signs",
     "prepare_rows",
     "scaled_margins",
+    "thin_rows",
 ]
 
 
@@ -46,6 +47,27 @@ _STACK_BELOW: Final = 1 << 15
 
 # How much longer than the shortest the longest party of a stack may be (rows of zeros fill up).
 _STACK_SLACK: Final = 1.125
+
+
+# Large parties whose numbers are nonzero in at most this part are worth a sparse copy for passes:
+# a nonzero number costs about two and a half times as much there. The copy is small beside rows in
+# memory; for rows in a file it must be small by itself.
+_THIN_PART: Final = 0.2
+_THIN_BYTES: Final = 1 << 26
+_NONZERO_BYTES: Final = 12
+
+
+def thin_rows(rows: Array) -> Any | None:
+    """A sparse copy of one party's dense rows, where passes over it are quicker; else None.
+
+    Columns that encode categories, one for each, are zero but for one of them.
+    """
+    most = min(_THIN_PART * rows.size, _THIN_BYTES / _NONZERO_BYTES)
+    # The first rows decide whether all are looked at: there may be very many.
+    first = rows[: max(1, _STACK_BELOW // rows.shape[1])]
+    if rows.size <= _STACK_BELOW or np.count_nonzero(first) > _THIN_PART * first.size:
+        return None
+    return sparse.csr_array(rows) if np.count_nonzero(rows) <= most else None
 
 
 def prepare_rows(

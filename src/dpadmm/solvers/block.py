@@ -12,7 +12,7 @@ from scipy import sparse
 from dpadmm.plain import Array
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.row_sums import RunningSum, SparseColumns, dense_sums, piece_rows
-from dpadmm.problem.rows import RowBlock, Rows
+from dpadmm.problem.rows import RowBlock, Rows, thin_rows
 from dpadmm.problem.site import Site
 
 __all__ = ["ALL", "BlockLoss", "Chosen"]
@@ -45,16 +45,19 @@ class BlockLoss:
         self.passes = 0
         self.lanes = (site.runs, site.outputs)
         self._rows, self._labels = block.rows, block.labels
-        self._sparse = sparse.issparse(block.rows)
+        thin = None
+        if len(block.nodes) == site.runs == 1 and not sparse.issparse(block.rows):
+            thin = thin_rows(block.rows[0])
+        if thin is not None:
+            self._rows = thin
+        self._sparse = sparse.issparse(self._rows)
         # Rows enter as y x only. Where a row has one label, sparse rows are multiplied by it once
         # here instead of twice in every pass.
         self._signed = self._sparse and site.outputs == 1
         if self._signed:
-            lengths = np.diff(block.rows.indptr)
-            signed = block.rows.data * np.repeat(block.labels[0, :, 0], lengths)
-            self._rows = sparse.csr_array(
-                (signed, block.rows.indices, block.rows.indptr), block.rows.shape
-            )
+            rows = self._rows
+            signed = rows.data * np.repeat(block.labels[0, :, 0], np.diff(rows.indptr))
+            self._rows = sparse.csr_array((signed, rows.indices, rows.indptr), rows.shape)
             self._labels = np.ones_like(block.labels)
         # Views; making them takes as long as a pass over the rows of a small party.
         self._columns = SparseColumns(self._rows) if self._sparse else None
