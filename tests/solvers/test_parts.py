@@ -161,6 +161,23 @@ def test_a_checkpoint_knows_the_rows_of_every_part():
     assert len(found) == 2
 
 
+def test_a_part_is_not_looked_at_for_zeros_in_every_pass(monkeypatch):
+    """What one process decides once would cost a part a pass each time."""
+    rows, signs = make_party(9000, 10)
+    rows[:, 1:] = 0.0
+    site = site_of([9000], 10)
+    point = np.full(site.shape, 0.2)
+    sparse_here = Workspace(Shard.from_parties([(rows, signs)]), site).gradient(point)
+    shard = parted_shard([(rows, signs)], uneven)
+
+    def refuse(rows):
+        assert not rows.size, "a part was looked at"
+
+    monkeypatch.setattr("dpadmm.solvers.block.thin_rows", refuse)
+    found = Workspace(shard, site).gradient(point)
+    np.testing.assert_allclose(found, sparse_here, atol=1e-15)
+
+
 def test_repeated_runs_are_for_rows_in_one_place():
     party = make_party(50, 3)
     with pytest.raises(ParameterError, match=r"runs must be 1 where rows lie in parts.*got 4"):

@@ -37,16 +37,22 @@ class BlockLoss:
     tilt
         A fixed term of each party's gradient, from rows whose slopes differ; None where there is
         none.
+    as_held
+        Leave rows that are mostly zeros as they are: looking at all of them costs a pass, and a
+        part of rows elsewhere is taken up anew in every pass.
     """
 
-    def __init__(self, block: RowBlock, site: Site, tilt: Array | None) -> None:
+    def __init__(
+        self, block: RowBlock, site: Site, tilt: Array | None, *, as_held: bool = False
+    ) -> None:
         self.nodes = block.nodes
         #: Gradient passes made so far; it depends on the rows: never show it.
         self.passes = 0
         self.lanes = (site.runs, site.outputs)
         self._rows, self._labels = block.rows, block.labels
         thin = None
-        if len(block.nodes) == site.runs == 1 and not sparse.issparse(block.rows):
+        alone = len(block.nodes) == site.runs == 1 and not as_held
+        if alone and not sparse.issparse(block.rows):
             thin = thin_rows(block.rows[0])
         if thin is not None:
             self._rows = thin

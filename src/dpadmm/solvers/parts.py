@@ -7,7 +7,8 @@ rows, and they are added up here in the order of the parts, with the compensated
 pass (:func:`~dpadmm.problem.row_sums.summation_error` counts its error). So a pass gives the same
 bits whoever worked on a part, how often and in which order; and where every part but the last has
 a multiple of :func:`~dpadmm.problem.row_sums.piece_rows` rows, the pieces are those of the same
-rows in one file, and so are the bits.
+rows in one file, and so are the bits (unless one process keeps them sparse for being mostly
+zeros, which is never done to a part).
 
 **The same solver.** :class:`PartedSolver` is a :class:`~dpadmm.solvers.newton.BlockSolver` with
 other passes: its steps, its certificate and what it keeps between solves are untouched. A Hessian
@@ -126,23 +127,27 @@ def _facts_of(site: Site, place: int) -> Site:
 # -- work on one part, wherever it lies ---------------------------------------------------------
 
 
+def _loss_on(block: RowBlock, facts: Site) -> BlockLoss:
+    return BlockLoss(block, facts, None, as_held=True)
+
+
 def _slope_sums(block: RowBlock, facts: Site, points: Array) -> list[Array]:
-    return list(BlockLoss(block, facts, None).slope_sums(points))
+    return list(_loss_on(block, facts).slope_sums(points))
 
 
 def _hessian_sum(block: RowBlock, facts: Site, points: Array) -> Array:
-    return BlockLoss(block, facts, None).hessian_sum(points)
+    return _loss_on(block, facts).hessian_sum(points)
 
 
 def _product_sum(block: RowBlock, facts: Site, points: Array, vectors: Array) -> Array:
-    loss = BlockLoss(block, facts, None)
+    loss = _loss_on(block, facts)
     return loss.product_sum(loss.curvatures(points, ALL), vectors)
 
 
 def _slope_along(
     block: RowBlock, facts: Site, point: Array, direction: Array, length: Array
 ) -> Array:
-    return BlockLoss(block, facts, None).slopes_along(point, direction)(length)
+    return _loss_on(block, facts).slopes_along(point, direction)(length)
 
 
 def part_scores(block: RowBlock, weights: Array) -> tuple[Array, NDArray[np.int64]]:
