@@ -21,3 +21,16 @@ def hospitals(tmp_path):
     lines.append('[result]\nmodel = "m.model"\nrecord = "record.json"\n')
     (tmp_path / "run.toml").write_text("\n".join(lines))
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def dask_workers(tmp_path_factory):
+    """A Dask cluster of two worker processes for all tests of a session; none may end them."""
+    pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
+    from tests.helpers.clusters import LocalCluster
+
+    cluster = LocalCluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield cluster.wait_for(2)
+    finally:
+        cluster.close()

@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "BudgetError",
+    "ClusterError",
     "ConvergenceError",
     "ExchangeError",
     "LedgerError",
@@ -26,6 +27,10 @@ class ParameterError(ValueError):
 
 class ConvergenceError(RuntimeError):
     """A local solve that missed its tolerance: nothing was released."""
+
+
+class ClusterError(RuntimeError):
+    """Rows on a cluster that could not be worked on: nothing was released."""
 
 
 class ExchangeError(RuntimeError):

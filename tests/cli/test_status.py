@@ -26,9 +26,11 @@ VALIDATOR = jsonschema.Draft202012Validator(
     json.loads(files("dpadmm.cli").joinpath("output.schema.json").read_text())
 )
 NODE = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from dpadmm.federation.watcher import Watcher
+# Who is started from a job in the background ignores interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Watcher("south", "run-1", log=Path("/dev/null"), status=Path(sys.argv[1])) as watcher:
     watcher.round(3, 50)
     watcher.waiting("north", 12.0)

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from dpadmm.errors import ParameterError
 from dpadmm.problem.losses import get_loss
-from dpadmm.problem.rows import Shard, clip_rows, prepare_rows
+from dpadmm.problem.rows import Shard, clip_rows, prepare_rows, thin_rows
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
 
@@ -150,6 +150,22 @@ def test_sparse_parties_stay_sparse():
     assert all(sparse.issparse(block.rows) for block in shard.blocks)
     dense = [(rows.toarray(), labels) for rows, labels in parties]
     assert_holds_exactly(shard, dense)
+
+
+def test_large_parties_of_mostly_zeros_are_worth_a_sparse_copy(monkeypatch):
+    rows = np.zeros((2000, 20))
+    rows[:, :4] = 0.5
+    copied = thin_rows(rows)
+    assert sparse.issparse(copied)
+    np.testing.assert_array_equal(copied.toarray(), rows)
+    assert thin_rows(rows[:1000]) is None  # too small to matter
+    rows[:, 4] = 0.1
+    assert thin_rows(rows) is None  # too many numbers that are not zero
+    rows[:1900, 4] = 0.0
+    assert thin_rows(rows) is None  # the same, but the first rows do not show it
+    rows[:, 4] = 0.0
+    monkeypatch.setattr("dpadmm.problem.rows._THIN_BYTES", 12 * 7999)
+    assert thin_rows(rows) is None  # a copy that is too large
 
 
 def test_a_party_without_rows_is_refused():

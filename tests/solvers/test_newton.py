@@ -10,6 +10,7 @@ from tests.helpers import oracles
 
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.problem import row_sums
+from dpadmm.problem import rows as rows_module
 from dpadmm.problem.losses import LOSSES, get_loss
 from dpadmm.problem.rows import RowBlock, Shard
 from dpadmm.problem.site import Site
@@ -262,6 +263,29 @@ def test_factor_free_and_sparse_are_as_factored_and_dense(loss):
         np.testing.assert_allclose(compressed.point, dense.point, atol=3e-10)
         kept = {name.partition(".")[2] for name in workspace.snapshot()}
         assert ("inverse" in kept) == (limit > 0)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_rows_of_few_nonzero_numbers_are_as_if_they_had_many(outputs, monkeypatch):
+    """Large parties of dense rows that are mostly zeros: the same solutions, and sparse passes."""
+    random = np.random.default_rng(12)
+    features, count = 40, 1000
+    place = random.integers(features, size=(count, 4))
+    rows = np.zeros((count, features))
+    np.put_along_axis(rows, place, 0.5, axis=1)
+    labels = random.choice([-1.0, 1.0], size=(count, outputs))
+    site = site_of([count], "logistic", features, outputs=outputs)
+    linear, convexity = 0.1 * random.normal(size=site.shape), np.array([0.05])
+    thin = workspace_of([(rows, labels)], site)
+    monkeypatch.setattr(rows_module, "_THIN_BYTES", 0)
+    dense = workspace_of([(rows, labels)], site)
+    assert [solver._sparse for solver in (*thin._solvers, *dense._solvers)] == [True, False]
+    for size in (1.0, 3.0):
+        points = [each.argmin(size * linear, convexity, 1e-11).point for each in (thin, dense)]
+        np.testing.assert_allclose(*points, atol=2e-11 / 0.05)
+    gradients = [each.gradient(points[0]) for each in (thin, dense)]
+    np.testing.assert_allclose(*gradients, atol=1e-15)
+    assert thin.fingerprint() == dense.fingerprint()
 
 
 def test_a_party_read_in_pieces_is_the_party_read_at_once(monkeypatch):

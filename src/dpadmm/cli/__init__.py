@@ -31,8 +31,7 @@ from dpadmm.cli import (
     status,
     train,
 )
-from dpadmm.cli.output import print_refusal
-from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
+from dpadmm.cli.output import REFUSALS, print_refusal
 
 __all__ = ["app", "main"]
 
@@ -86,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
     command = words[0] if words else ""
     try:
         app(args=words)
-    except (ValueError, OSError, ConvergenceError, ExchangeError, LedgerError) as error:
+    except REFUSALS as error:
         print_refusal(command, str(error), as_json="--json" in words)
         sys.exit(2)
     except KeyboardInterrupt:

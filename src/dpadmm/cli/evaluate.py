@@ -60,6 +60,12 @@ class EvaluateOptions:
     delimiter: DelimiterOption = None
     as_json: JsonOption = False
 
+    @property
+    def chooses(self) -> bool:
+        """Whether anything is chosen that a model could keep."""
+        thresholds = (self.threshold, self.sensitivity, self.specificity)
+        return self.probabilities or any(each is not None for each in thresholds)
+
 
 @takes(EvaluateOptions)
 def evaluate(options: EvaluateOptions) -> None:
@@ -100,7 +106,7 @@ def evaluate(options: EvaluateOptions) -> None:
     show_quality(quality, evaluation, [str(name) for name in model.classifier.classes])
     if paid or options.write:
         say(f"Written: {place}")
-    elif quality.threshold or quality.links:
+    elif options.chooses:
         say("Nothing was written: --write puts it into the model.")
 
 

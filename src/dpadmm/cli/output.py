@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dpadmm.errors import ConvergenceError, ExchangeError, LedgerError
+from dpadmm.errors import ClusterError, ConvergenceError, ExchangeError, LedgerError
 from dpadmm.plain import json_data, visible
 
 #: Version of the envelope below; a field never changes its meaning within a version.
@@ -26,9 +26,22 @@ _LONGEST: Final = 1 << 16
 # Packages that come with an extra, for commands that cannot do without them.
 _EXTRAS: Final = {
     "cryptography": "federation",
+    "dask": "dask",
+    "distributed": "dask",
+    "fsspec": "dask",
     "prometheus_client": "federation",
     "zenoh": "federation",
 }
+
+#: What ends a command with one sentence.
+REFUSALS: Final = (
+    ValueError,
+    OSError,
+    ClusterError,
+    ConvergenceError,
+    ExchangeError,
+    LedgerError,
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
@@ -75,7 +88,7 @@ def refusals(command: str, as_json: bool) -> Iterator[None]:
     """Turn a refusal inside into one sentence and exit code 2."""
     try:
         yield
-    except (ValueError, OSError, ConvergenceError, ExchangeError, LedgerError) as error:
+    except REFUSALS as error:
         print_refusal(command, str(error), as_json=as_json)
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:

@@ -36,6 +36,10 @@ class PartyRows:
     rows: Any = field(repr=False)
     labels: NDArray[np.int64] = field(repr=False)
 
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.labels)
+
 
 def encode_party(
     source: Path, schema: Schema, folder: Path, *, delimiter: str | None = None

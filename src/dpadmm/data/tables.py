@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PublicDataWarning",
     "Source",
+    "StoredFile",
     "check_columns",
     "check_type",
     "encode",
@@ -45,7 +46,7 @@ __all__ = [
     "read_table",
 ]
 
-Source: TypeAlias = "str | Path | pa.Table | pa.RecordBatch | pd.DataFrame"
+Source: TypeAlias = "str | Path | StoredFile | pa.Table | pa.RecordBatch | pd.DataFrame"
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt", ".data", ".dat")
@@ -60,6 +61,30 @@ DROPPED_WARNING: Final = (
     "drop_incomplete_public_rows is for public data only: the number of rows left depends on what "
     "they hold, and no privacy budget covers that"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A Parquet file of a file system that ``fsspec`` knows, such as a bucket.
+
+    Attributes
+    ----------
+    address
+        As ``fsspec`` has it, protocol and all; a path where it has none.
+    """
+
+    address: str
+
+    def __str__(self) -> str:
+        return self.address
+
+    def open(self) -> Any:
+        """What a reader of Parquet takes."""
+        if "://" not in self.address:
+            return self.address
+        import fsspec
+
+        return fsspec.open(self.address, "rb").open()
 
 
 class PublicDataWarning(UserWarning):
@@ -163,10 +188,18 @@ def read_batches(
 
 def check_columns(
     source: Source, schema: Schema, *, delimiter: str | None = None, require_label: bool = True
-) -> None:
-    """Refuse a table whose columns are not the schema's, without reading a row."""
+) -> int | None:
+    """Refuse a table whose columns are not the schema's, without reading a row.
+
+    Returns
+    -------
+    int or None
+        How many rows a Parquet file says it has.
+    """
     with own_words(source):
-        _columns(_opened(source, delimiter or schema.delimiter), schema, require_label)
+        table = _opened(source, delimiter or schema.delimiter)
+        _columns(table, schema, require_label)
+        return table.rows
 
 
 def find_delimiter(source: Source, needed: Sequence[str]) -> str | None:
@@ -209,7 +242,8 @@ def own_words(source: Source) -> Iterator[None]:
     except (DataError, ParameterError):
         raise
     except Exception as error:
-        where = str(source) if isinstance(source, (str, Path)) else "the table"
+        named = isinstance(source, (str, Path, StoredFile))
+        where = str(source) if named else "the table"
         if isinstance(error, OSError) and error.errno is not None:
             reason = os.strerror(error.errno)
             raise DataError(f"file must be readable; got {where}: {reason}") from None
@@ -233,9 +267,12 @@ class _Table:
     names: tuple[str, ...]
     types: pa.Schema | None
     read: Reader
+    rows: int | None = None
 
 
 def _opened(source: Source, delimiter: str | None) -> _Table:
+    if isinstance(source, StoredFile):
+        return _opened_parquet(source.address, source.open)
     if isinstance(source, (str, Path)):
         return _opened_file(Path(source), delimiter)
     if isinstance(source, pa.RecordBatch):
@@ -262,19 +299,7 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
         suffixes.pop()
     kind = suffixes[-1] if suffixes else ""
     if kind in PARQUET_SUFFIXES:
-
-        def read_parquet(
-            names: list[str], texts: list[str]
-        ) -> Iterator[tuple[pa.RecordBatch, int]]:
-            # Reading ahead would hold the whole file in memory by the end.
-            file = pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
-            with file:
-                for batch in file.iter_batches(batch_size=_batch_rows(names), columns=names):
-                    yield batch, 0
-
-        with pyarrow.parquet.ParquetFile(path) as file:
-            found = file.schema_arrow
-        return _Table(str(path), tuple(found.names), found, read_parquet)
+        return _opened_parquet(str(path), lambda: path)
     if kind not in CSV_SUFFIXES:
         raise DataError(
             f"file name must end in {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))} (CSV also "
@@ -289,6 +314,19 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
         return read_csv(CsvColumns(path, header, separator, names, texts))
 
     return _Table(str(path), header.names, None, read)
+
+
+def _opened_parquet(where: str, source: Callable[[], Any]) -> _Table:
+    def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        # Reading ahead would hold the whole file in memory by the end.
+        opened = {"pre_buffer": False, "buffer_size": BUFFER_BYTES}
+        with pyarrow.parquet.ParquetFile(source(), **opened) as file:
+            for batch in file.iter_batches(batch_size=_batch_rows(names), columns=names):
+                yield batch, 0
+
+    with pyarrow.parquet.ParquetFile(source()) as file:
+        found, rows = file.schema_arrow, file.metadata.num_rows
+    return _Table(where, tuple(found.names), found, read, rows)
 
 
 def _refuse_repeats(table: _Table, *, show: bool) -> None:

@@ -161,7 +161,9 @@ class HistogramRelease(Algorithm):
         values = np.zeros(site.shape)
         for place, scores, codes in workspace.scores(self.weights):
             each = scores[:, 0] if self.grid.classes == 2 else scores
-            values[place, 0, 0] = self.scale * self.grid.counts(each, codes)
+            # Whole numbers, added up without rounding where rows come in parts.
+            values[place, 0, 0] += self.grid.counts(each, codes)
+        values *= self.scale
         if self.shared is not None:
             return release_shared_gaussian(
                 values,

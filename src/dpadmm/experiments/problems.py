@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from scipy import sparse
 
 from dpadmm.data.dataset import Dataset
 from dpadmm.data.named import load
-from dpadmm.data.party_rows import encode_party
+from dpadmm.data.party_rows import PartyRows, encode_party
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import check_columns
 from dpadmm.errors import ParameterError
@@ -265,8 +266,13 @@ class FileProblem(ProblemSource):
 
 
 def _inputs(config: RunConfig) -> list[Path]:
-    data = [config.data.file] if config.data.file else [party.file for party in config.party]
-    return [config.data.schema_file, *data]
+    elsewhere = [party.name for party in config.party if party.scheduler is not None]
+    if elsewhere:
+        raise ParameterError(
+            f"scheduler of party {elsewhere[0]!r} must be left out here: many runs are compared on "
+            "rows in memory. Compare on a sample in a file of its own."
+        )
+    return [config.data.schema_file, *(file for file, _ in config.files)]
 
 
 def _without_party(schema: Schema) -> Schema:
@@ -282,7 +288,8 @@ def _read(problem: FileProblem) -> Problem:
     config = load_config(problem.config)
     schema = prepare(config)
     with tempfile.TemporaryDirectory(prefix="dpadmm-") as folder:
-        parties = read_parties(config, schema, Path(folder), {})
+        with ExitStack() as stack:
+            parties = read_parties(config, schema, Path(folder), {}, stack)
         test = encode_party(
             Path(problem.evaluation),
             _without_party(schema),
@@ -295,7 +302,9 @@ def _read(problem: FileProblem) -> Problem:
         )
     return Problem(
         members=tuple(
-            (party.rows, label_signs(party.labels, schema.outputs)) for party in parties.values()
+            (party.rows, label_signs(party.labels, schema.outputs))
+            for party in parties.values()
+            if isinstance(party, PartyRows)
         ),
         test_rows=test.rows,
         test_codes=np.asarray(test.labels, dtype=np.int64),
@@ -305,7 +314,7 @@ def _read(problem: FileProblem) -> Problem:
             "source": "the files of the configuration",
             "stand_in": None,
             "checksum": problem.checksum,
-            "rows": [len(party.labels) for party in parties.values()],
+            "rows": [len(party) for party in parties.values()],
             "test_rows": len(test.labels),
         },
     )

@@ -25,6 +25,7 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.noise import secure_noise
 from dpadmm.run.charges import check_evaluation, check_owner, check_runs
+from dpadmm.solvers.cluster import Cluster
 
 __all__ = ["Check", "check_node"]
 
@@ -60,6 +61,8 @@ def check_node(setup: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
         yield _try("certificate", lambda: _certificate(setup))
     if config.node.ledger is not None:
         yield _try("ledger", lambda: _ledger(setup))
+    if config.node.scheduler is not None:
+        yield _try("cluster", partial(_cluster, config.node.scheduler))
     for what in ("log", "status"):
         place = getattr(config.watch, what)
         if place is not None:
@@ -105,6 +108,11 @@ def _ledger(setup: NodeSetup) -> str:
             f"and what is agreed on fits: epsilon = {AtMost(account.spent_epsilon)} of "
             f"{Given(account.policy.epsilon)} is spent.{begun} Head: {ledger.head}"
         )
+
+
+def _cluster(scheduler: str) -> str:
+    with Cluster(scheduler) as cluster:
+        return f"{scheduler} answers and has {cluster.workers} workers with the versions of here."
 
 
 def _place(what: str, place: Path) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpadmm.errors import ExchangeError, LedgerError, ParameterError
+from dpadmm.errors import ClusterError, ExchangeError, LedgerError, ParameterError
 from dpadmm.plain import json_number, visible
 
 __all__ = ["FIELDS", "Fact", "code_word", "plain_text", "public_facts"]
@@ -25,9 +25,9 @@ Fact = str | int | float | bool | list[str]
 
 _MOST_NAMES: Final = 1000
 _CODE_WORD: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
-# Their sentences are about parameters, messages and budgets. Those of other errors may speak of
-# rows (a solve that did not converge), so only their kind is told.
-_SPOKEN_ERRORS: Final = (ParameterError, ExchangeError, LedgerError)
+# Their sentences are about parameters, messages, machines and budgets. Those of other errors may
+# speak of rows (a solve that did not converge), so only their kind is told.
+_SPOKEN_ERRORS: Final = (ParameterError, ClusterError, ExchangeError, LedgerError)
 
 
 def _flag(value: Any) -> bool:

@@ -20,7 +20,7 @@ from dpadmm.federation.identity import check_identity, describe
 from dpadmm.federation.transport.addresses import split_address
 from dpadmm.federation.transport.session import Security, check_loopback
 from dpadmm.privacy.figures import Given
-from dpadmm.run.config import File, Page, load_toml, validated
+from dpadmm.run.config import File, Page, RowsPlace, Scheduler, load_toml, validated
 from dpadmm.run.parameters import CALIBRATIONS
 from dpadmm.run.plan import Plan
 from dpadmm.sentences import Names, Part, as_tuple, fail, refuse_repeats
@@ -87,6 +87,11 @@ class NodeSection(Part):
         Where it is reached, ``host:port``; left out where another runtime carries its messages.
     data, schema_file, delimiter
         Its rows and how they are encoded (``data`` and ``schema``).
+    rows
+        "file", or "dask": ``data`` is a folder of Parquet files, or an address of one that
+        ``fsspec`` knows, and the party's own Dask cluster reads and keeps it.
+    scheduler
+        Where that cluster is reached, ``tls://host:port``.
     ledger
         Its budget ledger, made by ``dpadmm ledger init``.
     messages
@@ -98,7 +103,9 @@ class NodeSection(Part):
     name: NodeName
     role: Literal["party", "server"] = "party"
     listen: Address | None = None
-    data: File | None = None
+    data: RowsPlace | None = None
+    rows: Literal["file", "dask"] = "file"
+    scheduler: Scheduler | None = None
     schema_file: File = Field(alias="schema")
     delimiter: Delimiter | None = None
     ledger: File | None = None
@@ -258,11 +265,14 @@ class NodeConfig(Part):
         if self.node.role == "server":
             if self.node.data is not None or self.node.ledger is not None:
                 raise fail("a server has no rows: data and ledger under [node] must be left out")
+            if self.node.rows != "file" or self.node.scheduler is not None:
+                raise fail("a server has no rows: rows and scheduler must be left out")
             if self.simulation is not None:
                 raise fail("a server adds no noise: [simulation] must be left out")
         else:
             if self.node.data is None:
                 raise fail("data under [node] must be given: the file with this party's rows")
+            self._check_rows()
             if self.result is None:
                 raise fail("model under [result] must be given: where the model goes")
             if (self.node.ledger is None) == (self.simulation is None):
@@ -271,6 +281,22 @@ class NodeConfig(Part):
                     "which protects nobody and is charged to no ledger"
                 )
         return self
+
+    def _check_rows(self) -> None:
+        """Refuse half of what a cluster needs, and what only a cluster can read."""
+        node = self.node
+        if (node.rows == "dask") != (node.scheduler is not None):
+            raise fail(
+                'scheduler under [node] must be given with rows = "dask", and only with it; got '
+                f"rows = {node.rows!r} and scheduler = {node.scheduler!r}: correct one"
+            )
+        if node.rows == "file" and isinstance(node.data, str):
+            raise fail(
+                f'data under [node] must be the path of a file unless rows = "dask"; got '
+                f"{node.data!r}: correct one"
+            )
+        if node.rows == "dask" and node.delimiter is not None:
+            raise fail('delimiter must be left out with rows = "dask": parts are Parquet files')
 
     @property
     def addresses(self) -> dict[str, str]:

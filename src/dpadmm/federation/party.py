@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dpadmm.data.party_rows import encode_party
 from dpadmm.durable import write_whole
 from dpadmm.errors import BudgetError, ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
@@ -40,6 +39,7 @@ from dpadmm.run.from_files import (
     estimator_parameters,
     file_schema,
     lay_out_part,
+    read_party,
     work_folder,
     write_results,
 )
@@ -342,12 +342,12 @@ def read_shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, S
     schema = file_schema(setup.schema, told)
     party = told.party[0]
     with work_folder(told.result.model) as folder:
-        encoded = encode_party(party.file, schema, folder, delimiter=told.data.delimiter)
+        encoded = read_party(told, party, schema, folder, node.stack)
     pa.default_memory_pool().release_unused()
-    if len(encoded.labels) != party.rows:
+    if len(encoded) != party.rows:
         raise DataError(
             f"data must have the rows that the agreed run says, {party.rows}; {party.file} has "
-            f"{len(encoded.labels)}: correct one"
+            f"{len(encoded)}: correct one"
         )
     wish = setup.agreed.run.wish
     shard = lay_out_part(own, [encoded], wish.split.train, noise)

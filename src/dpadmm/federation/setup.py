@@ -6,7 +6,6 @@ import warnings
 from dataclasses import dataclass
 
 from dpadmm.data.schema import Schema, load_schema
-from dpadmm.data.tables import check_columns
 from dpadmm.durable import check_writable
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
@@ -14,7 +13,7 @@ from dpadmm.federation.node_config import NodeConfig
 from dpadmm.federation.transport.session import Security
 from dpadmm.run.config import DataSection, PartySection, ResultSection, RunConfig
 from dpadmm.run.evaluate import WholePlan
-from dpadmm.run.from_files import file_schema
+from dpadmm.run.from_files import check_files, file_schema
 from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan
 
@@ -76,7 +75,14 @@ class NodeSetup:
         return RunConfig(
             run=self.agreed.run.model_copy(update={"simulation_key": simulation}),
             data=DataSection(schema=config.node.schema_file, delimiter=config.node.delimiter),
-            party=(PartySection(name=name, file=config.node.data, rows=self.agreed.rows[name]),),
+            party=(
+                PartySection(
+                    name=name,
+                    file=config.node.data,
+                    rows=self.agreed.rows[name],
+                    scheduler=config.node.scheduler,
+                ),
+            ),
             result=ResultSection(
                 model=config.result.model,
                 record=config.result.record,
@@ -133,7 +139,5 @@ def prepare_node(
             if place is not None:
                 check_writable(place, what)
         told = setup.run_config()
-        check_columns(
-            told.party[0].file, file_schema(schema, told), delimiter=config.node.delimiter
-        )
+        check_files(told, file_schema(schema, told))
     return setup

@@ -14,6 +14,7 @@ whose own error is :math:`u\|\cdot\| + O(q^2u^2)` for q pieces: h does not grow 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from scipy import sparse
 from dpadmm.plain import Array
 
 __all__ = [
+    "SUMMED_ROWS",
     "RunningSum",
     "SparseColumns",
     "dense_sums",
@@ -33,9 +35,9 @@ __all__ = [
 ]
 
 
-# p: rows that are added up at once; dense, and sparse where features do not outnumber them (adding
+#: p: rows that are added up at once; dense, and sparse where features do not outnumber them (adding
 # up the blocks must not take longer than the blocks).
-_DENSE_ROWS: Final = 512
+SUMMED_ROWS: Final = 512
 _SPARSE_ROWS: Final = 2048
 # The same of sums that are made once in a run.
 _ONCE_ROWS: Final = 128
@@ -61,10 +63,15 @@ def summation_error(rows: ArrayLike, features: int) -> Array:
     rows) and of the blocks of a piece, into the compensated sum (2, and q^2 u for q pieces, less
     than 1 below 1e8 of them), and is scaled by c / n (2). Rows of zeros, which fill up a stack of
     parties, are added without rounding.
+
+    Rows in parts (:mod:`dpadmm.solvers.parts`) keep the bound. A part begins a piece of its own, so
+    that no piece or block has more rows than here, and the sums of all pieces of all parts go into
+    one compensated sum, in the order of the parts: a term meets the same roundings. There are at
+    most as many pieces more as there are parts, which leaves q below 1e8.
     """
     count = np.asarray(rows, dtype=np.float64)
-    dense = np.minimum(count, _DENSE_ROWS)
-    dense += np.ceil(np.minimum(count, piece_rows(features)) / _DENSE_ROWS)
+    dense = np.minimum(count, SUMMED_ROWS)
+    dense += np.ceil(np.minimum(count, piece_rows(features)) / SUMMED_ROWS)
     roundings = (np.maximum(dense, np.minimum(count, _sparse_rows(features))) + 6) * _UNIT
     error: Array = roundings / (1 - roundings)
     return error
@@ -104,12 +111,12 @@ def single_sum_error(rows: ArrayLike) -> Array:
 def dense_sums(rows: Array, weights: Array) -> Array:
     """``sum_k weights_k x_k``: from ``(nodes, rows, features)`` and ``(nodes, rows, lanes)``."""
     nodes, height, lanes = weights.shape
-    if height <= _DENSE_ROWS:
+    if height <= SUMMED_ROWS:
         return np.asarray(np.matmul(weights.swapaxes(1, 2), rows))
-    whole = height - height % _DENSE_ROWS
+    whole = height - height % SUMMED_ROWS
     # Views: an axis is split, nothing is moved.
-    blocks = rows[:, :whole].reshape(nodes, -1, _DENSE_ROWS, rows.shape[2])
-    parts = weights[:, :whole].reshape(nodes, -1, _DENSE_ROWS, lanes).swapaxes(2, 3)
+    blocks = rows[:, :whole].reshape(nodes, -1, SUMMED_ROWS, rows.shape[2])
+    parts = weights[:, :whole].reshape(nodes, -1, SUMMED_ROWS, lanes).swapaxes(2, 3)
     total: Array = np.matmul(parts, blocks).sum(axis=1)
     if whole < height:
         total += np.matmul(weights[:, whole:].swapaxes(1, 2), rows[:, whole:])
@@ -140,11 +147,16 @@ class SparseColumns:
             )
             self._blocks.append((slice(first, first + step), block.T))
 
+    def block_sums(self, weights: Array) -> Iterator[Array]:
+        """``sum_k weights_k x_k`` of each block, ``(features, lanes)``, from ``(rows, lanes)``."""
+        for where, columns in self._blocks:
+            yield np.asarray(columns @ weights[where])
+
     def sums(self, weights: Array) -> Array:
         """``sum_k weights_k x_k`` as ``(features, lanes)``, from ``(rows, lanes)``."""
         running = RunningSum()
-        for where, columns in self._blocks:
-            running.add(np.asarray(columns @ weights[where]))
+        for sums in self.block_sums(weights):
+            running.add(sums)
         return running.total
 
 

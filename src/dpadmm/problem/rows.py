@@ -6,9 +6,9 @@ this process, repeated runs with noise of their own, the columns of a one-vs-res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from dpadmm.plain import Array
 from dpadmm.problem.row_sums import row_sums
 
 __all__ = [
+    "PartedBlock",
+    "PartedRows",
     "RowBlock",
     "Rows",
     "Shard",
@@ -26,6 +28,7 @@ __all__ = [
     "label_signs",
     "prepare_rows",
     "scaled_margins",
+    "thin_rows",
 ]
 
 
@@ -44,6 +47,27 @@ _STACK_BELOW: Final = 1 << 15
 
 # How much longer than the shortest the longest party of a stack may be (rows of zeros fill up).
 _STACK_SLACK: Final = 1.125
+
+
+# Large parties whose numbers are nonzero in at most this part are worth a sparse copy for passes:
+# a nonzero number costs about two and a half times as much there. The copy is small beside rows in
+# memory; for rows in a file it must be small by itself.
+_THIN_PART: Final = 0.2
+_THIN_BYTES: Final = 1 << 26
+_NONZERO_BYTES: Final = 12
+
+
+def thin_rows(rows: Array) -> Any | None:
+    """A sparse copy of one party's dense rows, where passes over it are quicker; else None.
+
+    Columns that encode categories, one for each, are zero but for one of them.
+    """
+    most = min(_THIN_PART * rows.size, _THIN_BYTES / _NONZERO_BYTES)
+    # The first rows decide whether all are looked at: there may be very many.
+    first = rows[: max(1, _STACK_BELOW // rows.shape[1])]
+    if rows.size <= _STACK_BELOW or np.count_nonzero(first) > _THIN_PART * first.size:
+        return None
+    return sparse.csr_array(rows) if np.count_nonzero(rows) <= most else None
 
 
 def prepare_rows(
@@ -177,8 +201,45 @@ class RowBlock:
     """
 
     nodes: NDArray[np.intp]
-    rows: Rows
-    labels: Array
+    rows: Rows = field(repr=False)
+    labels: Array = field(repr=False)
+
+
+Result = TypeVar("Result")
+
+
+class PartedRows(Protocol):
+    """The rows of one party in parts that lie elsewhere, in a fixed order."""
+
+    @property
+    def heights(self) -> tuple[int, ...]:
+        """How many rows each part has."""
+
+    def map(
+        self, work: Callable[..., Result], *arguments: Any, each: Sequence[Any] | None = None
+    ) -> Iterator[Result]:
+        """``work(block, *arguments)`` of every part, in the order of the parts.
+
+        With ``each``, which holds something for every part, that is the last argument. A part may
+        be worked on twice, if what worked on it was lost: ``work`` leaves nothing behind but its
+        result, which is the same again. Its block has the one node 0.
+        """
+
+
+@dataclass(frozen=True)
+class PartedBlock:
+    """The rows of one party that are not in this process.
+
+    Attributes
+    ----------
+    nodes
+        The position of the party in the shard, alone.
+    rows
+        Its parts.
+    """
+
+    nodes: NDArray[np.intp]
+    rows: PartedRows = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -189,6 +250,8 @@ class Shard:
     ----------
     blocks, counts
         The rows, and how many each party has.
+    parted
+        The rows that are not in this process.
     tilt
         ``(nodes, outputs, features)``: a constant part of the mean loss gradient of each party,
         ``sum_k tilt_k u_k / n``; None without.
@@ -197,6 +260,21 @@ class Shard:
     blocks: tuple[RowBlock, ...]
     counts: NDArray[np.int64]
     tilt: Array | None = None
+    parted: tuple[PartedBlock, ...] = ()
+
+    def beside(self, parted: Mapping[int, PartedRows]) -> Shard:
+        """These parties and others whose rows are elsewhere, at the positions given."""
+        total = len(self.counts) + len(parted)
+        here = np.array([place for place in range(total) if place not in parted], dtype=np.intp)
+        counts = np.empty(total, dtype=np.int64)
+        counts[here] = self.counts
+        for place, rows in parted.items():
+            counts[place] = sum(rows.heights)
+        return Shard(
+            tuple(RowBlock(here[block.nodes], block.rows, block.labels) for block in self.blocks),
+            counts,
+            parted=tuple(PartedBlock(np.array([place]), parted[place]) for place in parted),
+        )
 
     @classmethod
     def from_parties(

@@ -40,6 +40,7 @@ from dpadmm.run.evaluate import Wish
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.split import Split
 from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats, shown_value
+from dpadmm.solvers.cluster import check_scheduler
 from dpadmm.version import NUMBERS_FORMAT
 
 __all__ = [
@@ -133,11 +134,25 @@ def _resolved_or_not(value: Any, info: ValidationInfo) -> Any:
     return value if isinstance(value, bool) else _resolved(value, info)
 
 
+def _resolved_or_address(value: Any, info: ValidationInfo) -> Any:
+    """A path, or an address of a file system elsewhere, which stays as it is."""
+    return value if isinstance(value, str) and "://" in value else _resolved(value, info)
+
+
+def _scheduler(value: Any) -> Any:
+    try:
+        return check_scheduler(value)
+    except ParameterError as error:
+        raise fail(str(error).removeprefix("scheduler ")) from None
+
+
 BudgetSetting = Annotated[float | dict[str, float], BeforeValidator(_number_or_table)]
 Rounds = Annotated[int, BeforeValidator(_whole_number)]
 PenaltySetting = Annotated[str | Course, BeforeValidator(_course_or_auto)]
 Edges = Annotated[str | tuple[Edge, ...], BeforeValidator(_name_or_edges)]
 File = Annotated[Path, BeforeValidator(_resolved)]
+RowsPlace = Annotated[Path | str, BeforeValidator(_resolved_or_address)]
+Scheduler = Annotated[str, BeforeValidator(_scheduler)]
 Page = Annotated[Path | bool, BeforeValidator(_resolved_or_not)]
 
 
@@ -300,7 +315,10 @@ class PartySection(Part):
     name
         Its public name.
     file
-        Its rows.
+        Its rows: a file or, with a scheduler, a folder of Parquet files, which may be an address
+        that ``fsspec`` knows.
+    scheduler
+        ``tls://host:port`` of the party's own Dask cluster, which then reads and keeps the rows.
     rows
         Its public number of rows; a file with another number is refused.
     delimiter
@@ -308,9 +326,22 @@ class PartySection(Part):
     """
 
     name: Name
-    file: File
+    file: RowsPlace
     rows: Annotated[int, Field(ge=1)] | None = None
     delimiter: Delimiter | None = None
+    # Where a party's machines are is nobody's business: not in records, not in models.
+    scheduler: Scheduler | None = Field(default=None, exclude=True)
+
+    @model_validator(mode="after")
+    def _check(self) -> PartySection:
+        if self.scheduler is None and isinstance(self.file, str):
+            raise fail(
+                f"file must be the path of a file unless a scheduler is given; got "
+                f"{shown_value(self.file)}: add scheduler, or correct it"
+            )
+        if self.scheduler is not None and self.delimiter is not None:
+            raise fail("delimiter must be left out with a scheduler: parts are Parquet files")
+        return self
 
 
 class ResultSection(Part):
@@ -400,11 +431,18 @@ class RunConfig(Part):
 
     @property
     def files(self) -> tuple[tuple[Path, str | None], ...]:
-        """The files with rows, and what stands between their cells where that is told."""
+        """The files with rows, and what stands between their cells where that is told.
+
+        What a cluster reads is not among them.
+        """
         common = self.data.delimiter
         if self.data.file is not None:
             return ((self.data.file, common),)
-        return tuple((party.file, party.delimiter or common) for party in self.party)
+        return tuple(
+            (party.file, party.delimiter or common)
+            for party in self.party
+            if isinstance(party.file, Path) and party.scheduler is None
+        )
 
     def parameters(self, names: Sequence[str]) -> TrainingParameters:
         """What :func:`dpadmm.run.plan.plan` takes, for parties of these names."""
@@ -464,6 +502,8 @@ def plain_data(value: Any) -> Any:
     """Data for machines: names of files without their folders, lists for tuples."""
     if isinstance(value, Path):
         return value.name
+    if isinstance(value, str) and "://" in value:
+        return value.rstrip("/").rpartition("/")[2]
     if isinstance(value, Mapping):
         return {key: plain_data(item) for key, item in value.items()}
     return [plain_data(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -179,14 +179,15 @@ def _release(
     events = algorithm.announce(state, site, t)
     for ledger, event in zip(ledgers, events, strict=True):
         ledger.reserve(t, event)
-    message = _stored(ledgers, events, t)
-    if message is not None:
-        return message
+    stored = [ledger.committed(t) for ledger in ledgers]
+    known = [values for values in stored if values is not None]
+    if len(known) == len(stored):
+        return release_again(np.stack(known), events)
     message = algorithm.local_step(state, workspace, site, noise, t)
     _check_release(algorithm, message, events, t)
     covered = exchange.cover(message, t)
     _check_release(algorithm, covered, events, t)
-    return _commit(covered, ledgers, events, t)
+    return _commit(covered, stored, ledgers, t)
 
 
 def check_inbox(inbox: Array, algorithm: Algorithm, site: Site) -> Array:
@@ -208,13 +209,6 @@ def check_inbox(inbox: Array, algorithm: Algorithm, site: Site) -> Array:
     return inbox
 
 
-def _stored(ledgers: Sequence[Ledger], events: tuple[Event, ...], t: int) -> Released | None:
-    """The messages of a round that every party here committed before a crash."""
-    kept = [ledger.committed(t) for ledger in ledgers]
-    found = [values for values in kept if values is not None]
-    return release_again(np.stack(found), events) if len(found) == len(kept) else None
-
-
 def _check_release(
     algorithm: Algorithm, message: Released, events: tuple[Event, ...], t: int
 ) -> None:
@@ -232,22 +226,25 @@ def _check_release(
 
 
 def _commit(
-    message: Released, ledgers: Sequence[Ledger], events: tuple[Event, ...], t: int
+    message: Released, stored: Sequence[Array | None], ledgers: Sequence[Ledger], t: int
 ) -> Released:
     """Store what is about to be sent; a party that had committed the round keeps its message."""
-    values, again = message.values.copy(), False
-    for place, ledger in enumerate(ledgers):
-        stored = ledger.committed(t)
-        if stored is None:
+    if all(kept is None for kept in stored):
+        for ledger, own in zip(ledgers, message.values, strict=True):
+            ledger.commit(t, own)
+        return message
+    values = message.values.copy()
+    for place, (ledger, kept) in enumerate(zip(ledgers, stored, strict=True)):
+        if kept is None:
             ledger.commit(t, values[place])
-        elif stored.dtype != values.dtype:
+        elif kept.dtype != values.dtype:
             raise LedgerError(
-                f"round {t} has a message of {stored.dtype} in its ledger; this run sends "
+                f"round {t} has a message of {kept.dtype} in its ledger; this run sends "
                 f"{values.dtype}, and the stored one must be sent. Nothing was sent."
             )
         else:
-            values[place], again = stored, True
-    return release_again(values, events) if again else message
+            values[place] = kept
+    return release_again(values, message.events)
 
 
 @dataclass

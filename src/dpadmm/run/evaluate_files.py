@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from dpadmm.run.evaluate import (
     refuse_apart,
 )
 from dpadmm.run.from_files import (
+    check_rows,
     file_schema,
     lay_out_part,
     read_parties,
@@ -88,8 +90,7 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
     """
     schema = file_schema(load_schema(config.data.schema_file), config)
     _check_model(model, schema, config.run.holdout)
-    for file, delimiter in config.files:
-        check_columns(file, schema, delimiter=delimiter)
+    check_rows(config, schema)
     accounts = ledger_accounts(config.ledgers)
     # In the order of the parties, as the training had them: its name depends on it.
     order = [party.name for party in config.party] or sorted(accounts)
@@ -105,9 +106,10 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
         for name, events in zip(planned.site.names, announced(planned), strict=True):
             if run_id not in accounts[name].runs:
                 accounts[name].require(events, part(counted[name]))
-    with work_folder(config.result.model) as folder:
-        parties = read_parties(config, schema, folder, counted)
-        rows = {name: len(party.labels) for name, party in parties.items()}
+    with ExitStack() as stack:
+        folder = stack.enter_context(work_folder(config.result.model))
+        parties = read_parties(config, schema, folder, counted, stack)
+        rows = {name: len(party) for name, party in parties.items()}
         _check_counts(model, rows)
         whole = _whole(config, schema, rows, request)
         key = config.run.simulation_key

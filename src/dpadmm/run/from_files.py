@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party
+from dpadmm.data.row_parts import list_parts
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.tables import check_columns
 from dpadmm.durable import check_writable, written_whole
@@ -32,7 +33,13 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.charges import Part, charged, check_evaluation
 from dpadmm.run.classifier import Classifier, released_weights
-from dpadmm.run.config import RunConfig, RunSection, run_hash, training_parameters
+from dpadmm.run.config import (
+    PartySection,
+    RunConfig,
+    RunSection,
+    run_hash,
+    training_parameters,
+)
 from dpadmm.run.engine import Checkpoint
 from dpadmm.run.evaluate import WholePlan, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge, state_whole
@@ -44,16 +51,20 @@ from dpadmm.run.record import RecordedRun
 from dpadmm.run.result import Run, provenance
 from dpadmm.run.train import lay_out, train
 from dpadmm.sentences import DataError
+from dpadmm.solvers.cluster import Cluster, ClusterRows
 
 __all__ = [
     "Run",
     "Watch",
+    "check_files",
+    "check_rows",
     "declared_rows",
     "estimator_parameters",
     "file_schema",
     "lay_out_part",
     "prepare",
     "read_parties",
+    "read_party",
     "run_name",
     "spends_anew",
     "train_run",
@@ -83,8 +94,7 @@ def prepare(config: RunConfig) -> Schema:
     for what, place in places:
         if place is not None:
             check_writable(place, what)
-    for file, delimiter in config.files:
-        check_columns(file, schema, delimiter=delimiter)
+    check_rows(config, schema)
     names = tuple(party.name for party in config.party)
     if not names and isinstance(config.run.topology, str):
         # Whose rows a common file holds is not known yet; any parties show a wrong parameter.
@@ -101,6 +111,23 @@ def prepare(config: RunConfig) -> Schema:
             warnings.simplefilter("ignore", PrivacyWarning)
             _plan(config, schema, {name: rows.get(name) or _VERY_MANY_ROWS for name in names})
     return schema
+
+
+def check_rows(config: RunConfig, schema: Schema) -> None:
+    """Refuse files with other columns than the schema's, and clusters that are not ready."""
+    check_files(config, schema)
+    for party in config.party:
+        if party.scheduler is not None:
+            Cluster(party.scheduler).close()
+
+
+def check_files(config: RunConfig, schema: Schema) -> None:
+    """Refuse files with other columns than the schema's, without reading a row."""
+    for file, delimiter in config.files:
+        check_columns(file, schema, delimiter=delimiter)
+    for party in config.party:
+        if party.scheduler is not None:
+            list_parts(str(party.file), schema, rows=party.rows)
 
 
 def spends_anew(config: RunConfig) -> str | None:
@@ -161,8 +188,8 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         folder = stack.enter_context(work_folder(config.result.model))
         counted, ledgers = _open_ledgers(config, schema, noise, stack)
         watch.on_stage("encoding")
-        parties = read_parties(config, schema, folder, counted)
-        rows = {name: len(party.labels) for name, party in parties.items()}
+        parties = read_parties(config, schema, folder, counted, stack)
+        rows = {name: len(party) for name, party in parties.items()}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
             whole = _plan(config, schema, rows)
@@ -207,19 +234,25 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
 
 
 def lay_out_part(
-    planned: Plan, parties: Sequence[PartyRows], part: Part, noise: NoiseSource
+    planned: Plan, parties: Sequence[PartyRows | ClusterRows], part: Part, noise: NoiseSource
 ) -> Shard:
     """Lay out a part of every party's rows."""
-    read = []
-    for party in parties:
-        first, stop = part(len(party.labels)) or (0, len(party.labels))
+    read, parted = [], {}
+    for place, party in enumerate(parties):
+        first, stop = part(len(party)) or (0, len(party))
+        if isinstance(party, ClusterRows):
+            parted[place] = party.between(first, stop)
+            continue
         signs = label_signs(party.labels[first:stop], planned.site.outputs)
         read.append((party.rows[first:stop], signs))
-    return lay_out(planned, read, noise=noise)
+    return lay_out(planned, read, noise=noise, parted=parted)
 
 
 def _evaluated_shard(
-    whole: WholePlan, parties: Mapping[str, PartyRows], shard: Shard, noise: NoiseSource
+    whole: WholePlan,
+    parties: Mapping[str, PartyRows | ClusterRows],
+    shard: Shard,
+    noise: NoiseSource,
 ) -> Shard:
     """The rows that are evaluated on: those kept out, or those that are trained on."""
     split, each = whole.wish.split, list(parties.values())
@@ -334,17 +367,38 @@ def estimator_parameters(run: RunSection, names: Sequence[str]) -> dict[str, Any
     return dict(sorted(parameters.items()))
 
 
+def read_party(
+    config: RunConfig, party: PartySection, schema: Schema, folder: Path, stack: ExitStack
+) -> PartyRows | ClusterRows:
+    """The rows of a party with a file of its own, here or on its cluster.
+
+    Parameters
+    ----------
+    config, party, schema
+        What is told.
+    folder
+        Where rows that are encoded here are written.
+    stack
+        Leaves the cluster.
+    """
+    if party.scheduler is None:
+        delimiter = party.delimiter or config.data.delimiter
+        return encode_party(Path(party.file), schema, folder, delimiter=delimiter)
+    parts = list_parts(str(party.file), schema, rows=party.rows)
+    return stack.enter_context(Cluster(party.scheduler)).hold(parts, schema)
+
+
 def read_parties(
-    config: RunConfig, schema: Schema, folder: Path, counted: dict[str, int]
-) -> dict[str, PartyRows]:
+    config: RunConfig, schema: Schema, folder: Path, counted: dict[str, int], stack: ExitStack
+) -> dict[str, PartyRows | ClusterRows]:
     """The rows of every party; how many there are is public, and ``counted`` in its ledger."""
+    parties: dict[str, PartyRows | ClusterRows]
     if config.data.file is not None:
         common = config.data.delimiter
-        parties = encode_by_party(config.data.file, schema, folder, delimiter=common)
+        parties = dict(encode_by_party(config.data.file, schema, folder, delimiter=common))
     else:
         parties = {
-            party.name: encode_party(file, schema, folder, delimiter=delimiter)
-            for party, (file, delimiter) in zip(config.party, config.files, strict=True)
+            party.name: read_party(config, party, schema, folder, stack) for party in config.party
         }
     if not parties:
         raise DataError(f"{config.data.file} must have at least one row; got none")
@@ -356,7 +410,7 @@ def read_parties(
     parties = {name: parties[name] for name in counted or parties}
     declared = {party.name: party.rows for party in config.party} | counted
     for name, party in parties.items():
-        found, said = len(party.labels), declared.get(name)
+        found, said = len(party), declared.get(name)
         if not found:
             raise DataError(f"party {name!r} must have at least one row; its file has none")
         if said is not None and said != found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from dpadmm.privacy.statement import (
     Terms,
     make_statement,
 )
-from dpadmm.problem.rows import Rows, Shard
+from dpadmm.problem.rows import PartedRows, Rows, Shard
 from dpadmm.run.engine import Checkpoint, Outcome, run
 from dpadmm.run.exchange import Exchange, InProcess
 from dpadmm.run.plan import Plan
@@ -37,6 +37,7 @@ def lay_out(
     *,
     noise: NoiseSource,
     label_epsilon: Sequence[Array] | None = None,
+    parted: Mapping[int, PartedRows] | None = None,
 ) -> Shard:
     """Lay out ``(rows, labels)`` of the parties of a plan's site for :func:`train`.
 
@@ -52,8 +53,18 @@ def lay_out(
     label_epsilon
         One number for every row of each party, where users have chosen their own; within the
         public bounds of the plan.
+    parted
+        Rows that lie elsewhere, by the place of their party among all; ``parties`` are the others.
     """
     added, site = planned.algorithm.label_noise, planned.site
+    if parted:
+        if label_epsilon is not None or (added is not None and not added.already_added):
+            raise ParameterError(
+                "labels must come randomised where rows lie on a cluster, with "
+                "labels_already_randomized = true: they are randomised once, where they are kept. "
+                "Nothing was spent."
+            )
+        return Shard.from_parties(parties).beside(parted)
     if added is None:
         if label_epsilon is not None:
             raise ParameterError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy import sparse
 from dpadmm.plain import Array
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.row_sums import RunningSum, SparseColumns, dense_sums, piece_rows
-from dpadmm.problem.rows import RowBlock, Rows
+from dpadmm.problem.rows import RowBlock, Rows, thin_rows
 from dpadmm.problem.site import Site
 
 __all__ = ["ALL", "BlockLoss", "Chosen"]
@@ -45,16 +45,19 @@ class BlockLoss:
         self.passes = 0
         self.lanes = (site.runs, site.outputs)
         self._rows, self._labels = block.rows, block.labels
-        self._sparse = sparse.issparse(block.rows)
+        thin = None
+        if len(block.nodes) == site.runs == 1 and not sparse.issparse(block.rows):
+            thin = thin_rows(block.rows[0])
+        if thin is not None:
+            self._rows = thin
+        self._sparse = sparse.issparse(self._rows)
         # Rows enter as y x only. Where a row has one label, sparse rows are multiplied by it once
         # here instead of twice in every pass.
         self._signed = self._sparse and site.outputs == 1
         if self._signed:
-            lengths = np.diff(block.rows.indptr)
-            signed = block.rows.data * np.repeat(block.labels[0, :, 0], lengths)
-            self._rows = sparse.csr_array(
-                (signed, block.rows.indices, block.rows.indptr), block.rows.shape
-            )
+            rows = self._rows
+            signed = rows.data * np.repeat(block.labels[0, :, 0], np.diff(rows.indptr))
+            self._rows = sparse.csr_array((signed, rows.indices, rows.indptr), rows.shape)
             self._labels = np.ones_like(block.labels)
         # Views; making them takes as long as a pass over the rows of a small party.
         self._columns = SparseColumns(self._rows) if self._sparse else None
@@ -107,15 +110,25 @@ class BlockLoss:
             return self._columns.sums(flat[0]).T[None]
         return dense_sums(rows, flat)
 
-    def loss_gradient(self, points: Array, chosen: Chosen = ALL) -> Array:
-        """Gradient of ``(c/n) sum l`` at one point per node and lane: one pass."""
-        self.passes += 1
-        running = RunningSum()
+    def slope_sums(self, points: Array, chosen: Chosen = ALL) -> Iterator[Array]:
+        """``sum_k l'_k u_k`` of one piece of rows after the other, ``(nodes, lanes, features)``."""
         for rows, labels in self._pieces(chosen):
             slopes = self._slopes(self._margins(rows, labels, points))
             if not self._signed:
                 slopes *= labels[:, :, None, :]
-            running.add(self._back(rows, slopes))
+            if self._columns is None:
+                yield self._back(rows, slopes)
+            else:
+                flat = slopes.reshape(*slopes.shape[:2], -1)
+                for sums in self._columns.block_sums(flat[0]):
+                    yield sums.T[None]
+
+    def loss_gradient(self, points: Array, chosen: Chosen = ALL) -> Array:
+        """Gradient of ``(c/n) sum l`` at one point per node and lane: one pass."""
+        self.passes += 1
+        running = RunningSum()
+        for sums in self.slope_sums(points, chosen):
+            running.add(sums)
         total = running.total
         total *= self._scale[chosen]
         total += self._tilt[chosen]
@@ -123,6 +136,12 @@ class BlockLoss:
 
     def mean_hessian(self, points: Array, chosen: Chosen) -> Array:
         """Mean over runs of the loss Hessian, ``(nodes, outputs, features, features)``."""
+        total = self.hessian_sum(points, chosen)
+        total *= self._scale[chosen][..., None]
+        return total
+
+    def hessian_sum(self, points: Array, chosen: Chosen = ALL) -> Array:
+        """``sum_k l''_k u_k u_k'``, of which :meth:`mean_hessian` is a multiple."""
         outputs = self.lanes[1]
         total = np.zeros((len(points), outputs, self._features, self._features))
         for rows, labels in self._pieces(chosen):
@@ -135,7 +154,6 @@ class BlockLoss:
                 else:
                     weighted = rows * roots
                     total[:, output] += np.matmul(weighted.swapaxes(1, 2), weighted)
-        total *= self._scale[chosen][..., None]
         return total
 
     def own_hessian(self, point: Array, node: int, output: int) -> Array:
@@ -168,10 +186,36 @@ class BlockLoss:
     def hessian_product(self, curvatures: list[Array], vectors: Array, chosen: Chosen) -> Array:
         """The loss Hessian times one vector per node and lane: one pass."""
         self.passes += 1
+        total = self.product_sum(curvatures, vectors, chosen)
+        total *= self._scale[chosen]
+        return total
+
+    def product_sum(self, curvatures: list[Array], vectors: Array, chosen: Chosen = ALL) -> Array:
+        """``sum_k l''_k u_k (u_k.v)``, of which :meth:`hessian_product` is a multiple."""
         total = np.zeros_like(vectors)
         for (rows, labels), curvature in zip(self._pieces(chosen), curvatures, strict=True):
             # A label enters twice and cancels: its square is 1, and 0 where rows were filled up.
             scores = self._margins(rows, np.square(labels), vectors)
             total += self._back(rows, curvature * scores)
-        total *= self._scale[chosen]
         return total
+
+    def slopes_along(
+        self, point: Array, direction: Array, chosen: Chosen = ALL
+    ) -> Callable[[Array], Array]:
+        """``a -> sum_k l'(u_k.(x + a v)) u_k.v`` of each node and lane, at the cost of a pass."""
+        pieces = [
+            (
+                self._margins(rows, labels, point).reshape(*labels.shape[:2], -1),
+                self._margins(rows, labels, direction).reshape(*labels.shape[:2], -1),
+            )
+            for rows, labels in self._pieces(chosen)
+        ]
+
+        def slope(length: Array) -> Array:
+            total = np.zeros_like(length)
+            for margins, changes in pieces:
+                slopes = self._slopes(margins + length[:, None, :] * changes)
+                total += np.einsum("nkl,nkl->nl", slopes, changes)
+            return total
+
+        return slope

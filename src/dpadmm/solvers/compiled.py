@@ -24,7 +24,7 @@ import numpy as np
 
 from dpadmm.plain import Array
 
-__all__ = ["logistic_losses", "logistic_slopes"]
+__all__ = ["compiled", "exponential", "logistic_losses", "logistic_slopes"]
 
 _PER_LN2: Final = 1.0 / math.log(2.0)
 # ln 2 in two parts; the first has so few digits that its product with k is exact.
@@ -43,16 +43,18 @@ _MIDDLE: Final = 0.4
 _LOG_MIDDLE: Final = math.log1p(_MIDDLE)
 
 
-def _compiled(**options: Any) -> Callable[[Any], Any]:
-    # A product and a sum may become one instruction; nothing else is relaxed, NaN least of all.
-    compiler: Callable[[Any], Any] = numba.njit(
-        nogil=True, fastmath={"contract"}, error_model="numpy", **options
-    )
+def compiled(**options: Any) -> Callable[[Any], Any]:
+    """Compile a function; a product and a sum may become one instruction.
+
+    Nothing else is relaxed unless told, NaN least of all.
+    """
+    given: dict[str, Any] = {"fastmath": {"contract"}, "nogil": True, "error_model": "numpy"}
+    compiler: Callable[[Any], Any] = numba.njit(**(given | options))
     return compiler
 
 
-@_compiled(inline="always")
-def _exponential(exponent: float) -> float:
+@compiled(inline="always")
+def exponential(exponent: float) -> float:
     """``e^x`` for x within :data:`_FAR` of 0; beyond, that at the end."""
     # Comparisons rather than min and max: these would hide NaN.
     exponent = -_FAR if exponent < -_FAR else exponent
@@ -67,20 +69,20 @@ def _exponential(exponent: float) -> float:
     return series * np.int64(bits + _EXPONENT_ZERO).view(np.float64)
 
 
-@_compiled(cache=True)
+@compiled(cache=True)
 def logistic_slopes(margins: Array) -> Array:
     """Overwrite a flat array of margins with the slopes there; NaN stays NaN."""
     for place in range(margins.size):
-        margins[place] = -1.0 / (1.0 + _exponential(margins[place]))
+        margins[place] = -1.0 / (1.0 + exponential(margins[place]))
     return margins
 
 
-@_compiled(cache=True)
+@compiled(cache=True)
 def logistic_losses(margins: Array) -> Array:
     """Overwrite a flat array of margins with the losses there; NaN stays NaN."""
     for place in range(margins.size):
         margin = margins[place]
-        small = _exponential(-abs(margin))
+        small = exponential(-abs(margin))
         ratio = (small - _MIDDLE) / (2.0 + small + _MIDDLE)
         square = ratio * ratio
         series = 0.0

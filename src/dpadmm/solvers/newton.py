@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from dpadmm.errors import ConvergenceError
 from dpadmm.plain import Array
+from dpadmm.problem.row_sums import SUMMED_ROWS
 from dpadmm.problem.rows import RowBlock
 from dpadmm.problem.site import Site
 from dpadmm.solvers.block import ALL, BlockLoss, Chosen
@@ -57,6 +58,8 @@ _LINE_SLOPE: Final = 0.1
 _SHARED_REBUILDS: Final = 3
 # Rows per feature from which what a solve has learnt is written into its inverse.
 _LEARNING_ROWS: Final = 4
+# Parties of one block from which their steps are compiled; with fewer, loading that takes longer.
+_MANY_PARTIES: Final = 100
 # What inverses of single runs may take; beyond it they go on sharing, and search along lines.
 _OWN_BYTES: Final = 2**28
 
@@ -112,7 +115,17 @@ class BlockSolver(BlockLoss):
         self._use_factor = use_factor
         own = len(block.nodes) * site.runs * site.outputs * 8 * site.features**2
         self._own_inverses_fit = site.runs > 1 and own <= _OWN_BYTES
-        self._learns = site.runs == 1 and block.labels.shape[1] >= _LEARNING_ROWS * site.features
+        height = site.rows[block.nodes].max()
+        self._learns = site.runs == 1 and bool(height >= _LEARNING_ROWS * site.features)
+        self._compiles = (
+            len(block.nodes) >= _MANY_PARTIES
+            and site.runs == site.outputs == 1
+            and site.loss.name == "logistic"
+            and block.labels.shape[1] <= SUMMED_ROWS
+        )
+        if self._compiles:
+            signed = (block.rows * block.labels).swapaxes(1, 2)
+            self._signed_columns = np.ascontiguousarray(signed)
         # A Hessian and its inverse cost about this many gradient passes.
         self._rebuild_cost = 4.0 + site.features / 20.0
 
@@ -157,7 +170,7 @@ class BlockSolver(BlockLoss):
         """``P v``: the cached inverse applied to every lane."""
         assert state.inverse is not None
         # An inverse is symmetric, so that vectors may stand on its left.
-        if not self._shares(state):
+        if self.lanes[0] == 1 or not self._shares(state):
             return np.matmul(vectors[:, :, None, :], state.inverse[chosen])[:, :, 0]
         nodes, lanes, features = vectors.shape
         by_output = vectors.reshape(nodes, *self.lanes, features).swapaxes(1, 2)
@@ -218,23 +231,13 @@ class BlockSolver(BlockLoss):
         with the length, so that doubling brackets its zero and halving finds it.
         """
         self.passes += 1
-        pieces = [
-            (
-                self._margins(rows, labels, point).reshape(*labels.shape[:2], -1),
-                self._margins(rows, labels, direction).reshape(*labels.shape[:2], -1),
-            )
-            for rows, labels in self._pieces(chosen)
-        ]
+        rows_slope = self.slopes_along(point, direction, chosen)
         bend = (convexity * np.square(direction)).sum(axis=-1)
         constant = np.einsum("nlf,nlf->nl", fixed + self._tilt[chosen], direction)
         scale = self._scale[chosen][..., 0]
 
         def slope(length: Array) -> Array:
-            total = np.zeros_like(length)
-            for margins, changes in pieces:
-                slopes = self._slopes(margins + length[:, None, :] * changes)
-                total += np.einsum("nkl,nkl->nl", slopes, changes)
-            return scale * total + constant + length * bend
+            return scale * rows_slope(length) + constant + length * bend
 
         low, high = np.zeros_like(constant), np.ones_like(constant)
         goal = _LINE_SLOPE * np.abs(slope(low))
@@ -258,6 +261,7 @@ class BlockSolver(BlockLoss):
     def solve(self, linear: Array, convexity: Array, tolerance: Array) -> Solution:
         """Minimise for every node and lane; ``convexity`` and ``tolerance`` per node."""
         state = self._begin(linear, convexity)
+        steps = self._compiled_steps(state, linear, convexity, tolerance)
         gradient = state.loss_gradient + convexity * state.point + linear
         norms = _norms(gradient)
         going = _Iteration(
@@ -270,7 +274,6 @@ class BlockSolver(BlockLoss):
             rebuilds=np.zeros(len(self.nodes), dtype=int),
             secants=Secants(linear.shape),
         )
-        steps = np.zeros(len(self.nodes))
         for _ in range(_MAX_STEPS):
             busy = ~(going.norms <= tolerance)
             if not busy.any():
@@ -314,6 +317,34 @@ class BlockSolver(BlockLoss):
             self._rebuild(state, convexity, np.broadcast_to(worn[:, None], linear.shape[:2]))
             state.usual[worn], state.excess[worn] = np.nan, 0.0
         return state
+
+    def _compiled_steps(
+        self, state: BlockState, linear: Array, convexity: Array, tolerance: Array
+    ) -> Array:
+        """Take the first steps of many small parties by compiled code; how many each took.
+
+        What is left to do, and the certificate, are those of :meth:`solve`.
+        """
+        if not self._compiles or state.inverse is None:
+            return np.zeros(len(self.nodes))
+        from dpadmm.solvers.chord_steps import SmallProblems, take_chord_steps
+
+        nodes = len(self.nodes)
+        problems = SmallProblems(
+            self._signed_columns,
+            self._scale.reshape(nodes),
+            self._tilt.reshape(nodes, -1),
+            linear.reshape(nodes, -1),
+            convexity.reshape(nodes),
+            tolerance.reshape(nodes),
+            state.inverse.reshape(nodes, self._features, -1),
+        )
+        # Views: what is written there is written into the state.
+        point, loss_gradient = (each[:, 0] for each in (state.point, state.loss_gradient))
+        taken = take_chord_steps(problems, _CHORD_RATE, point, loss_gradient)
+        self.passes += int(taken.max())
+        steps: Array = taken.astype(np.float64)
+        return steps
 
     def _step(
         self, state: BlockState, going: _Iteration, chosen: Chosen, active: NDArray[np.bool_]

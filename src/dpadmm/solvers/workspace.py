@@ -15,10 +15,18 @@ from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.gradient_noise import InnerNoise
 from dpadmm.problem.row_sums import single_sum_error, summation_error
-from dpadmm.problem.rows import RowBlock, Shard
+from dpadmm.problem.rows import PartedBlock, RowBlock, Shard
 from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.newton import BlockSolver, BlockState, Solution
+from dpadmm.solvers.parts import (
+    PartedSolver,
+    add_to_digest,
+    drawn_rows,
+    part_digest,
+    part_scores,
+    scores_and_codes,
+)
 
 __all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable", "reachable_tolerance"]
 
@@ -47,6 +55,10 @@ class Workspace:
         self._solvers = [
             BlockSolver(block, site, shard.tilt, use_factor=site.features <= factor_limit)
             for block in shard.blocks
+        ]
+        self._solvers += [
+            PartedSolver(block, site, use_factor=site.features <= factor_limit)
+            for block in shard.parted
         ]
         #: Gradient passes made so far, summed over blocks; it depends on the rows: never show it.
         self.passes = 0
@@ -101,7 +113,8 @@ class Workspace:
     def scores(self, weights: Array) -> Iterator[tuple[int, Array, NDArray[np.int64]]]:
         """Of each party here: its place, ``x.w`` of its rows for each output, and their classes.
 
-        A row's scores depend on that row alone, and on how many rows there are.
+        A row's scores depend on that row alone, and on how many rows there are. Rows that lie in
+        parts come part by part.
 
         Parameters
         ----------
@@ -112,9 +125,10 @@ class Workspace:
             for place, node in enumerate(block.nodes):
                 count = int(self._shard.counts[node])
                 rows = block.rows if sparse.issparse(block.rows) else block.rows[place, :count]
-                signs = block.labels[place, :count]
-                codes = signs.argmax(axis=1) if signs.shape[1] > 1 else signs[:, 0] > 0
-                yield int(node), np.asarray(rows @ weights.T), codes.astype(np.int64)
+                yield int(node), *scores_and_codes(rows, block.labels[place, :count], weights)
+        for parted in self._shard.parted:
+            for scores, codes in parted.rows.map(part_scores, weights):
+                yield int(parted.nodes[0]), scores, codes
 
     def svrg(self, start: Array, linear: Array, loop: InnerLoop, inner: InnerNoise) -> Array:
         """Run the inner loop of :mod:`dpadmm.solvers.svrg` for every party, run and output.
@@ -136,13 +150,13 @@ class Workspace:
         constants = (loss.slope_bound, loss.slope_range, loss.curvature_bound)
         known = linear + inner.released
         reached = np.empty(site.shape)
-        for block in self._shard.blocks:
+        blocks: list[RowBlock | PartedBlock] = [*self._shard.blocks, *self._shard.parted]
+        for block in blocks:
             for place, node in enumerate(block.nodes):
-                columns = np.ascontiguousarray(block.labels[place].T)
                 for run, output in np.ndindex(site.runs, site.outputs):
                     at = (node, run, output)
                     rows, labels, batches = _met_rows(
-                        block, place, columns[output], inner.batches[node][run]
+                        block, place, output, inner.batches[node][run]
                     )
                     problem = InnerProblem(
                         rows,
@@ -170,10 +184,11 @@ class Workspace:
         """A hash of the rows, as private as they are: what a snapshot holds is about them alone."""
         digest = hashlib.sha256()
         for block in self._shard.blocks:
-            rows = block.rows
-            parts = [rows.data, rows.indices, rows.indptr] if sparse.issparse(rows) else [rows]
-            for part in (block.nodes, *parts, block.labels):
-                digest.update(np.ascontiguousarray(part).data)
+            add_to_digest(digest, block)
+        for parted in self._shard.parted:
+            digest.update(parted.nodes.data)
+            for found in parted.rows.map(part_digest):
+                digest.update(found)
         if self._shard.tilt is not None:
             digest.update(np.ascontiguousarray(self._shard.tilt).data)
         return digest.digest()
@@ -212,13 +227,20 @@ class Workspace:
 
 
 def _met_rows(
-    block: RowBlock, place: int, labels: Array, batches: NDArray[np.int64]
+    block: RowBlock | PartedBlock, place: int, output: int, batches: NDArray[np.int64]
 ) -> tuple[Array, Array, NDArray[np.int64]]:
-    """Rows, their labels, and where in them the batches are: of sparse rows those drawn alone."""
-    if not sparse.issparse(block.rows):
-        return block.rows[place], labels, batches
+    """Rows, their labels, and where in them the batches are.
+
+    Of sparse rows, and of rows that lie elsewhere, those drawn alone.
+    """
     drawn = batches.ravel()
     renumbered = np.arange(len(drawn)).reshape(batches.shape)
+    if isinstance(block, PartedBlock):
+        rows, signs = drawn_rows(block.rows, drawn)
+        return rows, np.ascontiguousarray(signs[:, output]), renumbered
+    labels = np.ascontiguousarray(block.labels[place, :, output])
+    if not sparse.issparse(block.rows):
+        return block.rows[place], labels, batches
     return block.rows[drawn].toarray(), labels[drawn], renumbered
 
 

@@ -1,0 +1,234 @@
+"""A party's rows on a Dask cluster of this machine against the same rows in one process.
+
+``python -m benchmarks.bench_dask [ROWS ...]`` prints the table of ``docs/scale.md``; one line of it
+is a benchmark of ``make bench``. Rows have 21 features and are made where they stay, from seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from benchmarks.bench_core import Row
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.problem.losses import get_loss
+from dpadmm.problem.row_sums import piece_rows
+from dpadmm.problem.rows import RowBlock, Shard
+from dpadmm.problem.site import Site
+from dpadmm.problem.topologies import build_topology
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import plan
+from dpadmm.run.train import train
+from dpadmm.solvers.cluster import Cluster, ClusterRows
+from dpadmm.solvers.workspace import Workspace
+
+_FEATURES = 21
+# Whole pieces, so that a pass over parts has the bits of one over all rows together.
+_PART_ROWS = 40 * piece_rows(_FEATURES)
+_OTHER_ROWS = 1000
+# Rows that are also held in one process; beyond, memory is for the workers.
+_MOST_HERE = 2 * 10**7
+_SECONDS_FOR_WORKERS = 120.0
+
+
+def part_sizes(rows: int) -> list[int]:
+    """Parts of about a million rows, several even where there are few."""
+    step = min(_PART_ROWS, max(1, rows // 4 // piece_rows(_FEATURES)) * piece_rows(_FEATURES))
+    sizes = [step] * (rows // step)
+    return sizes if rows % step == 0 else [*sizes, rows % step]
+
+
+def make_rows(number: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows and labels of one part."""
+    random = np.random.default_rng(number)
+    rows = random.random((count, _FEATURES))
+    rows -= 0.5
+    rows *= 2 / np.sqrt(_FEATURES)
+    truth = np.linspace(-3, 3, _FEATURES)
+    labels = np.where(rows @ truth + 0.5 * random.standard_normal(count) > 0, 1.0, -1.0)
+    return rows, labels[:, None]
+
+
+def make_block(item: tuple[int, int]) -> RowBlock:
+    (block,) = Shard.from_parties([make_rows(*item)]).blocks
+    return block
+
+
+def local_rows(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """All parts in one array, as one file would give them."""
+    whole, labels = np.empty((rows, _FEATURES)), np.empty((rows, 1))
+    start = 0
+    for number, size in enumerate(part_sizes(rows)):
+        whole[start : start + size], labels[start : start + size] = make_rows(number, size)
+        start += size
+    return whole, labels
+
+
+@contextmanager
+def workers(count: int) -> Iterator[Cluster]:
+    """A scheduler and worker processes with one thread each."""
+    from distributed import Client
+
+    environment = os.environ | {
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        # Held rows are not to be moved or spilt by the limits of a small machine.
+        "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
+        "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
+    }
+    started: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "scheduler.json"
+
+        def start(kind: str, *words: str) -> None:
+            command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *words]
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            started.append(
+                subprocess.Popen(
+                    [*command, "--no-dashboard", "--scheduler-file", str(place)],
+                    env=environment,
+                    cwd=folder,
+                    **quiet,
+                )
+            )
+
+        try:
+            start("scheduler", "--host", "127.0.0.1", "--port", "0")
+            deadline = time.monotonic() + _SECONDS_FOR_WORKERS
+            while not (place.exists() and place.stat().st_size):
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the scheduler did not start")
+                time.sleep(0.05)
+            for _ in range(count):
+                start("worker", "--nthreads", "1", "--no-nanny", "--memory-limit", "0")
+            address = json.loads(place.read_text())["address"]
+            with Client(address, set_as_default=False) as client:
+                client.wait_for_workers(count, timeout=_SECONDS_FOR_WORKERS)
+            with Cluster(address) as cluster:
+                yield cluster
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+def held_rows(cluster: Cluster, rows: int) -> ClusterRows:
+    sizes = part_sizes(rows)
+    return cluster.keep(make_block, list(enumerate(sizes)), sizes)
+
+
+class Passes:
+    """Passes over a shard, at one point."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        site = Site.of_all(
+            shard.counts,
+            build_topology("complete", 2),
+            get_loss("logistic"),
+            features=_FEATURES,
+            regularization=0.01,
+        )
+        self._workspace = Workspace(shard, site)
+        self._point = np.full(site.shape, 0.1)
+        self.gradient = self._workspace.gradient(self._point)
+
+    def seconds(self) -> float:
+        start = time.perf_counter()
+        self._workspace.gradient(self._point)
+        return time.perf_counter() - start
+
+
+def in_turns(here: Passes, there: Passes, repeats: int) -> tuple[float, float]:
+    """Median seconds of a pass at both, one after the other: what else goes on hits both alike."""
+    taken = [(here.seconds(), there.seconds()) for _ in range(repeats)]
+    return median(first for first, _ in taken), median(second for _, second in taken)
+
+
+def round_seconds(shard: Shard, algorithm: str, rounds: int) -> float:
+    topology = "server" if algorithm == "dp-gd" else "complete"
+    told = TrainingParameters(
+        algorithm, epsilon=1.0, delta=1e-9, rounds=rounds, topology=topology, loss="logistic"
+    )
+    planned = plan(told, [int(count) for count in shard.counts], features=_FEATURES)
+    ends = [time.perf_counter()]
+    train(
+        planned,
+        shard,
+        noise=SimulatedNoise(1),
+        on_round=lambda done, message: ends.append(time.perf_counter()),
+    )
+    return (ends[-1] - ends[0]) / rounds
+
+
+def local_shard(rows: int) -> Shard:
+    return Shard.from_parties([local_rows(rows), make_rows(10**6, _OTHER_ROWS)])
+
+
+def cluster_shard(held: ClusterRows) -> Shard:
+    return Shard.from_parties([make_rows(10**6, _OTHER_ROWS)]).beside({0: held})
+
+
+def same_bits(here: Passes, there: Passes) -> None:
+    if not np.array_equal(here.gradient, there.gradient):
+        raise AssertionError("a pass over parts must have the bits of one over one file")
+
+
+def main() -> list[Row]:
+    """One line for ``make bench``: a pass of a million rows by two workers, against one process."""
+    rows = 10**6
+    here = Passes(local_shard(rows))
+    with workers(2) as cluster:
+        there = Passes(cluster_shard(held_rows(cluster, rows)))
+        same_bits(here, there)
+        local, remote = in_turns(here, there, 15)
+    return [Row("a pass by 2 Dask workers, 1e6 rows x 21, over one process", remote / local, None)]
+
+
+def show(sizes: list[int]) -> None:
+    print(f"{os.cpu_count()} cores; seconds, one process / workers")
+    print(
+        f"{'rows':>6} {'workers':>7} {'pass':>15} {'dp-gd round':>15} {'pr-admm round':>15} ratio"
+    )
+    for rows in sizes:
+        here = Passes(local_shard(rows)) if rows <= _MOST_HERE else None
+        for count in (1, 2) if here else (2,):
+            with workers(count) as cluster:
+                there = Passes(cluster_shard(held_rows(cluster, rows)))
+                _line(rows, count, here, there)
+
+
+def _line(rows: int, count: int, here: Passes | None, there: Passes) -> None:
+    rounds = 4 if rows <= 10**6 else 3
+    if here is None:
+        pairs = [(None, median(there.seconds() for _ in range(3)))]
+    else:
+        same_bits(here, there)
+        pairs = [in_turns(here, there, 9)]
+    for name in ("dp-gd", "pr-admm"):
+        base = None if here is None else round_seconds(here.shard, name, rounds)
+        pairs.append((base, round_seconds(there.shard, name, rounds)))
+    cells = [f"{'' if base is None else f'{base:.3g}'} / {found:.3g}" for base, found in pairs]
+    first, found = pairs[0]
+    ratio = "" if first is None else f"{found / first:5.2f}"
+    load = f"load {os.getloadavg()[0]:.1f}"
+    print(
+        f"{rows:>6.0e} {count:>7} " + " ".join(f"{c:>15}" for c in cells), ratio, load, flush=True
+    )
+
+
+if __name__ == "__main__":
+    # Work that tasks name must have the same module at the workers.
+    from benchmarks import bench_dask
+
+    bench_dask.show([int(float(word)) for word in sys.argv[1:]] or [10**6, 10**7])
