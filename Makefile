@@ -2,21 +2,33 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PACKAGE := $(VENV)/.package
 STAMP := $(VENV)/.installed
 FLOWER := .venv-flower
 WORKERS ?= 2
+LOWEST := .venv-lowest
 
-.PHONY: demo test stress flower-test lint format docs bench reproduce clean
+.PHONY: demo test stress flower-test coverage lowest lint format docs bench reproduce dist clean
 
-$(STAMP): pyproject.toml papers/pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpadmm needs Python >= 3.11; set PYTHON=/path/to/it")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --editable papers --group dev
-	touch $(STAMP)
+# The demonstration needs the package alone; the tools of developers come with the other targets.
+$(PACKAGE): pyproject.toml papers/pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpadmm needs Python >= 3.11; set PYTHON=/path/to/it")'
+	@echo "Installing, once: an environment of its own in $(VENV). It takes some minutes."
+	@echo "1 of 3: the environment"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "2 of 3: pip"
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@echo "3 of 3: dpadmm and what it needs"
+	@$(BIN)/python -m pip install --editable ".[all]" --editable papers
+	@touch $(PACKAGE)
 
-demo: $(STAMP)
-	$(BIN)/dpadmm demo
+$(STAMP): $(PACKAGE)
+	@echo "Installing, once: what tests, lint and documentation need"
+	@$(BIN)/python -m pip install --group dev
+	@touch $(STAMP)
+
+demo: $(PACKAGE)
+	@$(BIN)/dpadmm demo
 
 # One BLAS thread per worker: more would fight over the cores.
 test: $(STAMP)
@@ -36,6 +48,25 @@ $(FLOWER)/.installed: pyproject.toml
 flower-test: $(FLOWER)/.installed
 	FLWR_TELEMETRY_ENABLED=0 OPENBLAS_NUM_THREADS=1 $(FLOWER)/bin/python -m pytest \
 	    -W ignore::DeprecationWarning tests/flower
+# Lines and branches that the tests reach, a row for each room.
+coverage: $(STAMP)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(WORKERS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o .coverage.json
+	$(BIN)/python tools/coverage_rooms.py .coverage.json
+
+# The lowest versions that pyproject.toml names, in an environment of their own. Old packages warn of
+# each other's deprecations, which is not what is tried here.
+lowest:
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(PYTHON) tools/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt \
+		--editable ".[all]" --editable papers pytest pytest-xdist hypothesis jsonschema autodp
+	OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n $(WORKERS) -W ignore::DeprecationWarning \
+		tests/test_golden.py tests/test_estimators.py tests/data tests/ledger tests/privacy \
+		tests/cli/test_account.py tests/cli/test_schema.py tests/cli/test_demo.py \
+		tests/federation/test_node_parity.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -57,5 +88,11 @@ bench: $(STAMP)
 reproduce: $(STAMP)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/dpadmm reproduce --all --jobs $(WORKERS) --output docs/reproduction
 
+# The wheel and the sdist of both distributions.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist papers
+
 clean:
-	rm -rf $(VENV) $(FLOWER) docs/_build
+	rm -rf $(VENV) $(FLOWER) $(LOWEST) docs/_build dist .coverage .coverage.json

@@ -1,12 +1,13 @@
 """What the benchmarks' command tells its caller; no benchmark is run."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import plan_check, utility
+from benchmarks import plan_check, utility, utility_figure
 
 ROOT = Path(__file__).parents[1]
 
@@ -139,3 +140,32 @@ def test_the_planner_is_told_the_shape_of_rows_and_no_row():
     asked = plan_check.question_of("waveform", plan_check.told_of("own", 1.0), [50] * 5)
     assert asked.shape.features == 22
     assert asked.counts == (50,) * 5
+
+
+# -- the figure of the first page -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return json.loads((utility_figure.FOLDER / utility_figure.NUMBERS).read_text())
+
+
+def test_the_figure_is_drawn_from_what_was_measured(measured):
+    picture = (utility_figure.FOLDER / utility_figure.PICTURE).read_text()
+    assert picture == utility_figure.drawn(measured) + "\n"
+    assert measured["epsilon"] == list(utility_figure.EPSILONS)
+
+
+def test_the_readme_says_what_was_measured(measured):
+    text = " ".join((ROOT / "README.md").read_text().split())
+    at_one = measured["epsilon"].index(1.0)
+    curves = {name: figures[at_one] for name, figures in measured["curves"].items()}
+    for words, figure in (
+        ("get {}, as one trusted place", curves["together, shared noise"]),
+        ("which holds against all others, {};", curves["together, own noise"]),
+        ("within the same budget {},", curves["a party alone"]),
+        ("without any privacy {}.", measured["levels"]["a party alone, no privacy"]),
+    ):
+        assert words.format(f"{figure:.1f}%") in text
+    gap = abs(curves["one trusted curator"] - curves["together, shared noise"])
+    assert gap < 0.1

@@ -1,61 +1,15 @@
 """The guides' commands run exactly as printed, in a folder with the files they print."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dpadmm import load_model
 from dpadmm.federation.local import free_ports
+from tests.helpers.printed_commands import run_page
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^```(?P<head>.*?)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-CAPTION = re.compile(r":caption: (\S+)\n\n(.*)", re.DOTALL)
-
-
-def run_page(page, folder, most=None, ports=None):
-    """Write the files that a page prints, run its commands or the first; how many there were.
-
-    ``ports`` are those of this machine that stand for the page's.
-    """
-    # The commands of this environment, on the sources beside these tests.
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "src"),
-        "PYTHONWARNINGS": "error",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    commands = 0
-    text = page.read_text(encoding="utf-8")
-    for printed, port in (ports or {}).items():
-        text = text.replace(f":{printed}", f":{port}")
-    for block in BLOCK.finditer(text):
-        if caption := CAPTION.match(block["body"]):
-            (folder / caption[1]).write_text(caption[2], encoding="utf-8")
-        if block["head"] != "console":
-            continue
-        steps = re.split(r"^\$ ", block["body"], flags=re.MULTILINE)[1:]
-        for step in steps:
-            if commands == most:
-                return commands
-            command, *expected = step.splitlines()
-            done = subprocess.run(
-                command,
-                shell=True,
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
-            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-            assert [line for line in expected if line not in done.stdout.splitlines()] == []
-            commands += 1
-    return commands
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 def test_the_guide_runs_as_printed(tmp_path):
@@ -63,6 +17,18 @@ def test_the_guide_runs_as_printed(tmp_path):
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 201
     assert not (tmp_path / "run.checkpoint").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_first_comparison_runs_as_printed(tmp_path):
+    assert run_page(DOCS / "first-comparison.md", tmp_path) == 5
+    assert (tmp_path / "comparison" / "report.html").exists()
+
+
+def test_every_door_has_a_first_page_that_is_followed():
+    rows = [line for line in (DOCS / "index.md").read_text().splitlines() if line[:4] == "| **"]
+    first = [re.search(r"\]\(([\w-]+\.md)\)", row)[1] for row in rows]
+    # Each of them is run as printed: here, or by the tests of the federation.
+    assert first == ["plan-to-proof.md", "federation.md", "first-comparison.md"]
 
 
 def test_the_page_on_curves_runs_as_printed(tmp_path):

@@ -6,7 +6,7 @@ from typing import Final
 
 __all__ = ["NUMBERS_FORMAT", "__version__"]
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0"
 
 #: The format of what decides a run's numbers. It stands in the hash by which a ledger knows a run
 #: that was given no ``run_id`` and in what nodes agree on; the version of the package does not. So

@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from dpadmm.cli.demo import _called_as
 from dpadmm.run.model import load_model
 
 SOURCE = str(Path(__file__).parents[2] / "src")
@@ -66,6 +67,17 @@ def test_the_demo_speaks_json(tmp_path):
     assert result["privacy"]["simulated"] is True
     assert result["privacy"]["epsilon"] <= 1.0
     assert (tmp_path / result["report"]).is_file()
+
+
+def test_what_comes_next_is_called_as_the_demo_was(tmp_path, monkeypatch):
+    program = tmp_path / "bin" / "dpadmm"
+    program.parent.mkdir()
+    program.touch(mode=0o700)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert _called_as() == str(program)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert _called_as() == "dpadmm"
 
 
 @pytest.mark.slow

@@ -137,6 +137,14 @@ def test_the_rows_of_a_run_stay_and_are_checked(tmp_path):
             ledger.open_run("beyond", "same", rows=RowRange(8, 11))
 
 
+@pytest.mark.parametrize(
+    "value", [[0, 1.5], [0.0, 2], [True, 2], [1], [0, 1, 2], [3, 3], [-1, 2], [0, 11], "01", None]
+)
+def test_an_entry_that_names_no_rows_is_refused(value):
+    with pytest.raises(LedgerError, match="rows of a run must be two numbers"):
+        RowRange.checked(value, 10)
+
+
 def test_the_chain_covers_the_rows_of_a_run(tmp_path):
     import json
 

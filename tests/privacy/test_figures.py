@@ -41,9 +41,14 @@ def test_a_bound_is_shown_by_less_than_a_unit_of_its_last_digit_beside_itself(va
 
 
 @given(BOUNDS)
+@example(1e16)
 def test_what_was_given_is_shown_with_all_its_digits(value):
     assert float(str(Given(value))) == value
-    assert len(str(Given(value))) <= len(repr(value))
+    assert Decimal(str(Given(value))) == Decimal(repr(value))
+
+
+def test_a_given_number_has_an_exponent_beyond_what_a_double_tells():
+    assert (str(Given(1e16)), str(Given(1e17))) == ("10000000000000000", "1e+17")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,9 @@ def test_what_was_given_is_shown_with_all_its_digits(value):
         (0.0, "0", "0"),
         (0.1, "0.1", "0.1"),
         (1.0, "1", "1"),
+        (1e-4, "0.0001", "0.0001"),
         (1e-5, "1e-05", "1e-05"),
+        (1e4, "1e+04", "10000"),
         (0.99996, "1", "0.99996"),
         (1.00004, "1.001", "1.00004"),
         (1e-6 * (1 + 1e-9), "1.001e-06", "1.00001e-06"),
@@ -73,7 +80,7 @@ def test_what_is_left_is_rounded_down_and_a_pair_up():
 
 
 @pytest.mark.parametrize("kind", [AtMost, AtLeast, Given])
-@pytest.mark.parametrize("form", [".4g", "g", ".2f", "%", ">8"])
+@pytest.mark.parametrize("form", ["0", ".4g", "g", ".2f", "%", ">8"])
 def test_no_other_format_is_taken(kind, form):
     with pytest.raises(ValueError, match="shown"):
         format(kind(0.5), form)

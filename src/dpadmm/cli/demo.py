@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -99,6 +101,13 @@ def _simulated(options: DemoOptions) -> None:
     emit("demo", result)
 
 
+def _called_as() -> str:
+    """The name of this program where a shell finds it, otherwise its path as it was called."""
+    here, found = Path(sys.argv[0]), shutil.which("dpadmm")
+    elsewhere = here.name == "dpadmm" and (not found or Path(found).resolve() != here.resolve())
+    return str(here) if elsewhere else "dpadmm"
+
+
 def _show(data: DemoData, found: Findings, report: Path) -> None:
     from dpadmm.cli.demo_words import (
         headline,
@@ -112,14 +121,16 @@ def _show(data: DemoData, found: Findings, report: Path) -> None:
     show_sentences("Does training together pay?", headline(found))
     show_sentences("When it does not", when_not(found))
     show_statement("What shared noise at epsilon = 1 guarantees", found.privacy)
-    console.print(
-        "\n\nNext:\n"
-        "  dpadmm demo --federated                       the same between real nodes\n"
-        "  dpadmm account --epsilon 1 --rows 8000,4000   what a run would cost\n"
-        "  dpadmm schema draft --help                    your own files\n"
-        "  docs/quickstart.md                            FederatedClassifier in Python",
-        highlight=False,
-    )
+    called = _called_as()
+    following = {
+        f"{called} demo --federated": "between real nodes",
+        f"{called} plan --rows 8000,4000 --features 20": "what a budget costs",
+        f"{called} schema draft --help": "your own files",
+        "docs/plan-to-proof.md": "from files to a report",
+    }
+    width = max(len(command) for command in following)
+    lines = [f"  {command.ljust(width)}  {words}" for command, words in following.items()]
+    console.print("\n\nNext:\n" + "\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     console.print(
         f"\nReport (open it in a browser): [bold]{escape(str(report))}[/bold]",
         highlight=False,

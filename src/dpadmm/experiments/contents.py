@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -89,21 +90,7 @@ def _finding(told: dict[str, Any]) -> Finding:
 
 def _glance(verdicts: Sequence[_Verdict]) -> list[str]:
     """How many conclusions came to what; then each that is not decided or depends on a choice."""
-    columns = (*_CALIBRATIONS.values(), _OTHERWISE)
-    counts = Table.of(
-        ("conclusions", *columns),
-        [
-            (
-                outcome,
-                *(
-                    sum(each.outcome == outcome and each.column == column for each in verdicts)
-                    for column in columns
-                ),
-            )
-            for outcome in (*VERDICTS, _DEPENDS)
-        ],
-    )
-    parts = [counts.markdown()]
+    parts = [_counts(verdicts).markdown()]
     dependent = [
         (
             each.full_link,
@@ -124,6 +111,25 @@ def _glance(verdicts: Sequence[_Verdict]) -> list[str]:
         rows = [(each.full_link, each.claim, each.noise) for each in open_ones]
         parts.append(Table.of(("not decided", "conclusion", "noise"), rows).markdown())
     return parts
+
+
+def _counts(verdicts: Sequence[_Verdict]) -> Table:
+    """How many conclusions came to what, of all papers and of each, by the noise."""
+    outcomes = (*VERDICTS, _DEPENDS)
+    papers = dict.fromkeys(each.manifest["citation"] for each in verdicts)
+    groups = [("all", list(verdicts))] + [
+        (paper, [each for each in verdicts if each.manifest["citation"] == paper])
+        for paper in papers
+    ]
+    rows: list[tuple[str | int, ...]] = []
+    for name, group in groups:
+        shown = name
+        for column in (*_CALIBRATIONS.values(), _OTHERWISE):
+            found = Counter(each.outcome for each in group if each.column == column)
+            if found:
+                rows.append((shown, column, *(found[outcome] for outcome in outcomes)))
+                shown = ""
+    return Table.of(("paper", "noise", *outcomes), rows)
 
 
 def _variants(summary: Summary, choice: str, verdict: str) -> str:

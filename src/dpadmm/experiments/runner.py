@@ -72,7 +72,7 @@ def _dask(jobs: int, address: str | None) -> Any:
     try:
         from distributed import Client
     except ImportError:
-        raise _missing("dask", "dask[distributed]") from None
+        raise _missing("dask") from None
     if address is not None:
         return Client(address)
     # A page to watch would open a port: nobody asked for one.
@@ -84,7 +84,7 @@ def _start_ray(jobs: int, address: str | None) -> None:
         import ray
         from ray.util.joblib import register_ray
     except ImportError:
-        raise _missing("ray", "ray") from None
+        raise _missing("ray") from None
     if not ray.is_initialized():
         if address is not None:
             ray.init(address=address)
@@ -93,8 +93,10 @@ def _start_ray(jobs: int, address: str | None) -> None:
     register_ray()
 
 
-def _missing(name: str, package: str) -> ParameterError:
-    return ParameterError(f"the backend {name} must be installed: pip install {package!r}.")
+def _missing(name: str) -> ParameterError:
+    return ParameterError(
+        f"the backend {name} needs the extra {name!r}: pip install 'dpadmm[{name}]'."
+    )
 
 
 _FORMAT: Final = "dpadmm-cells/1"

@@ -33,13 +33,7 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.charges import Part, charged, check_evaluation
 from dpadmm.run.classifier import Classifier, released_weights
-from dpadmm.run.config import (
-    PartySection,
-    RunConfig,
-    RunSection,
-    run_hash,
-    training_parameters,
-)
+from dpadmm.run.config import PartySection, RunConfig, RunSection, run_hash, training_parameters
 from dpadmm.run.engine import Checkpoint
 from dpadmm.run.evaluate import WholePlan, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge, state_whole

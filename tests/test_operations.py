@@ -1,0 +1,241 @@
+"""The files for operators are what they say, and the recipes run as printed."""
+
+import json
+import re
+import shutil
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from dpadmm import load_model
+from dpadmm.federation.local import free_ports
+from dpadmm.ledger.sqlite import SQLiteLedger
+from tests.helpers.printed_commands import run_page
+
+DOCS = Path(__file__).parents[1] / "docs"
+FOLDER = DOCS / "operations"
+UNIT = FOLDER / "dpadmm-node@.service"
+# Of plan-to-proof: what comes before its nodes are checked and started, but for the plan.
+COMMANDS_BEFORE_NODES = 7
+
+
+def test_the_recipes_run_as_printed(tmp_path):
+    pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+    ports = dict(zip((7447, 7448, 7449), free_ports(3), strict=True))
+    most = COMMANDS_BEFORE_NODES
+    first = DOCS / "plan-to-proof.md"
+    assert run_page(first, tmp_path, most=most, ports=ports, without="dpadmm plan") == most
+    assert run_page(FOLDER / "index.md", tmp_path, ports=ports) >= 25
+    models = [load_model(tmp_path / f"{name}.model") for name in ("north-2", "south-2", "west")]
+    for model in models[1:]:
+        assert abs(model.classifier.coef - models[0].classifier.coef).max() < 1e-12
+    with SQLiteLedger(tmp_path / "north.ledger", read_only=True) as ledger:
+        rows = json.dumps(list(ledger.export()))
+    assert "readmission-1" in rows
+    assert "readmission-2" in rows
+
+
+# -- the service ----------------------------------------------------------------------------------
+
+
+def analyze(*words):
+    """What systemd says of the unit, with a program that is there in the place of dpadmm."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def unit(tmp_path):
+    place = tmp_path / UNIT.name
+    place.write_text(UNIT.read_text().replace("/opt/dpadmm/bin/dpadmm", shutil.which("true")))
+    return place
+
+
+def test_systemd_takes_the_unit_without_a_word(unit):
+    done = analyze("verify", str(unit))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_systemd_would_say_what_is_wrong(unit):
+    unit.write_text(unit.read_text().replace("ProtectHome=", "ProtectHme="))
+    assert "ProtectHme" in analyze("verify", str(unit)).stderr
+
+
+def test_the_unit_is_hardened(unit):
+    done = analyze("security", "--offline=true", "--threshold=20", str(unit))
+    if "unrecognized option" in done.stderr:
+        pytest.skip("this systemd-analyze cannot judge a file")
+    assert done.returncode == 0, done.stdout
+    # The threshold is in tenths: without the protection of files it is exceeded.
+    words = unit.read_text().replace("CapabilityBoundingSet=\n", "").replace("User=dpadmm\n", "")
+    unit.write_text(words)
+    assert analyze("security", "--offline=true", "--threshold=20", str(unit)).returncode != 0
+
+
+def test_a_refusal_is_not_repeated_and_a_stop_is_no_failure():
+    text = UNIT.read_text()
+    assert re.search(r"^RestartPreventExitStatus=2$", text, re.MULTILINE)
+    assert re.search(r"^SuccessExitStatus=130 143$", text, re.MULTILINE)
+
+
+def calls_of(group):
+    """The system calls of a group, and of the groups in it."""
+    lines = analyze("syscall-filter", group).stdout.splitlines()[1:]
+    names = [line.partition("#")[0].strip() for line in lines]
+    return {
+        call
+        for name in names
+        if name
+        for call in (calls_of(name) if name.startswith("@") else {name})
+    }
+
+
+@pytest.mark.slow
+def test_a_node_stays_within_what_the_unit_allows(tmp_path):
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    ports = dict(zip((7447, 7448), free_ports(2), strict=True))
+    most, page = COMMANDS_BEFORE_NODES, DOCS / "plan-to-proof.md"
+    run_page(page, tmp_path, most=most, ports=ports, without="dpadmm plan")
+    traced = tmp_path / "traced.md"
+    traced.write_text(
+        "```console\n$ dpadmm node --config south.toml & PYTHONDONTWRITEBYTECODE=1 "
+        "strace -f -qq -o trace dpadmm node --config north.toml; wait\n```\n"
+    )
+    assert run_page(traced, tmp_path) == 1
+    assert (tmp_path / "north.model").exists()
+    trace = (tmp_path / "trace").read_text(errors="replace")
+    unit = UNIT.read_text()
+    allowed = set()
+    for words in re.findall(r"^SystemCallFilter=(.+)$", unit, re.MULTILINE):
+        calls = {call for group in words.lstrip("~").split() for call in calls_of(group) or {group}}
+        allowed = allowed - calls if words.startswith("~") else allowed | calls
+    made = set(re.findall(r"^\d+ +(?:<\.\.\. )?(\w+)[( ]", trace, re.MULTILINE))
+    # SQLite gives files to their owner where it runs as root, which the unit's node does not.
+    assert made - allowed - calls_of("@default") <= {"fchown"}
+    families = set(re.findall(r"socket\((AF_\w+)", trace))
+    assert families <= set(
+        re.search(r"^RestrictAddressFamilies=(.+)$", unit, re.MULTILINE)[1].split()
+    )
+    opened = re.findall(
+        r'openat\(AT_FDCWD, "([^"]+)", [^)]*O_(?:WRONLY|RDWR|CREAT)[^)]*\) = \d', trace
+    )
+    elsewhere = [place for place in opened if not (tmp_path / place).is_relative_to(tmp_path)]
+    assert set(elsewhere) <= {"/dev/null", "/dev/tty"}
+
+
+# -- the container --------------------------------------------------------------------------------
+
+
+def test_the_container_runs_a_node_as_an_ordinary_user():
+    lines = (FOLDER / "Containerfile").read_text().splitlines()
+    last_stage = lines[max(n for n, line in enumerate(lines) if line.startswith("FROM ")) :]
+    users = [line.split()[1] for line in last_stage if line.startswith("USER ")]
+    assert users == ["10001:10001"]
+    # What comes after the user is set is done by that user.
+    after = last_stage[last_stage.index("USER 10001:10001") + 1 :]
+    assert not [line for line in after if line.startswith(("RUN ", "COPY ", "ADD "))]
+    assert 'CMD ["node", "--config", "node.toml"]' in after
+    # The node's folder aside, everything that is written goes to /tmp.
+    told = re.findall(r"(HOME|NUMBA_CACHE_DIR)=(\S+)", "\n".join(last_stage))
+    assert {name for name, _ in told} == {"HOME", "NUMBA_CACHE_DIR"}
+    assert all(place.startswith("/tmp") for _, place in told)
+    assert "--read-only --tmpfs /tmp --cap-drop all" in "\n".join(lines)
+
+
+# Codes of their own for what cannot be set up, and for a file system that is not read-only.
+IN_A_CONTAINER = """
+mount --bind . . && mount -o remount,bind,ro / && mount -o remount,bind,rw "$PWD" || exit 77
+cd "$PWD"
+touch "$SOURCE/written" 2> /dev/null && exit 78
+exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs dpadmm node --config north.toml
+"""
+
+
+@pytest.mark.slow
+def test_a_node_needs_neither_capabilities_nor_files_outside_its_folder(tmp_path):
+    words = ["unshare", "--mount", "--propagation", "private", "true"]
+    if not shutil.which("setpriv") or subprocess.run(words, check=False).returncode:
+        pytest.skip("this user cannot make a file system read-only for one process")
+    ports = dict(zip((7447, 7448), free_ports(2), strict=True))
+    most, page = COMMANDS_BEFORE_NODES, DOCS / "plan-to-proof.md"
+    run_page(page, tmp_path, most=most, ports=ports, without="dpadmm plan")
+    (tmp_path / "contained.sh").write_text(IN_A_CONTAINER)
+    contained = tmp_path / "contained.md"
+    contained.write_text(
+        "```console\n$ dpadmm node --config south.toml & "
+        f"SOURCE={DOCS.parent} HOME=$PWD TMPDIR=$PWD PYTHONDONTWRITEBYTECODE=1 "
+        "unshare --mount --propagation private sh contained.sh; ended=$?; wait; exit $ended\n"
+        "```\n"
+    )
+    assert run_page(contained, tmp_path) == 1
+    assert (tmp_path / "north.model").exists()
+
+
+# -- alerts ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rules():
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    groups = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+@pytest.fixture(scope="module")
+def metrics():
+    """Every metric of a node's endpoint with the names of its labels."""
+    pytest.importorskip("prometheus_client", reason="the extra 'federation' is not installed")
+    from dpadmm.federation.metrics import Metrics
+
+    with Metrics("127.0.0.1:0", "north", "spring") as served:
+        for metric in (served.waiting, served.waited, served.unreachable, served.dropped):
+            metric.labels("south")
+        address = f"http://{served.address}/metrics"
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            text = answer.read().decode()
+    found = {}
+    for name, labels in re.findall(r"^(dpadmm_\w+)(?:\{(.*?)\})? ", text, re.MULTILINE):
+        found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
+    return found
+
+
+def test_every_alert_is_about_a_metric_that_a_node_has(rules, metrics):
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 5
+    for rule in rules:
+        named = set(re.findall(r"\bdpadmm_\w+", rule["expr"]))
+        assert named <= set(metrics)
+        assert named or "up{" in rule["expr"]
+        known = set().union(*(metrics[name] for name in named))
+        shown = " ".join(rule["annotations"].values())
+        assert set(re.findall(r"\$labels\.(\w+)", shown)) <= known
+        assert {"summary", "action"} <= set(rule["annotations"])
+
+
+def test_prometheus_takes_the_rules():
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed: the rules were only parsed")
+    subprocess.run(["promtool", "check", "rules", str(FOLDER / "alerts.yml")], check=True)
+
+
+# -- the threat model -----------------------------------------------------------------------------
+
+
+def test_every_test_that_the_threat_model_names_exists():
+    text = (DOCS / "threat-model.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+    head, *threats = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert head == ["who", "sees", "can do", "what stops it", "shown by"]
+    assert len(threats) >= 12
+    tests = re.findall(r"^(\d+)\. `(tests/\S+\.py)::(\w+)`$", text, re.MULTILINE)
+    for _, file, test in tests:
+        code = (DOCS.parent / file).read_text()
+        assert re.search(rf"^\s*def {test}\(", code, re.MULTILINE), f"{file}::{test}"
+    shown = [re.findall(r"\[(\d+)\]", cells[-1]) for cells in threats]
+    # Where no test can show it, the table says so.
+    for numbers, cells in zip(shown, threats, strict=True):
+        assert numbers or cells[-1].startswith("not shown:")
+    assert {number for numbers in shown for number in numbers} == {number for number, *_ in tests}
