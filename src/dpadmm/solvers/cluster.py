@@ -11,7 +11,6 @@ Whoever runs the cluster sees everything: rows, and gradients before noise. It b
 
 from __future__ import annotations
 
-import asyncio
 import platform
 import re
 import time
@@ -203,7 +202,10 @@ class Cluster:
 
     def _awaited(self, gathered: Coroutine[Any, Any, Any]) -> Any:
         """What Dask is gathering, unless no worker is left for too long."""
-        waiting = asyncio.run_coroutine_threadsafe(gathered, self._client.loop.asyncio_loop)
+        # A node whose rows are its own stays smaller without.
+        from asyncio import run_coroutine_threadsafe
+
+        waiting = run_coroutine_threadsafe(gathered, self._client.loop.asyncio_loop)
         alone: float | None = None
         try:
             while True:
