@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import final
 
 import numpy as np
 
 from dpadmm.federation.transport.store import MessageStore
 from dpadmm.ledger.balance import STORED_TYPES
-from dpadmm.ledger.base import Ledger
+from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
-from dpadmm.privacy.events import Event
 
 __all__ = ["KeptLedger"]
 
 
 @final
-class KeptLedger(Ledger):
+class KeptLedger(MemoryLedger):
     """Counts one run in memory, and keeps its messages for the process that comes next.
 
     Parameters
@@ -27,17 +25,12 @@ class KeptLedger(Ledger):
     """
 
     def __init__(self, store: MessageStore, run: bytes) -> None:
+        super().__init__()
         self._store, self._run = store, run
-        self._events: dict[int, Event] = {}
-
-    def reserve(self, t: int, event: Event) -> None:
-        """Note the charge of round ``t``."""
-        self._events[t] = event
 
     def commit(self, t: int, message: Array) -> None:
         """Keep the message of a reserved round."""
-        if t not in self._events:
-            raise RuntimeError(f"round {t} must be reserved before it is committed.")
+        super().commit(t, message)
         shape, kind = ",".join(str(size) for size in message.shape), message.dtype.name
         text = f"{kind}:{shape}:{message.astype(STORED_TYPES[kind]).tobytes().hex()}"
         self._store.take_note(self._run, f"simulated round {t}", text)
@@ -51,12 +44,3 @@ class KeptLedger(Ledger):
         values = np.frombuffer(bytes.fromhex(numbers), dtype=STORED_TYPES[kind]).astype(kind)
         message: Array = values.reshape([int(size) for size in shape.split(",")])
         return message
-
-    def resume(self, events: Sequence[Event], last: Array) -> None:
-        """Take up the rounds of a checkpoint."""
-        self._events = dict(enumerate(events))
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What this run was charged, in the order of its rounds."""
-        return tuple(self._events[t] for t in sorted(self._events))

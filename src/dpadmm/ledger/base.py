@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import final
 
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
@@ -40,7 +39,6 @@ class Ledger(ABC):
         """What this run was charged, in the order of its rounds."""
 
 
-@final
 class MemoryLedger(Ledger):
     """Counts one run in memory: for simulations, which end with their process."""
 

@@ -19,8 +19,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import numpy as np
 from scipy import sparse
@@ -28,6 +27,7 @@ from scipy import sparse
 from dpadmm.data.encode import is_sparse
 from dpadmm.data.row_parts import RowPart, encode_part
 from dpadmm.data.schema import Schema
+from dpadmm.durable import Closable
 from dpadmm.errors import ClusterError, ParameterError, positive_number
 from dpadmm.problem.rows import RowBlock, Shard, label_signs
 from dpadmm.sentences import DataError
@@ -74,7 +74,7 @@ def _versions_here() -> dict[str, str]:
 
 
 @final
-class Cluster:
+class Cluster(Closable):
     """A connection to a party's own Dask cluster.
 
     Parameters
@@ -109,17 +109,6 @@ class Cluster:
         except BaseException:
             self._client.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Leave the cluster; parts that it held are let go."""
