@@ -10,7 +10,7 @@ from scipy import sparse, stats
 from tests.helpers import oracles
 
 from dpadmm import ADMMClassifier
-from dpadmm.algorithms.dp_gd import default_colluders
+from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.audit.noise import SilentNoise
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import MemoryLedger

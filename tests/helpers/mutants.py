@@ -452,8 +452,8 @@ MUTANTS = [
     Mutant(
         "rounding-of-summands",
         "rounding to the grid left out of the sensitivity of a summand",
-        "algorithms/dp_gd.py",
-        "sensitivity = exact + shared.step * math.sqrt(site.features * site.outputs)",
+        "algorithms/summed_gaussian.py",
+        "sensitivity = exact + shared.step * math.sqrt(numbers)",
         "sensitivity = exact",
         "tests/algorithms/test_dp_gd.py::test_rounding_to_the_grid_is_counted",
     ),

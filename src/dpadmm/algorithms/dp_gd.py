@@ -46,33 +46,21 @@ from typing import ClassVar, Final, Literal, NamedTuple, Self, final
 import numpy as np
 from pydantic import Field, PositiveFloat
 
-from dpadmm.algorithms.base import Algorithm, Options, Settings
+from dpadmm.algorithms.base import Options, Settings
+from dpadmm.algorithms.summed_gaussian import SummedGaussian, shared_noise, summation_for
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.mechanisms import (
-    Released,
-    gaussian_events,
-    release_gaussian,
-    release_shared_gaussian,
-    shared_gaussian_events,
-)
+from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
-from dpadmm.privacy.summation import NOISE_REACH, Summation, finest_step, least_steps
+from dpadmm.privacy.summation import Summation
 from dpadmm.problem.row_sums import summation_error
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = [
-    "DPGD",
-    "DPGDOptions",
-    "DPGDState",
-    "check_steps",
-    "default_colluders",
-    "summation_for",
-]
+__all__ = ["DPGD", "DPGDOptions", "DPGDState"]
 
 # How far noise alone may carry the model in a run; chosen as the beginning of this file says.
 _NOISE_TRAVEL: Final = 10.0
@@ -117,14 +105,9 @@ class DPGDState(NamedTuple):
     velocity: Array
 
 
-def default_colluders(parties: int) -> int:
-    """Tau that leaves an honest majority: ``max(1, ceil(N / 2) - 1)``."""
-    return max(1, math.ceil(parties / 2) - 1)
-
-
 @final
 @dataclass(frozen=True)
-class DPGD(Algorithm):
+class DPGD(SummedGaussian):
     """Noisy gradients of all parties, summed up.
 
     Parameters
@@ -176,10 +159,8 @@ class DPGD(Algorithm):
             largest = float(site.weight.max()) * site.loss.slope_bound
             noise = float((exact * relative).max())
             shared = summation_for(site.parties, options.colluders, largest, noise)
-            sensitivity = exact + shared.step * math.sqrt(site.features * site.outputs)
-            sigma = np.full(len(exact), float((sensitivity * relative).max()))
-            numbers = site.features * site.outputs * settings.rounds
-            check_steps(shared, float(sigma[0]), numbers)
+            numbers = site.features * site.outputs
+            sensitivity, sigma = shared_noise(shared, exact, relative, numbers, settings.rounds)
         elif options.colluders is not None:
             raise ParameterError(
                 "algorithm_options['colluders'] must be left out with noise = 'own', which counts "
@@ -196,11 +177,6 @@ class DPGD(Algorithm):
         return replace(self, sensitivity=self.sensitivity[here], sigma=self.sigma[here])
 
     @property
-    def summation(self) -> Summation | None:
-        """How shared noise is added up."""
-        return self.shared
-
-    @property
     def mean_noise(self) -> float:
         """sd(G), the noise of one coordinate of the mean of all parties, configured for all."""
         return _mean_noise(self.sigma, self.shared)
@@ -213,36 +189,14 @@ class DPGD(Algorithm):
     def announce(self, state: DPGDState, site: Site, t: int) -> tuple[Event, ...]:
         """Charge a gradient; refuse a model at which its slopes might not be numbers."""
         _check_size(state)
-        if self.shared is None:
-            return gaussian_events(self.sensitivity, self.sigma)
-        return shared_gaussian_events(self.sensitivity, float(self.sigma[0]), self.shared)
+        return self.noise_events()
 
     def local_step(
         self, state: DPGDState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
         """Send the gradient of the rows at z, with noise: one pass."""
-        gradient = workspace.gradient(state.model)
-        if self.shared is not None:
-            return release_shared_gaussian(
-                gradient,
-                summation=self.shared,
-                sensitivity=self.sensitivity,
-                sigma=float(self.sigma[0]),
-                parties=site.index,
-                noise=noise,
-                t=t,
-            )
         # Nothing is solved for: the sensitivity has the error of the sums in it.
-        return release_gaussian(
-            gradient,
-            np.zeros(gradient.shape[:-1]),
-            tolerance=np.zeros(len(gradient)),
-            sensitivity=self.sensitivity,
-            sigma=self.sigma,
-            parties=site.index,
-            noise=noise,
-            t=t,
-        )
+        return self.release(workspace.gradient(state.model), site, noise, t)
 
     def absorb(
         self, state: DPGDState, message: Array, inbox: Array, site: Site, t: int
@@ -286,56 +240,11 @@ def _sensitivity(site: Site) -> Array:
     return total
 
 
-def summation_for(parties: int, colluders: int | None, largest: float, sigma: float) -> Summation:
-    """How summands of shared noise are added up; refuses what leaves nobody honest.
-
-    Parameters
-    ----------
-    parties, colluders
-        N, and tau; all but an honest majority unless given.
-    largest
-        No entry of a summand is larger before noise is added.
-    sigma
-        The noise of the sum: the step is the finest for up to twice that, which rounding to it
-        must not exceed.
-    """
-    if parties < 3:
-        raise ParameterError(
-            f"parties must be at least 3 with noise = 'shared', so that two are honest beside a "
-            f"colluder; got {parties}. Use noise = 'own'."
-        )
-    tau = default_colluders(parties) if colluders is None else colluders
-    if not 1 <= tau <= parties - 2:
-        raise ParameterError(
-            f"algorithm_options['colluders'] must be 1 to {parties - 2} with {parties} parties, so "
-            f"that two are honest; got {tau}."
-        )
-    bound = parties * (largest + 2 * NOISE_REACH * sigma)
-    return Summation(finest_step(bound), parties, tau, bound)
-
-
 def _mean_noise(sigma: Array, shared: Summation | None) -> float:
     """sd(G): of noise that each of the parties adds by itself, or their shares together."""
     if shared is None:
         return math.sqrt(float(np.mean(sigma**2)) / len(sigma))
     return float(sigma[0]) / math.sqrt((shared.parties - shared.colluders) * shared.parties)
-
-
-def check_steps(shared: Summation, sigma: float, numbers: int) -> None:
-    """Refuse noise that a grid of doubles is too coarse for, or too fine, for so many numbers."""
-    share = sigma / math.sqrt(shared.parties - shared.colluders)
-    least = shared.step * least_steps(numbers)
-    if share < least:
-        raise ParameterError(
-            f"the noise of a share must be at least {least:.3g} with noise = 'shared', so that "
-            f"sums of {shared.parties} summands are exact in steps of {shared.step:.3g}; got "
-            f"{share:.3g}. Use noise = 'own', or a smaller epsilon."
-        )
-    if shared.parties * NOISE_REACH * sigma > shared.bound:
-        raise ParameterError(
-            f"rounding to steps of {shared.step:.3g} must not double the noise of a round with "
-            f"noise = 'shared'; it becomes {sigma:.3g}. Use fewer features, or noise = 'own'."
-        )
 
 
 def _step(site: Site, rounds: int, options: DPGDOptions, spread: float) -> float:

@@ -140,7 +140,7 @@ def _train(
     """Write the files of all nodes and run them."""
     import pyarrow.parquet
 
-    from dpadmm.algorithms.dp_gd import default_colluders
+    from dpadmm.algorithms.summed_gaussian import default_colluders
     from dpadmm.federation.local import run_nodes, write_federation
     from dpadmm.ledger.filters import Policy
 

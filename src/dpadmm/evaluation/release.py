@@ -27,19 +27,13 @@ import numpy as np
 from pydantic import Field
 
 from dpadmm.algorithms import HISTOGRAM
-from dpadmm.algorithms.base import Algorithm, Options, Settings
-from dpadmm.algorithms.dp_gd import check_steps, summation_for
+from dpadmm.algorithms.base import Options, Settings
+from dpadmm.algorithms.summed_gaussian import SummedGaussian, shared_noise, summation_for
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.mechanisms import (
-    Released,
-    gaussian_events,
-    release_gaussian,
-    release_shared_gaussian,
-    shared_gaussian_events,
-)
+from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.summation import Summation
 from dpadmm.problem.site import Site
@@ -66,7 +60,7 @@ class HistogramState(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class HistogramRelease(Algorithm):
+class HistogramRelease(SummedGaussian):
     """One round: everybody's counts with noise, summed up.
 
     Attributes
@@ -123,9 +117,7 @@ class HistogramRelease(Algorithm):
         variance = float(np.sum(sigma**2))
         if options.noise == "shared":
             shared = summation_for(site.parties, options.colluders, 1.0, float(sigma.max()))
-            sensitivity = exact + shared.step * math.sqrt(grid.cells)
-            sigma = np.full(len(exact), float((sensitivity * relative).max()))
-            check_steps(shared, float(sigma[0]), grid.cells)
+            sensitivity, sigma = shared_noise(shared, exact, relative, grid.cells)
             variance = float(sigma[0]) ** 2 * shared.parties / (shared.parties - shared.colluders)
         return cls(weights, grid, scale, options.rows, sensitivity, sigma, variance, shared)
 
@@ -133,11 +125,6 @@ class HistogramRelease(Algorithm):
         """The same at one party: grid, scale and shared noise are those of all together."""
         here = slice(place, place + 1)
         return replace(self, sensitivity=self.sensitivity[here], sigma=self.sigma[here])
-
-    @property
-    def summation(self) -> Summation | None:
-        """How shared noise is added up."""
-        return self.shared
 
     def row_site(self, site: Site) -> Site:
         """Rows are as long as the model's weights; messages have a number for each cell."""
@@ -150,9 +137,7 @@ class HistogramRelease(Algorithm):
 
     def announce(self, state: HistogramState, site: Site, t: int) -> tuple[Event, ...]:
         """Charge the counts."""
-        if self.shared is None:
-            return gaussian_events(self.sensitivity, self.sigma)
-        return shared_gaussian_events(self.sensitivity, float(self.sigma[0]), self.shared)
+        return self.noise_events()
 
     def local_step(
         self, state: HistogramState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
@@ -164,27 +149,8 @@ class HistogramRelease(Algorithm):
             # Whole numbers, added up without rounding where rows come in parts.
             values[place, 0, 0] += self.grid.counts(each, codes)
         values *= self.scale
-        if self.shared is not None:
-            return release_shared_gaussian(
-                values,
-                summation=self.shared,
-                sensitivity=self.sensitivity,
-                sigma=float(self.sigma[0]),
-                parties=site.index,
-                noise=noise,
-                t=t,
-            )
         # Nothing is solved for: counts are exact.
-        return release_gaussian(
-            values,
-            np.zeros(values.shape[:-1]),
-            tolerance=np.zeros(len(values)),
-            sensitivity=self.sensitivity,
-            sigma=self.sigma,
-            parties=site.index,
-            noise=noise,
-            t=t,
-        )
+        return self.release(values, site, noise, t)
 
     def absorb(
         self, state: HistogramState, message: Array, inbox: Array, site: Site, t: int

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from dpadmm.algorithms.dp_gd import default_colluders
+from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name

@@ -22,8 +22,9 @@ import numpy as np
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.algorithms.base import Budget
-from dpadmm.algorithms.dp_gd import DPGD, default_colluders
+from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.algorithms.pr_admm import PRADMM
+from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.problem.site import Site
