@@ -8,7 +8,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import BadNeighbour, Federation, bare_client
 
-from dpadmm.federation.consent import Consents
+from dpadmm.federation.agreement import Consents
 from dpadmm.federation.recovery import DEPARTURE_TOPIC as DEPARTURE
 from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.words import Consent

@@ -22,9 +22,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
 from dpadmm.federation.agreed_run import AgreedRun
-from dpadmm.federation.agreement import AGREEMENT_TOPIC
+from dpadmm.federation.agreement import AGREEMENT_TOPIC, Consents
 from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.consent import Consents
 from dpadmm.federation.identity import describe
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile

@@ -608,7 +608,7 @@ MUTANTS = [
     Mutant(
         "wrong-part",
         "an evaluation is charged to the rows that were trained on",
-        "run/split.py",
+        "run/evaluate.py",
         "return RowRange(self._edge(rows), rows) if self.holdout else None",
         "return RowRange(0, rows - self._edge(rows)) if self.holdout else None",
         "tests/run/test_split.py::test_the_last_block_is_kept_out",

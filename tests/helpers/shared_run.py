@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpadmm.federation.agreement import Agreement
-from dpadmm.federation.consent import Consents
+from dpadmm.federation.agreement import Agreement, Consents
 from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.mailbox import Mailbox, Patience
 from dpadmm.federation.transport.session import PeerSession, Security

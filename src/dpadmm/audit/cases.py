@@ -16,8 +16,7 @@ from typing import final
 import numpy as np
 
 from dpadmm.audit.bounds import SMALLEST_SAMPLE, audit_scores
-from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
-from dpadmm.audit.verdict import AuditSetting, Verdict
+from dpadmm.audit.verdict import AuditSetting, Claim, EpsilonClaim, GaussianClaim, Verdict
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma, subsampled_sigma

@@ -15,10 +15,9 @@ import numpy as np
 
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.audit.cases import Case
-from dpadmm.audit.claims import Claim, EpsilonClaim
 from dpadmm.audit.noise import SharedNoise
-from dpadmm.audit.party import Candidate, canary_rows, one_party
-from dpadmm.audit.verdict import AuditSetting
+from dpadmm.audit.scene import Candidate, canary_rows, one_party
+from dpadmm.audit.verdict import AuditSetting, Claim, EpsilonClaim
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import exponential_rate, objective_sigma

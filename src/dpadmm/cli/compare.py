@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, console, emit, refusals, show_meaning, show_table
-from dpadmm.cli.progress import cell_progress
+from dpadmm.cli.output import (
+    JsonOption,
+    cell_progress,
+    console,
+    emit,
+    refusals,
+    show_meaning,
+    show_table,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.run import parameters as defaults
 

@@ -12,13 +12,11 @@ import typer
 from rich.markup import escape
 
 from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, console, emit, refusals
-from dpadmm.cli.progress import rounds_bar
+from dpadmm.cli.output import JsonOption, console, emit, refusals, rounds_bar
 from dpadmm.durable import check_writable, write_whole
 
 if TYPE_CHECKING:
-    from dpadmm.cli.demo_data import DemoData
-    from dpadmm.cli.demo_runs import Findings
+    from dpadmm.cli.demo_runs import DemoData, Findings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +62,8 @@ def demo(options: DemoOptions) -> None:
 
 
 def _simulated(options: DemoOptions) -> None:
-    from dpadmm.cli.demo_data import load_data
-    from dpadmm.cli.demo_report import demo_report
-    from dpadmm.cli.demo_runs import find
-    from dpadmm.cli.demo_words import headline, when_not
+    from dpadmm.cli.demo_runs import find, load_data
+    from dpadmm.cli.demo_words import demo_report, headline, when_not
     from dpadmm.report.html import render
 
     report = options.report

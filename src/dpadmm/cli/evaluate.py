@@ -14,9 +14,9 @@ from dpadmm.cli.run_output import plain_quality, show_quality
 from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
+    from dpadmm.run.classifier import Quality
     from dpadmm.run.config import RunConfig
     from dpadmm.run.model import Model
-    from dpadmm.run.quality import Quality
 
 
 @dataclass(frozen=True, kw_only=True)

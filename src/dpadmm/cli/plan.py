@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpadmm.cli.options import read_value, takes
-from dpadmm.cli.output import JsonOption, console, emit, refusals, say, show_table
-from dpadmm.cli.progress import cell_progress
+from dpadmm.cli.output import JsonOption, cell_progress, console, emit, refusals, say, show_table
 from dpadmm.errors import ParameterError
 from dpadmm.run import parameters as defaults
 

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import JsonOption, emit, refusals, show_meaning, show_table, warn
-from dpadmm.cli.progress import cell_progress
+from dpadmm.cli.output import (
+    JsonOption,
+    cell_progress,
+    emit,
+    refusals,
+    show_meaning,
+    show_table,
+    warn,
+)
 
 if TYPE_CHECKING:
     from dpadmm.experiments.experiment import Experiment
@@ -107,7 +114,7 @@ def _rerun(
 
 def _further(experiment: Experiment, output: Path) -> dict[str, Job]:
     """What the second look of an experiment needs, all of whose first cells are computed."""
-    from dpadmm.experiments.looks import first_look
+    from dpadmm.experiments.experiment import first_look
     from dpadmm.experiments.runner import Store, compute
 
     results = compute(experiment.cells(), Store(output / "cells"))

@@ -11,8 +11,7 @@ import typer
 from rich.text import Text
 
 from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, emit, errors, refusals, warn
-from dpadmm.cli.progress import rounds_bar
+from dpadmm.cli.output import JsonOption, emit, errors, refusals, rounds_bar, warn
 from dpadmm.cli.run_output import result_places, show_run
 from dpadmm.durable import write_whole
 from dpadmm.errors import BudgetError

@@ -14,11 +14,11 @@ from dpadmm.experiments.experiment import (
     Experiment,
     Finding,
     Summary,
+    look_twice,
     summaries,
 )
 from dpadmm.experiments.figures import figure_table, write_figure, write_table
 from dpadmm.experiments.job import Result
-from dpadmm.experiments.looks import look_twice
 from dpadmm.experiments.manifests import manifest_of, manifest_text
 from dpadmm.experiments.meaning import HEADING, Meaning, Shown, meaning_of
 from dpadmm.experiments.runner import OnDone, Store

@@ -23,9 +23,8 @@ from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.experiments.comparison import default_entries, parse_entry
 from dpadmm.experiments.difficulties import DIFFICULTIES
-from dpadmm.experiments.hints import WORTH, hints_for
 from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.outlook import Change, Outlook, Prospect, SmallestEpsilon
+from dpadmm.experiments.outlook import WORTH, Change, Outlook, Prospect, SmallestEpsilon, hints_for
 from dpadmm.experiments.question import RunQuestion, budget_mu
 from dpadmm.experiments.rehearsal import Effort, ExpectedLoss, NoiseCurve, Rehearsal, mean_noise
 from dpadmm.experiments.runner import OnDone, Store, compute

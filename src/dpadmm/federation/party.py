@@ -31,7 +31,7 @@ from dpadmm.privacy.figures import Given
 from dpadmm.problem.rows import Shard
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
-from dpadmm.run.classifier import Classifier
+from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality
 from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
 from dpadmm.run.evaluate import histogram_of
@@ -47,7 +47,6 @@ from dpadmm.run.judge import Judgement, state_evaluation, state_whole
 from dpadmm.run.model import Model
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.quality import HELD_OUT, TRAINED_ON, Quality
 from dpadmm.run.result import Run, provenance
 from dpadmm.run.train import train_party
 from dpadmm.sentences import DataError

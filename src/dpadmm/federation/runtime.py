@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
-from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
-from dpadmm.federation.consent import Consents
+from dpadmm.federation.agreement import Agreement, Consents, consents_note, noted_consents
 from dpadmm.federation.hearsay import Hearsay
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, Stretch

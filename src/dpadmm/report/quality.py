@@ -2,21 +2,73 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dpadmm.evaluation.intervals import Estimate
 from dpadmm.evaluation.metrics import ClassFigures, ModelFigures
 from dpadmm.privacy.figures import pair
-from dpadmm.report import quality_texts as texts
 from dpadmm.report.document import Block, Section, Words
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import LinePlot, Series
 from dpadmm.report.tables import Cell, Table
-from dpadmm.run.quality import HELD_OUT, PUBLIC, Quality
+from dpadmm.run.classifier import HELD_OUT, PUBLIC, Quality
 from dpadmm.run.record import RecordedRun
 
 __all__ = ["quality_answer", "quality_section"]
 
+# The words of the section.
+_QUALITY: Final = "How good it is"
+_ANSWER: Final = "{figures} ({level} interval), {about}."
+_FIGURE_WORDS: Final = "{name} {figure}"
+_WORDS: Final = (
+    "Evaluated {about}. One histogram was released, of true class by score; every figure here "
+    "follows from it. Intervals ({level}) cover both which rows happened to be evaluated on and "
+    "the noise; each holds by itself, not all of them at once."
+)
+_ON_HELD_OUT: Final = (
+    "on {rows} rows kept out of training, for {spent}-differential privacy in an account of "
+    "their own: for a person the larger of what the training and evaluations spent counts"
+)
+_ON_TRAINED: Final = (
+    "on the {rows} rows that were trained on, which is optimistic, for {spent}-differential "
+    "privacy, which adds to what the training spent on them"
+)
+_IF_SECRET: Final = "what would be, were the noise secret, {spent}"
+_ON_PUBLIC: Final = "exactly, on {rows} public rows, for nothing"
+_PERCENT: Final = "{value}% [{low}, {high}]"
+_NOT_DETERMINED: Final = "not determined"
+_FIGURES: Final = "Figures, with {level} intervals"
+_FIGURES_NOTE: Final = (
+    "Not determined: the noise is too large for the rows that the figure is a share of. "
+    "Probabilities (Brier score, calibration) are those fitted to this histogram."
+)
+_FIGURE: Final = "figure"
+_ESTIMATE: Final = "estimate"
+_LOW: Final = "from"
+_HIGH: Final = "to"
+_OF_CLASS: Final = "{figure} of {name}"
+_ROC: Final = "ROC curve"
+_ROC_X: Final = "false alarms, % of the first class"
+_ROC_Y: Final = "found, % of the second class"
+_ROC_LINE: Final = "this model"
+_CHANCE: Final = "by chance"
+_ROC_CAPTION: Final = (
+    "What each threshold finds of the second class, against its false alarms; the band is the "
+    "interval of what is found."
+)
+_CALIBRATION: Final = "Calibration"
+_CALIBRATION_X: Final = "probability, %"
+_CALIBRATION_Y: Final = "rows of the class, %"
+_CALIBRATED: Final = "as it should be"
+_CALIBRATION_CAPTION: Final = (
+    "Of the rows whose probability is so large, so many are of the class; the band is the interval."
+)
+_CONFUSION: Final = "True class (rows) by predicted class (columns), % of all rows"
+_TRUE: Final = "true"
+_THRESHOLD: Final = "{name} is predicted where the score is above {threshold}."
+
 # Curves that a drawing of several classes still tells apart.
-_MOST_CURVES = 6
+_MOST_CURVES: Final = 6
 
 
 def quality_answer(run: RecordedRun) -> list[tuple[str, str]]:
@@ -24,13 +76,13 @@ def quality_answer(run: RecordedRun) -> list[tuple[str, str]]:
     if run.quality is None:
         return []
     evaluation = run.quality.evaluation()
-    accuracy = texts.FIGURE_WORDS.format(
+    accuracy = _FIGURE_WORDS.format(
         name=evaluation.accuracy.name, figure=_percent(evaluation.accuracy)
     )
-    words = texts.ANSWER.format(
+    words = _ANSWER.format(
         figures=accuracy, level=f"{100 * evaluation.confidence:g}%", about=_about(run.quality)
     )
-    return [(texts.QUALITY, words)]
+    return [(_QUALITY, words)]
 
 
 def quality_section(run: RecordedRun) -> list[Section]:
@@ -39,31 +91,31 @@ def quality_section(run: RecordedRun) -> list[Section]:
         return []
     evaluation, classes = run.quality.evaluation(), run.classes
     level = f"{100 * evaluation.confidence:g}%"
-    words = texts.WORDS.format(about=_about(run.quality), level=level)
+    words = _WORDS.format(about=_about(run.quality), level=level)
     blocks: list[Block] = [Words(words), _figures(evaluation, classes, level)]
     if evaluation.decision is not None:
         blocks.append(_roc(evaluation))
     blocks.append(_calibration(evaluation, classes))
     blocks.append(_confusion(evaluation, classes, run.quality.threshold))
-    return [Section(texts.QUALITY, tuple(blocks))]
+    return [Section(_QUALITY, tuple(blocks))]
 
 
 def _about(quality: Quality) -> str:
     rows = f"{quality.histogram.rows:,}"
     if quality.about == PUBLIC or quality.privacy is None:
-        return texts.ON_PUBLIC.format(rows=rows)
+        return _ON_PUBLIC.format(rows=rows)
     spent = pair(quality.privacy.epsilon, quality.privacy.delta)
     if quality.privacy.simulated:
-        spent = texts.IF_SECRET.format(spent=spent)
-    words = texts.ON_HELD_OUT if quality.about == HELD_OUT else texts.ON_TRAINED
+        spent = _IF_SECRET.format(spent=spent)
+    words = _ON_HELD_OUT if quality.about == HELD_OUT else _ON_TRAINED
     return words.format(rows=rows, spent=spent)
 
 
 def _percent(figure: Estimate) -> str:
     if figure.value is None:
-        return texts.NOT_DETERMINED
+        return _NOT_DETERMINED
     value = min(max(figure.value, 0.0), 1.0)
-    return texts.PERCENT.format(
+    return _PERCENT.format(
         value=f"{100 * value:.1f}", low=f"{100 * figure.low:.1f}", high=f"{100 * figure.high:.1f}"
     )
 
@@ -74,14 +126,14 @@ def _figures(evaluation: ModelFigures, classes: tuple[str, ...], level: str) -> 
         for each in evaluation.classes:
             name = shown_name(classes[each.code], 40)
             rows += [_row(figure, name) for figure in each.estimates]
-    columns = (texts.FIGURE, texts.ESTIMATE, texts.LOW, texts.HIGH)
-    return Table(texts.FIGURES.format(level=level), columns, tuple(rows), texts.FIGURES_NOTE)
+    columns = (_FIGURE, _ESTIMATE, _LOW, _HIGH)
+    return Table(_FIGURES.format(level=level), columns, tuple(rows), _FIGURES_NOTE)
 
 
 def _row(figure: Estimate, of: str = "") -> tuple[Cell, ...]:
-    name = texts.OF_CLASS.format(figure=figure.name, name=of) if of else figure.name
+    name = _OF_CLASS.format(figure=figure.name, name=of) if of else figure.name
     if figure.value is None:
-        return (name, texts.NOT_DETERMINED, None, None)
+        return (name, _NOT_DETERMINED, None, None)
     return (name, round(min(max(figure.value, 0.0), 1.0), 4), figure.low, figure.high)
 
 
@@ -99,9 +151,9 @@ def _roc(evaluation: ModelFigures) -> LinePlot:
     points.sort()
     scaled = (tuple(100 * value for value in each) for each in zip(*points, strict=True))
     alarmed, detected, low, high = scaled
-    chance = Series(texts.CHANCE, (0.0, 100.0), (0.0, 100.0), dashed=True)
-    line = Series(texts.ROC_LINE, alarmed, detected, low, high)
-    return LinePlot(texts.ROC, texts.ROC_X, texts.ROC_Y, (line, chance), caption=texts.ROC_CAPTION)
+    chance = Series(_CHANCE, (0.0, 100.0), (0.0, 100.0), dashed=True)
+    line = Series(_ROC_LINE, alarmed, detected, low, high)
+    return LinePlot(_ROC, _ROC_X, _ROC_Y, (line, chance), caption=_ROC_CAPTION)
 
 
 def _calibration(evaluation: ModelFigures, classes: tuple[str, ...]) -> LinePlot:
@@ -111,13 +163,13 @@ def _calibration(evaluation: ModelFigures, classes: tuple[str, ...]) -> LinePlot
         for each in evaluation.classes[:_MOST_CURVES]
         if (line := _calibration_line(each, classes)).x
     ]
-    right = Series(texts.CALIBRATED, (0.0, 100.0), (0.0, 100.0), dashed=True)
+    right = Series(_CALIBRATED, (0.0, 100.0), (0.0, 100.0), dashed=True)
     return LinePlot(
-        texts.CALIBRATION,
-        texts.CALIBRATION_X,
-        texts.CALIBRATION_Y,
+        _CALIBRATION,
+        _CALIBRATION_X,
+        _CALIBRATION_Y,
         (*lines, right),
-        caption=texts.CALIBRATION_CAPTION,
+        caption=_CALIBRATION_CAPTION,
     )
 
 
@@ -142,5 +194,5 @@ def _confusion(evaluation: ModelFigures, classes: tuple[str, ...], threshold: fl
     )
     note = ""
     if evaluation.decision is not None:
-        note = texts.THRESHOLD.format(name=names[1], threshold=f"{threshold:.4g}")
-    return Table(texts.CONFUSION, (texts.TRUE, *names), rows, note)
+        note = _THRESHOLD.format(name=names[1], threshold=f"{threshold:.4g}")
+    return Table(_CONFUSION, (_TRUE, *names), rows, note)

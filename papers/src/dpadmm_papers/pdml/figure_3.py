@@ -22,12 +22,14 @@ from dpadmm.experiments.verdicts import Judged, above, below, within
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.tables import Table
-from dpadmm_papers.pdml.adult import ADULT, adult_cell, adult_variant
 from dpadmm_papers.pdml.conclusions import FIGURE_3
 from dpadmm_papers.pdml.scheme import (
+    ADULT,
     CITATION,
     GUARANTEE_COLUMNS,
     Variant,
+    adult_cell,
+    adult_variant,
     convergence_round,
     final_risk,
     guarantee_row,

@@ -24,13 +24,15 @@ from dpadmm.experiments.verdicts import all_above, all_below, all_within
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.report.tables import Table
-from dpadmm_papers.pdml.adult import ADULT, adult_cell, adult_variant
 from dpadmm_papers.pdml.conclusions import FIGURE_4
 from dpadmm_papers.pdml.scheme import (
+    ADULT,
     CITATION,
     GUARANTEE_COLUMNS,
     Kind,
     Variant,
+    adult_cell,
+    adult_variant,
     convergence_round,
     final_risk,
     guarantee_row,

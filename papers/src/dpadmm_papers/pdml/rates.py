@@ -25,8 +25,7 @@ from dpadmm.experiments.statistics import difference
 from dpadmm.experiments.verdicts import below
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import build_topology
-from dpadmm_papers.pdml.adult import ADULT, adult_cell, adult_variant
-from dpadmm_papers.pdml.scheme import CITATION, Kind
+from dpadmm_papers.pdml.scheme import ADULT, CITATION, Kind, adult_cell, adult_variant
 from dpadmm_papers.pdml.theory import spectrum
 
 __all__ = ["Theorems1And2"]

@@ -24,6 +24,9 @@ from dpadmm.experiments.statistics import mean_interval
 from dpadmm.privacy.figures import Given
 from dpadmm.report.tables import Table
 from dpadmm_papers.pdml.comparison import (
+    COLUMNS,
+    PRINTED,
+    SETS,
     Accuracies,
     by_preparation,
     by_spread,
@@ -35,7 +38,6 @@ from dpadmm_papers.pdml.comparison import (
     panels,
 )
 from dpadmm_papers.pdml.conclusions import TABLE_1
-from dpadmm_papers.pdml.printed import COLUMNS, PRINTED, SETS
 from dpadmm_papers.pdml.scheme import (
     CITATION,
     GUARANTEE_COLUMNS,

@@ -17,7 +17,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.costs import CountJob
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
@@ -28,6 +27,7 @@ from dpadmm.experiments.experiment import (
     seed_of,
 )
 from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.iterates import CountJob
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval

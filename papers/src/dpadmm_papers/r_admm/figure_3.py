@@ -20,12 +20,16 @@ from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
     COMMON,
     KIND,
+    PLAIN,
     Section8,
+    course_panels,
     error_of,
+    error_panel,
+    label,
     loss_of,
+    outcome_table,
     placed,
 )
-from dpadmm_papers.r_admm.runs import PLAIN, course_panels, error_panel, label, outcome_table
 
 __all__ = ["FigureThree"]
 

@@ -125,7 +125,7 @@ class Utterance(BaseModel):
 
 
 class Consent(Utterance):
-    """That a node agrees to a run: see :mod:`dpadmm.federation.consent`.
+    """That a node agrees to a run: see :mod:`dpadmm.federation.agreement`.
 
     Parameters
     ----------
