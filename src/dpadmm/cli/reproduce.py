@@ -145,9 +145,9 @@ def _write_contents(output: Path) -> None:
     import json
 
     from dpadmm.durable import write_whole
-    from dpadmm.experiments.contents import contents_page
     from dpadmm.experiments.experiment import known_experiments
     from dpadmm.experiments.manifests import MANIFEST_VERSION
+    from dpadmm.experiments.pages import contents_page
 
     places = [output / name / "manifest.json" for name in known_experiments()]
     found = [json.loads(place.read_text()) for place in places if place.exists()]
