@@ -134,20 +134,23 @@ def demo_report(data: DemoData, found: Findings, command: str) -> Report:
         for name, taken in found.history.items()
     )
     levels = (
-        (texts.BEST_ALONE, 100 * float(found.alone.max())),
-        (texts.POOLED, 100 * found.pooled),
+        ("best party alone", 100 * float(found.alone.max())),
+        ("pooled", 100 * found.pooled),
     )
     bars = tuple(_bar(line) for line in found.lines())
     brings = Section(
-        texts.ACCURACY,
+        "What it brings, and what privacy costs",
         (
             Words(" ".join(headline(found))),
-            BarPlot(texts.ACCURACY_TITLE, texts.ACCURACY_WHO, texts.ACCURACY_VALUE, bars),
-            Words(f"{texts.WHEN_NOT} {' '.join(when_not(found))}"),
+            BarPlot("Accuracy on held-out rows", "who trains", texts.ACCURACY_VALUE, bars),
+            Words(f"When it does not pay: {' '.join(when_not(found))}"),
             LinePlot(
-                texts.ACCURACY_COURSE, texts.ROUND, texts.ACCURACY_VALUE, lines, limits=levels
+                "Accuracy over the rounds", texts.ROUND, texts.ACCURACY_VALUE, lines, limits=levels
             ),
-            Words(texts.ACCURACY_WORDS),
+            Words(
+                "Accuracy on rows that were held out. This is a simulation: a real run "
+                "computes no such figure from private rows."
+            ),
         ),
     )
     return run_report(_record(data, found.shared.shown, command), more=[brings])

@@ -11,6 +11,7 @@ from dpadmm.cli.output import console, say, show_table
 from dpadmm.privacy.figures import AtMost, pair
 
 if TYPE_CHECKING:
+    from dpadmm.evaluation.intervals import Estimate
     from dpadmm.evaluation.metrics import ModelFigures
     from dpadmm.run.classifier import Quality
     from dpadmm.run.config import ResultSection
@@ -130,7 +131,5 @@ def show_quality(quality: Quality, evaluation: ModelFigures, classes: Sequence[s
     )
 
 
-def _share(figure: Any) -> str:
-    if figure.value is None:
-        return "?"
-    return f"{min(max(figure.value, 0.0), 1.0):.3f}"
+def _share(figure: Estimate) -> str:
+    return "?" if figure.value is None else f"{figure.share:.3f}"

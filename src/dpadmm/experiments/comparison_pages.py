@@ -45,6 +45,16 @@ __all__ = [
     "write_comparison",
 ]
 
+_COMPARISON_COLUMNS = (
+    "who",
+    "graph",
+    "calibration",
+    "epsilon: claimed (published) or budget",
+    "proven epsilon",
+    "theorem",
+)
+_INTERVAL_SIDES = ("", ", low", ", high")
+
 #: Version of the manifest; a field never changes its meaning within a version.
 COMPARISON_VERSION: Final = 1
 
@@ -258,27 +268,27 @@ def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel])
         banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
     if manifest["stand_ins"]:
         banners.append(Banner("caution", texts.STAND_IN, f"{'; '.join(manifest['stand_ins'])}."))
-    dataset = shown_name(str(manifest["data"].get("dataset", texts.OWN_FILES)))
+    dataset = shown_name(str(manifest["data"].get("dataset", "own files")))
     source = str(manifest["data"].get("source", ""))
     who = list(dict.fromkeys(shown_name(line["who"], 40) for line in manifest["lines"]))
     intervals = manifest["intervals"][:1].upper() + manifest["intervals"][1:]
     facts = (
-        (texts.COMPARED, f"{', '.join(who)}."),
-        (texts.LOSSES, f"{loss_words(manifest['losses'])}."),
+        ("What was compared", f"{', '.join(who)}."),
+        ("Which loss was minimised", f"{loss_words(manifest['losses'])}."),
         *meaning.sentences(),
     )
     return Report(
-        title=texts.COMPARISON_TITLE.format(data=dataset),
-        subtitle=texts.COMPARISON_SUBTITLE.format(version=manifest["dpadmm"]),
+        title=f"Algorithms compared on {dataset}",
+        subtitle=f"A comparison, dpadmm {manifest['dpadmm']}",
         banners=tuple(banners),
         answers=(
-            (texts.HEADLINE, manifest["headline"]),
-            (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
-            (texts.INTERVALS, f"{intervals}."),
+            ("Does training together pay?", manifest["headline"]),
+            ("On which data", f"{dataset}: {source}" if source else dataset),
+            ("What intervals say", f"{intervals}."),
         ),
         picture=_ranking(manifest),
         sections=(
-            Section(texts.COMPARISON_CURVES, tuple(panel.plot() for panel in panels)),
+            Section("Privacy-utility curves", tuple(panel.plot() for panel in panels)),
             Section(texts.COMPARISON_TABLE, (_report_table(manifest),)),
             Section(texts.MEANING, (Facts(facts), *meaning.titled_tables())),
             Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest["command"]),)),
@@ -297,11 +307,12 @@ def _ranking(manifest: dict[str, Any]) -> BarPlot | None:
     if not bars:
         return None
     return BarPlot(
-        texts.RANKING_TITLE.format(measure=measured[0]),
-        texts.RANKED,
+        f"Who is ahead: {measured[0]}",
+        "who, graph, budget",
         measured[0],
         tuple(bars[:_MOST_RANKED]),
-        texts.RANKING_CAPTION.format(shown=min(len(bars), _MOST_RANKED), all=len(bars)),
+        f"The best first, {min(len(bars), _MOST_RANKED)} of {len(bars)}; whiskers are intervals. "
+        "Those of another colour have no noise and guarantee nothing.",
         marked=frozenset(
             _ranked_name(line) for line in manifest["lines"] if line["epsilon"] == "infinite"
         ),
@@ -312,10 +323,10 @@ def _ranked_name(line: dict[str, Any]) -> str:
     """Who, on which graph and within which budget: a name that no other line has."""
     name = str(line["who"])
     if line["calibration"] == "published":
-        name = texts.COMPARISON_PUBLISHED.format(name=name)
+        name = f"{name} (published)"
     budget = texts.NO_NOISE
     if line["epsilon"] != "infinite":
-        budget = texts.AT_EPSILON.format(epsilon=Given(line["epsilon"]))
+        budget = f"epsilon = {Given(line['epsilon'])}"
     return ", ".join(part for part in (name, line["topology"], budget) if part)
 
 
@@ -332,7 +343,7 @@ def _sorted_lines(manifest: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _report_table(manifest: dict[str, Any]) -> Table:
     measured = manifest["comparison"]["measured"]
-    sides = [f"{name}{side}" for name in measured for side in texts.INTERVAL_SIDES]
+    sides = [f"{name}{side}" for name in measured for side in _INTERVAL_SIDES]
     rows = []
     for line in _sorted_lines(manifest):
         epsilon, proven = line["epsilon"], line["provable_epsilon"]
@@ -344,7 +355,7 @@ def _report_table(manifest: dict[str, Any]) -> Table:
             figure = line["figures"].get(name)
             cells += [figure and figure[side] for side in ("mean", "low", "high")]
         rows.append((*cells, line["refused"]))
-    columns = (*texts.COMPARISON_COLUMNS, *sides, texts.REFUSED_COLUMN)
+    columns = (*_COMPARISON_COLUMNS, *sides, "refused because")
     return Table.of(columns, rows, texts.COMPARISON_TABLE)
 
 

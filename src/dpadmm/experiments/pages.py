@@ -183,7 +183,14 @@ def experiment_meaning(results: Mapping[str, Result]) -> Meaning:
 def _report(
     experiment: Experiment, evaluation: Evaluation, meaning: Meaning, manifest: dict[str, Any]
 ) -> Report:
-    banners = [Banner("danger", texts.SIMULATION, texts.COMPARISON_SIMULATED)]
+    banners = [
+        Banner(
+            "danger",
+            texts.SIMULATION,
+            "The noise of these runs can be drawn again: they protect nobody. Epsilons "
+            "are what the same runs would guarantee with secret noise.",
+        )
+    ]
     if manifest["stand_ins"]:
         banners.append(Banner("caution", texts.STAND_IN, "; ".join(manifest["stand_ins"])))
     if any(finding.calibration == "published" for finding in evaluation.findings):
@@ -192,9 +199,9 @@ def _report(
     sections = (
         Section(texts.VERDICTS, (_verdict_table(experiment, evaluation), *remarks)),
         Section(texts.MEANING, (Facts(meaning.sentences()), *meaning.titled_tables())),
-        Section(texts.FIGURES, tuple(panel.plot() for panel in evaluation.panels)),
+        Section("Figures", tuple(panel.plot() for panel in evaluation.panels)),
         Section(
-            texts.TABLES,
+            "Tables",
             tuple(replace(table, title=title) for title, table in evaluation.tables.items()),
         ),
         Section(texts.SETTINGS, (_setting_table(experiment),)),
@@ -202,9 +209,9 @@ def _report(
     )
     return Report(
         title=f"{experiment.part}: {experiment.title}",
-        subtitle=texts.EXPERIMENT_SUBTITLE.format(version=__version__),
+        subtitle=f"An experiment, dpadmm {__version__}",
         banners=tuple(banners),
-        answers=((texts.PAPER, experiment.citation), *_verdict_counts(evaluation)),
+        answers=(("The paper", experiment.citation), *_verdict_counts(evaluation)),
         sections=tuple(section for section in sections if section.blocks),
     )
 
@@ -212,7 +219,13 @@ def _report(
 def _verdict_table(experiment: Experiment, evaluation: Evaluation) -> Table:
     criteria = {each.name: each for each in experiment.conclusions}
     return Table.of(
-        (texts.CONCLUSION, texts.CALIBRATION, texts.VERDICT, texts.NUMBER, texts.CRITERION),
+        (
+            "conclusion",
+            texts.CALIBRATION,
+            "verdict",
+            "the number that shows it",
+            "criterion, fixed before running",
+        ),
         [
             (
                 criteria[each.conclusion].claim,
@@ -235,7 +248,7 @@ def _place(finding: Finding) -> str:
 
 def _setting_table(experiment: Experiment) -> Table:
     return Table.of(
-        (texts.SETTING, texts.VALUE, texts.SOURCE, texts.WHY),
+        ("setting", "value", "source", "why"),
         [
             (name, _listed(each.value), each.source, each.why)
             for name, each in experiment.settings.items()

@@ -137,9 +137,7 @@ def shown_estimate(figure: Estimate) -> str:
     """A figure with its interval, in words."""
     if figure.value is None:
         return f"not determined ({figure.reason})"
-    # An estimate may lie beyond 0 or 1, which a share does not.
-    value = min(max(figure.value, 0.0), 1.0)
-    return f"{value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+    return f"{figure.share:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
 def _finite(value: Any) -> float:
