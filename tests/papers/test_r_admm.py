@@ -20,11 +20,9 @@ from dpadmm_papers.r_admm.common import GAUSSIAN, KIND, spent
 from dpadmm_papers.r_admm.computation import Computation
 from dpadmm_papers.r_admm.courses import NoiselessCell, alternation, even_steps, left_over, reached
 from dpadmm_papers.r_admm.figure_1 import FigureOne
-from dpadmm_papers.r_admm.figure_2 import FigureTwo
-from dpadmm_papers.r_admm.figure_3 import FigureThree
-from dpadmm_papers.r_admm.figure_4 import FigureFour, slope
 from dpadmm_papers.r_admm.figure_5 import PRIVATE, FigureFive
 from dpadmm_papers.r_admm.theory import privacy_loss
+from dpadmm_papers.r_admm.tuning import FigureFour, FigureThree, FigureTwo, slope
 
 # Far fewer rows, and a C with which eq. (32)'s condition still holds for them.
 SMALL = {

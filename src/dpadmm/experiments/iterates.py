@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.job import OfTraining, Result
 from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import Problem
 from dpadmm.plain import Array
@@ -36,21 +36,11 @@ COUNTED: Final = ("seconds", "solves", "passes")
 
 @final
 @dataclass(frozen=True)
-class CostJob(Job):
+class CostJob(OfTraining):
     """Runs of one algorithm whose every iteration is timed and counted.
 
-    Attributes
-    ----------
-    training
-        What is run; its runs are done one after the other, with draws of the noise of their own.
+    They are done one after the other, with draws of the noise of their own.
     """
-
-    training: TrainingJob
-
-    @property
-    def weight(self) -> float:
-        """That of the runs."""
-        return self.training.weight
 
     def further(self, times: int) -> CostJob | None:
         """More draws of the noise."""
@@ -82,19 +72,12 @@ class CostJob(Job):
 
 @final
 @dataclass(frozen=True)
-class CountJob(Job):
+class CountJob(OfTraining):
     """A run whose gradients of single rows are counted: per party, after every iteration.
 
     Solves form no matrix, so that every product with a Hessian is a pass over the rows that counts.
     Values are ``gradients`` and ``loss``, ``(iterations, 1)``.
     """
-
-    training: TrainingJob
-
-    @property
-    def weight(self) -> float:
-        """That of the run."""
-        return self.training.weight
 
     def compute(self) -> Result:
         """Train with a solver that counts all it does as passes, and follow the loss."""
@@ -208,7 +191,7 @@ class Objective:
 
 @final
 @dataclass(frozen=True)
-class IterateJob(Job):
+class IterateJob(OfTraining):
     """A training whose averaged iterates are judged after chosen numbers of rounds.
 
     Values are ``excess`` and ``apart``, ``(looks, runs)``: the objective of the averages above its
@@ -218,22 +201,14 @@ class IterateJob(Job):
 
     Attributes
     ----------
-    training
-        The run; its measures are not taken.
     looks
         The numbers of rounds, ascending.
     extensible
         Whether more runs would decide more.
     """
 
-    training: TrainingJob
     looks: tuple[int, ...]
     extensible: bool = True
-
-    @property
-    def weight(self) -> float:
-        """As the run."""
-        return self.training.weight
 
     def further(self, times: int) -> IterateJob | None:
         """More runs, where they would decide more and the training has noise."""

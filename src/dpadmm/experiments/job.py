@@ -26,7 +26,7 @@ from dpadmm.run.plan import Plan, plan
 from dpadmm.run.train import lay_out, state_privacy, train
 from dpadmm.version import __version__
 
-__all__ = ["DrawnJob", "Job", "OptimumJob", "Result", "TrainingJob"]
+__all__ = ["DrawnJob", "Job", "OfTraining", "OptimumJob", "Result", "TrainingJob"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,6 +240,24 @@ class TrainingJob(Job):
         values["disagreement"] = outcome.history.disagreement
         values["change"] = outcome.history.change
         return outcome, values, training
+
+
+@dataclass(frozen=True)
+class OfTraining(Job):
+    """Work that is done along with a training, and about as much.
+
+    Attributes
+    ----------
+    training
+        What is run.
+    """
+
+    training: TrainingJob
+
+    @property
+    def weight(self) -> float:
+        """That of the training."""
+        return self.training.weight
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.experiment import Experiment, Setting, ours, paper
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.job import OfTraining, Result
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters
@@ -127,18 +127,11 @@ KINDS: Final = (*PS.values(), *DVP.values(), *OTHER_DVP.values())
 
 
 @dataclass(frozen=True)
-class StabilityCell(Job):
+class StabilityCell(OfTraining):
     """A run whose messages may grow until nobody can compute with them: that is its result.
 
     The facts of such a result have ``diverged``, the reason.
     """
-
-    training: TrainingJob
-
-    @property
-    def weight(self) -> float:
-        """As the run."""
-        return self.training.weight
 
     def compute(self) -> Result:
         """Train and measure, or say why not."""
