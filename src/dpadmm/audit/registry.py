@@ -12,12 +12,13 @@ from dpadmm.audit.algorithms import AlgorithmCase
 from dpadmm.audit.cases import (
     Case,
     audit_case,
+    exp_norm_case,
     gaussian_case,
+    gaussian_objective_case,
     inexact_solve_case,
     randomized_response_case,
     subsampled_gaussian_case,
 )
-from dpadmm.audit.objective import exp_norm_case, gaussian_objective_case
 from dpadmm.audit.scene import Scene
 from dpadmm.audit.verdict import Verdict
 from dpadmm.audit.witness import audit_noise
