@@ -168,8 +168,9 @@ class Finding:
         rests_on: Iterable[str] = (),
     ) -> Finding:
         """What was judged, as a finding of the first look."""
-        about = (choice, variant, tuple(rests_on))
-        return cls(conclusion, calibration, *judged, *about)
+        return cls.judged(
+            conclusion, calibration, *judged, choice=choice, variant=variant, rests_on=rests_on
+        )
 
     @property
     def what(self) -> tuple[str, str, str, str]:
