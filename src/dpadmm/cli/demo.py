@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from dpadmm.cli.options import takes
 from dpadmm.cli.output import JsonOption, console, emit, refusals, rounds_bar
-from dpadmm.durable import check_writable, write_whole
+from dpadmm.durable import check_writable
 
 if TYPE_CHECKING:
     from dpadmm.cli.demo_runs import DemoData, Findings
@@ -64,7 +64,7 @@ def demo(options: DemoOptions) -> None:
 def _simulated(options: DemoOptions) -> None:
     from dpadmm.cli.demo_runs import find, load_data
     from dpadmm.cli.demo_words import demo_report, headline, when_not
-    from dpadmm.report.html import render
+    from dpadmm.report.html import write_page
 
     report = options.report
     with refusals("demo", options.as_json):
@@ -79,7 +79,7 @@ def _simulated(options: DemoOptions) -> None:
             lambda done, whole: progress.update(task, completed=done, total=whole),
         )
     command = f"dpadmm demo --rounds {options.rounds} --seed {options.seed}"
-    write_whole(report, render(demo_report(data, found, command)).encode(), "report")
+    write_page(report, demo_report(data, found, command))
     if not options.as_json:
         _show(data, found, report)
         return

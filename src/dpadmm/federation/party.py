@@ -29,7 +29,7 @@ from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.rows import Shard
-from dpadmm.report.html import render
+from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
 from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality
 from dpadmm.run.config import RunConfig
@@ -469,8 +469,7 @@ def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = 
     # After the results: whatever happens to the page, what was paid for is there.
     place = trained.config.result.report_file
     if place is not None:
-        page = render(run_report(record))
-        write_whole(place, page.encode(), "report")
+        write_page(place, run_report(record))
 
 
 def _changes(part: _Part) -> tuple[str, ...]:

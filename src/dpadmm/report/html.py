@@ -26,7 +26,7 @@ from dpadmm.report.plots import Plot
 from dpadmm.report.svg import FIGURE_STYLE, draw, standalone
 from dpadmm.report.tables import Cell, Table, cell_text
 
-__all__ = ["SAVED", "content_policy", "render", "write_report"]
+__all__ = ["SAVED", "content_policy", "render", "write_page", "write_report"]
 
 #: What a report is saved as beside its page, to make the page again.
 SAVED: Final = "report.json"
@@ -118,10 +118,15 @@ def render(report: Report, *, every: float | None = None) -> str:
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
+def write_page(place: Path, report: Report) -> None:
+    """Write a report's page, whole or not at all."""
+    write_whole(place, render(report).encode(), "report")
+
+
 def write_report(folder: Path, report: Report) -> None:
     """Write a report's page into a folder, and what it says beside it."""
     write_whole(folder / SAVED, report_json(report).encode(), "report")
-    write_whole(folder / "report.html", render(report).encode(), "report")
+    write_page(folder / "report.html", report)
 
 
 def _top(report: Report, numbers: Iterator[int]) -> Html:
