@@ -7,6 +7,9 @@ STAMP := $(VENV)/.installed
 FLOWER := .venv-flower
 WORKERS ?= 2
 LOWEST := .venv-lowest
+# Some machines forbid Python to keep what it compiled: every command and every node that a test starts
+# would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test stress flower-test coverage lowest lint format docs bench reproduce dist clean
 
