@@ -24,6 +24,16 @@ def hospitals(tmp_path):
 
 
 @pytest.fixture(scope="session")
+def fork_server():
+    """One process for all tests of a worker that start commands or nodes."""
+    from tests.helpers.fork_server import ForkServer
+
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
 def dask_workers(tmp_path_factory):
     """A Dask cluster of two worker processes for all tests of a session; none may end them."""
     pytest.importorskip("distributed", reason="the extra 'dask' is not installed")

@@ -21,13 +21,14 @@ UNIT = FOLDER / "dpadmm-node@.service"
 COMMANDS_BEFORE_NODES = 7
 
 
-def test_the_recipes_run_as_printed(tmp_path):
+def test_the_recipes_run_as_printed(fork_server, tmp_path):
     pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
     ports = dict(zip((7447, 7448, 7449), free_ports(3), strict=True))
     most = COMMANDS_BEFORE_NODES
     first = DOCS / "plan-to-proof.md"
-    assert run_page(first, tmp_path, most=most, ports=ports, without="dpadmm plan") == most
-    assert run_page(FOLDER / "index.md", tmp_path, ports=ports) >= 25
+    place = fork_server.commands()
+    assert run_page(first, tmp_path, place, most=most, ports=ports, without="dpadmm plan") == most
+    assert run_page(FOLDER / "index.md", tmp_path, place, ports=ports) >= 25
     models = [load_model(tmp_path / f"{name}.model") for name in ("north-2", "south-2", "west")]
     for model in models[1:]:
         assert abs(model.classifier.coef - models[0].classifier.coef).max() < 1e-12

@@ -4,15 +4,11 @@ import contextlib
 import json
 import os
 import random
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import tomllib
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import zenoh
@@ -106,50 +102,6 @@ def toml(value):
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
     return json.dumps(value)
-
-
-class ForkServer:
-    """A process that starts nodes; see ``fork_server.py``."""
-
-    def __init__(self):
-        source = Path(__file__).parents[2] / "src"
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parents[1] / "federation" / "fork_server.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(source), "OPENBLAS_NUM_THREADS": "1"},
-        )
-        self._running = set()
-
-    def _order(self, **order):
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def start(self, words, output, folder="/"):
-        words = [str(word) for word in words]
-        number = self._order(start=words, output=str(output), folder=str(folder))
-        self._running.add(number)
-        return number
-
-    def warm(self):
-        self._order(warm=True)
-
-    def wait(self, number):
-        self._running.discard(number)
-        return self._order(wait=number)
-
-    def kill(self, number):
-        os.kill(number, signal.SIGKILL)
-        return self.wait(number)
-
-    def close(self):
-        for number in list(self._running):
-            self.kill(number)
-        self._process.stdin.close()
-        self._process.wait(30)
-        self._process.stdout.close()
 
 
 class Federation:

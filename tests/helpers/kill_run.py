@@ -19,7 +19,8 @@ from pathlib import Path
 
 from dpadmm.federation.transport.wire import decode_message, decode_words
 from dpadmm.ledger.sqlite import SQLiteLedger
-from tests.helpers.federation_net import Federation, ForkServer
+from tests.helpers.federation_net import Federation
+from tests.helpers.fork_server import ForkServer
 
 NODES = 5
 RUNS = {

@@ -26,7 +26,8 @@ from dpadmm.federation.transport.sum_exchange import added_words
 from dpadmm.federation.transport.wire import decode_words, encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
-from tests.helpers.federation_net import Federation, ForkServer, in_process
+from tests.helpers.federation_net import Federation, in_process
+from tests.helpers.fork_server import ForkServer
 from tests.helpers.kill_run import RUNS, Trial
 
 KEY = 5
