@@ -33,12 +33,14 @@ $(STAMP): $(PACKAGE)
 demo: $(PACKAGE)
 	@$(BIN)/dpadmm demo
 
-# One BLAS thread per worker: more would fight over the cores.
+# One BLAS thread per worker: more would fight over the cores. Neighbouring tests stay with one worker,
+# which starts what they share once, until another one has nothing left to do.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	$(PYTEST)
 
 stress: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
+	$(PYTEST) -m slow
 
 # Flower in an environment of its own: it pins typer, rich and packaging below ours, and with Ray for
 # its simulation takes more than a gigabyte.
