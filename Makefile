@@ -84,7 +84,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 docs: $(STAMP)
-	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+	$(BIN)/sphinx-build -W --keep-going -q -j $(WORKERS) docs docs/_build
 	@echo "docs/_build/index.html"
 
 bench: $(STAMP)

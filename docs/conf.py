@@ -99,5 +99,8 @@ def _plain_signature(app, what, name, obj, options, signature, return_annotation
 
 
 def setup(app):
+    # It copies files at the end and does nothing else, but does not say that pages may be read by
+    # several processes.
+    app.extensions["sphinx-mathjax-offline"].parallel_read_safe = True
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _plain_signature)
