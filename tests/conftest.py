@@ -1,3 +1,4 @@
+import gc
 import random
 
 import pytest
@@ -5,6 +6,12 @@ from hypothesis import settings
 
 settings.register_profile("dpadmm", deadline=None, print_blob=True)
 settings.load_profile("dpadmm")
+
+
+def pytest_collection_finish(session):
+    """Do not look for garbage among all tests and modules again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ folder and environment with its own input and outputs, and is told the exit code
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -43,6 +44,8 @@ def import_everything():
     for late in ("dp_accounting.pld.pld_pmf", "networkx", "opendp.mod"):
         with contextlib.suppress(ImportError):
             importlib.import_module(late)
+    # What is here for good need not be looked at, and copied, in every fork.
+    gc.freeze()
 
 
 def run(words, folder, descriptors):
