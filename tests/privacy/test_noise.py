@@ -26,6 +26,23 @@ def test_simulated_noise_depends_on_its_key_and_place_only():
     assert np.array_equal(fewer, first[:, :2])
 
 
+@pytest.mark.parametrize("key", [0, 7, 2**32 - 1, 2**32, 2**100 + 3])
+@pytest.mark.parametrize("parties", [[3], [4, 0, 700_000], range(600)])
+def test_simulated_noise_of_many_parties_is_that_of_each_stream(key, parties):
+    source, numbers, t = SimulatedNoise(key), np.array(parties), 13
+    shape = (len(numbers), 2, 1, 3)
+    added = source.add_gaussian(np.zeros(shape), np.array(2.0), numbers, t, "output")
+    drawn = source.exponential_norm(shape, numbers, t, "objective")
+    for place in {0, len(numbers) - 1}:
+        for run in range(2):
+            stream = source.generator(run, int(numbers[place]), t, "output")
+            np.testing.assert_array_equal(added[place, run], 2.0 * stream.standard_normal((1, 3)))
+            stream = source.generator(run, int(numbers[place]), t, "objective")
+            direction, radius = stream.standard_normal(3), stream.gamma(3)
+            expected = radius * direction / np.linalg.norm(direction)
+            np.testing.assert_allclose(drawn[place, run, 0], expected, rtol=1e-14)
+
+
 @pytest.mark.parametrize("change", [{"t": 1}, {"purpose": "objective"}])
 def test_simulated_noise_is_fresh_in_every_round_and_for_every_purpose(change):
     assert not np.isclose(gaussian(SimulatedNoise(7)), gaussian(SimulatedNoise(7), **change)).any()
