@@ -67,7 +67,7 @@ def test_gaussian_noise_is_gaussian(source, sigma):
     assert low < np.mean(drawn**2) < high
 
 
-@pytest.mark.parametrize("source", [SimulatedNoise(3), SecureNoise()])
+@pytest.mark.parametrize("source", [SimulatedNoise(3), SecureNoise(), DiscreteNoise()])
 def test_exponential_norm_noise_has_a_gamma_radius_and_a_uniform_direction(source):
     drawn = source.exponential_norm((3, 400, 1, 6), PARTIES, 0, "objective").reshape(-1, 6)
     radius = np.linalg.norm(drawn, axis=1)

@@ -77,7 +77,7 @@ class NoiseSource(ABC):
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
         """A fresh stream for one release of one party in one run."""
 
-    def _streams(
+    def _each_stream(
         self, runs: int, parties: Parties, t: int, purpose: str
     ) -> Iterator[tuple[int, int, np.random.Generator]]:
         """Places of parties, runs, and their streams; each lasts until the next one is taken."""
@@ -90,7 +90,7 @@ class NoiseSource(ABC):
     ) -> Array:
         """``values + sigma N(0, I)``; values are ``(nodes, runs, ...)``, sigma broadcasts."""
         noisy = np.empty_like(values)
-        for place, run, stream in self._streams(values.shape[1], parties, t, purpose):
+        for place, run, stream in self._each_stream(values.shape[1], parties, t, purpose):
             stream.standard_normal(out=noisy[place, run])
         noisy *= sigma
         noisy += values
@@ -125,7 +125,7 @@ class NoiseSource(ABC):
         The radius is Gamma(d, 1) and the direction uniform.
         """
         drawn = np.empty(shape)
-        for place, run, stream in self._streams(shape[1], parties, t, purpose):
+        for place, run, stream in self._each_stream(shape[1], parties, t, purpose):
             direction = stream.standard_normal(shape[2:])
             radius = stream.gamma(shape[-1], size=(*shape[2:-1], 1))
             norm = np.linalg.norm(direction, axis=-1, keepdims=True)
@@ -159,7 +159,7 @@ class SimulatedNoise(NoiseSource):
         words = [self._key, run, party, t, *purpose.encode()]
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(words)))
 
-    def _streams(
+    def _each_stream(
         self, runs: int, parties: Parties, t: int, purpose: str
     ) -> Iterator[tuple[int, int, np.random.Generator]]:
         """The streams of :meth:`generator`, one object under one key after the other."""
@@ -168,10 +168,15 @@ class SimulatedNoise(NoiseSource):
         keys = _philox_keys(self._key, runs, numbers, t // rounds, rounds, purpose)[t % rounds]
         source = np.random.Philox(key=0)
         stream, nothing = np.random.Generator(source), np.zeros(4, dtype=np.uint64)
-        state = {"buffer": nothing, "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
         for place, run in np.ndindex(keys.shape[:2]):
-            begun = {"counter": nothing, "key": keys[place, run]}
-            source.state = {"bit_generator": "Philox", "state": begun, **state}
+            source.state = {
+                "bit_generator": "Philox",
+                "state": {"counter": nothing, "key": keys[place, run]},
+                "buffer": nothing,
+                "buffer_pos": 4,
+                "has_uint32": 0,
+                "uinteger": 0,
+            }
             yield place, run, stream
 
 
