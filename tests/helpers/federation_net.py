@@ -402,10 +402,11 @@ class BadNeighbour:
 
 
 class Proxy:
-    """A line between two nodes that can be cut, frozen and healed."""
+    """A line between two nodes that can be cut, frozen and healed; so many bytes a second."""
 
-    def __init__(self, target):
-        self._target = target
+    def __init__(self, target, rate=None):
+        self._target, self._rate = target, rate
+        self.carried = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._lock = threading.Lock()
@@ -440,7 +441,10 @@ class Proxy:
         try:
             while data := source.recv(1 << 16):
                 self._open.wait()
+                if self._rate:
+                    time.sleep(len(data) / self._rate)
                 sink.sendall(data)
+                self.carried += len(data)
         except OSError:
             pass
         self._drop(pair)

@@ -132,6 +132,8 @@ class Agreement:
         self._nodes = set(nodes)
         self._limits = Limits(frozenset(nodes))
         self._longest = agreement_limit(len(nodes))
+        # About as long as what others answer.
+        self._said = len(json.dumps(self._facts))
         self._consents = consents
         self._tell_refused = on_refused
         self._lock = threading.Lock()
@@ -152,7 +154,14 @@ class Agreement:
         deadline, pause = time.monotonic() + timeout, _FIRST_PAUSE
         while True:
             for neighbour in self._session.neighbours:
-                self._session.ask(AGREEMENT_TOPIC, neighbour, _FACTS, self._take, timeout=2.0)
+                self._session.ask(
+                    AGREEMENT_TOPIC,
+                    neighbour,
+                    _FACTS,
+                    self._take,
+                    timeout=2.0,
+                    longest=self._said,
+                )
             time.sleep(pause)
             pause = min(1.5 * pause, _LONGEST_PAUSE)
             with self._lock:

@@ -151,7 +151,7 @@ class NodeRuntime:
                 setup.security,
                 largest=max(
                     *(message_size(shape) for shape in setup.shapes),
-                    agreement_limit(len(setup.agreed.nodes)) // 2,
+                    agreement_limit(len(setup.agreed.nodes)),
                 ),
                 lease=config.watch.lease,
                 instance=instance,
@@ -177,7 +177,7 @@ class NodeRuntime:
         before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)
         agreement = Agreement(
             session,
-            setup.agreed.facts(setup.schema),
+            setup.agreed.told(setup.schema),
             nodes,
             consents,
             before=before,

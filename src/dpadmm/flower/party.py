@@ -133,7 +133,7 @@ def _read(setup: NodeSetup, content: Mapping[str, Any]) -> Question:
         question = Question.read(content)
         if question.run != setup.run:
             theirs = said(Agreeing, question.facts, _SERVER)
-            ours = json.loads(json.dumps(setup.agreed.facts(setup.schema)))
+            ours = json.loads(json.dumps(setup.agreed.told(setup.schema)))
             raise _Refusal(
                 disagreement(_SERVER, ours, theirs)
                 or f"the run must be {setup.run.hex()}; the server has {question.run.hex()}. "

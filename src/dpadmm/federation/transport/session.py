@@ -49,6 +49,8 @@ _LOG: Final = (
 # No message of a neighbour may take more memory than this, unless the run's are larger.
 _SMALLEST_LIMIT: Final = 1 << 20
 _MOST_STRANGERS: Final = 1000
+# Bytes a second of the slowest link on which an answer is still waited for.
+_SLOWEST: Final = 100_000
 
 
 def no_event(name: str, **facts: Any) -> None:
@@ -136,6 +138,7 @@ class PeerSession(Closable):
         self.left: set[str] = set()
         self._tell = on_event
         self._lock = threading.Lock()
+        self._under_way: set[str] = set()
         self._strangers: dict[str, int] = {}
         self._failures = 0
         self._zenoh = _import_zenoh()
@@ -240,17 +243,32 @@ class PeerSession(Closable):
         take: Callable[[str, str, bytes], None],
         *,
         timeout: float = 5.0,
+        longest: int = 0,
     ) -> None:
-        """Ask a neighbour; every answer that comes is taken, at once or later."""
+        """Ask a neighbour; every answer that comes is taken, at once or later.
+
+        One that may have ``longest`` bytes gets the time that they take on a slow link, and is not
+        asked for again meanwhile: else every further question would bring it once more.
+        """
+        key = _key(topic, neighbour, label)
+        with self._lock:
+            if key in self._under_way:
+                return
+            if longest:
+                self._under_way.add(key)
 
         def answered(reply: Any) -> None:
             if reply.ok is not None and self.claims.hears(neighbour, _instance(reply.ok)):
                 take(neighbour, label, reply.ok.payload.to_bytes())
 
+        def ended() -> None:
+            with self._lock:
+                self._under_way.discard(key)
+
         self._session.get(
-            _key(topic, neighbour, label),
-            self._guarded(answered),
-            timeout=timeout,
+            key,
+            self._zenoh.handlers.Callback(self._guarded(answered), ended),
+            timeout=timeout + longest / _SLOWEST,
             consolidation=self._zenoh.ConsolidationMode.NONE,
         )
 
