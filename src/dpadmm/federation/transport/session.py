@@ -49,8 +49,9 @@ _LOG: Final = (
 # No message of a neighbour may take more memory than this, unless the run's are larger.
 _SMALLEST_LIMIT: Final = 1 << 20
 _MOST_STRANGERS: Final = 1000
-# Bytes a second of the slowest link on which an answer is still waited for.
-_SLOWEST: Final = 100_000
+# Bytes a second of the slowest link that carries the longest message.
+_SLOWEST: Final = 500_000
+_WAIT: Final = 5.0
 
 
 def no_event(name: str, **facts: Any) -> None:
@@ -242,7 +243,7 @@ class PeerSession(Closable):
         label: str,
         take: Callable[[str, str, bytes], None],
         *,
-        timeout: float = 5.0,
+        timeout: float = _WAIT,
         longest: int = 0,
     ) -> None:
         """Ask a neighbour; every answer that comes is taken, at once or later.
@@ -357,7 +358,12 @@ def _settings(
         "scouting/gossip/enabled": False,
         "transport/link/protocols": [protocol],
         "transport/link/tx/lease": round(1000 * lease),
+        # What is longer is dropped without a word: limits are agreed on before.
         "transport/link/rx/max_message_size": max(_SMALLEST_LIMIT, 2 * largest),
+        # Where a message as a whole takes longer the connection is given up.
+        "transport/link/tx/queue/congestion_control/block/wait_before_close": round(
+            1e6 * (_WAIT + largest / _SLOWEST)
+        ),
         "transport/shared_memory/enabled": False,
     }
     if security is not None:
