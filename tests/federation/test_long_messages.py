@@ -3,6 +3,7 @@
 import json
 import random
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import disagreement
 from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.check import check_node
 from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.setup import prepare_node
 from dpadmm.federation.transport.mailbox import Mailbox, Patience
@@ -228,6 +230,20 @@ def test_a_message_that_would_be_too_long_is_refused_from_public_facts(make_fede
     assert not (federation.folder / "north.messages").exists()
     with SQLiteLedger(federation.folder / "north.ledger") as ledger:
         assert not ledger.verify().runs
+
+
+def test_what_all_rounds_take_is_compared_with_what_is_free(federation, monkeypatch):
+    setup = prepare_node(load_node_config(federation.folder / "north.toml"))
+    size = message_size(setup.planned.site.shape[1:])
+    # Ten rounds: two neighbours' messages, its own, and its own in the ledger.
+    takes = 10 * 4 * size
+    for free, ok in ((takes, True), (takes - 1, False)):
+        usage = SimpleNamespace(free=free)
+        monkeypatch.setattr("dpadmm.federation.check.shutil.disk_usage", lambda place: usage)
+        (found,) = (check for check in check_node(setup) if check.check == "messages")
+        assert found.ok is ok
+        assert f"{takes} " in found.words
+        assert str(size) in found.words
 
 
 def agreed_run(parties, **run):
