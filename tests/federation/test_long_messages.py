@@ -239,7 +239,9 @@ def test_what_all_rounds_take_is_compared_with_what_is_free(federation, monkeypa
     takes = 10 * 4 * size
     for free, ok in ((takes, True), (takes - 1, False)):
         usage = SimpleNamespace(free=free)
-        monkeypatch.setattr("dpadmm.federation.check.shutil.disk_usage", lambda place: usage)
+        monkeypatch.setattr(
+            "dpadmm.federation.check.shutil.disk_usage", lambda place, usage=usage: usage
+        )
         (found,) = (check for check in check_node(setup) if check.check == "messages")
         assert found.ok is ok
         assert f"{takes} " in found.words
