@@ -126,6 +126,7 @@ def run_processes(
     delay: float,
     run: Mapping[str, Any] | None = None,
     policy: Policy = OWN_POLICY,
+    rows: int = ROWS,
 ) -> tuple[list[dict[str, Any]], int]:
     """Run one process per node; what each measured, and all bytes on the wire (0: unknown)."""
     # Beside the sources: a directory for temporary files may be kept in memory.
@@ -144,13 +145,13 @@ def run_processes(
             "delay": delay,
             "neighbours": links,
             "features": features,
-            "rows": ROWS,
+            "rows": rows,
             "rounds": rounds,
             "message_bytes": message_size((1, 1, features)),
         }
         if module == NODE:
             told = run or ring_run(rounds)
-            made = write_nodes(folder / "nodes", (nodes, ROWS, features), told, policy)
+            made = write_nodes(folder / "nodes", (nodes, rows, features), told, policy)
             spec["configurations"] = [str(node.config) for node in made]
         (folder / "spec.json").write_text(json.dumps(spec))
         own = has_own_network()
@@ -183,9 +184,10 @@ def measure(
     delay: float = 0.0,
     run: Mapping[str, Any] | None = None,
     policy: Policy = OWN_POLICY,
+    rows: int = ROWS,
 ) -> Measured:
     """Run one process per node and sum up what they measured."""
-    results, sent = run_processes(module, links, features, rounds, delay, run, policy)
+    results, sent = run_processes(module, links, features, rounds, delay, run, policy, rows)
     nothing = [0.0] * rounds
 
     def settled(values: list[float]) -> Any:
