@@ -1,6 +1,7 @@
 """The files for operators are what they say, and the recipes run as printed."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -173,6 +174,41 @@ def test_a_node_needs_neither_capabilities_nor_files_outside_its_folder(tmp_path
     )
     assert run_page(contained, tmp_path) == 1
     assert (tmp_path / "north.model").exists()
+
+
+@pytest.mark.slow
+def test_the_image_runs_a_node_as_printed(tmp_path):
+    image = os.environ.get("DPADMM_NODE_IMAGE")
+    if not image or not shutil.which("podman"):
+        pytest.skip("podman is not installed, or DPADMM_NODE_IMAGE names no image that was built")
+    ports = dict(zip((7447, 7448), free_ports(2), strict=True))
+    most, page = COMMANDS_BEFORE_NODES, DOCS / "plan-to-proof.md"
+    run_page(page, tmp_path, most=most, ports=ports, without="dpadmm plan")
+    shutil.copytree(tmp_path, tmp_path / "north")
+    (tmp_path / "north" / "north.toml").rename(tmp_path / "north" / "node.toml")
+    lines = (FOLDER / "Containerfile").read_text().replace("#", "")
+    printed = re.search(r"podman run .*?dpadmm-node\n", lines.replace("\\\n", ""), re.DOTALL)[0]
+    printed = printed.replace("7447:7447", f"{ports[7447]}:{ports[7447]}")
+    printed = printed.replace("dpadmm-node", image)
+    if os.geteuid() == 0:
+        # Root has every user at hand: the folder is given to the node's.
+        printed = re.sub(r"--userns \S+", "", printed)
+        for place in [tmp_path / "north", *(tmp_path / "north").rglob("*")]:
+            os.chown(place, 10001, 10001)
+    contained = tmp_path / "contained.md"
+    contained.write_text(
+        "```console\n"
+        f"$ {printed.split('run', 1)[0]} run --rm --entrypoint sh {image} -c 'id -u'\n10001\n"
+        "$ dpadmm node --config south.toml & "
+        f"{' '.join(printed.split())}; ended=$?; wait; exit $ended\n```\n"
+    )
+    assert run_page(contained, tmp_path) == 2
+    made = tmp_path / "north" / "north.model"
+    assert (
+        load_model(made).classifier.coef == load_model(tmp_path / "south.model").classifier.coef
+    ).all()
+    if os.geteuid() == 0:
+        assert made.stat().st_uid == 10001
 
 
 # -- alerts ---------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@
 #   tools/clean_container.sh                            make demo, then make test
 #   tools/clean_container.sh 'make demo' 'ls -a ~'      these, one after the other
 #
-# It needs Linux with user namespaces, git, bubblewrap and, the first time, debootstrap as root and a Debian
-# mirror. What is tested is the last commit. Settings, by environment variables:
+# It needs root, git, bubblewrap, user namespaces and, the first time, debootstrap and a Debian mirror. What is
+# tried is the last commit. Settings, by environment variables:
 #   CLEAN   the folder with the system and the home; default: /tmp/dpadmm-clean
 #   AGAIN   1 keeps the home of the last time, with its clone and .venv, as a second command would find it
 #   BIND    folders of this machine that are shown read-only, such as those of a local package index
@@ -28,8 +28,10 @@ if [ "${AGAIN:-}" != 1 ]; then
   rm -rf "$home"
   mkdir -p "$home/dpadmm"
   git -C "$clone" archive HEAD | tar --extract --directory "$home/dpadmm"
+  chown -R 1000:1000 "$home"
 fi
 
+mkdir -p "$system/home/user"
 inside=(--ro-bind "$system" / --proc /proc --dev /dev --tmpfs /tmp --bind "$home" /home/user
   --unshare-all --share-net --new-session --die-with-parent --chdir /home/user/dpadmm
   --clearenv --setenv HOME /home/user --setenv PATH /usr/bin:/bin
@@ -37,19 +39,19 @@ inside=(--ro-bind "$system" / --proc /proc --dev /dev --tmpfs /tmp --bind "$home
 while IFS='=' read -r name value; do
   inside+=(--setenv "$name" "$value")
 done < <(env | grep '^PIP_' || true)
-for settings in /etc/pip.conf "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf"; do
-  if [ -f "$settings" ]; then cat "$settings"; echo; fi
-done > "$home/.pip.conf"
-[ ! -s "$home/.pip.conf" ] || inside+=(--setenv PIP_CONFIG_FILE /home/user/.pip.conf)
+[ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$system/etc/pip.conf"
+settings="${PIP_CONFIG_FILE:-${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf}"
+if [ -f "$settings" ]; then
+  cp "$settings" "$system/etc/pip-user.conf"
+  inside+=(--setenv PIP_CONFIG_FILE /etc/pip-user.conf)
+fi
 for folder in ${BIND:-}; do
   mkdir -p "$system$folder"
   inside+=(--ro-bind "$folder" "$folder")
 done
-# Root inside would hide what a user may not do; a user's namespace has one user only.
-[ "$(id --user)" != 0 ] || { chown -R 1000:1000 "$home"; inside=(--unshare-user --uid 1000 --gid 1000 "${inside[@]}"); }
 
 [ $# -gt 0 ] || set -- 'make demo' 'make test'
 for command in "$@"; do
   echo "== $command" >&2
-  bwrap "${inside[@]}" /bin/sh -c "$command" < /dev/null
+  setpriv --reuid=1000 --regid=1000 --clear-groups bwrap "${inside[@]}" /bin/sh -c "$command" < /dev/null
 done
