@@ -26,9 +26,6 @@ _LONGEST: Final = 1 << 16
 # Packages that come with an extra, for commands that cannot do without them.
 _EXTRAS: Final = {
     "cryptography": "federation",
-    "dask": "dask",
-    "distributed": "dask",
-    "fsspec": "dask",
     "prometheus_client": "federation",
     "zenoh": "federation",
 }
@@ -92,7 +89,7 @@ def refusals(command: str, as_json: bool) -> Iterator[None]:
         print_refusal(command, str(error), as_json=as_json)
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get(error.name or "")
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
         told = f"this needs the extra {extra!r}: pip install 'dpadmm[{extra}]'."

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import joblib
 
 from dpadmm.durable import write_whole
-from dpadmm.errors import ParameterError, positive_integer, unknown_name
+from dpadmm.errors import ParameterError, needs_extra, positive_integer, unknown_name
 from dpadmm.experiments.job import Job, Result
 from dpadmm.run.sealed import ModelError, pack, unpack
 from dpadmm.version import __version__
@@ -69,10 +69,8 @@ def worker_died(error: BaseException) -> bool:
 
 
 def _dask(jobs: int, address: str | None) -> Any:
-    try:
+    with needs_extra("dask"):
         from distributed import Client
-    except ImportError:
-        raise _missing("dask") from None
     if address is not None:
         return Client(address)
     # A page to watch would open a port: nobody asked for one.
@@ -80,23 +78,15 @@ def _dask(jobs: int, address: str | None) -> Any:
 
 
 def _start_ray(jobs: int, address: str | None) -> None:
-    try:
+    with needs_extra("ray"):
         import ray
         from ray.util.joblib import register_ray
-    except ImportError:
-        raise _missing("ray") from None
     if not ray.is_initialized():
         if address is not None:
             ray.init(address=address)
         else:
             ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
     register_ray()
-
-
-def _missing(name: str) -> ParameterError:
-    return ParameterError(
-        f"the backend {name} needs the extra {name!r}: pip install 'dpadmm[{name}]'."
-    )
 
 
 _FORMAT: Final = "dpadmm-cells/1"

@@ -28,7 +28,7 @@ from dpadmm.data.encode import is_sparse
 from dpadmm.data.row_parts import RowPart, encode_part
 from dpadmm.data.schema import Schema
 from dpadmm.durable import Closable
-from dpadmm.errors import ClusterError, ParameterError, positive_number
+from dpadmm.errors import ClusterError, ParameterError, needs_extra, positive_number
 from dpadmm.problem.rows import RowBlock, Shard, label_signs
 from dpadmm.sentences import DataError
 from dpadmm.version import NUMBERS_FORMAT, __version__
@@ -87,8 +87,9 @@ class Cluster(Closable):
     """
 
     def __init__(self, address: str, *, patience: float | None = None) -> None:
-        from dask import config
-        from distributed import Client
+        with needs_extra("dask"):
+            from dask import config
+            from distributed import Client
 
         self._address = check_scheduler(address)
         told = config.get("dpadmm.patience", _PATIENCE) if patience is None else patience

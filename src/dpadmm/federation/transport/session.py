@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.durable import Closable
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, needs_extra
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
 from dpadmm.federation.transport.claims import Claims
 from dpadmm.federation.transport.relay import Relay
@@ -395,10 +395,6 @@ def _access(name: str, neighbours: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _import_zenoh() -> Any:
-    try:
+    with needs_extra("federation"):
         import zenoh
-    except ImportError:
-        raise ParameterError(
-            "a federation needs the extra 'federation': pip install 'dpadmm[federation]'."
-        ) from None
     return zenoh
