@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -50,15 +51,15 @@ def charged(path):
 
 def edit(path, *statements, keep_triggers=False):
     """Change a ledger behind its back."""
-    connection = sqlite3.connect(path)
-    if not keep_triggers:
-        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-        for (name,) in names.fetchall():
-            connection.execute(f"DROP TRIGGER {name}")
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
-    connection.close()
+    # Closed also where a statement is refused.
+    with closing(sqlite3.connect(path)) as connection:
+        if not keep_triggers:
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            for (name,) in names.fetchall():
+                connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
 
 
 # What is kept ------------------------------------------------------------------------------------
