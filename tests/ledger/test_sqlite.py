@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
-from dpadmm.ledger.balance import recompute
+from dpadmm.ledger.balance import Account, recompute
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.entries import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
@@ -440,6 +440,65 @@ def test_entries_are_appended_only(charged, statement):
         edit(charged, statement, keep_triggers=True)
     with SQLiteLedger(charged) as ledger:
         ledger.verify()
+
+
+# Written by somebody who can work out hashes, after row 4: rounds 0 and 1 of "first" are charged,
+# round 0 has its message.
+COMMIT = {"reservation": 4, "shape": [1, 2, 3], "sha256": "0" * 64}
+FORGED = [
+    (("run", None, None, {"fingerprint": "mark"}), "must name its run"),
+    (("run", "first", None, {"fingerprint": "mark"}), "opens the run 'first' a second time"),
+    (
+        ("run", "next", None, {"fingerprint": "x", "rows": [0, 1001]}),
+        "rows of a run must be two numbers",
+    ),
+    (("run", "next", None, {}), "cannot be read: KeyError"),
+    (("reservation", "next", 0, {"event": EVENT.to_dict()}), "'next', which was never opened"),
+    (("reservation", "first", None, {"event": EVENT.to_dict()}), "must name its round"),
+    (("reservation", "first", -1, {"event": EVENT.to_dict()}), "must name its round"),
+    (
+        ("reservation", "first", 1, {"event": EVENT.to_dict()}),
+        "row 5 charges round 1 of 'first' a secon",
+    ),
+    (
+        ("reservation", "first", 2, {"event": GaussianRelease(1.0, 1.0).to_dict()}),
+        "row 5 exceeds the budget",
+    ),
+    (("reservation", "first", 2, {"event": {"kind": "free"}}), "cannot be read"),
+    (("commit", "first", 1, {**COMMIT, "reservation": 2}), "round 1 without its reservation"),
+    (("commit", "first", 2, COMMIT), "commits round 2 without its reservation"),
+    (("commit", "first", 0, {**COMMIT, "reservation": 2}), "commits round 0 of 'first' a second t"),
+    (("commit", "first", 1, {**COMMIT, "dtype": "object"}), "message of the unknown type 'object'"),
+    (("refund", "first", 1, {}), "of the unknown kind 'refund'"),
+]
+
+
+@pytest.mark.parametrize(("forged", "sentence"), FORGED)
+def test_a_row_whose_hash_is_right_is_judged_by_what_it_says(charged, forged, sentence):
+    with SQLiteLedger(charged, read_only=True) as ledger:
+        account = recompute(json.dumps(row) for row in ledger.export())
+    spent = account.spent
+    kind, run, round_, content = forged
+    with pytest.raises(LedgerError, match=sentence):
+        account.apply(Entry.after(account.head, kind, "", run, round_, content))
+    assert (account.head.number, account.spent) == (4, spent)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "sentence"),
+    [
+        ("run", {}, "row 0 must open the ledger; it is a 'run'"),
+        ("ledger", {"version": 2}, "the ledger's version must be 1; it is 2"),
+        ("ledger", {"policy": {"epsilon": -1.0, "delta": 1e-5}}, "row 0 cannot be read"),
+        ("ledger", {"dataset": None}, "row 0 cannot be read: TypeError"),
+    ],
+)
+def test_the_first_row_is_judged_too(charged, kind, changed, sentence):
+    with SQLiteLedger(charged, read_only=True) as ledger:
+        first = next(iter(ledger.export()))
+    entry = Entry.after(None, kind, "", None, None, first["content"] | changed)
+    with pytest.raises(LedgerError, match=sentence):
+        Account().apply(entry)
 
 
 def test_a_locked_ledger_is_refused_in_time(charged):

@@ -18,7 +18,7 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gradient_noise import GradientPerturbation
-from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
+from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, SecureNoise, SimulatedNoise
 from dpadmm.privacy.summation import Summation
 
 ALARM = 1e-6
@@ -42,6 +42,20 @@ def gaussian(values=None, residual=None, **changes):
 def test_nobody_else_makes_a_release():
     with pytest.raises(TypeError, match="mechanisms"):
         mechanisms.Released(object(), np.zeros(SHAPE), (NonPrivate(), NonPrivate()))
+
+
+def test_a_release_has_an_event_for_every_party():
+    with pytest.raises(ParameterError, match=r"one event per party \(2\); got 1"):
+        mechanisms.Released(mechanisms._MAKER, np.zeros(SHAPE), (NonPrivate(),))
+
+
+def test_noise_so_large_that_its_grid_would_show_is_refused():
+    numbers = math.prod(SHAPE[2:])
+    allowed = SAMPLER_ALLOWANCE / (GRID * math.sqrt(numbers) * (1 + SAMPLER_ALLOWANCE))
+    sensitivity = np.array([1.0, 1.0])
+    gaussian(sensitivity=sensitivity, sigma=np.array([1.0, allowed * (1 - 1e-9)]))
+    with pytest.raises(ParameterError, match=f"rounding its {numbers} numbers to a grid"):
+        gaussian(sensitivity=sensitivity, sigma=np.array([1.0, allowed * (1 + 1e-9)]))
 
 
 def test_a_gaussian_release_adds_the_noise_it_charges():
