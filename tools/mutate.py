@@ -1,0 +1,648 @@
+"""Break modules in small ways that nobody chose, and list the breaks that no test notices.
+
+Usage: ``python tools/mutate.py src/dpadmm/privacy/curves.py ...`` after ``pip install cosmic-ray``,
+which makes the mutants. They run in a copy of the clone, one forked process each, against the tests
+that reach the mutated lines. ``--minutes`` ends a run in time, and the same command goes on where it
+ended; what was found is kept in the folder ``--state``, as lines of JSON. ``--again survived`` runs
+survivors anew, after tests were added. Exit code 75 says that mutants are left to be run.
+
+Not made, because nothing that runs could differ: edits of annotations, of ``__all__``, of the words
+of a refusal, of ``@final`` and ``@abstractmethod``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import gc
+import hashlib
+import json
+import math
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, Final, Literal
+
+import parso
+import pytest
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.operators.operator import Operator
+from cosmic_ray.plugins import get_operator
+from parso.python.tree import ExprStmt, Name, Number
+
+ROOT: Final = Path(__file__).parents[1]
+#: Tests that may kill a mutant, unless others are named.
+TESTS: Final = (
+    "tests/privacy tests/ledger tests/algorithms/test_dp_gd.py tests/algorithms/test_ps_admm.py "
+    "tests/algorithms/test_dvp.py tests/run/test_engine.py tests/run/test_engine_ledger.py "
+    "tests/run/test_charges.py tests/run/test_split.py tests/cli/test_ledger.py tests/test_golden.py"
+).split()
+#: Imported once, before any process is forked.
+PRELOADED: Final = (
+    "numpy scipy.special scipy.optimize scipy.stats hypothesis hypothesis.extra.numpy pydantic "
+    "sqlite3 numba sklearn.linear_model networkx randomgen opendp.measurements "
+    "dp_accounting.pld.pld_pmf dp_accounting.rdp autodp.mechanism_zoo typer rich.console pyarrow"
+).split()
+MORE_TO_DO: Final = 75
+
+# One edit for each operator where cosmic-ray has eleven: the others die with this one.
+_PAIRS: Final = {
+    "Binary": "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_Mul Pow_Mul BitAnd_BitOr "
+    "BitOr_BitAnd LShift_RShift RShift_LShift",
+    "Comparison": "Eq_NotEq NotEq_Eq Is_IsNot IsNot_Is Lt_LtE Lt_GtE LtE_Lt LtE_Gt Gt_GtE Gt_LtE "
+    "GtE_Gt GtE_Lt",
+    "Unary": "Delete_USub Delete_Invert Delete_Not",
+}
+_CORE: Final = [
+    *(f"Replace{kind}Operator_{pair}" for kind, pairs in _PAIRS.items() for pair in pairs.split()),
+    *"AddNot ReplaceTrueWithFalse ReplaceFalseWithTrue ReplaceAndWithOr ReplaceOrWithAnd".split(),
+    *"ReplaceBreakWithContinue ReplaceContinueWithBreak ExceptionReplacer NumberReplacer".split(),
+    *"RemoveDecorator ZeroIterationForLoop".split(),
+]
+
+
+class _Ours(Operator):
+    """An edit of single nodes that cosmic-ray has not."""
+
+    def mutation_positions(self, node: Any) -> Iterator[Any]:
+        if self.edited(node) is not None:
+            yield node.start_pos, node.end_pos
+
+    def mutate(self, node: Any, index: int) -> Any:
+        text = self.edited(node)
+        prefix = node.get_first_leaf().prefix
+        return parso.parse(f"{prefix}{text}")
+
+    @classmethod
+    def examples(cls) -> tuple[()]:
+        return ()
+
+    def edited(self, node: Any) -> str | None:
+        """The text in a node's place; None leaves it."""
+        raise NotImplementedError
+
+
+class DropMargin(_Ours):
+    """A number below a thousandth, as margins for rounding are, becomes 0."""
+
+    def edited(self, node: Any) -> str | None:
+        """See the class."""
+        return "0.0" if isinstance(node, Number) and 0 < abs(eval(node.value)) < 1e-3 else None
+
+
+class SwapDirection(_Ours):
+    """The other direction: max for min, floor for ceil, left for right."""
+
+    words: Final = ["min max", "minimum maximum", "floor ceil", "argmin argmax", "all any"]
+    words += ["ROUND_CEILING ROUND_FLOOR", "AtMost AtLeast"]
+
+    def edited(self, node: Any) -> str | None:
+        """See the class."""
+        if isinstance(node, Name) and node.parent.type not in ("import_from", "import_as_names"):
+            for one, other in map(str.split, self.words):
+                if node.value in (one, other):
+                    return other if node.value == one else one
+        return None
+
+
+class DeleteStatement(_Ours):
+    """A statement is not executed: a call, a refusal, an addition to a sum."""
+
+    def edited(self, node: Any) -> str | None:
+        """See the class."""
+        if node.parent is None or node.parent.type != "simple_stmt":
+            return None
+        call = node.type == "atom_expr" and node.children[-1].get_code().startswith("(")
+        grows = isinstance(node, ExprStmt) and "=" in node.children[1].get_code()[1:].strip()
+        return "pass" if call or node.type == "raise_stmt" or grows else None
+
+
+def operators() -> Iterator[tuple[str, Operator]]:
+    """Every kind of edit, by name."""
+    for name in _CORE:
+        yield name, get_operator(f"core/{name}")()
+    for kind in (DropMargin, SwapDirection, DeleteStatement):
+        yield kind.__name__, kind()
+
+
+class _Bare(ast.NodeTransformer):
+    """What runs, without annotations, words of refusals and decorators that only tools read."""
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        node.annotation = ast.Constant("")
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def _decorated(self, node: Any) -> ast.AST:
+        self.generic_visit(node)
+        tools = {"final", "abstractmethod", "overload"}
+        names = [each for each in node.decorator_list if getattr(each, "id", None) not in tools]
+        node.decorator_list = names
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        return node
+
+    visit_FunctionDef = visit_ClassDef = _decorated
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        self.generic_visit(node)
+        for each in ast.walk(node):
+            if isinstance(each, ast.Call):
+                words = (ast.JoinedStr, ast.Constant)
+                each.args = [a for a in each.args if not isinstance(a, words)]
+        return node
+
+
+def _bare(text: str) -> str:
+    return ast.dump(_Bare().visit(ast.parse(text)))
+
+
+@dataclass
+class Mutant:
+    """One edit, and what became of it."""
+
+    module: str
+    operator: str
+    occurrence: int
+    line: int
+    before: str
+    after: str
+    identity: str
+    outcome: Literal["", "killed", "timeout", "survived", "unreached"] = ""
+    by: str = ""
+    seconds: float = 0.0
+    text: str = field(default="", repr=False)
+
+
+def known_mutants(module: str, state: Path) -> list[Mutant]:
+    """The mutants of a module as it is now, from a file where they were made before."""
+    digest = hashlib.sha256((ROOT / module).read_bytes()).hexdigest()
+    kept = state / f"made-{digest[:16]}.json"
+    if not kept.exists():
+        made = make_mutants(module)
+        kept.write_text(json.dumps([asdict(mutant) for mutant in made]), encoding="utf-8")
+    return [Mutant(**each) for each in json.loads(kept.read_text(encoding="utf-8"))]
+
+
+def make_mutants(module: str) -> list[Mutant]:
+    """All edits of a module that change what runs, each once."""
+    original = (ROOT / module).read_text(encoding="utf-8")
+    bare, seen, made = _bare(original), set(), []
+    tree = get_ast(original)
+    for name, operator in operators():
+        places = [at for node in ast_nodes(tree) for at in operator.mutation_positions(node)]
+        for occurrence in range(len(places)):
+            text = mutate_code(original, operator, occurrence)
+            try:
+                changed = text is not None and _bare(text)
+            except SyntaxError:
+                continue
+            if not changed or changed == bare or changed in seen:
+                continue
+            seen.add(changed)
+            line = places[occurrence][0][0]
+            shown = [_line_that_differs(a, b) for a, b in ((original, text), (text, original))]
+            key = "\n".join((module, name, str(line), text))
+            digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+            made.append(Mutant(module, name, occurrence, line, *shown, digest, text=text))
+    return made
+
+
+def _line_that_differs(one: str, other: str) -> str:
+    others = other.splitlines()
+    for number, line in enumerate(one.splitlines()):
+        if number >= len(others) or line != others[number]:
+            return line.strip()
+    return ""
+
+
+# Running them ----------------------------------------------------------------------------------
+
+
+class Quiet:
+    """Settings of a pytest session whose outcome depends on the code alone."""
+
+    def pytest_configure(self) -> None:
+        """Draw the same examples every time; say at once that one fails."""
+        from hypothesis import HealthCheck, Phase, settings
+
+        settings.register_profile(
+            "mutants",
+            settings.get_profile("dpadmm"),
+            derandomize=True,
+            database=None,
+            phases=(Phase.explicit, Phase.generate),
+            suppress_health_check=list(HealthCheck),
+        )
+        settings.load_profile("mutants")
+
+
+class Watch(Quiet):
+    """Remembers the first test that failed."""
+
+    failed = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Note a failure of any phase."""
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that cannot be imported is a failure, too."""
+        if report.failed and not self.failed:
+            self.failed = report.nodeid or "collection"
+
+
+class Workshop:
+    """A copy of the clone in which modules are broken, and what is known of its tests."""
+
+    def __init__(self, state: Path, tests: list[str], cap: float) -> None:
+        self.state, self.tests, self.cap = state.resolve(), tests, cap
+        self.copy = self.state / "copy"
+        self.reached: dict[str, dict[str, list[str]]] = {}
+        self.seconds: dict[str, float] = {}
+
+    def prepare(self) -> None:
+        """Copy the clone as it is now; bytecode of whole modules is kept, that of mutants never."""
+        shutil.rmtree(self.copy, ignore_errors=True)
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        files = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        for name in filter(None, files.split("\0")):
+            if (ROOT / name).is_file():
+                (self.copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.copy / name)
+        os.chdir(self.copy)
+        sys.dont_write_bytecode = True
+        paths = f"{self.copy}/src:{self.copy}/papers/src:{self.copy}"
+        os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": paths}
+        compiled = [sys.executable, "-m", "compileall", "-q", "src"]
+        subprocess.run(compiled, check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
+        for name in PRELOADED:
+            try:
+                __import__(name)
+            except ImportError:
+                continue
+
+    def pytest(self, chosen: Iterable[str], plugin: Any) -> int:
+        """One session in this process."""
+        options = ["-x", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        options += ["-W", "ignore:Module already imported"]
+        return pytest.main([*options, f"--basetemp={self.state}/temp", *chosen], plugins=[plugin])
+
+    def in_child(self, work: Any, limit: float, note: Path | None = None) -> tuple[str, str]:
+        """Run ``work`` in a forked process; its outcome, and the test that it names."""
+        note = note or self.state / "note"
+        note.write_text("")
+        started = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 1))
+            silent = os.open(self.state / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(silent, 1)
+            os.dup2(silent, 2)
+            try:
+                note.write_text(work() or "")
+                os._exit(0)
+            except BaseException as error:
+                note.write_text(f"{type(error).__name__}: {error}"[:300])
+                os._exit(1)
+        while True:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                break
+            # Time by the clock is for those that wait; a busy machine must not make it run out.
+            if time.monotonic() - started > 60 + 20 * limit:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return "timeout", ""
+            time.sleep(0.003)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
+            return "timeout", ""
+        if status:
+            return "killed", note.read_text() or "the process ended"
+        return ("killed" if note.read_text() else "survived"), note.read_text()
+
+    # Which tests reach which lines
+
+    def learn(self, modules: list[str]) -> None:
+        """Run every test once, unbroken: which lines it reaches and how long it takes."""
+        known = self.state / "reached.json"
+        if not known.exists():
+            outcome, why = self.in_child(lambda: self._learn(known), 3600, self.state / "learning")
+            if outcome != "survived":
+                raise SystemExit(f"tests must pass before anything is broken: {why}")
+        found = json.loads(known.read_text())
+        self.reached, self.seconds = found["reached"], found["seconds"]
+
+    def _learn(self, known: Path) -> str:
+        import coverage
+
+        folders = [f"{self.copy}/src/dpadmm/{room}/*" for room in ("privacy", "ledger")]
+        measure = coverage.Coverage(data_file=None, config_file=False, include=folders)
+        seconds: dict[str, float] = {}
+
+        class Learner(Watch):
+            def pytest_runtest_logstart(self, nodeid: str) -> None:
+                measure.switch_context(nodeid)
+                seconds[nodeid] = time.process_time()
+
+            def pytest_runtest_logfinish(self, nodeid: str) -> None:
+                seconds[nodeid] = time.process_time() - seconds[nodeid]
+
+            def pytest_collection_finish(self) -> None:
+                measure.start()
+
+        learner = Learner()
+        self.pytest(self.tests, learner)
+        measure.stop()
+        data = measure.get_data()
+        reached = {}
+        for path in data.measured_files():
+            lines = data.contexts_by_lineno(path)
+            name = str(Path(path).relative_to(self.copy))
+            reached[name] = {str(at): [t for t in tests if t] for at, tests in lines.items()}
+        if not learner.failed:
+            known.write_text(json.dumps({"reached": reached, "seconds": seconds}))
+        return learner.failed
+
+    def choose(self, mutant: Mutant, everywhere: bool) -> list[str]:
+        """The tests that reach the statement, quickest first, up to ``cap`` seconds of them."""
+        lines = self.reached.get(mutant.module, {})
+        if everywhere:
+            wanted = lines.keys()
+        else:
+            wanted = {str(at) for at in _statement(_parsed(mutant.module), mutant.line)}
+        found = {test for at in wanted for test in lines.get(at, ())}
+        own = f"{Path(mutant.module).parent.name}/test_{Path(mutant.module).stem}.py"
+        chosen, total = [], 0.0
+        by_cost = sorted(found, key=lambda test: (self.seconds[test] * (1 if own in test else 4)))
+        for test in by_cost:
+            total += self.seconds[test]
+            if total > self.cap and chosen:
+                break
+            chosen.append(test)
+        return chosen
+
+    # Breaking things
+
+    def run(self, mutants: list[Mutant], results: Path, until: float) -> None:
+        """Run them all or until the time is over: those in functions first, in one server."""
+        with results.open("a", encoding="utf-8") as out:
+
+            def keep(mutant: Mutant) -> None:
+                record = asdict(mutant)
+                del record["text"]
+                out.write(json.dumps(record) + "\n")
+                out.flush()
+
+            inside, outside = [], []
+            for mutant in mutants:
+                (inside if _changed_functions(mutant) is not None else outside).append(mutant)
+            if inside:
+                server = _Server(self, inside, keep, until)
+                child = os.fork()
+                if child == 0:
+                    silent = os.open(os.devnull, os.O_WRONLY)
+                    os.dup2(silent, 1)
+                    self.pytest(self.tests, server)
+                    out.flush()
+                    os._exit(0 if server.began else 1)
+                if os.waitpid(child, 0)[1]:
+                    raise SystemExit("the tests could not be collected")
+            for mutant in outside:
+                if time.monotonic() > until:
+                    return
+                chosen = self.choose(mutant, everywhere=True)
+                self.test(mutant, chosen, lambda mine=chosen: self._fresh(mine), extra=20)
+                keep(mutant)
+
+    def _fresh(self, chosen: list[str]) -> str:
+        watch = Watch()
+        code = self.pytest(chosen, watch)
+        return watch.failed or ("" if code == 0 else f"pytest ended with {code}")
+
+    def test(self, mutant: Mutant, chosen: list[str], work: Any, extra: float = 5) -> None:
+        """Break the file, run ``work`` in a child, mend the file."""
+        if not chosen:
+            mutant.outcome = "unreached"
+            return
+        path = self.copy / mutant.module
+        status, original = path.stat(), path.read_bytes()
+        path.write_text(mutant.text, encoding="utf-8")
+        started = time.monotonic()
+        try:
+            limit = extra + 4 * sum(self.seconds[test] for test in chosen)
+            mutant.outcome, mutant.by = self.in_child(work, limit)  # type: ignore[assignment]
+        finally:
+            path.write_bytes(original)
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        mutant.seconds = round(time.monotonic() - started, 2)
+
+
+class _Server(Watch):
+    """A pytest session that has collected its tests and runs some of them for each mutant."""
+
+    def __init__(self, shop: Workshop, mutants: list[Mutant], keep: Any, until: float) -> None:
+        self.shop, self.mutants, self.keep, self.until = shop, mutants, keep, until
+        self.began = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """In place of the loop over all tests."""
+        self.began = True
+        items = {item.nodeid: item for item in session.items}
+        functions = _imported_functions({mutant.module for mutant in self.mutants})
+        # What was made so far is not looked at again: pages stay shared with the children.
+        gc.collect()
+        gc.freeze()
+        for mutant in self.mutants:
+            if time.monotonic() > self.until:
+                break
+            chosen = [t for t in self.shop.choose(mutant, everywhere=False) if t in items]
+
+            changed = _changed_functions(mutant) or []
+
+            def work(
+                mutant: Mutant = mutant, chosen: list[str] = chosen, changed: Any = changed
+            ) -> str:
+                from _pytest.main import pytest_runtestloop
+
+                for old, new in changed:
+                    for function in functions[mutant.module, old.co_qualname, old.co_firstlineno]:
+                        function.__code__ = new.replace(co_filename=function.__code__.co_filename)
+                session.items = [items[test] for test in chosen]
+                try:
+                    pytest_runtestloop(session)
+                except session.Failed:
+                    pass
+                return self.failed
+
+            self.shop.test(mutant, chosen, work)
+            self.keep(mutant)
+        return True
+
+
+@cache
+def _parsed(module: str) -> ast.Module:
+    return ast.parse((ROOT / module).read_text(encoding="utf-8"))
+
+
+@cache
+def _compiled(module: str) -> CodeType:
+    return compile((ROOT / module).read_text(encoding="utf-8"), "module", "exec")
+
+
+def _statement(tree: ast.AST, line: int) -> range:
+    """The lines of the smallest statement at a line; of one with a body, those of its head."""
+    best = range(line, line + 1)
+    size = 10**9
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+            last = node.end_lineno or line
+            if body := getattr(node, "body", None):
+                last = max(body[0].lineno - 1, node.lineno)
+            if line <= last and last - node.lineno < size:
+                best, size = range(node.lineno, last + 1), last - node.lineno
+    return best
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    """The outermost functions of a module and its classes."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            if inner.co_flags & 0x2:  # CO_NEWLOCALS: a function, not the body of a class
+                yield inner
+            else:
+                yield from _functions(inner)
+
+
+def _skeleton(code: CodeType) -> tuple[Any, ...]:
+    """What a module or a class does itself, without what is in its functions."""
+    inner = []
+    for each in code.co_consts:
+        if not isinstance(each, CodeType):
+            inner.append(repr(each))
+        elif each.co_flags & 0x2:
+            inner.append(each.co_qualname)
+        else:
+            inner.append(repr(_skeleton(each)))
+    return (code.co_code, code.co_names, tuple(inner))
+
+
+def _changed_functions(mutant: Mutant) -> list[tuple[CodeType, CodeType]] | None:
+    """Old and new code of the functions that differ; None if anything else does."""
+    before, after = _compiled(mutant.module), compile(mutant.text, "module", "exec")
+    if _skeleton(before) != _skeleton(after):
+        return None
+    pairs = list(zip(_functions(before), _functions(after), strict=True))
+    changed = [(old, new) for old, new in pairs if old != new]
+    fits = all(old.co_freevars == new.co_freevars for old, new in changed)
+    return changed if changed and fits else None
+
+
+def _imported_functions(modules: Iterable[str]) -> dict[tuple[str, str, int], list[FunctionType]]:
+    """The functions of imported modules, wherever they are held: by module, name and line."""
+    found: dict[tuple[str, str, int], list[FunctionType]] = {}
+    files = {f"/{module}": module for module in modules}
+    for thing in gc.get_objects():
+        if isinstance(thing, FunctionType):
+            code = thing.__code__
+            place = code.co_filename.rfind("/src/dpadmm/")
+            if place >= 0 and (module := files.get(code.co_filename[place:])):
+                key = (module, code.co_qualname, code.co_firstlineno)
+                found.setdefault(key, []).append(thing)
+    return found
+
+
+# The command -----------------------------------------------------------------------------------
+
+
+def read_results(results: Path) -> dict[str, dict[str, Any]]:
+    """The last outcome of every mutant that was run."""
+    if not results.exists():
+        return {}
+    records = map(json.loads, results.read_text(encoding="utf-8").splitlines())
+    return {record["identity"]: record for record in records}
+
+
+def table(mutants: list[Mutant], known: dict[str, dict[str, Any]]) -> str:
+    """Counts by module, as Markdown."""
+    heads = ("made", "run", "killed", "timeout", "survived", "unreached")
+    lines = ["| module | " + " | ".join(heads) + " |", "| --- " * (len(heads) + 1) + "|"]
+    for module in dict.fromkeys(mutant.module for mutant in mutants):
+        mine = [mutant for mutant in mutants if mutant.module == module]
+        counts = Counter(known[m.identity]["outcome"] for m in mine if m.identity in known)
+        numbers = [len(mine), counts.total(), *(counts[head] for head in heads[2:])]
+        name = module.removeprefix("src/dpadmm/")
+        lines.append(f"| `{name}` | " + " | ".join(map(str, numbers)) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run what is asked for and print a table and the survivors."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("modules", nargs="+")
+    parser.add_argument("--tests", nargs="+", default=TESTS)
+    parser.add_argument("--state", type=Path, default=ROOT / ".mutants")
+    parser.add_argument("--minutes", type=float, default=1e6)
+    parser.add_argument("--cap", type=float, default=4.0, help="seconds of tests per mutant")
+    parser.add_argument("--sample", type=int, help="so many of each module, drawn by --seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--again", nargs="+", default=[], help="outcomes or identities to repeat")
+    parser.add_argument("--only-report", action="store_true")
+    asked = parser.parse_args()
+    until = time.monotonic() + 60 * asked.minutes
+    asked.state.mkdir(exist_ok=True)
+    results = asked.state / "results.jsonl"
+    mutants: list[Mutant] = []
+    for module in asked.modules:
+        made = known_mutants(module, asked.state)
+        if asked.sample is not None and asked.sample < len(made):
+            # A larger sample of the same seed holds the smaller one.
+            random.Random(asked.seed).shuffle(made)
+            made = made[: asked.sample]
+        mutants += made
+    known = read_results(results)
+    again = set(asked.again)
+    todo = [
+        mutant
+        for mutant in mutants
+        if mutant.identity not in known
+        or mutant.identity in again
+        or known[mutant.identity]["outcome"] in again
+    ]
+    if todo and not asked.only_report:
+        shop = Workshop(asked.state, asked.tests, asked.cap)
+        shop.prepare()
+        shop.learn(asked.modules)
+        shop.run(todo, results, until)
+        known = read_results(results)
+    print(table(mutants, known))
+    for mutant in mutants:
+        record = known.get(mutant.identity, {})
+        if record.get("outcome") in ("survived", "unreached"):
+            place = f"{mutant.module.removeprefix('src/dpadmm/')}:{mutant.line}"
+            print(f"\n{mutant.identity} {place} {mutant.operator} {record['outcome']}")
+            print(f"  - {mutant.before}\n  + {mutant.after}")
+    return MORE_TO_DO if any(mutant.identity not in known for mutant in mutants) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
