@@ -32,6 +32,32 @@ def test_simulated_noise_is_fresh_in_every_round_and_for_every_purpose(change):
     assert not np.isclose(gaussian(SimulatedNoise(7)), gaussian(SimulatedNoise(8))).any()
 
 
+@pytest.mark.parametrize("key", [0, 7, 2**32 - 1, 2**32, 2**32 + 7, 2**200])
+def test_simulated_streams_are_those_of_their_words(key):
+    """However the words are handed over, and for keys of any length."""
+    words = np.random.SeedSequence([key, 2, 1, 5, *b"output"])
+    expected = np.random.Generator(np.random.Philox(words)).standard_normal(4)
+    found = SimulatedNoise(key).generator(2, 1, 5, "output").standard_normal(4)
+    np.testing.assert_array_equal(found, expected)
+    assert SimulatedNoise(key).identity.endswith(f" {key}")
+
+
+@pytest.mark.parametrize("source", [SecureNoise, DiscreteNoise])
+def test_secure_streams_are_chacha20_under_256_bits_of_the_operating_system(source, monkeypatch):
+    made = source()
+    asked = []
+
+    def urandom(size):
+        asked.append(size)
+        return b"\x5a" * size
+
+    monkeypatch.setattr("os.urandom", urandom)
+    state = made.generator(0, 1, 2, "output").bit_generator.state["state"]
+    assert asked == [32]
+    assert state["rounds"] == 20
+    assert state["keysetup"].tolist() == [0x5A5A5A5A] * 8
+
+
 @pytest.mark.parametrize("source", [SecureNoise, DiscreteNoise])
 def test_other_sources_take_no_seed_and_never_repeat(source):
     with pytest.raises(TypeError):
@@ -72,6 +98,19 @@ def test_discrete_noise_lies_on_its_grid():
     # check with a large sigma sees it.
     drawn = gaussian(DiscreteNoise(), sigma=2.0**70).ravel()
     assert np.array_equal(drawn, np.round(drawn / 2.0**10) * 2.0**10)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001, 1.999])
+def test_a_grid_is_never_wider_than_its_sigma_allows(factor):
+    """At most 2^-60 sigma, and no finer than half of that.
+
+    A double shows the last step of draws below 2^-7 sigma, one in 160: among so many draws none of
+    them is odd with a chance of exp(-19).
+    """
+    one = {"shape": (1, 1, 1, 6000), "parties": np.arange(1)}
+    steps = gaussian(DiscreteNoise(), sigma=factor * 2.0**70, **one).ravel() / 2.0**10
+    assert np.array_equal(steps, np.round(steps))
+    assert (steps % 2 == 1).any()
 
 
 def test_the_best_source_at_hand_is_taken():
