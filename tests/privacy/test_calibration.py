@@ -23,7 +23,13 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.histories import InnerReleases, best_split, split_history
+from dpadmm.privacy.histories import (
+    InnerReleases,
+    best_split,
+    one_release_noise,
+    split_history,
+    split_noise,
+)
 from dpadmm.privacy.sensitivity import (
     argmin_sensitivity,
     gradient_sensitivity,
@@ -266,6 +272,41 @@ def test_split_and_one_release_histories():
     for other in (0.05, 0.5, 0.95):
         assert guarantee.epsilon <= spent(history(other), 1e-5) * (1 + 1e-3)
     assert [count for _, count in history(0.5)] == [15, 20]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_both_noises_of_one_release_spend_the_budget(rows):
+    run = InnerReleases(outer=6, inner=4, batch=5, population=300)
+    gradient, difference = one_release_noise(1.0, 1e-5, run, share=0.4, rows_per_person=rows)
+    full = [(GaussianRelease(1.0, gradient), 6)]
+    steps = [(SubsampledGaussian(5, 300, 1.0, difference), 18)]
+    # The gradients get their share of mu^2, the batches what is left.
+    mu = float(gaussian_mu(1.0, 1e-5))
+    assert rows**2 * 6 / gradient**2 == pytest.approx(0.4 * mu**2, rel=1e-9)
+    assert_calibrated(spent([*full, *steps], 1e-5, rows_per_person=rows), 1.0, 2e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_one_inner_step_gives_gradients_the_whole_budget(rows):
+    run = InnerReleases(outer=7, inner=1, batch=5, population=300)
+    gradient, difference = one_release_noise(2.0, 1e-6, run, share=0.4, rows_per_person=rows)
+    assert difference == 0
+    assert_calibrated(spent([(GaussianRelease(1.0, gradient), 7)], 1e-6, rows_per_person=rows), 2.0)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_split_noise_spends_the_budget(rows):
+    run = InnerReleases(outer=3, inner=3, batch=4, population=200)
+    sigma, share = split_noise(1.5, 1e-5, run, 0.2, 0.01, rows_per_person=rows)
+    assert 0 < share < 1
+    history = [
+        (SubsampledGaussian(4, 200, 0.2, sigma * math.sqrt(share)), 6),
+        (GaussianRelease(0.01, sigma * math.sqrt(1 - share)), 9),
+    ]
+    assert_calibrated(spent(history, 1e-5, rows_per_person=rows), 1.5, 2e-3)
+    assert spent(split_history(run, sigma, 0.2, 0.01, share), 1e-5, rows_per_person=rows) == (
+        spent(history, 1e-5, rows_per_person=rows)
+    )
 
 
 # Pure releases of different sizes ----------------------------------------------------------------

@@ -200,6 +200,33 @@ def test_the_term_of_the_jacobian_is_rounded_up(kappa, share):
     assert true * (1 - mpf("1e-12")) <= ours <= true * (1 + mpf("1e-6")) + mpf("1e-12") * k
 
 
+@pytest.mark.parametrize(
+    ("batch", "rows", "sigma", "order"),
+    [(3, 1, 0.9, 12.0), (3, 2, 0.9, 4.0), (40, 3, 2.5, 2.0)],
+)
+def test_the_renyi_curve_of_a_batch_is_its_integral(batch, rows, sigma, order):
+    """Of the curve averaged over how many of the rows a batch holds, given that it holds one."""
+    event = SubsampledGaussian(batch, 100, 1.0, sigma)
+    with mpmath.workdps(30):
+        ways = [mp.binomial(rows, j) * mp.binomial(100 - rows, batch - j) for j in range(rows + 1)]
+        q, a = 1 - ways[0] / sum(ways), mpf(order)
+
+        def integrand(t):
+            gamma = 1 + q * mp.expm1(t)
+            hits = sum(
+                number * exact_delta(t, j / mpf(sigma)) for j, number in enumerate(ways) if j
+            )
+            powers = gamma ** (a - 2) + gamma ** (-a - 1)
+            return powers * q**2 * mp.exp(t) * hits / sum(ways[1:])
+
+        mu = rows / mpf(sigma)
+        edges = [(a * mu * mu + 14 * mu) * k / 12 for k in range(13)]
+        true = mp.log(1 + a * (a - 1) * mp.quad(integrand, edges, maxdegree=4)) / (a - 1)
+        ours = mpf(float(rdp(event, order, rows)[0]))
+        assert true <= ours * (1 + mpf("1e-13")) <= true * (1 + mpf("2e-9"))
+        assert ours < order * mu**2 / 2
+
+
 @pytest.mark.parametrize("order", [1.01, 1.5, 3.0, 40.0, 1e4])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
 def test_the_conversion_of_renyi_curves_is_its_formula(order, delta):
