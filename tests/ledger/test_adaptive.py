@@ -161,6 +161,14 @@ def test_a_release_of_other_parts_has_no_place_in_the_plan(other):
     assert "release 1 would cost more" in overspent(planned, [other], **BUDGET)
 
 
+def test_a_release_with_a_free_part_is_not_free():
+    """Else it would have no place among those that are compared, and any size."""
+    dear = Composed((PureRelease(5.0), PostProcessing()))
+    assert "release 1 would cost more" in overspent([PureRelease(0.1)], [dear], **BUDGET)
+    free = Composed((PostProcessing(), PostProcessing()))
+    assert overspent([PureRelease(0.1)], [free, free], **BUDGET) is None
+
+
 @pytest.mark.parametrize("change", [(9, 100), (10, 101), (11, 100)])
 def test_another_batch_has_no_place_in_the_plan(change):
     """Even a smaller one: no theorem here compares them."""

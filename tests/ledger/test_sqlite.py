@@ -76,6 +76,7 @@ def edit_and_mend(path, *statements):
 def test_everything_is_there_after_closing(charged):
     with SQLiteLedger(charged, DATASET) as ledger:
         assert (ledger.dataset, ledger.policy) == (DATASET, POLICY)
+        assert ledger.account.parts == ()
         assert ledger.account.spent == 2 * Fraction((1 / 20) ** 2)
         with ledger.open_run("first", "mark") as run:
             assert run.events == (EVENT, EVENT)
@@ -99,6 +100,14 @@ def test_writing_is_durable(path):
         assert ask("PRAGMA journal_mode").fetchone() == ("delete",)
         assert ask("PRAGMA fullfsync").fetchone() == (1,)
     assert os.stat(path).st_mode & 0o077 == 0
+
+
+def test_a_new_ledger_outlives_a_power_failure(tmp_path, monkeypatch):
+    """Its name is in a directory, which is synced like the file."""
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    SQLiteLedger.create(tmp_path / "x.ledger", DATASET, POLICY).close()
+    assert os.stat(tmp_path).st_ino in synced
 
 
 def test_a_reserved_round_runs_again_under_its_reservation(charged):
@@ -375,8 +384,24 @@ def test_a_changed_message_is_never_sent(charged):
 
 def test_verify_looks_further_than_opening(charged):
     edit(charged)
-    with SQLiteLedger(charged) as ledger, pytest.raises(LedgerError, match="lacks the trigger"):
+    with (
+        SQLiteLedger(charged) as ledger,
+        pytest.raises(LedgerError, match="lacks the trigger 'entries_follow'"),
+    ):
         ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("CREATE VIEW other AS SELECT 1", "'other' in it is not as it was made"),
+        ("DROP TABLE head", "it has lost its entries"),
+    ],
+)
+def test_what_was_not_made_here_is_refused_on_opening(charged, statement, words):
+    edit(charged, statement)
+    with pytest.raises(LedgerError, match=words):
+        SQLiteLedger(charged)
 
 
 def test_a_message_beside_another_entry_is_found(charged):
@@ -389,7 +414,7 @@ def test_a_message_beside_another_entry_is_found(charged):
 
 
 @pytest.mark.parametrize(
-    "bytes_", ["NULL", "zeroblob(40)", "zeroblob(48)", "zeroblob(56)", "'text'"]
+    "bytes_", ["NULL", "zeroblob(40)", "zeroblob(48)", "zeroblob(56)", "'text'", f"'{'x' * 48}'"]
 )
 def test_verify_reads_every_message(charged, bytes_):
     edit_and_mend(charged, f"UPDATE entries SET message = {bytes_} WHERE number = 3")
@@ -557,6 +582,17 @@ def test_a_locked_ledger_is_refused_in_time(charged):
         with pytest.raises(LedgerError, match="another process holds it"):
             SQLiteLedger(charged, timeout=0.1)
         holder.execute("ROLLBACK")
+    holder.close()
+
+
+def test_a_run_that_could_not_be_opened_is_not_kept_from_others(charged):
+    holder = sqlite3.connect(charged, isolation_level=None)
+    with SQLiteLedger(charged, timeout=0.05) as ledger, SQLiteLedger(charged) as other:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match="another process holds it"):
+            ledger.open_run("first", "mark")
+        holder.execute("ROLLBACK")
+        other.open_run("first", "mark").close()
     holder.close()
 
 

@@ -19,7 +19,7 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gradient_noise import GradientPerturbation
-from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
+from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
 from dpadmm.privacy.summation import Summation
 
 ALARM = 1e-6
@@ -94,14 +94,14 @@ LEAST = 2.0**-60 * 2 * (1 + 1e-9) / 1e-9
 
 def released_on_a_grid(kind, ratio):
     """A release of four numbers whose sensitivity is ``ratio`` of its noise."""
-    one, shape = np.ones(1), (1, 1, 1, 4)
+    one, shape = np.ones(1), (1, 2, 1, 4)
     place = {"parties": np.arange(1), "noise": SimulatedNoise(0), "t": 0}
     solved = (np.zeros(shape), np.zeros(shape[:3]))
     if kind == "gaussian":
         given = {"tolerance": one, "sensitivity": ratio * one, "sigma": one}
         return mechanisms.release_gaussian(*solved, **given, **place)
     if kind == "adaptive":
-        given = {"tolerance": one, "reach": np.ones((1, 1, 1)), "mu": ratio * one}
+        given = {"tolerance": one, "reach": np.ones((1, 2, 1)), "mu": ratio * one}
         return mechanisms.release_adaptive_gaussian(*solved, **given, **place)
     if kind == "objective":
         # 2 tolerance / convexity is what AMP's noise has to hide.
@@ -304,6 +304,29 @@ def test_noisy_gradients_get_the_noise_that_is_charged(form):
         np.testing.assert_allclose(relative - 1, 1e-9, rtol=1e-5)
         assert full == GaussianRelease(0.2, 0.4)
         assert differences == Repeated(SubsampledGaussian(2, 9, 1.0, 2.5), 4)
+
+
+@pytest.mark.parametrize("form", ["one-release", "split"])
+def test_noise_on_a_grid_is_added_to_each_step_as_it_comes(form):
+    """Where the value has to be known when its noise is drawn, nothing is drawn ahead."""
+    seen = []
+
+    def descend(inner):
+        seen.append(inner)
+        return np.zeros((2, 1, 2, 1500))
+
+    mechanisms.release_noisy_gradients(
+        descend, np.ones((2, 1, 2, 1500)), steps_of(form), NODES, DiscreteNoise(), 0
+    )
+    (inner,) = seen
+    assert inner.draws.shape == (2, 1, 0, 2, 1500)
+    for place in range(2):
+        values = np.full((2, 1500), 3.0 + place)
+        noisy = inner.release(place, values, 0.5)
+        assert stats.kstest(((noisy - values) / 0.5).ravel(), "norm").pvalue > ALARM
+    if form == "one-release":
+        noise = (inner.released - 1.0) / np.array([0.3, 0.4])[:, None, None, None]
+        assert stats.kstest(noise.ravel(), "norm").pvalue > ALARM
 
 
 def test_one_inner_step_reads_no_batch_and_is_charged_none():

@@ -86,11 +86,21 @@ def test_exponential_norm_noise_has_a_gamma_radius_and_a_uniform_direction(sourc
     assert stats.kstest(squares, stats.beta(0.5, 2.5).cdf).pvalue > ALARM
 
 
-def test_discrete_noise_refuses_what_is_not_finite():
+@pytest.mark.parametrize("source", [SimulatedNoise(3), SecureNoise()])
+def test_every_output_has_exponential_noise_of_its_own(source):
+    drawn = source.exponential_norm((3, 200, 2, 6), PARTIES, 0, "objective")
+    radius = np.linalg.norm(drawn, axis=-1).reshape(-1, 2)
+    for column in radius.T:
+        assert stats.kstest(column, stats.gamma(6).cdf).pvalue > ALARM
+    assert stats.pearsonr(*radius.T).pvalue > ALARM
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_discrete_noise_refuses_what_is_not_finite(value):
+    values = np.zeros((1, 1, 1, 3))
+    values[..., 1] = value
     with pytest.raises(ValueError, match="finite"):
-        DiscreteNoise().add_gaussian(
-            np.full((1, 1, 1, 3), np.nan), np.ones((1, 1, 1, 1)), np.arange(1), 0, "output"
-        )
+        DiscreteNoise().add_gaussian(values, np.ones((1, 1, 1, 1)), np.arange(1), 0, "output")
 
 
 def test_discrete_noise_lies_on_its_grid():
@@ -156,5 +166,5 @@ def test_what_is_added_in_steps_does_not_depend_on_the_values():
 def test_noise_in_steps_refuses_what_is_not_finite():
     with pytest.raises(ValueError, match="values must be finite"):
         DiscreteNoise().add_gaussian_steps(
-            np.array([[[[np.nan]]]]), 1.0, 1.0, np.zeros(1, dtype=int), 0, "output"
+            np.array([[[[1.0, np.nan]]]]), 1.0, 1.0, np.zeros(1, dtype=int), 0, "output"
         )

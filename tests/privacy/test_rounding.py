@@ -201,8 +201,24 @@ def test_the_term_of_the_jacobian_is_rounded_up(kappa, share):
 
 
 @pytest.mark.parametrize(
+    ("rows", "kappa", "order"), [(1, 0.7, 2.4), (2, 0.35, 2.4), (2, 0.3, 1.5), (7, 0.1, 2.4)]
+)
+def test_the_term_of_the_jacobian_for_several_rows(rows, kappa, order):
+    """Above 1 / sqrt(order) the second term is another one, for several rows alone."""
+    a, k = mpf(order), rows * mpf(kappa)
+    one = -mp.log(1 + k) - mp.log(1 - (a - 1) * k) / (a - 1)
+    t = -k / (1 + k)
+    other = -mp.log(1 + t) - mp.log(1 - (a - 1) * t) / (a - 1)
+    if rows > 1 and k * mp.sqrt(a) > 1:
+        assert a * k**2 / 2 > other
+        other = a * k**2 / 2
+    found = float(objective_jacobian_rdp(np.array([order]), kappa, rows)[0])
+    assert found == pytest.approx(float(one + other), rel=1e-12)
+
+
+@pytest.mark.parametrize(
     ("batch", "rows", "sigma", "order"),
-    [(3, 1, 0.9, 12.0), (3, 2, 0.9, 4.0), (40, 3, 2.5, 2.0)],
+    [(3, 1, 0.9, 12.0), (3, 2, 0.9, 4.0), (40, 3, 2.5, 2.0), (5, 1, 50.0, 3.0)],
 )
 def test_the_renyi_curve_of_a_batch_is_its_integral(batch, rows, sigma, order):
     """Of the curve averaged over how many of the rows a batch holds, given that it holds one."""

@@ -105,7 +105,7 @@ def test_discrete_noise_costs_next_to_nothing_more_than_rounded_noise(numbers):
     loss = (2 * math.sqrt(100 * numbers) + 200) / (24 * steps**2)
     assert loss <= 1.0000001e-11
     # And no more steps than that takes.
-    assert steps == 2**24 or loss == pytest.approx(1e-11, rel=1e-9)
+    assert steps == 2**24 or loss == pytest.approx(1e-11, rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize("spread", [4.0, 8.0, 16.0])
