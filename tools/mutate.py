@@ -4,7 +4,7 @@ Usage: ``python tools/mutate.py src/dpadmm/privacy/curves.py ...`` after ``pip i
 which makes the mutants. They run in a copy of the clone, one forked process each, against the tests
 that reach the mutated lines. ``--minutes`` ends a run in time, and the same command goes on where
 it ended; what was found is kept in the folder ``--state``, as lines of JSON. ``--again survived``
-runs survivors anew, after tests were added. Exit code 75 says that mutants are left to be run.
+runs survivors anew and nothing else, after tests were added. Exit code 75 says that some are left.
 
 Not made, because nothing that runs could differ: edits of annotations, of ``__all__``, of the words
 of a refusal, of ``@final`` and ``@abstractmethod``.
@@ -30,7 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import _lru_cache_wrapper, cache
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Final, Literal
@@ -130,7 +130,7 @@ class SwapDirection(_Ours):
 
 
 class DeleteStatement(_Ours):
-    """A statement is not executed: a call, a refusal, an addition to a sum."""
+    """A statement is not executed: a call, a refusal, an assignment."""
 
     def edited(self, node: Any) -> str | None:
         """See the class."""
@@ -400,6 +400,9 @@ class Workshop:
 
         class Learner(Watch):
             def pytest_runtest_logstart(self, nodeid: str) -> None:
+                # What one test has worked out must not keep the next from reaching it.
+                for each in self.caches:
+                    each.cache_clear()
                 measure.switch_context(nodeid)
                 seconds[nodeid] = time.process_time()
 
@@ -407,6 +410,10 @@ class Workshop:
                 seconds[nodeid] = time.process_time() - seconds[nodeid]
 
             def pytest_collection_finish(self) -> None:
+                kinds = [
+                    thing for thing in gc.get_objects() if isinstance(thing, _lru_cache_wrapper)
+                ]
+                self.caches = [each for each in kinds if str(each.__module__).startswith("dpadmm.")]
                 measure.start()
 
         learner = Learner()
@@ -648,7 +655,7 @@ def main() -> int:
     parser.add_argument("--cap", type=float, default=4.0, help="seconds of tests per mutant")
     parser.add_argument("--sample", type=int, help="so many of each module, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--again", nargs="+", default=[], help="outcomes or identities to repeat")
+    parser.add_argument("--again", nargs="+", default=[], help="only these: outcomes or identities")
     parser.add_argument("--only-report", action="store_true")
     asked = parser.parse_args()
     until = time.monotonic() + 60 * asked.minutes
@@ -664,13 +671,10 @@ def main() -> int:
         mutants += made
     known = read_results(results)
     again = set(asked.again)
-    todo = [
-        mutant
-        for mutant in mutants
-        if mutant.identity not in known
-        or mutant.identity in again
-        or known[mutant.identity]["outcome"] in again
-    ]
+    todo = [mutant for mutant in mutants if mutant.identity not in known]
+    if again:
+        known_outcomes = {identity: record["outcome"] for identity, record in known.items()}
+        todo = [m for m in mutants if {m.identity, known_outcomes.get(m.identity)} & again]
     if todo and not asked.only_report:
         shop = Workshop(asked.state, asked.tests, asked.cap)
         shop.prepare()
