@@ -158,7 +158,8 @@ class Mutant:
 
 def known_mutants(module: str, state: Path) -> list[Mutant]:
     """The mutants of a module as it is now, from a file where they were made before."""
-    digest = hashlib.sha256((ROOT / module).read_bytes()).hexdigest()
+    text = (ROOT / module).read_bytes() + Path(__file__).read_bytes()
+    digest = hashlib.sha256(text).hexdigest()
     kept = state / f"made-{digest[:16]}.json"
     if not kept.exists():
         made = make_mutants(module)
