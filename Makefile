@@ -8,7 +8,7 @@ FLOWER := .venv-flower
 WORKERS ?= 2
 LOWEST := .venv-lowest
 
-.PHONY: demo test stress flower-test coverage lowest lint format docs bench reproduce dist clean
+.PHONY: demo test stress flower-test coverage lowest lint format notebooks docs bench reproduce dist clean
 
 # The demonstration needs the package alone; the tools of developers come with the other targets.
 $(PACKAGE): pyproject.toml papers/pyproject.toml
@@ -77,6 +77,10 @@ lint: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The notebooks of examples/ again, in place.
+notebooks: $(STAMP)
+	$(BIN)/python tools/notebooks.py
 
 docs: $(STAMP)
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
