@@ -1,10 +1,14 @@
 """The documentation runs, and the commands and files it names exist."""
 
+import json
 import re
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
+
+from dpadmm.experiments.contents import contents_page
+from dpadmm.experiments.experiment import known_experiments
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -62,3 +66,12 @@ def test_make_targets_exist():
         )
     }
     assert {"demo", "test"} <= mentioned <= targets
+
+
+def test_the_index_of_reruns_is_what_the_code_makes_of_their_manifests():
+    folder = ROOT / "docs" / "reproduction"
+    manifests = [
+        json.loads((folder / name / "manifest.json").read_text()) for name in known_experiments()
+    ]
+    assert len(manifests) > 20
+    assert (folder / "index.md").read_text() == contents_page(manifests)

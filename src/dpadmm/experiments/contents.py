@@ -57,7 +57,8 @@ def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
     verdicts = [verdict for manifest in manifests for verdict in _verdicts(manifest)]
     parts = [
         "# The papers' figures and tables, rerun\n",
-        *_glance(verdicts),
+        "How many of the papers' conclusions came to what when they were run again:\n",
+        _counts(verdicts).markdown(),
         "Each experiment was rerun with noise as its paper sets it (as published) and with noise "
         "that provably meets the same budget (proven). A conclusion *stands* or *does not stand* "
         "when a criterion that was fixed before running decides; the number that decides is on the "
@@ -65,6 +66,7 @@ def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
         f"with {LOOK_LEVEL:.1%} intervals: after 10 runs, and after 60 where 10 do not decide; "
         "what 60 leave open is *not decided*. All of it is one command:\n",
         "```console\n$ DPADMM_DATA=/folder/with/data dpadmm reproduce --all --output FOLDER\n```\n",
+        *_open_questions(verdicts),
         *_shared_meaning(manifests),
     ]
     for citation in dict.fromkeys(manifest["citation"] for manifest in manifests):
@@ -88,9 +90,9 @@ def _finding(told: dict[str, Any]) -> Finding:
     return Finding(**{**told, "rests_on": tuple(told.get("rests_on", ()))})
 
 
-def _glance(verdicts: Sequence[_Verdict]) -> list[str]:
-    """How many conclusions came to what; then each that is not decided or depends on a choice."""
-    parts = [_counts(verdicts).markdown()]
+def _open_questions(verdicts: Sequence[_Verdict]) -> list[str]:
+    """Each conclusion that depends on a choice, and each that is not decided."""
+    parts = []
     dependent = [
         (
             each.full_link,
