@@ -78,6 +78,17 @@ def test_what_the_front_door_takes_and_returns_is_listed():
             assert ours <= by_last_word, name
 
 
+def test_the_estimators_have_what_the_page_says():
+    estimator = dpadmm.ADMMClassifier
+    said = re.search(r"`fit\((.*?)\)`", PAGE)[1]
+    taken = inspect.signature(estimator.fit).parameters.values()
+    named = [each.name for each in taken if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    assert said.split(", ") == named[1:]
+    attributes = re.findall(r"`(\w+_)`", PAGE)
+    assert len(attributes) > 5
+    assert [name for name in attributes if name not in estimator.__doc__] == []
+
+
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_guides_import_public_names_only(page):
     names = {name for _, block in python_blocks(page) for name in imported(block)}
