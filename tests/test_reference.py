@@ -84,7 +84,7 @@ def test_the_estimators_have_what_the_page_says():
     taken = inspect.signature(estimator.fit).parameters.values()
     named = [each.name for each in taken if each.kind is not inspect.Parameter.VAR_KEYWORD]
     assert said.split(", ") == named[1:]
-    attributes = re.findall(r"`(\w+_)`", PAGE)
+    attributes = re.findall(r"`([a-z]\w*_)`", PAGE)
     assert len(attributes) > 5
     assert [name for name in attributes if name not in estimator.__doc__] == []
 
