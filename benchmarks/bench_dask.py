@@ -2,12 +2,16 @@
 
 ``python -m benchmarks.bench_dask [ROWS ...]`` prints the table of ``docs/scale.md``; one line of it
 is a benchmark of ``make bench``. Rows have 21 features and are made where they stay, from seeds.
+More than 2e7 rows are made on the workers alone, whose memory is limited: Dask keeps there what
+fits and puts the rest on disk. Every gradient is compared: with the bits of one process, or, where
+no process has all rows, with sums of 64 bits at the workers, and the bound on its rounding error.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,7 +26,7 @@ import numpy as np
 from benchmarks.bench_core import Row
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
-from dpadmm.problem.row_sums import piece_rows
+from dpadmm.problem.row_sums import piece_rows, summation_error
 from dpadmm.problem.rows import RowBlock, Shard
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
@@ -36,8 +40,9 @@ _FEATURES = 21
 # Whole pieces, so that a pass over parts has the bits of one over all rows together.
 _PART_ROWS = 40 * piece_rows(_FEATURES)
 _OTHER_ROWS = 1000
-# Rows that are also held in one process; beyond, memory is for the workers.
+# Rows that are also held in one process, and fit the workers; beyond, each has so much memory.
 _MOST_HERE = 2 * 10**7
+_WORKER_MEMORY = 8 * 10**9
 _SECONDS_FOR_WORKERS = 120.0
 
 
@@ -75,16 +80,13 @@ def local_rows(rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @contextmanager
-def workers(count: int) -> Iterator[Cluster]:
-    """A scheduler and worker processes with one thread each."""
+def workers(count: int, memory: int = 0) -> Iterator[Cluster]:
+    """A scheduler and worker processes with one thread each, and so many bytes; 0 for any."""
     from distributed import Client
 
     environment = os.environ | {
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-        # Held rows are not to be moved or spilt by the limits of a small machine.
-        "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
-        "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
     }
     started: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +112,7 @@ def workers(count: int) -> Iterator[Cluster]:
                     raise TimeoutError("the scheduler did not start")
                 time.sleep(0.05)
             for _ in range(count):
-                start("worker", "--nthreads", "1", "--no-nanny", "--memory-limit", "0")
+                start("worker", "--nthreads", "1", "--no-nanny", "--memory-limit", str(memory))
             address = json.loads(place.read_text())["address"]
             with Client(address, set_as_default=False) as client:
                 client.wait_for_workers(count, timeout=_SECONDS_FOR_WORKERS)
@@ -127,26 +129,53 @@ def held_rows(cluster: Cluster, rows: int) -> ClusterRows:
     return cluster.keep(make_block, list(enumerate(sizes)), sizes)
 
 
+def largest_size(block: RowBlock) -> tuple[int, int]:
+    """The process that has a part, and the most bytes that it ever had in memory."""
+    return os.getpid(), 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def precise_sum(block: RowBlock, point: np.ndarray) -> np.ndarray:
+    """``sum_k l'(u_k.w) u_k`` of logistic losses, all in 64 bits, by no code of a pass."""
+    step = piece_rows(_FEATURES)
+    total = np.zeros(_FEATURES, dtype=np.longdouble)
+    for first in range(0, block.labels.shape[1], step):
+        signed = block.rows[0, first : first + step].astype(np.longdouble)
+        signed *= block.labels[0, first : first + step]
+        slopes = -1 / (1 + np.exp((signed * point).sum(axis=1)))
+        total += (slopes[:, None] * signed).sum(axis=0)
+    return total
+
+
 class Passes:
     """Passes over a shard, at one point."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
-        site = Site.of_all(
+        self._site = Site.of_all(
             shard.counts,
             build_topology("complete", 2),
             get_loss("logistic"),
             features=_FEATURES,
             regularization=0.01,
         )
-        self._workspace = Workspace(shard, site)
-        self._point = np.full(site.shape, 0.1)
+        self._workspace = Workspace(shard, self._site)
+        self._point = np.full(self._site.shape, 0.1)
         self.gradient = self._workspace.gradient(self._point)
 
     def seconds(self) -> float:
         start = time.perf_counter()
         self._workspace.gradient(self._point)
         return time.perf_counter() - start
+
+    def rounding(self, held: ClusterRows) -> tuple[float, float]:
+        """How far the gradient of the first party, on a cluster, is off; and what dp-gd counts."""
+        site = self._site
+        assert np.finfo(np.longdouble).nmant >= 63, "no numbers of 64 bits on this processor"
+        sums = list(held.map(precise_sum, self._point[0, 0, 0]))
+        exact = np.sum(sums, axis=0) * np.longdouble(site.weight[0]) / len(held)
+        off = self.gradient[0, 0, 0] - exact
+        counted = summation_error(site.rows, site.features) * site.weight * site.loss.slope_bound
+        return float(np.sqrt((off * off).sum())), float(counted[0])
 
 
 def in_turns(here: Passes, there: Passes, repeats: int) -> tuple[float, float]:
@@ -201,23 +230,44 @@ def show(sizes: list[int]) -> None:
         f"{'rows':>6} {'workers':>7} {'pass':>15} {'dp-gd round':>15} {'pr-admm round':>15} ratio"
     )
     for rows in sizes:
-        here = Passes(local_shard(rows)) if rows <= _MOST_HERE else None
-        for count in (1, 2) if here else (2,):
+        if rows > _MOST_HERE:
+            show_on_workers(rows)
+            continue
+        here = Passes(local_shard(rows))
+        for count in (1, 2):
             with workers(count) as cluster:
                 there = Passes(cluster_shard(held_rows(cluster, rows)))
-                _line(rows, count, here, there)
+                same_bits(here, there)
+                pairs: list[tuple[float | None, float]] = [in_turns(here, there, 9)]
+                for name in ("dp-gd", "pr-admm"):
+                    shards = (here.shard, there.shard)
+                    first, second = (round_seconds(shard, name, 3) for shard in shards)
+                    pairs.append((first, second))
+                _line(rows, count, pairs)
 
 
-def _line(rows: int, count: int, here: Passes | None, there: Passes) -> None:
-    rounds = 4 if rows <= 10**6 else 3
-    if here is None:
-        pairs = [(None, median(there.seconds() for _ in range(3)))]
-    else:
-        same_bits(here, there)
-        pairs = [in_turns(here, there, 9)]
-    for name in ("dp-gd", "pr-admm"):
-        base = None if here is None else round_seconds(here.shard, name, rounds)
-        pairs.append((base, round_seconds(there.shard, name, rounds)))
+def show_on_workers(rows: int) -> None:
+    """The same of rows that no process has; how exact a gradient is, and what memory it took."""
+    with workers(2, _WORKER_MEMORY) as cluster:
+        begin = time.perf_counter()
+        held = held_rows(cluster, rows)
+        print(f"{rows:.0e} rows made and held in {time.perf_counter() - begin:.0f} s", flush=True)
+        there = Passes(cluster_shard(held))
+        pairs: list[tuple[float | None, float]] = [
+            (None, median(there.seconds() for _ in range(3))),
+            (None, round_seconds(there.shard, "dp-gd", 2)),
+            (None, round_seconds(there.shard, "pr-admm", 1)),
+        ]
+        _line(rows, 2, pairs)
+        error, counted = there.rounding(held)
+        print(f"its gradient is off by {error:.2g}; dp-gd counts {counted:.2g}", flush=True)
+        if not error <= counted:
+            raise AssertionError("a gradient must be within the error that dp-gd counts")
+        for process, size in sorted(set(held.map(largest_size))):
+            print(f"worker {process}: at most {size / 1e9:.1f} GB", flush=True)
+
+
+def _line(rows: int, count: int, pairs: list[tuple[float | None, float]]) -> None:
     cells = [f"{'' if base is None else f'{base:.3g}'} / {found:.3g}" for base, found in pairs]
     first, found = pairs[0]
     ratio = "" if first is None else f"{found / first:5.2f}"

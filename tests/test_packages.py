@@ -17,9 +17,10 @@ from tools.lowest import lowest
 import dpadmm
 from dpadmm.data.named import load
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.runner import backend
+from dpadmm.experiments.runner import Store, compute
 from dpadmm.privacy.noise import SecureNoise, secure_noise
 from dpadmm.sentences import DataError
+from tests.helpers.small_experiments import Note
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTIONS = {"dpadmm": ROOT, "dpadmm_papers": ROOT / "papers"}
@@ -87,13 +88,10 @@ def test_without_datasets(monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "package"), [("dask", "distributed"), ("ray", "ray")])
-def test_without_a_backend(monkeypatch, name, package):
+def test_without_a_backend(monkeypatch, tmp_path, name, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with (
-        pytest.raises(ParameterError, match=rf"pip install 'dpadmm\[{name}\]'"),
-        backend(name, 1),
-    ):
-        pass
+    with pytest.raises(ParameterError, match=rf"pip install 'dpadmm\[{name}\]'"):
+        compute({"one": Note("one", str(tmp_path))}, Store(tmp_path / "cells"), backend=name)
 
 
 def test_without_secure(monkeypatch):

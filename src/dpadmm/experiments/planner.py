@@ -54,6 +54,8 @@ def plan_run(
     effort: Effort | None = None,
     folder: Path | None = None,
     jobs: int | None = None,
+    backend: str = "loky",
+    address: str | None = None,
     on_done: OnDone | None = None,
 ) -> Outlook:
     """Say what to expect of a run, from public facts alone, before anything is spent.
@@ -70,6 +72,8 @@ def plan_run(
         Where finished work is kept, to go on after a crash; nowhere unless given.
     jobs
         Processes to use; as many as there are cores unless given.
+    backend, address
+        Where, as of :func:`~dpadmm.experiments.runner.compute`.
     on_done
         Told of progress.
 
@@ -87,7 +91,9 @@ def plan_run(
     with tempfile.TemporaryDirectory(prefix="dpadmm-plan-") as passing:
         store = Store((folder or Path(passing)) / "cells")
         processes = jobs or joblib.cpu_count()
-        results = compute(cells, store, jobs=processes, on_done=on_done)
+        results = compute(
+            cells, store, jobs=processes, backend=backend, address=address, on_done=on_done
+        )
     return _Answers(stage, results).outlook(wanted_loss)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -52,7 +52,7 @@ from dpadmm.run.result import Run, provenance
 from dpadmm.run.train import train_party
 from dpadmm.sentences import DataError
 
-__all__ = ["read_shards", "train_node", "write_node_results"]
+__all__ = ["node_run", "read_shards", "train_node", "write_node_results"]
 
 _BUDGET_EVERY: Final = 1.0
 _AGAIN: Final = (
@@ -393,11 +393,7 @@ def _trained(
         output=told.run.output,
         quality=None if judged is None else judged.quality,
     )
-    federation = {
-        "node": setup.name,
-        "nodes": list(agreed.nodes),
-        "rows": agreed.rows,
-        "server": agreed.server,
+    how = {
         "heard": list(hearing.names),
         "rounds_complete": hearing.done,
         "lost": hearing.lost,
@@ -405,15 +401,46 @@ def _trained(
         "changed_run_sha256": stretch.run.hex() if stretch.lost else None,
         "tls": setup.security is not None,
     }
+    return node_run(
+        setup, classifier, how, seconds=seconds, noise_error=_noise_error(part, told.run.output)
+    )
+
+
+def node_run(
+    setup: NodeSetup,
+    classifier: Classifier,
+    how: Mapping[str, Any],
+    *,
+    seconds: float | None,
+    noise_error: float | None,
+) -> Run:
+    """The finished run of one node.
+
+    Parameters
+    ----------
+    setup, classifier
+        The node, and what it has learnt.
+    how
+        Public facts about how the run went, beside who was in it.
+    seconds, noise_error
+        As of a :class:`~dpadmm.run.result.Run`.
+    """
+    agreed, told, schema = setup.agreed, setup.run_config(), setup.schema
+    who = {
+        "node": setup.name,
+        "nodes": list(agreed.nodes),
+        "rows": agreed.rows,
+        "server": agreed.server,
+    }
     rows = {setup.name: agreed.rows[setup.name]}
-    come_from = provenance(told, schema, rows, setup.run.hex(), federation)
+    come_from = provenance(told, schema, rows, setup.run.hex(), who | dict(how))
     return Run(
         told,
         Model(classifier, estimator_parameters(told.run, agreed.names), schema, come_from),
         setup.planned.site.topology,
         warnings=setup.warnings,
         seconds=seconds,
-        noise_error=_noise_error(part, told.run.output),
+        noise_error=noise_error,
     )
 
 
