@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -220,11 +221,17 @@ def _on_ray(items: _Items, jobs: int, address: str | None) -> Iterator[_Finished
                 host, _, port = (address or "").removeprefix("ray://").rpartition(":")
                 if port.isdecimal():
                     socket.create_connection((host, int(port)), timeout=_CONNECT).close()
-                ray.init(address=address or "local", log_to_driver=False, **own)
+                ray.init(
+                    address=address or "local",
+                    log_to_driver=False,
+                    logging_level=logging.WARNING,
+                    **own,
+                )
             except (OSError, OverflowError, ValueError) as error:
                 raise ParameterError(
                     f"address must be of a Ray cluster that answers; got {address!r}: "
-                    f"{type(error).__name__}. Start it (ray start --head), or correct the address."
+                    f"{type(error).__name__}. Start it (ray start --head), correct the address, or "
+                    "give this process the cluster's token (RAY_AUTH_TOKEN)."
                 ) from None
             stack.callback(ray.shutdown)
         # Ray's own backend for joblib gives results all at the end, and none if a process dies.
