@@ -146,10 +146,7 @@ def compute(
         the last. What one of many had in hand runs again elsewhere.
     """
     positive_integer("jobs", jobs)
-    if backend not in _RUNS:
-        raise unknown_name("backend", backend, BACKENDS)
-    if backend == "loky" and address is not None:
-        raise ParameterError(f"address must be left out for loky; got {address!r}.")
+    _check_backend(backend, address)
     by_key = {cell.key: (label, cell) for label, cell in cells.items()}
     whole = sum(cell.weight for _, cell in by_key.values())
     missing = [item for item in by_key.values() if store.get(item[1]) is None]
@@ -158,11 +155,24 @@ def compute(
     tell(done, whole, "")
     # The heaviest first: no long cell is left for the end, when other workers have nothing to do.
     missing.sort(key=lambda item: -item[1].weight)
+    for label, result in _finished(missing, jobs, backend, address):
+        store.put(cells[label], result)
+        done += cells[label].weight
+        tell(done, whole, label)
+    return {label: _kept(label, cell, store) for label, cell in cells.items()}
+
+
+def _check_backend(backend: str, address: str | None) -> None:
+    if backend not in _RUNS:
+        raise unknown_name("backend", backend, BACKENDS)
+    if backend == "loky" and address is not None:
+        raise ParameterError(f"address must be left out for loky; got {address!r}.")
+
+
+def _finished(items: _Items, jobs: int, backend: str, address: str | None) -> Iterator[_Finished]:
+    """Results as they come; where nothing is left to do, no cluster is asked."""
     try:
-        for label, result in _RUNS[backend](missing, jobs, address) if missing else ():
-            store.put(cells[label], result)
-            done += cells[label].weight
-            tell(done, whole, label)
+        yield from _RUNS[backend](items, jobs, address) if items else ()
     except Exception as error:
         if type(error).__name__ not in _DEATHS:
             raise
@@ -170,7 +180,6 @@ def compute(
             "workers were killed, perhaps for want of memory; finished cells are kept. Run the "
             f"same command again to go on, with fewer jobs than {jobs} if memory is short."
         ) from None
-    return {label: _kept(label, cell, store) for label, cell in cells.items()}
 
 
 def _kept(label: str, cell: Job, store: Store) -> Result:
