@@ -7,8 +7,11 @@ STAMP := $(VENV)/.installed
 FLOWER := .venv-flower
 WORKERS ?= 2
 LOWEST := .venv-lowest
+# Some machines forbid Python to keep what it compiled: every command and every node that a test starts
+# would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test stress flower-test coverage lowest lint format docs bench reproduce dist clean
+.PHONY: demo test stress flower-test coverage lowest lint format notebooks docs bench reproduce dist clean
 
 # The demonstration needs the package alone; the tools of developers come with the other targets.
 $(PACKAGE): pyproject.toml papers/pyproject.toml
@@ -30,12 +33,14 @@ $(STAMP): $(PACKAGE)
 demo: $(PACKAGE)
 	@$(BIN)/dpadmm demo
 
-# One BLAS thread per worker: more would fight over the cores.
+# One BLAS thread per worker: more would fight over the cores. Neighbouring tests stay with one worker,
+# which starts what they share once, until another one has nothing left to do.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+	$(PYTEST)
 
 stress: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
+	$(PYTEST) -m slow
 
 # Flower in an environment of its own: it pins typer, rich and packaging below ours, and with Ray for
 # its simulation takes more than a gigabyte.
@@ -78,8 +83,12 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The notebooks of examples/ again, in place.
+notebooks: $(STAMP)
+	$(BIN)/python tools/notebooks.py
+
 docs: $(STAMP)
-	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+	$(BIN)/sphinx-build -W --keep-going -q -j $(WORKERS) docs docs/_build
 	@echo "docs/_build/index.html"
 
 bench: $(STAMP)

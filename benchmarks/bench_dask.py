@@ -2,28 +2,33 @@
 
 ``python -m benchmarks.bench_dask [ROWS ...]`` prints the table of ``docs/scale.md``; one line of it
 is a benchmark of ``make bench``. Rows have 21 features and are made where they stay, from seeds.
+More than 2e7 rows, which need not fit this machine, are made on the workers anew in every pass, as
+Dask makes a lost part again. Every gradient is compared: with the bits of one process, or, where no
+process has all rows, with sums of 64 bits, and the bound on its rounding error.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any, TypeVar
 
 import numpy as np
 
 from benchmarks.bench_core import Row
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
-from dpadmm.problem.row_sums import piece_rows
-from dpadmm.problem.rows import RowBlock, Shard
+from dpadmm.problem.row_sums import piece_rows, summation_error
+from dpadmm.problem.rows import PartedRows, RowBlock, Shard
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
 from dpadmm.run.parameters import TrainingParameters
@@ -32,11 +37,13 @@ from dpadmm.run.train import train
 from dpadmm.solvers.cluster import Cluster, ClusterRows
 from dpadmm.solvers.workspace import Workspace
 
+Result = TypeVar("Result")
+
 _FEATURES = 21
 # Whole pieces, so that a pass over parts has the bits of one over all rows together.
 _PART_ROWS = 40 * piece_rows(_FEATURES)
 _OTHER_ROWS = 1000
-# Rows that are also held in one process; beyond, memory is for the workers.
+# Rows that are held, in one process and by workers; beyond, they are made anew in every pass.
 _MOST_HERE = 2 * 10**7
 _SECONDS_FOR_WORKERS = 120.0
 
@@ -82,9 +89,6 @@ def workers(count: int) -> Iterator[Cluster]:
     environment = os.environ | {
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-        # Held rows are not to be moved or spilt by the limits of a small machine.
-        "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
-        "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
     }
     started: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -127,26 +131,76 @@ def held_rows(cluster: Cluster, rows: int) -> ClusterRows:
     return cluster.keep(make_block, list(enumerate(sizes)), sizes)
 
 
+class MadeRows:
+    """Rows of one party in parts that workers make whenever they are asked: nothing is kept."""
+
+    def __init__(self, cluster: Cluster, rows: int) -> None:
+        self._cluster, self.heights = cluster, tuple(part_sizes(rows))
+
+    def map(
+        self, work: Callable[..., Result], *arguments: Any, each: Sequence[Any] | None = None
+    ) -> Iterator[Result]:
+        items = list(enumerate(self.heights))
+        last = [()] * len(items) if each is None else [(one,) for one in each]
+        yield from self._cluster.results(_work_on_made, items, last, work=work, told=arguments)
+
+
+def _work_on_made(
+    item: tuple[int, int],
+    last: tuple[Any, ...],
+    work: Callable[..., Result],
+    told: tuple[Any, ...],
+) -> Result:
+    return work(make_block(item), *told, *last)
+
+
+def largest_size(block: RowBlock) -> tuple[int, int]:
+    """The process that has a part, and the most bytes that it ever had in memory."""
+    return os.getpid(), 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def precise_sum(block: RowBlock, point: np.ndarray) -> np.ndarray:
+    """``sum_k l'(u_k.w) u_k`` of logistic losses, all in 64 bits, by no code of a pass."""
+    step = piece_rows(_FEATURES)
+    total = np.zeros(_FEATURES, dtype=np.longdouble)
+    for first in range(0, block.labels.shape[1], step):
+        signed = block.rows[0, first : first + step].astype(np.longdouble)
+        signed *= block.labels[0, first : first + step]
+        slopes = -1 / (1 + np.exp((signed * point).sum(axis=1)))
+        total += (slopes[:, None] * signed).sum(axis=0)
+    return total
+
+
 class Passes:
     """Passes over a shard, at one point."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
-        site = Site.of_all(
+        self._site = Site.of_all(
             shard.counts,
             build_topology("complete", 2),
             get_loss("logistic"),
             features=_FEATURES,
             regularization=0.01,
         )
-        self._workspace = Workspace(shard, site)
-        self._point = np.full(site.shape, 0.1)
+        self._workspace = Workspace(shard, self._site)
+        self._point = np.full(self._site.shape, 0.1)
         self.gradient = self._workspace.gradient(self._point)
 
     def seconds(self) -> float:
         start = time.perf_counter()
         self._workspace.gradient(self._point)
         return time.perf_counter() - start
+
+    def rounding(self, held: PartedRows) -> tuple[float, float]:
+        """How far the gradient of the first party, on a cluster, is off; and what dp-gd counts."""
+        site = self._site
+        assert np.finfo(np.longdouble).nmant >= 63, "no numbers of 64 bits on this processor"
+        sums = list(held.map(precise_sum, self._point[0, 0, 0]))
+        exact = np.sum(sums, axis=0) * np.longdouble(site.weight[0]) / sum(held.heights)
+        off = self.gradient[0, 0, 0] - exact
+        counted = summation_error(site.rows, site.features) * site.weight * site.loss.slope_bound
+        return float(np.sqrt((off * off).sum())), float(counted[0])
 
 
 def in_turns(here: Passes, there: Passes, repeats: int) -> tuple[float, float]:
@@ -175,7 +229,7 @@ def local_shard(rows: int) -> Shard:
     return Shard.from_parties([local_rows(rows), make_rows(10**6, _OTHER_ROWS)])
 
 
-def cluster_shard(held: ClusterRows) -> Shard:
+def cluster_shard(held: PartedRows) -> Shard:
     return Shard.from_parties([make_rows(10**6, _OTHER_ROWS)]).beside({0: held})
 
 
@@ -201,26 +255,51 @@ def show(sizes: list[int]) -> None:
         f"{'rows':>6} {'workers':>7} {'pass':>15} {'dp-gd round':>15} {'pr-admm round':>15} ratio"
     )
     for rows in sizes:
-        here = Passes(local_shard(rows)) if rows <= _MOST_HERE else None
-        for count in (1, 2) if here else (2,):
+        if rows > _MOST_HERE:
+            show_on_workers(rows)
+            continue
+        here = Passes(local_shard(rows))
+        for count in (1, 2):
             with workers(count) as cluster:
                 there = Passes(cluster_shard(held_rows(cluster, rows)))
-                _line(rows, count, here, there)
+                same_bits(here, there)
+                pairs = [in_turns(here, there, 9)]
+                for name in ("dp-gd", "pr-admm"):
+                    shards = (here.shard, there.shard)
+                    first, second = (round_seconds(shard, name, 3) for shard in shards)
+                    pairs.append((first, second))
+                _line(rows, count, pairs)
 
 
-def _line(rows: int, count: int, here: Passes | None, there: Passes) -> None:
-    rounds = 4 if rows <= 10**6 else 3
-    if here is None:
-        pairs = [(None, median(there.seconds() for _ in range(3)))]
-    else:
-        same_bits(here, there)
-        pairs = [in_turns(here, there, 9)]
-    for name in ("dp-gd", "pr-admm"):
-        base = None if here is None else round_seconds(here.shard, name, rounds)
-        pairs.append((base, round_seconds(there.shard, name, rounds)))
-    cells = [f"{'' if base is None else f'{base:.3g}'} / {found:.3g}" for base, found in pairs]
-    first, found = pairs[0]
-    ratio = "" if first is None else f"{found / first:5.2f}"
+def show_on_workers(rows: int) -> None:
+    """The same of rows that no process has; how exact a gradient is, and what memory it took."""
+    for count in (1, 2):
+        with workers(count) as cluster:
+            # The first tasks load libraries.
+            list(MadeRows(cluster, 4 * piece_rows(_FEATURES)).map(largest_size))
+            made = MadeRows(cluster, rows)
+            begin = time.perf_counter()
+            there = Passes(cluster_shard(made))
+            passed = time.perf_counter()
+            largest = dict(sorted(made.map(largest_size)))
+            making = time.perf_counter() - passed
+            took = f"a pass {passed - begin:.3g}, a pass that only makes the rows {making:.3g}"
+            print(f"{rows:>6.0e} {count:>7} {took}; load {os.getloadavg()[0]:.1f}", flush=True)
+            if count == 1:
+                continue
+            for process, size in largest.items():
+                print(f"worker {process} had at most {size / 1e9:.2f} GB", flush=True)
+            error, counted = there.rounding(made)
+            print(f"the gradient is off by {error:.2g}; dp-gd counts {counted:.2g}", flush=True)
+            if not error <= counted:
+                raise AssertionError("a gradient must be within the error that dp-gd counts")
+            # A round of pr-admm is several passes, each of which makes all rows again.
+            print(f"dp-gd round {round_seconds(there.shard, 'dp-gd', 1):.3g}", flush=True)
+
+
+def _line(rows: int, count: int, pairs: list[tuple[float, float]]) -> None:
+    cells = [f"{base:.3g} / {found:.3g}" for base, found in pairs]
+    ratio = f"{pairs[0][1] / pairs[0][0]:5.2f}"
     load = f"load {os.getloadavg()[0]:.1f}"
     print(
         f"{rows:>6.0e} {count:>7} " + " ".join(f"{c:>15}" for c in cells), ratio, load, flush=True

@@ -11,21 +11,17 @@ Memory is read from ``/proc`` while five nodes read rows, train and write their 
 that one of them has. Resident is all that the kernel counts, pages of libraries' code included,
 which all processes of a machine share; what is not backed by a file is the node's alone.
 
-``python -m benchmarks.bench_federation --growth`` prints the tables of
-``docs/federation-growth.md`` (ten minutes and more).
+How that grows with nodes and with the length of messages: :mod:`benchmarks.growth`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,16 +32,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from benchmarks.federated_peer import planned, rows_of
+from benchmarks.federated_peer import rows_of
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.federation.local import LocalNode, free_ports, run_nodes, write_federation
 from dpadmm.federation.status import read_statuses
 from dpadmm.federation.transport.wire import message_size
 from dpadmm.ledger.filters import Policy
-from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.problem.rows import Shard
-from dpadmm.run.train import train
 
 Row = tuple[str, float, float | None]
 Links = list[list[int]]
@@ -62,6 +55,7 @@ SETTLE = 5
 ROWS = 50
 FEATURES = 105
 OWN_POLICY = Policy(1.0, 1e-5)
+SHARED_POLICY = Policy(1.0, 1e-5, colluders=1)
 
 # Starts the processes, waits for them, and prints what the loopback sent.
 RUNNER = """
@@ -125,7 +119,14 @@ def has_own_network() -> bool:
 
 
 def run_processes(
-    module: str, links: Links, features: int, rounds: int, delay: float
+    module: str,
+    links: Links,
+    features: int,
+    rounds: int,
+    delay: float,
+    run: Mapping[str, Any] | None = None,
+    policy: Policy = OWN_POLICY,
+    rows: int = ROWS,
 ) -> tuple[list[dict[str, Any]], int]:
     """Run one process per node; what each measured, and all bytes on the wire (0: unknown)."""
     # Beside the sources: a directory for temporary files may be kept in memory.
@@ -144,12 +145,13 @@ def run_processes(
             "delay": delay,
             "neighbours": links,
             "features": features,
-            "rows": ROWS,
+            "rows": rows,
             "rounds": rounds,
             "message_bytes": message_size((1, 1, features)),
         }
         if module == NODE:
-            made = write_nodes(folder / "nodes", (nodes, ROWS, features), ring_run(rounds))
+            told = run or ring_run(rounds)
+            made = write_nodes(folder / "nodes", (nodes, rows, features), told, policy)
             spec["configurations"] = [str(node.config) for node in made]
         (folder / "spec.json").write_text(json.dumps(spec))
         own = has_own_network()
@@ -180,9 +182,12 @@ def measure(
     features: int = FEATURES,
     rounds: int = 100,
     delay: float = 0.0,
+    run: Mapping[str, Any] | None = None,
+    policy: Policy = OWN_POLICY,
+    rows: int = ROWS,
 ) -> Measured:
     """Run one process per node and sum up what they measured."""
-    results, sent = run_processes(module, links, features, rounds, delay)
+    results, sent = run_processes(module, links, features, rounds, delay, run, policy, rows)
     nothing = [0.0] * rounds
 
     def settled(values: list[float]) -> Any:
@@ -247,6 +252,17 @@ def ring_run(rounds: int) -> dict[str, Any]:
     }
 
 
+def shared_run(rounds: int) -> dict[str, Any]:
+    """The run of nodes of which everybody hears everybody's words, and nobody's message."""
+    return {
+        "algorithm": "dp-gd",
+        "topology": "server",
+        "rounds": rounds,
+        "regularization": 1e-2,
+        "algorithm_options": {"noise": "shared", "colluders": 1},
+    }
+
+
 def memory_of_nodes(rows: int = 9000, rounds: int = 20) -> tuple[float, float]:
     """The most memory of one of five nodes beyond its rows: resident, and not backed by a file."""
     largest = {"VmRSS": 0.0, "RssAnon": 0.0}
@@ -270,37 +286,6 @@ def memory_of_nodes(rows: int = 9000, rounds: int = 20) -> tuple[float, float]:
     return largest["VmRSS"] - data, largest["RssAnon"] - data
 
 
-def simulated(parties: int, rounds: int) -> tuple[float, float]:
-    """Seconds of a round of a ring in this process, and megabytes, of a process of its own."""
-    script = f"from benchmarks.bench_federation import simulate; simulate({parties}, {rounds})"
-    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    seconds, megabytes = json.loads(done.stdout)
-    return seconds, megabytes
-
-
-def simulate(parties: int, rounds: int) -> None:
-    spec = {"neighbours": ring(parties), "rounds": rounds, "rows": ROWS, "features": FEATURES}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        whole = planned(spec)
-    shard = Shard.from_parties([rows_of(number, ROWS, FEATURES) for number in range(parties)])
-    moments: list[float] = []
-    train(
-        whole,
-        shard,
-        noise=SimulatedNoise(1),
-        on_round=lambda done, message: moments.append(time.perf_counter()),
-    )
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-    print(json.dumps([float(np.median(np.diff(moments))), largest]))
-
-
 def main() -> list[Row]:
     # In turns, so that whatever else the machine does weighs on both alike.
     pairs = [(measure(BARE, ring(5)).beyond, measure(NODE, ring(5)).beyond) for _ in range(PAIRS)]
@@ -316,42 +301,3 @@ def main() -> list[Row]:
         ("a node beyond its rows, megabytes resident, libraries' code included", resident, None),
         ("a node beyond its rows, megabytes resident not backed by a file", anonymous, 100.0),
     ]
-
-
-def growth() -> None:
-    """Print the tables of docs/federation-growth.md."""
-    print("| nodes | links | doubles | round | beyond the solve | processor | wire | memory |")
-    print("|--:|---|--:|--:|--:|--:|--:|--:|")
-    for nodes, shape, features, rounds, delay in (
-        (5, ring, 105, 60, 0.0),
-        (5, ring, 105, 40, 0.05),
-        (5, ring, 1_000, 40, 0.0),
-        (5, ring, 10_000, 30, 0.0),
-        (5, ring, 100_000, 15, 0.0),
-        (5, ring, 100_000, 15, 0.05),
-        (20, ring, 105, 40, 0.0),
-        (20, complete, 105, 20, 0.0),
-        (50, ring, 105, 20, 0.0),
-    ):
-        found = measure(PARTS, shape(nodes), features, rounds, delay)
-        name = shape.__name__ + (f", {1e3 * delay:g} ms" if delay else "")
-        print(
-            f"| {nodes} | {name} | {features:,} | {1e3 * found.whole:.0f} ms "
-            f"| {1e3 * found.beyond:.0f} ms | {1e3 * found.processor:.1f} ms "
-            f"| {found.wire:,.0f} B | {found.megabytes:.0f} MB |",
-            flush=True,
-        )
-    print("\n| parties in one process | round | memory |\n|--:|--:|--:|")
-    for parties in (5, 50, 1000):
-        seconds, megabytes = simulated(parties, 10)
-        print(f"| {parties:,} | {1e3 * seconds:.1f} ms | {megabytes:.0f} MB |", flush=True)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--growth", action="store_true", help="print the tables of growth")
-    if parser.parse_args().growth:
-        growth()
-    else:
-        for label, value, target in main():
-            print(f"{label:66s} {value:10.3f}  {'' if target is None else f'at most {target:g}'}")

@@ -72,7 +72,8 @@ def planned(spec: dict[str, Any]) -> Plan:
         algorithm="pr-admm",
         topology=[(a, b) for a, near in enumerate(spec["neighbours"]) for b in near if a < b],
         rounds=spec["rounds"],
-        tolerance=1e-6,
+        # What rounding leaves of a gradient grows with its length.
+        tolerance=max(1e-6, 1e-11 * spec["features"]),
         penalty=0.05,
         regularization=1e-2,
         loss="logistic",

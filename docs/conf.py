@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 # Document the tree this file belongs to, whatever is installed.
 sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent / "papers" / "src")]
-# Pages of modules that no longer exist would break the build.
-shutil.rmtree(HERE / "reference" / "generated", ignore_errors=True)
+# Pages of modules and notebooks that no longer exist would break the build.
+for made in ("reference", "notebooks"):
+    shutil.rmtree(HERE / made / "generated", ignore_errors=True)
 
+from nbconvert import MarkdownExporter  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
 
 import dpadmm  # noqa: E402
@@ -78,6 +81,27 @@ def _algorithm_table() -> str:
 myst_substitutions = {"algorithm_table": _algorithm_table()}
 
 
+def _write_notebooks() -> None:
+    """Each notebook as a page, with the outputs that are stored in it: nothing is run here."""
+    pages = HERE / "notebooks" / "generated"
+    for notebook in sorted((HERE.parent / "examples").glob("*.ipynb")):
+        name = notebook.stem
+        places = {"unique_key": name, "output_files_dir": name}
+        text, made = MarkdownExporter().from_filename(str(notebook), resources=places)
+        # Links of the notebook lead from its folder, those of the page from the page's.
+        text = text.replace("](../docs/", "](../../").replace(
+            "](../CONTRIBUTING", "](../../contributing"
+        )
+        text = re.sub(r"\]\(([\w-]+)\.ipynb\)", r"](\1.md)", text)
+        (pages / name).mkdir(parents=True)
+        (pages / f"{name}.md").write_text(text, encoding="utf-8")
+        for place, content in made["outputs"].items():
+            (pages / place).write_bytes(content)
+
+
+_write_notebooks()
+
+
 def _skip(app, what, name, obj, skip, options):
     """Leave out what Python, pydantic and scikit-learn write into a class by themselves."""
     by_python = (getattr(obj, "__doc__", None) or "").startswith("Alias for field number")
@@ -99,5 +123,8 @@ def _plain_signature(app, what, name, obj, options, signature, return_annotation
 
 
 def setup(app):
+    # It copies files at the end and does nothing else, but does not say that pages may be read by
+    # several processes.
+    app.extensions["sphinx-mathjax-offline"].parallel_read_safe = True
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _plain_signature)

@@ -1,3 +1,4 @@
+import gc
 import random
 
 import pytest
@@ -5,6 +6,12 @@ from hypothesis import settings
 
 settings.register_profile("dpadmm", deadline=None, print_blob=True)
 settings.load_profile("dpadmm")
+
+
+def pytest_collection_finish(session):
+    """Do not look for garbage among all tests and modules again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -21,6 +28,16 @@ def hospitals(tmp_path):
     lines.append('[result]\nmodel = "m.model"\nrecord = "record.json"\n')
     (tmp_path / "run.toml").write_text("\n".join(lines))
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    """One process for all tests of a worker that start commands or nodes."""
+    from tests.helpers.fork_server import ForkServer
+
+    server = ForkServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="session")

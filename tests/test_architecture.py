@@ -33,6 +33,21 @@ def test_every_file_that_the_page_names_exists():
     assert [file for file in named if not (SOURCE / file).is_file()] == []
 
 
+def test_the_picture_of_the_way_shows_files_of_the_walks_in_their_order():
+    drawing = (ROOT / "docs" / "_static" / "message.svg").read_text()
+    # Along the way; the first is the loop that drives it.
+    loop, *shown = re.findall(r'data-file="([\w/]+\.py)"', drawing)
+    assert loop == "run/engine.py"
+    assert [file for file in shown if not (SOURCE / file).is_file()] == []
+    named = re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", PAGE)
+    assert {file.rpartition("/")[2] for file in shown} <= {
+        file.rpartition("/")[2] for file in named
+    }
+    sent = [file for file in walk("node") if file in shown and file != "run/engine.py"]
+    assert [file for file in dict.fromkeys(shown) if file in sent] == sent
+    assert "_static/message.svg" in PAGE
+
+
 def test_every_room_is_in_the_drawing():
     drawing = PAGE.split("```text")[1].split("```")[0]
     rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}

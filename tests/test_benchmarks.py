@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import plan_check, utility, utility_figure
+from benchmarks import growth, plan_check, utility, utility_figure
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,6 +44,28 @@ def test_an_unknown_benchmark_is_refused_with_the_known_ones():
     )
     assert done.returncode == 2
     assert "pdml" in done.stdout
+
+
+# -- how does it grow? ----------------------------------------------------------------------------
+
+
+def test_growth_is_shown_as_an_exponent_between_neighbouring_lines(capsys):
+    lines = [(10, 0.02, 100.0), (1000, 2.0, 100.0), (4000, 4.0, 800.0)]
+    growth.print_table(
+        "rows", iter((size, {"round": taken, "memory": held}) for size, taken, held in lines)
+    )
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "| rows | round | memory |",
+        "|--:|--:|--:|",
+        "| 10 | 20 ms | 100 MB |",
+        "| 1,000 | 2 s (1.00) | 100 MB (0.00) |",
+        "| 4,000 | 4 s (0.50) | 800 MB (1.50) |",
+    ]
+
+
+def test_an_unknown_table_of_growth_is_refused_with_the_known_ones(capsys):
+    assert growth.main(["columns"]) == 2
+    assert "features" in capsys.readouterr().out
 
 
 # -- does it pay? ---------------------------------------------------------------------------------

@@ -1,16 +1,24 @@
 """The documentation runs, and the commands and files it names exist."""
 
+import json
 import re
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
+from dpadmm.experiments.experiment import known_experiments
+from dpadmm.experiments.pages import contents_page
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts),
+    *sorted(
+        page
+        for page in (ROOT / "docs").rglob("*.md")
+        if not {"_build", "generated"} & set(page.parts)
+    ),
 ]
 
 
@@ -58,3 +66,12 @@ def test_make_targets_exist():
         )
     }
     assert {"demo", "test"} <= mentioned <= targets
+
+
+def test_the_index_of_reruns_is_what_the_code_makes_of_their_manifests():
+    folder = ROOT / "docs" / "reproduction"
+    manifests = [
+        json.loads((folder / name / "manifest.json").read_text()) for name in known_experiments()
+    ]
+    assert len(manifests) > 20
+    assert (folder / "index.md").read_text() == contents_page(manifests)

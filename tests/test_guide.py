@@ -12,15 +12,15 @@ from tests.helpers.printed_commands import run_page
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def test_the_guide_runs_as_printed(tmp_path):
-    assert run_page(DOCS / "guide-files.md", tmp_path) >= 7
+def test_the_guide_runs_as_printed(fork_server, tmp_path):
+    assert run_page(DOCS / "guide-files.md", tmp_path, fork_server.commands()) >= 7
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 201
     assert not (tmp_path / "run.checkpoint").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_a_first_comparison_runs_as_printed(tmp_path):
-    assert run_page(DOCS / "first-comparison.md", tmp_path) == 5
+def test_a_first_comparison_runs_as_printed(fork_server, tmp_path):
+    assert run_page(DOCS / "first-comparison.md", tmp_path, fork_server.commands()) == 5
     assert (tmp_path / "comparison" / "report.html").exists()
 
 
@@ -32,6 +32,7 @@ def test_every_door_has_a_first_page_that_is_followed():
 
 
 def test_the_page_on_curves_runs_as_printed(tmp_path):
+    # Of all pages this one runs the command as it is installed.
     assert run_page(DOCS / "nonlinear.md", tmp_path) == 5
     truth = [line.rpartition(",")[2] for line in (tmp_path / "public.csv").read_text().split()]
     found = [line.partition(",")[0] for line in (tmp_path / "predictions.csv").read_text().split()]
@@ -39,20 +40,20 @@ def test_the_page_on_curves_runs_as_printed(tmp_path):
     assert sum(right) > 0.95 * 400
 
 
-def test_the_page_on_evaluation_runs_as_printed(tmp_path):
+def test_the_page_on_evaluation_runs_as_printed(fork_server, tmp_path):
     # Its files are those of the guide: the rows, and the schema.
-    assert run_page(DOCS / "guide-files.md", tmp_path, most=2) == 2
+    assert run_page(DOCS / "guide-files.md", tmp_path, fork_server.commands(), most=2) == 2
     assert (tmp_path / "schema.toml").exists()
-    assert run_page(DOCS / "evaluate.md", tmp_path) >= 8
+    assert run_page(DOCS / "evaluate.md", tmp_path, fork_server.commands()) >= 8
     header, *rows = (tmp_path / "judged.csv").read_text().splitlines()
     assert header == '"label","score","probability"'
     assert len(rows) == 200
 
 
-def test_the_way_from_plan_to_proof_runs_as_printed(tmp_path):
+def test_the_way_from_plan_to_proof_runs_as_printed(fork_server, tmp_path):
     pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
     ports = dict(zip((7447, 7448), free_ports(2), strict=True))
-    assert run_page(DOCS / "plan-to-proof.md", tmp_path, ports=ports) >= 16
+    assert run_page(DOCS / "plan-to-proof.md", tmp_path, fork_server.commands(), ports=ports) >= 16
     header, *rows = (tmp_path / "predictions.csv").read_text().splitlines()
     assert header == '"label","score","probability"'
     assert len(rows) == 200

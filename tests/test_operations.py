@@ -1,6 +1,7 @@
 """The files for operators are what they say, and the recipes run as printed."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -21,13 +22,14 @@ UNIT = FOLDER / "dpadmm-node@.service"
 COMMANDS_BEFORE_NODES = 7
 
 
-def test_the_recipes_run_as_printed(tmp_path):
+def test_the_recipes_run_as_printed(fork_server, tmp_path):
     pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
     ports = dict(zip((7447, 7448, 7449), free_ports(3), strict=True))
     most = COMMANDS_BEFORE_NODES
     first = DOCS / "plan-to-proof.md"
-    assert run_page(first, tmp_path, most=most, ports=ports, without="dpadmm plan") == most
-    assert run_page(FOLDER / "index.md", tmp_path, ports=ports) >= 25
+    place = fork_server.commands()
+    assert run_page(first, tmp_path, place, most=most, ports=ports, without="dpadmm plan") == most
+    assert run_page(FOLDER / "index.md", tmp_path, place, ports=ports) >= 25
     models = [load_model(tmp_path / f"{name}.model") for name in ("north-2", "south-2", "west")]
     for model in models[1:]:
         assert abs(model.classifier.coef - models[0].classifier.coef).max() < 1e-12
@@ -175,6 +177,41 @@ def test_a_node_needs_neither_capabilities_nor_files_outside_its_folder(tmp_path
     assert (tmp_path / "north.model").exists()
 
 
+@pytest.mark.slow
+def test_the_image_runs_a_node_as_printed(tmp_path):
+    image = os.environ.get("DPADMM_NODE_IMAGE")
+    if not image or not shutil.which("podman"):
+        pytest.skip("podman is not installed, or DPADMM_NODE_IMAGE names no image that was built")
+    ports = dict(zip((7447, 7448), free_ports(2), strict=True))
+    most, page = COMMANDS_BEFORE_NODES, DOCS / "plan-to-proof.md"
+    run_page(page, tmp_path, most=most, ports=ports, without="dpadmm plan")
+    shutil.copytree(tmp_path, tmp_path / "north")
+    (tmp_path / "north" / "north.toml").rename(tmp_path / "north" / "node.toml")
+    lines = (FOLDER / "Containerfile").read_text().replace("#", "")
+    printed = re.search(r"podman run .*?dpadmm-node\n", lines.replace("\\\n", ""), re.DOTALL)[0]
+    printed = printed.replace("7447:7447", f"{ports[7447]}:{ports[7447]}")
+    printed = printed.replace("dpadmm-node", image)
+    if os.geteuid() == 0:
+        # Root has every user at hand: the folder is given to the node's.
+        printed = re.sub(r"--userns \S+", "", printed)
+        for place in [tmp_path / "north", *(tmp_path / "north").rglob("*")]:
+            os.chown(place, 10001, 10001)
+    contained = tmp_path / "contained.md"
+    contained.write_text(
+        "```console\n"
+        f"$ {printed.split('run', 1)[0]} run --rm --entrypoint sh {image} -c 'id -u'\n10001\n"
+        "$ dpadmm node --config south.toml & "
+        f"{' '.join(printed.split())}; ended=$?; wait; exit $ended\n```\n"
+    )
+    assert run_page(contained, tmp_path) == 2
+    made = tmp_path / "north" / "north.model"
+    assert (
+        load_model(made).classifier.coef == load_model(tmp_path / "south.model").classifier.coef
+    ).all()
+    if os.geteuid() == 0:
+        assert made.stat().st_uid == 10001
+
+
 # -- alerts ---------------------------------------------------------------------------------------
 
 
@@ -186,39 +223,128 @@ def rules():
 
 
 @pytest.fixture(scope="module")
-def metrics():
-    """Every metric of a node's endpoint with the names of its labels."""
+def endpoint():
+    """Every series of a node's endpoint, as Prometheus keeps it: by its metric, with labels."""
     pytest.importorskip("prometheus_client", reason="the extra 'federation' is not installed")
     from dpadmm.federation.metrics import Metrics
 
     with Metrics("127.0.0.1:0", "north", "spring") as served:
-        for metric in (served.waiting, served.waited, served.unreachable, served.dropped):
+        for metric in (served.waiting, served.waited, served.unreachable):
             metric.labels("south")
+        served.dropped.labels("another-name")
         address = f"http://{served.address}/metrics"
         with urllib.request.urlopen(address, timeout=10) as answer:
             text = answer.read().decode()
-    found = {}
-    for name, labels in re.findall(r"^(dpadmm_\w+)(?:\{(.*?)\})? ", text, re.MULTILINE):
-        found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
-    return found
+    return {"up": {}} | {
+        name: dict(re.findall(r'(\w+)="(.*?)"', labels))
+        for name, labels in re.findall(r"^(dpadmm_\w+)(?:\{(.*?)\})? ", text, re.MULTILINE)
+    }
 
 
-def test_every_alert_is_about_a_metric_that_a_node_has(rules, metrics):
+def test_every_alert_is_about_a_metric_that_a_node_has(rules, endpoint):
     assert len({rule["alert"] for rule in rules}) == len(rules) >= 5
     for rule in rules:
         named = set(re.findall(r"\bdpadmm_\w+", rule["expr"]))
-        assert named <= set(metrics)
+        assert named <= set(endpoint)
         assert named or "up{" in rule["expr"]
-        known = set().union(*(metrics[name] for name in named))
+        known = set().union(*(endpoint[name] for name in named))
         shown = " ".join(rule["annotations"].values())
         assert set(re.findall(r"\$labels\.(\w+)", shown)) <= known
         assert {"summary", "action"} <= set(rule["annotations"])
 
 
-def test_prometheus_takes_the_rules():
+def promtool(*words):
+    """What Prometheus' own tool says."""
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed: the rules were only parsed")
-    subprocess.run(["promtool", "check", "rules", str(FOLDER / "alerts.yml")], check=True)
+    return subprocess.run(
+        ["promtool", *map(str, words)], capture_output=True, text=True, check=False
+    )
+
+
+def test_prometheus_takes_the_rules():
+    done = promtool("check", "rules", FOLDER / "alerts.yml")
+    assert done.returncode == 0, done.stderr
+
+
+# An alert; what its metrics are, minute after minute ("_" is: no such series), as promtool writes
+# it; and the minutes at which it is on, of those that are looked at.
+COURSES = [
+    ("DpadmmNodeDown", {"up": "1x4 0x20"}, {4: False, 6: False, 8: True}),
+    ("DpadmmNodeDown", {"up": "1x4 0 1x20"}, {5: False, 8: False}),
+    ("DpadmmNeighbourUnreachable", {"dpadmm_unreachable": "0x4 1x20"}, {5: False, 8: True}),
+    ("DpadmmNeighbourUnreachable", {"dpadmm_unreachable": "1x4 0x20"}, {4: True, 5: False}),
+    ("DpadmmWaitsLong", {"dpadmm_waiting_seconds": "0+60x9 0x9"}, {5: False, 6: True, 11: False}),
+    # The first message of a kind, with which its series begins; then none for ten minutes.
+    (
+        "DpadmmMessagesRefused",
+        {"dpadmm_dropped_messages_total": "_x5 1x40"},
+        {4: False, 5: True, 12: True, 16: False},
+    ),
+    # A later one; and one after the node was started again, when its counters begin anew.
+    ("DpadmmMessagesRefused", {"dpadmm_dropped_messages_total": "5x15 6x5"}, {15: False, 17: True}),
+    ("DpadmmMessagesRefused", {"dpadmm_dropped_messages_total": "5x15 1x5"}, {15: False, 17: True}),
+    (
+        "DpadmmBudgetNearlySpent",
+        {"dpadmm_epsilon_spent": "0+1x10", "dpadmm_epsilon_left": "10-1x10"},
+        {0: False, 9: False, 10: True},
+    ),
+    # A server without rows has no ledger, and an owner may set no limit.
+    (
+        "DpadmmBudgetNearlySpent",
+        {"dpadmm_epsilon_spent": "0x5", "dpadmm_epsilon_left": "0x5"},
+        {3: False},
+    ),
+    (
+        "DpadmmBudgetNearlySpent",
+        {"dpadmm_epsilon_spent": "1x5", "dpadmm_epsilon_left": "Inf Inf Inf Inf"},
+        {3: False},
+    ),
+]
+
+
+def watched(tmp_path, rules, endpoint, alert, courses, minutes):
+    """Let Prometheus judge the rules on series that are named as an endpoint names them."""
+    rule = next(rule for rule in rules if rule["alert"] == alert)
+    scraped = {"job": "dpadmm", "instance": "127.0.0.1:9464"}
+    series, labels = [], {}
+    for name, values in courses.items():
+        labels = endpoint[name] | scraped
+        words = ",".join(f'{label}="{value}"' for label, value in labels.items())
+        series.append({"series": f"{name}{{{words}}}", "values": values})
+    told = {
+        name: re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels[found[1]], words)
+        for name, words in rule["annotations"].items()
+    }
+    on = [{"exp_labels": labels | rule["labels"], "exp_annotations": told}]
+    looks = [
+        {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": on if fires else []}
+        for minute, fires in minutes.items()
+    ]
+    test = {"interval": "1m", "input_series": series, "alert_rule_test": looks}
+    place = tmp_path / "courses.json"
+    place.write_text(
+        json.dumps(
+            {
+                "rule_files": [str(FOLDER / "alerts.yml")],
+                "evaluation_interval": "1m",
+                "tests": [test],
+            }
+        )
+    )
+    return promtool("test", "rules", place)
+
+
+@pytest.mark.parametrize(("alert", "courses", "minutes"), COURSES)
+def test_an_alert_is_on_when_it_should_be(tmp_path, rules, endpoint, alert, courses, minutes):
+    done = watched(tmp_path, rules, endpoint, alert, courses, minutes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wrong = {minute: not fires for minute, fires in minutes.items()}
+    assert watched(tmp_path, rules, endpoint, alert, courses, wrong).returncode != 0
+
+
+def test_every_alert_has_a_course(rules):
+    assert {rule["alert"] for rule in rules} == {alert for alert, _, _ in COURSES}
 
 
 # -- the threat model -----------------------------------------------------------------------------

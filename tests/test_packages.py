@@ -16,10 +16,14 @@ from tools.lowest import lowest
 
 import dpadmm
 from dpadmm.data.named import load
+from dpadmm.data.row_parts import list_parts
+from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.runner import backend
+from dpadmm.experiments.runner import Store, compute
 from dpadmm.privacy.noise import SecureNoise, secure_noise
 from dpadmm.sentences import DataError
+from dpadmm.solvers.cluster import Cluster
+from tests.helpers.small_experiments import Note
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTIONS = {"dpadmm": ROOT, "dpadmm_papers": ROOT / "papers"}
@@ -60,12 +64,13 @@ def test_the_kinds_of_files_that_are_no_modules():
 
 
 def test_one_version():
-    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    cited = dict(re.findall(r"^([\w-]+): (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
     release = re.fullmatch(r"(\d+)\.(\d+)\.\d+", dpadmm.__version__)
     major, minor = int(release[1]), int(release[2])
-    assert PAPERS["version"] == dpadmm.__version__ == cited[1]
+    assert PAPERS["version"] == dpadmm.__version__ == cited["version"]
     assert PAPERS["dependencies"] == [f"dpadmm>={major}.{minor},<{major}.{minor + 1}"]
-    assert f"## [{dpadmm.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+    heading = f"## [{dpadmm.__version__}] - {cited['date-released']}\n"
+    assert heading in (ROOT / "CHANGELOG.md").read_text()
     assert (ROOT / "papers" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
@@ -82,18 +87,78 @@ def test_every_dependency_has_a_lower_bound():
 def test_without_datasets(monkeypatch):
     monkeypatch.setitem(sys.modules, "skdatasets", None)
     monkeypatch.setitem(sys.modules, "skdatasets.repositories", None)
-    with pytest.raises(DataError, match=r"pip install dpadmm\[datasets\]"):
+    with pytest.raises(DataError, match=r"pip install 'dpadmm\[datasets\]'"):
         load("banana", origin="raetsch")
 
 
 @pytest.mark.parametrize(("name", "package"), [("dask", "distributed"), ("ray", "ray")])
-def test_without_a_backend(monkeypatch, name, package):
+def test_without_a_backend(monkeypatch, tmp_path, name, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with (
-        pytest.raises(ParameterError, match=rf"pip install 'dpadmm\[{name}\]'"),
-        backend(name, 1),
-    ):
-        pass
+    with pytest.raises(ParameterError, match=rf"pip install 'dpadmm\[{name}\]'"):
+        compute({"one": Note("one", str(tmp_path))}, Store(tmp_path / "cells"), backend=name)
+
+
+@pytest.mark.parametrize("package", ["dask", "distributed"])
+def test_without_a_cluster(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ParameterError, match=r"pip install 'dpadmm\[dask\]'"):
+        Cluster("tcp://127.0.0.1:8786")
+
+
+def test_without_file_systems(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    columns = (NumericColumn(name="x", lower=0, upper=1),)
+    schema = Schema(version=2, label=Label(column="y", classes=("0", "1")), columns=columns)
+    with pytest.raises(ParameterError, match=r"pip install 'dpadmm\[dask\]'"):
+        list_parts(str(tmp_path), schema)
+
+
+# What each extra brings, by the names that are imported.
+BROUGHT = {
+    "datasets": {"pandas", "skdatasets"},
+    "federation": {"zenoh", "cryptography", "prometheus_client"},
+    "secure": {"opendp"},
+    "dask": {"dask", "distributed", "fsspec"},
+    "ray": {"ray"},
+    "flower": {"flwr"},
+}
+# Prints the modules that cannot be imported where the named packages are not there, and why.
+IMPORTED = """
+import importlib, json, pkgutil, sys
+sys.modules |= dict.fromkeys(sys.argv[1:])
+import dpadmm
+failed = {}
+for module in pkgutil.walk_packages(dpadmm.__path__, "dpadmm."):
+    if not module.name.endswith("__main__"):
+        try:
+            importlib.import_module(module.name)
+        except (ImportError, ValueError) as error:
+            failed[module.name] = str(error)
+print(json.dumps(failed))
+"""
+
+
+@pytest.mark.parametrize("extra", ["none", "federation"])
+def test_every_module_is_there_without_the_extras_of_others(extra):
+    assert BROUGHT.keys() == EXTRAS.keys() - {"all"}
+    for package in BROUGHT.get(extra, ()):
+        pytest.importorskip(package, reason=f"the extra {extra!r} is not installed")
+    missing = set().union(*(names for name, names in BROUGHT.items() if name != extra))
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *missing],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    failed = json.loads(done.stdout)
+    sentence = "this needs the extra 'flower': pip install 'dpadmm[flower]'."
+    for app in ("dpadmm.flower.client_app", "dpadmm.flower.server_app"):
+        assert failed.pop(app) == sentence
+    rooms = {module.split(".")[1] for module in failed}
+    assert rooms == (set() if extra == "federation" else {"federation", "flower"})
 
 
 def test_without_secure(monkeypatch):

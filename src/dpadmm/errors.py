@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
@@ -15,6 +16,7 @@ __all__ = [
     "ExchangeError",
     "LedgerError",
     "ParameterError",
+    "needs_extra",
     "positive_integer",
     "positive_number",
     "unknown_name",
@@ -43,6 +45,17 @@ class LedgerError(RuntimeError):
 
 class BudgetError(LedgerError):
     """A release that a ledger's policy does not allow; raised before any row is read."""
+
+
+@contextmanager
+def needs_extra(extra: str) -> Iterator[None]:
+    """Turn an import inside of what is not installed into a refusal that names its extra."""
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise ParameterError(
+            f"this needs the extra {extra!r}: pip install 'dpadmm[{extra}]'."
+        ) from None
 
 
 def unknown_name(parameter: str, value: Any, known: Iterable[str]) -> ParameterError:

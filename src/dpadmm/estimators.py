@@ -31,11 +31,10 @@ from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows, scaled_m
 from dpadmm.run import parameters as defaults
 from dpadmm.run.charges import Part, charged, check_evaluation, ledger_accounts
 from dpadmm.run.classifier import Classifier, released_weights
-from dpadmm.run.evaluate import Wish, evaluation_noise, plan_whole
+from dpadmm.run.evaluate import Split, Wish, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge, state_whole
 from dpadmm.run.parameters import ScaleWarning, TrainingParameters, chosen_loss
 from dpadmm.run.plan import Plan
-from dpadmm.run.split import Split
 from dpadmm.run.train import lay_out, train
 
 __all__ = ["ADMMClassifier", "FederatedClassifier"]

@@ -23,13 +23,17 @@ from dpadmm.audit.bounds import (
     clopper_pearson_lower,
     clopper_pearson_upper,
 )
-from dpadmm.audit.cases import audit_case, gaussian_case, randomized_response_case
-from dpadmm.audit.claims import EpsilonClaim, GaussianClaim
+from dpadmm.audit.cases import (
+    audit_case,
+    exp_norm_case,
+    gaussian_case,
+    gaussian_objective_case,
+    randomized_response_case,
+)
 from dpadmm.audit.noise import SharedNoise, SilentNoise
-from dpadmm.audit.objective import exp_norm_case, gaussian_objective_case
-from dpadmm.audit.party import Candidate, canary_rows, one_party
 from dpadmm.audit.registry import MECHANISMS, mechanism_case
-from dpadmm.audit.verdict import AuditSetting
+from dpadmm.audit.scene import Candidate, canary_rows, one_party
+from dpadmm.audit.verdict import AuditSetting, EpsilonClaim, GaussianClaim
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianObjectivePerturbation

@@ -12,8 +12,8 @@ from dpadmm.audit.cases import audit_case
 from dpadmm.audit.covariance import NoiseScores, find_faults, normal_scores
 from dpadmm.audit.noise import EchoNoise, RecordingNoise
 from dpadmm.audit.oracle import Oracle, parts_of
+from dpadmm.audit.registry import audit_algorithm
 from dpadmm.audit.scene import Federation, Scene, draw_scene
-from dpadmm.audit.whole import audit_algorithm
 from dpadmm.audit.witness import audit_noise
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.events import GaussianRelease, PostProcessing, SharedGaussian

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dpadmm.cli.demo_data import PARTIES, ROWS, load_data
-from dpadmm.cli.demo_runs import Findings, Together
+from dpadmm.cli.demo_runs import PARTIES, ROWS, Findings, Together, load_data
 from dpadmm.cli.demo_words import headline, verdict, when_not
 from dpadmm.experiments.statistics import Interval
 

@@ -1,7 +1,10 @@
 """Tables on a terminal: they fit, and no name in them is broken."""
 
 import io
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -47,3 +50,18 @@ def test_what_cannot_stand_beside_each_other_stands_under_each_other(monkeypatch
 
 def test_a_table_without_rows_has_its_heads(monkeypatch):
     assert "epsilon" in printed(monkeypatch, ("who", "epsilon"), [])
+
+
+def test_a_terminal_that_lacks_a_character_ends_no_command():
+    """Where locales are missing or old, words are written out; what was spent is not lost."""
+    words = "from dpadmm.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", words, "account", "--help"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u2022 dpadmm account" in done.stdout

@@ -41,9 +41,12 @@ def test_it_answers_in_tables_of_eighty_columns(dpadmm, monkeypatch, tmp_path):
     assert "nothing was spent" in page
 
 
-def test_its_json_is_described(dpadmm, tmp_path):
-    result = dpadmm("plan", *FACTS, *QUICK, "--loss", "2", "--json")
-    output = json.loads(result.stdout)
+def test_its_json_is_described_and_a_cluster_gives_the_same(dpadmm, dask_workers):
+    asked = ("plan", *FACTS, *QUICK, "--loss", "2", "--json")
+    output = json.loads(dpadmm(*asked).stdout)
+    # Its workers see no folder of this command.
+    there = dpadmm(*asked, "--backend", "dask", "--address", dask_workers.address)
+    assert json.loads(there.stdout) == output
     jsonschema.Draft202012Validator(SCHEMA).validate(output)
     assert set(output["result"]) <= set(SCHEMA["$defs"]["plan"]["properties"])
     assert [each["who"] for each in output["result"]["candidates"]][:2] == [
@@ -100,6 +103,8 @@ def test_a_loss_out_of_reach_is_an_exit_code(dpadmm):
         ((*FACTS, "--algorithm", "pr-adm"), "Did you mean 'pr-admm'?"),
         ((*FACTS, "--loss", "-1"), "loss must be a positive number"),
         ((*FACTS, "--topology", "sphere"), "topology must be one of"),
+        ((*FACTS, "--backend", "mpi"), "backend must be one of: dask, loky, ray"),
+        ((*FACTS, "--address", "tcp://127.0.0.1:8786"), "address must be left out for loky"),
         (("nowhere.toml",), "nowhere.toml"),
     ],
 )

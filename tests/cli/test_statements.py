@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpadmm.audit.claims import EpsilonClaim, GaussianClaim
-from dpadmm.audit.verdict import Attack, AuditSetting, Verdict
+from dpadmm.audit.verdict import Attack, AuditSetting, EpsilonClaim, GaussianClaim, Verdict
 from dpadmm.cli import node as node_command
 from dpadmm.cli.status import status_table
 from dpadmm.experiments.comparison_pages import epsilon_words

@@ -12,11 +12,9 @@ from typer.testing import CliRunner
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
 from dpadmm.experiments import problems
-from dpadmm.experiments.contents import contents_page
-from dpadmm.experiments.experiment import Finding, get_experiment
-from dpadmm.experiments.looks import Look
+from dpadmm.experiments.experiment import Finding, Look, get_experiment
 from dpadmm.experiments.manifests import cell_of, manifest_of, manifest_text
-from dpadmm.experiments.pages import experiment_meaning, page, reproduce
+from dpadmm.experiments.pages import contents_page, experiment_meaning, page, reproduce
 from dpadmm.experiments.runner import Store
 from dpadmm.experiments.verdicts import VERDICTS
 from dpadmm_papers import EXPERIMENTS

@@ -1,8 +1,20 @@
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from dpadmm.experiments.statistics import difference, mean_interval, prediction_interval
+from dpadmm.experiments.statistics import (
+    BEATS,
+    BELOW,
+    LEVEL_WITH,
+    Interval,
+    difference,
+    mean_interval,
+    percent,
+    prediction_interval,
+    standing,
+)
 
 
 def test_intervals_are_student_s_and_welch_s():
@@ -35,3 +47,24 @@ def test_a_prediction_interval_holds_the_next_figure_as_often_as_it_says():
     )
     assert held == pytest.approx(0.975, abs=0.008)
     assert prediction_interval([3.0]) == (3.0, -np.inf, np.inf)
+
+
+@pytest.mark.parametrize(
+    ("interval", "found"),
+    [
+        (Interval(0.82, 0.81, 0.83), BEATS),
+        (Interval(0.81, 0.79, 0.83), LEVEL_WITH),
+        (Interval(0.79, 0.77, 0.81), LEVEL_WITH),
+        (Interval(0.78, 0.77, 0.79), BELOW),
+        (Interval(0.80, 0.80, 0.80), BELOW),
+        # A single run has no width that is known: its value decides.
+        (Interval(0.81, -math.inf, math.inf), BEATS),
+        (Interval(0.80, -math.inf, math.inf), BELOW),
+    ],
+)
+def test_the_interval_decides(interval, found):
+    assert standing(interval, 0.8) == found
+
+
+def test_shares_are_told_in_percent():
+    assert percent(0.8349) == "83.5%"

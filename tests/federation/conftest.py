@@ -1,17 +1,6 @@
 import pytest
 
 
-@pytest.fixture(scope="session")
-def fork_server():
-    """One process for all tests of a worker that starts nodes."""
-    pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
-    from tests.helpers.federation_net import ForkServer
-
-    server = ForkServer()
-    yield server
-    server.close()
-
-
 @pytest.fixture
 def federation(fork_server, tmp_path):
     """Three nodes on a ring, each with its files and its ledger; none is started."""

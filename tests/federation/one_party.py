@@ -1,6 +1,6 @@
-"""One party in a process of its own: ``python one_party.py SPEC.json PARTY``.
+"""One party in a process of its own, run by run: ``python one_party.py PARTY SPEC.json ...``.
 
-Everything a test compares is written to ``OUT/party-N.npz``.
+Everything a test compares is written to ``party-N.npz`` in the folder of the run.
 """
 
 import json
@@ -57,4 +57,5 @@ def main(spec_path, party):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    for each in sys.argv[2:]:
+        main(each, int(sys.argv[1]))

@@ -30,6 +30,8 @@ def folder(tmp_path):
 
 
 def openssl(*arguments):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: certificates are checked by one library only")
     return subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True)
 
 

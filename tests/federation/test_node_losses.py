@@ -137,7 +137,8 @@ def test_others_are_waited_for_while_there_is_news():
 
 
 def test_nodes_killed_before_and_after_a_loss(fork_server, tmp_path):
-    trial = Trial(fork_server, tmp_path / "ring", "ring", 0, rounds=200, lost_after=8)
+    folder = tmp_path / "ring"
+    trial = Trial(fork_server, folder, "ring", 0, rounds=200, pause=0.3, lost_after=8)
     found = trial.play(before=2, after=3)
     assert not found.faults, found
     assert found.kills >= 3

@@ -268,10 +268,10 @@ def test_a_lost_key_ends_a_node_and_an_old_ledger_is_refused(build, tmp_path):
 
 @pytest.mark.parametrize("kind", ["shared", "shared-complete"])
 def test_nodes_killed_before_and_after_a_loss_share_noise(fork_server, tmp_path, kind):
-    # Long enough that nobody has sent all rounds before the loss, however fast the machine.
-    rounds = 600
-    folder = tmp_path / kind
-    trial = Trial(fork_server, folder, kind, 0, rounds=rounds, losses=1, nodes=4, lost_after=5)
+    # The loss comes early enough that nobody has sent all rounds before it, on a fast machine, too.
+    rounds, pause = 200, 0.2
+    folder, who = tmp_path / kind, {"losses": 1, "nodes": 4}
+    trial = Trial(fork_server, folder, kind, 0, rounds=rounds, pause=pause, lost_after=5, **who)
     found = trial.play(before=2, after=2)
     assert not found.faults, found
     assert found.losses == 1

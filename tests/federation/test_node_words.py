@@ -8,7 +8,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import BadNeighbour, Federation, bare_client
 
-from dpadmm.federation.consent import Consents
+from dpadmm.federation.agreement import Consents
 from dpadmm.federation.recovery import DEPARTURE_TOPIC as DEPARTURE
 from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.words import Consent
@@ -136,16 +136,18 @@ def test_a_difference_that_another_writes_is_shown_on_one_line(build):
     assert spent(federation, "north") == 0
 
 
+NO_AGREEMENT = b'{"facts": {}, "consents": {}, "names": {}, "dpadmm": "1"}'
 HOSTILE_AGREEMENTS = [
-    b'{"facts": {}, "consents": {}, "names": {}, "dpadmm": "1"}' + b" " * (2 << 20),
+    NO_AGREEMENT + b" " * (4 << 20),
     b'{"dpadmm": "0.1.0", "facts": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
     b'{"dpadmm": "\\u001b[2J", "facts": {}, "consents": {}, "names": {}}',
     b'{"dpadmm": "0.1.0", "facts": {"a": 1e999}, "consents": {}, "names": {}}',
     b'{"dpadmm": "0.1.0", "facts": {}, "consents": [], "names": {"x\\n": 1}}',
+    NO_AGREEMENT + b" " * (2 << 20),
 ]
 
 
-@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow), 3, 5])
 def test_an_agreement_that_is_none_ends_in_a_sentence(build, number):
     federation = build(("north", "west"), PATH, {"start_within": 4})
     federation.start("north")

@@ -21,24 +21,52 @@ one_party = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(one_party)
 
 
-def run_processes(spec, folder):
-    path = folder / "spec.json"
-    path.write_text(json.dumps(spec))
+PARTIES = 3
+CASES = {"admm": "ring", "pr-admm": "path", "r-admm": "ring", "consensus-admm": "server"}
+
+
+def spec_of(algorithm, folder):
+    return {
+        "folder": str(folder),
+        "run": secrets.token_hex(32),
+        "seed": 5,
+        "key": 11,
+        "features": 6,
+        "rows": [60 + 25 * party for party in range(PARTIES)],
+        "parameters": {
+            "algorithm": algorithm,
+            "topology": CASES[algorithm],
+            "rounds": 12,
+            "tolerance": 1e-12,
+            "penalty": 0.05,
+            "loss": "logistic",
+            "regularization": 1e-2,
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory):
+    """The runs, each done by all parties: a process for each of these, which takes them in turn."""
+    specs = {name: spec_of(name, tmp_path_factory.mktemp(name)) for name in CASES}
+    paths = [Path(spec["folder"]) / "spec.json" for spec in specs.values()]
+    for path, spec in zip(paths, specs.values(), strict=True):
+        path.write_text(json.dumps(spec))
     source = str(Path(__file__).parents[2] / "src")
     environment = {**os.environ, "PYTHONPATH": source, "OPENBLAS_NUM_THREADS": "1"}
     running = [
         subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(path), str(party)],
+            [sys.executable, str(SCRIPT), str(party), *map(str, paths)],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for party in range(len(spec["rows"]))
+        for party in range(PARTIES)
     ]
     for process in running:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
-    return [np.load(folder / f"party-{party}.npz") for party in range(len(spec["rows"]))]
+    return specs
 
 
 def in_process(spec):
@@ -52,34 +80,10 @@ def in_process(spec):
     return np.stack(messages)
 
 
-CASES = [
-    ("admm", "ring", 3),
-    ("pr-admm", "path", 3),
-    ("r-admm", "ring", 3),
-    ("consensus-admm", "server", 3),
-]
-
-
-@pytest.mark.parametrize(("algorithm", "topology", "parties"), CASES)
-def test_every_round_agrees_with_one_process(algorithm, topology, parties, tmp_path):
-    spec = {
-        "folder": str(tmp_path),
-        "run": secrets.token_hex(32),
-        "seed": 5,
-        "key": 11,
-        "features": 6,
-        "rows": [60 + 25 * party for party in range(parties)],
-        "parameters": {
-            "algorithm": algorithm,
-            "topology": topology,
-            "rounds": 12,
-            "tolerance": 1e-12,
-            "penalty": 0.05,
-            "loss": "logistic",
-            "regularization": 1e-2,
-        },
-    }
-    results = run_processes(spec, tmp_path)
+@pytest.mark.parametrize("algorithm", CASES)
+def test_every_round_agrees_with_one_process(specs, algorithm):
+    spec = specs[algorithm]
     expected = in_process(spec)
-    for party, result in enumerate(results):
+    for party in range(PARTIES):
+        result = np.load(Path(spec["folder"]) / f"party-{party}.npz")
         np.testing.assert_allclose(result["messages"], expected[:, party], rtol=0, atol=1e-9)

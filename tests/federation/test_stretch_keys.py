@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.helpers.secure_sums import NAMES, RUN, Parties
 
-from dpadmm.federation.signatures import from_base64
+from dpadmm.federation.identity import from_base64
 from dpadmm.federation.stretch_keys import KeyFile
 from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.rollback import DrawRefused

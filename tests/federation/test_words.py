@@ -22,9 +22,14 @@ from cryptography.x509.oid import NameOID
 from tests.helpers.federation_net import free_ports
 
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
+from dpadmm.federation.agreement import (
+    Agreement,
+    Consents,
+    consents_note,
+    noted_consents,
+    signed_text,
+)
 from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.consent import Consents, signed_text
 from dpadmm.federation.facts import public_facts
 from dpadmm.federation.identity import check_identity
 from dpadmm.federation.log import Refusals

@@ -18,8 +18,8 @@ WORKER = ["--nthreads", "1", "--no-dashboard", "--death-timeout", "30"]
 class LocalCluster:
     """A scheduler and workers, each a process; ends only what it began."""
 
-    def __init__(self, folder, workers=2):
-        self._folder, self._processes = folder, []
+    def __init__(self, folder, workers=2, memory="auto"):
+        self._folder, self._processes, self._memory = folder, [], memory
         self._address_file = folder / "scheduler.json"
         words = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
         self.scheduler = self._start(*words, "--scheduler-file", str(self._address_file))
@@ -45,7 +45,7 @@ class LocalCluster:
 
     def add_worker(self):
         place = ["--scheduler-file", str(self._address_file), "--no-nanny"]
-        place += ["--local-directory", str(self._folder)]
+        place += ["--local-directory", str(self._folder), "--memory-limit", self._memory]
         return self._start("worker", *place, *WORKER)
 
     @property

@@ -4,15 +4,11 @@ import contextlib
 import json
 import os
 import random
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import tomllib
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import zenoh
@@ -22,9 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
 from dpadmm.federation.agreed_run import AgreedRun
-from dpadmm.federation.agreement import AGREEMENT_TOPIC
+from dpadmm.federation.agreement import AGREEMENT_TOPIC, Consents
 from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.consent import Consents
 from dpadmm.federation.identity import describe
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile
@@ -106,50 +101,6 @@ def toml(value):
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + "}"
     return json.dumps(value)
-
-
-class ForkServer:
-    """A process that starts nodes; see ``fork_server.py``."""
-
-    def __init__(self):
-        source = Path(__file__).parents[2] / "src"
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parents[1] / "federation" / "fork_server.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(source), "OPENBLAS_NUM_THREADS": "1"},
-        )
-        self._running = set()
-
-    def _order(self, **order):
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def start(self, words, output, folder="/"):
-        words = [str(word) for word in words]
-        number = self._order(start=words, output=str(output), folder=str(folder))
-        self._running.add(number)
-        return number
-
-    def warm(self):
-        self._order(warm=True)
-
-    def wait(self, number):
-        self._running.discard(number)
-        return self._order(wait=number)
-
-    def kill(self, number):
-        os.kill(number, signal.SIGKILL)
-        return self.wait(number)
-
-    def close(self):
-        for number in list(self._running):
-            self.kill(number)
-        self._process.stdin.close()
-        self._process.wait(30)
-        self._process.stdout.close()
 
 
 class Federation:
@@ -402,10 +353,11 @@ class BadNeighbour:
 
 
 class Proxy:
-    """A line between two nodes that can be cut, frozen and healed."""
+    """A line between two nodes that can be cut, frozen and healed; so many bytes a second."""
 
-    def __init__(self, target):
-        self._target = target
+    def __init__(self, target, rate=None):
+        self._target, self._rate = target, rate
+        self.carried = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._lock = threading.Lock()
@@ -440,7 +392,10 @@ class Proxy:
         try:
             while data := source.recv(1 << 16):
                 self._open.wait()
+                if self._rate:
+                    time.sleep(len(data) / self._rate)
                 sink.sendall(data)
+                self.carried += len(data)
         except OSError:
             pass
         self._drop(pair)

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from dpadmm.federation.transport.wire import decode_message, decode_words
 from dpadmm.ledger.sqlite import SQLiteLedger
-from tests.helpers.federation_net import Federation, ForkServer
+from tests.helpers.federation_net import Federation
+from tests.helpers.fork_server import ForkServer
 
 NODES = 5
 RUNS = {
@@ -96,7 +97,7 @@ def ended(process):
 
 
 class Trial:
-    """One federation, killed at random."""
+    """One federation, killed at random; the first kills come within ``pause`` seconds each."""
 
     def __init__(
         self,
@@ -109,8 +110,9 @@ class Trial:
         losses=None,
         nodes=NODES,
         lost_after=LOST_AFTER,
+        pause=1.0,
     ):
-        self.draw, self.found = random.Random(seed), Found()
+        self.draw, self.found, self.pause = random.Random(seed), Found(), pause
         averager = "hub" if kind in AVERAGED else None
         names = tuple(f"n{number}" for number in range(nodes))
         self.federation = Federation(
@@ -160,10 +162,10 @@ class Trial:
         for name in federation.nodes:
             federation.start(name)
         try:
-            self.kill_some(before, 1.0)
+            self.kill_some(before, self.pause)
             # Before a round is complete there is nothing to fall back on.
             self.wait_until(lambda: all(federation.log(name, "round") for name in federation.nodes))
-            time.sleep(self.draw.uniform(0, 1.5))
+            time.sleep(self.draw.uniform(0, 1.5 * self.pause))
             for number, name in enumerate(self.lost):
                 if name not in self.working():
                     continue

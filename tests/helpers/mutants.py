@@ -219,9 +219,9 @@ MUTANTS = [
     Mutant(
         "outputs-pr-admm",
         "sqrt(outputs) forgotten in the sensitivity of pr-admm",
-        "algorithms/pr_admm.py",
-        "sensitivity = (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach",
-        "sensitivity = (1 + SAMPLER_ALLOWANCE) * reach",
+        "algorithms/base.py",
+        "= (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach",
+        "= (1 + SAMPLER_ALLOWANCE) * reach",
         audit("--algorithm pr-admm --outputs 3", SHORT),
     ),
     Mutant(
@@ -235,9 +235,9 @@ MUTANTS = [
     Mutant(
         "outputs-r-admm",
         "sqrt(outputs) forgotten in the sensitivity of r-admm",
-        "algorithms/recycled_noise.py",
-        "sensitivity = (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach",
-        "sensitivity = (1 + SAMPLER_ALLOWANCE) * reach",
+        "algorithms/base.py",
+        "= (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach",
+        "= (1 + SAMPLER_ALLOWANCE) * reach",
         audit("--algorithm r-admm --outputs 3 --option noise=output", SHORT),
     ),
     Mutant(
@@ -267,17 +267,17 @@ MUTANTS = [
     Mutant(
         "convexity",
         "the sensitivity counts with twice the strong convexity",
-        "algorithms/pr_admm.py",
-        "            convexity,\n            weight=site.weight,\n",
-        "            2 * convexity,\n            weight=site.weight,\n",
+        "algorithms/base.py",
+        "        convexity,\n        weight=site.weight,\n",
+        "        2 * convexity,\n        weight=site.weight,\n",
         audit("--algorithm pr-admm", SHORT),
     ),
     Mutant(
         "weights",
         "the sensitivity leaves out the party's weight",
-        "algorithms/pr_admm.py",
-        "            weight=site.weight,\n",
-        "            weight=1.0,\n",
+        "algorithms/base.py",
+        "        weight=site.weight,\n",
+        "        weight=1.0,\n",
         audit("--algorithm pr-admm --rows 20", SHORT),
     ),
     Mutant(
@@ -322,9 +322,9 @@ MUTANTS = [
     Mutant(
         "delta-of-another",
         "noise calibrated to the delta of another party",
-        "algorithms/pr_admm.py",
-        "budget.ideal_delta,",
-        "budget.ideal_delta[::-1],",
+        "algorithms/base.py",
+        "self.ideal_delta,",
+        "self.ideal_delta[::-1],",
         audit("--algorithm pr-admm", SHORT),
     ),
     Mutant(
@@ -608,7 +608,7 @@ MUTANTS = [
     Mutant(
         "wrong-part",
         "an evaluation is charged to the rows that were trained on",
-        "run/split.py",
+        "run/evaluate.py",
         "return RowRange(self._edge(rows), rows) if self.holdout else None",
         "return RowRange(0, rows - self._edge(rows)) if self.holdout else None",
         "tests/run/test_split.py::test_the_last_block_is_kept_out",

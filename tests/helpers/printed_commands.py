@@ -11,15 +11,17 @@ BLOCK = re.compile(r"^```(?P<head>.*?)\n(?P<body>.*?)^```$", re.MULTILINE | re.D
 CAPTION = re.compile(r":caption: (\S+)\n\n(.*)", re.DOTALL)
 
 
-def run_page(page, folder, most=None, ports=None, without="nothing"):
+def run_page(page, folder, commands_from=None, *, most=None, ports=None, without="nothing"):
     """Write the files that a page prints, run its commands or the first; how many there were.
 
-    ``ports`` are those of this machine that stand for the page's; commands that begin with
-    ``without`` are left out.
+    ``commands_from`` is a folder of commands that go before those of this environment; ``ports``
+    are those of this machine that stand for the page's; commands that begin with ``without`` are
+    left out.
     """
-    # The commands of this environment, on the sources beside these tests.
+    # On the sources beside these tests.
+    places = [commands_from, str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": ":".join(filter(None, places)),
         "PYTHONPATH": str(ROOT / "src"),
         "PYTHONWARNINGS": "error",
         "OPENBLAS_NUM_THREADS": "1",

@@ -83,7 +83,7 @@ class Session:
             if other is not None and topic in other._takes:
                 self._line.carry(self.name, name, label, data, other._takes[topic])
 
-    def ask(self, topic, neighbour, label, take, *, timeout=5.0):
+    def ask(self, topic, neighbour, label, take, *, timeout=5.0, longest=0):
         other = self._line.sessions.get(neighbour)
         answer = None if other is None else other._answers.get(topic)
         data = None if answer is None else answer(label)

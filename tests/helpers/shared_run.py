@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpadmm.federation.agreement import Agreement
-from dpadmm.federation.consent import Consents
+from dpadmm.federation.agreement import Agreement, Consents
 from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.mailbox import Mailbox, Patience
 from dpadmm.federation.transport.session import PeerSession, Security
@@ -26,7 +25,8 @@ from dpadmm.federation.transport.sum_exchange import added_words
 from dpadmm.federation.transport.wire import decode_words, encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
-from tests.helpers.federation_net import Federation, ForkServer, in_process
+from tests.helpers.federation_net import Federation, in_process
+from tests.helpers.fork_server import ForkServer
 from tests.helpers.kill_run import RUNS, Trial
 
 KEY = 5

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -33,11 +34,12 @@ SMALL = NamedProblem("waveform", 3, 60, 100, drawn_rows=400)
 
 @dataclass(frozen=True)
 class Note(Job):
-    """Leaves a line in a file whenever it is computed; may kill its process once."""
+    """Leaves a line in a file when it is computed; may take a while, or kill its process once."""
 
     name: str
     folder: str
     deadly: bool = False
+    seconds: float = 0.0
 
     weight = 1.0
 
@@ -48,6 +50,7 @@ class Note(Job):
         if self.deadly and not fuse.exists():
             fuse.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self.seconds)
         return Result({"value": np.arange(3.0)}, {"name": self.name})
 
 

@@ -14,6 +14,7 @@ from dpadmm.privacy.events import (
     InexactSolve,
     PostProcessing,
     PureRelease,
+    Repeated,
     SubsampledGaussian,
 )
 
@@ -112,3 +113,70 @@ def test_rows_of_a_person_count():
     planned = gaussian()
     assert overspent(planned, planned[:4], **BUDGET, rows_per_person=2) is None
     assert overspent(planned, planned[:6], **BUDGET, rows_per_person=2) is not None
+
+
+# What every release costs in its place, where no filter is known ---------------------------------
+
+GAUSSIAN, SOLVE = GaussianRelease(1.0, 20.0), InexactSolve(1e-6, 1.0, 1e-3)
+
+
+@pytest.mark.parametrize("factor", [1 + 1e-10, 1 + 1e-8])
+@pytest.mark.parametrize(
+    ("planned", "released"),
+    [
+        (PureRelease(0.1), lambda factor: PureRelease(0.1 * factor)),
+        (
+            SubsampledGaussian(10, 100, 1.0, 2.0),
+            lambda factor: SubsampledGaussian(10, 100, 3.0 * factor, 6.0),
+        ),
+        (
+            Composed((PureRelease(0.1), GAUSSIAN)),
+            lambda factor: Composed((PureRelease(0.1), GaussianRelease(2.0 * factor, 40.0))),
+        ),
+        (
+            Composed((PureRelease(0.1), SOLVE)),
+            lambda factor: Composed((PureRelease(0.1), InexactSolve(2e-6 * factor, 1.0, 2e-3))),
+        ),
+    ],
+)
+def test_a_release_may_be_dearer_by_rounding_alone(planned, released, factor):
+    found = overspent([planned], [released(factor)], **BUDGET, rows_per_person=2)
+    assert (found is None) == (factor < 1 + 1e-9)
+    assert overspent([planned], [released(0.5)], **BUDGET) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Composed((PureRelease(0.01), GAUSSIAN, GAUSSIAN)),
+        Composed((PureRelease(0.01),)),
+        Composed((GAUSSIAN, PureRelease(0.01))),
+        Composed((PureRelease(0.01), SubsampledGaussian(10, 100, 1e-9, 1.0))),
+        Composed((PureRelease(0.01), Repeated(GAUSSIAN, 2))),
+        PureRelease(0.01),
+    ],
+)
+def test_a_release_of_other_parts_has_no_place_in_the_plan(other):
+    planned = [Composed((PureRelease(0.1), GAUSSIAN))]
+    assert "release 1 would cost more" in overspent(planned, [other], **BUDGET)
+
+
+def test_a_release_with_a_free_part_is_not_free():
+    """Else it would have no place among those that are compared, and any size."""
+    dear = Composed((PureRelease(5.0), PostProcessing()))
+    assert "release 1 would cost more" in overspent([PureRelease(0.1)], [dear], **BUDGET)
+    free = Composed((PostProcessing(), PostProcessing()))
+    assert overspent([PureRelease(0.1)], [free, free], **BUDGET) is None
+
+
+@pytest.mark.parametrize("change", [(9, 100), (10, 101), (11, 100)])
+def test_another_batch_has_no_place_in_the_plan(change):
+    """Even a smaller one: no theorem here compares them."""
+    released = [SubsampledGaussian(*change, 1e-3, 2.0)]
+    assert overspent(sampled(), released, **BUDGET) is not None
+
+
+def test_the_number_of_releases_is_named():
+    planned = sampled(3)
+    words = overspent(planned, [*planned, PostProcessing(), planned[0]], **BUDGET)
+    assert words == "that would be 4 releases where 3 were planned"

@@ -1,5 +1,6 @@
 """The ledger of a data set: one charge and one message per round, whatever happens."""
 
+import fcntl
 import json
 import math
 import os
@@ -8,6 +9,8 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
-from dpadmm.ledger.balance import recompute
+from dpadmm.ledger.balance import Account, recompute
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.entries import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.run_lock import RunLock
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import NON_PRIVATE, GaussianRelease, PureRelease, SharedGaussian
@@ -50,15 +54,23 @@ def charged(path):
 
 def edit(path, *statements, keep_triggers=False):
     """Change a ledger behind its back."""
+    # Closed also where a statement is refused.
+    with closing(sqlite3.connect(path)) as connection:
+        if not keep_triggers:
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            for (name,) in names.fetchall():
+                connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def edit_and_mend(path, *statements):
+    """The same, with the triggers put back as they were."""
     connection = sqlite3.connect(path)
-    if not keep_triggers:
-        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-        for (name,) in names.fetchall():
-            connection.execute(f"DROP TRIGGER {name}")
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
+    kept = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     connection.close()
+    edit(path, *statements, *(text for (text,) in kept))
 
 
 # What is kept ------------------------------------------------------------------------------------
@@ -67,6 +79,7 @@ def edit(path, *statements, keep_triggers=False):
 def test_everything_is_there_after_closing(charged):
     with SQLiteLedger(charged, DATASET) as ledger:
         assert (ledger.dataset, ledger.policy) == (DATASET, POLICY)
+        assert ledger.account.parts == ()
         assert ledger.account.spent == 2 * Fraction((1 / 20) ** 2)
         with ledger.open_run("first", "mark") as run:
             assert run.events == (EVENT, EVENT)
@@ -90,6 +103,14 @@ def test_writing_is_durable(path):
         assert ask("PRAGMA journal_mode").fetchone() == ("delete",)
         assert ask("PRAGMA fullfsync").fetchone() == (1,)
     assert os.stat(path).st_mode & 0o077 == 0
+
+
+def test_a_new_ledger_outlives_a_power_failure(tmp_path, monkeypatch):
+    """Its name is in a directory, which is synced like the file."""
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    SQLiteLedger.create(tmp_path / "x.ledger", DATASET, POLICY).close()
+    assert os.stat(tmp_path).st_ino in synced
 
 
 def test_a_reserved_round_runs_again_under_its_reservation(charged):
@@ -366,8 +387,119 @@ def test_a_changed_message_is_never_sent(charged):
 
 def test_verify_looks_further_than_opening(charged):
     edit(charged)
-    with SQLiteLedger(charged) as ledger, pytest.raises(LedgerError, match="lacks the trigger"):
+    with (
+        SQLiteLedger(charged) as ledger,
+        pytest.raises(LedgerError, match="lacks the trigger 'entries_follow'"),
+    ):
         ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("CREATE VIEW other AS SELECT 1", "'other' in it is not as it was made"),
+        ("DROP TABLE head", "it has lost its entries"),
+    ],
+)
+def test_what_was_not_made_here_is_refused_on_opening(charged, statement, words):
+    edit(charged, statement)
+    with pytest.raises(LedgerError, match=words):
+        SQLiteLedger(charged)
+
+
+def test_a_message_beside_another_entry_is_found(charged):
+    edit_and_mend(charged, "UPDATE entries SET message = x'00' WHERE number = 2")
+    with (
+        SQLiteLedger(charged) as ledger,
+        pytest.raises(LedgerError, match="row 2 was changed: it must have no message"),
+    ):
+        ledger.verify()
+
+
+@pytest.mark.parametrize(
+    "bytes_", ["NULL", "zeroblob(40)", "zeroblob(48)", "zeroblob(56)", "'text'", f"'{'x' * 48}'"]
+)
+def test_verify_reads_every_message(charged, bytes_):
+    edit_and_mend(charged, f"UPDATE entries SET message = {bytes_} WHERE number = 3")
+    with SQLiteLedger(charged) as ledger, pytest.raises(LedgerError, match="row 3 was changed"):
+        ledger.verify()
+
+
+def test_a_head_is_held_as_long_as_its_entry_is_there(charged, tmp_path):
+    shutil.copy(charged, tmp_path / "backup")
+    with SQLiteLedger(charged) as ledger, ledger.open_run("first", "mark") as run:
+        before = ledger.head
+        run.reserve(2, EVENT)
+        after = ledger.head
+        number, digest = after.split(":")
+        assert ledger.holds(before)
+        assert ledger.holds(after)
+        assert not ledger.holds(f"{int(number) + 1}:{digest}")
+        assert not ledger.holds(f"{int(number) - 1}:{digest}")
+        assert not ledger.holds(f"{number}:{before.split(':')[1]}")
+    shutil.copy(tmp_path / "backup", charged)
+    with SQLiteLedger(charged) as ledger:
+        assert ledger.holds(before)
+        assert not ledger.holds(after)
+        assert ledger.first == next(ledger.export())["hash"]
+
+
+def test_a_checkpoint_agrees_with_the_ledger_or_is_refused(charged):
+    with SQLiteLedger(charged) as ledger, ledger.open_run("first", "mark") as run:
+        run.resume([], MESSAGE)
+        run.resume([EVENT], MESSAGE)
+        with pytest.raises(LedgerError, match="must hold the messages of the ledger"):
+            run.resume([EVENT], -MESSAGE)
+        # Round 1 was reserved and has no message.
+        with pytest.raises(LedgerError, match="lacks its round 1"):
+            run.resume([EVENT, EVENT], MESSAGE)
+        with pytest.raises(LedgerError, match="lacks its round 0"):
+            run.resume([GaussianRelease(1.0, 21.0)], MESSAGE)
+        run.commit(1, -MESSAGE)
+        run.resume([EVENT, EVENT], -MESSAGE)
+        with pytest.raises(LedgerError, match="round 1 differs"):
+            run.resume([EVENT, EVENT], MESSAGE)
+
+
+def test_the_name_of_a_run_has_at_most_200_characters(path):
+    with SQLiteLedger(path) as ledger:
+        ledger.open_run("x" * 200, "mark").close()
+        for name in ("x" * 201, "", None, 7):
+            with pytest.raises(ParameterError, match="run_id must be a text of 1 to 200"):
+                ledger.open_run(name, "mark")
+
+
+def test_rounds_that_are_asked_for_are_counted(path):
+    """Of 28 rounds that fit, ten are left for those who begin at round 18."""
+    with SQLiteLedger(path) as ledger, ledger.open_run("run", "mark") as run:
+        for t in range(18):
+            run.reserve(t, EVENT)
+        events = [EVENT] * 40
+        ledger.check_run(events, "run", rounds=range(28))
+        ledger.check_run(events, "run", rounds=range(18, 28))
+        with pytest.raises(BudgetError, match="the first 10 of them"):
+            ledger.check_run(events, "run", rounds=range(29))
+        with pytest.raises(BudgetError, match="the first 10 of them"):
+            ledger.check_run(events, "another", rounds=range(11))
+        with pytest.raises(BudgetError, match="no round like it"):
+            ledger.check_run([GaussianRelease(1.0, 2.0)])
+        with pytest.raises(BudgetError, match="none of them"):
+            ledger.check_run([GaussianRelease(1.0, 2.0)] * 2)
+
+
+def test_what_others_charged_meanwhile_counts(path):
+    """Two that look at the same file: neither goes by what it read when it opened it."""
+    with SQLiteLedger(path) as one, SQLiteLedger(path) as other, SQLiteLedger(path) as third:
+        run, beside = one.open_run("one", "mark"), other.open_run("other", "mark")
+        for t in range(28):
+            run.reserve(t, EVENT)
+        with pytest.raises(BudgetError):
+            beside.reserve(0, EVENT)
+        with pytest.raises(BudgetError):
+            third.check_run([EVENT])
+        assert one.refresh().spent == other.refresh().spent == 28 * Fraction((1 / 20) ** 2)
+        run.close()
+        beside.close()
 
 
 def test_a_noted_head_shows_an_older_copy(charged, tmp_path):
@@ -441,6 +573,65 @@ def test_entries_are_appended_only(charged, statement):
         ledger.verify()
 
 
+# Written by somebody who can work out hashes, after row 4: rounds 0 and 1 of "first" are charged,
+# round 0 has its message.
+COMMIT = {"reservation": 4, "shape": [1, 2, 3], "sha256": "0" * 64}
+FORGED = [
+    (("run", None, None, {"fingerprint": "mark"}), "must name its run"),
+    (("run", "first", None, {"fingerprint": "mark"}), "opens the run 'first' a second time"),
+    (
+        ("run", "next", None, {"fingerprint": "x", "rows": [0, 1001]}),
+        "rows of a run must be two numbers",
+    ),
+    (("run", "next", None, {}), "cannot be read: KeyError"),
+    (("reservation", "next", 0, {"event": EVENT.to_dict()}), "'next', which was never opened"),
+    (("reservation", "first", None, {"event": EVENT.to_dict()}), "must name its round"),
+    (("reservation", "first", -1, {"event": EVENT.to_dict()}), "must name its round"),
+    (
+        ("reservation", "first", 1, {"event": EVENT.to_dict()}),
+        "row 5 charges round 1 of 'first' a secon",
+    ),
+    (
+        ("reservation", "first", 2, {"event": GaussianRelease(1.0, 1.0).to_dict()}),
+        "row 5 exceeds the budget",
+    ),
+    (("reservation", "first", 2, {"event": {"kind": "free"}}), "cannot be read"),
+    (("commit", "first", 1, {**COMMIT, "reservation": 2}), "round 1 without its reservation"),
+    (("commit", "first", 2, COMMIT), "commits round 2 without its reservation"),
+    (("commit", "first", 0, {**COMMIT, "reservation": 2}), "commits round 0 of 'first' a second t"),
+    (("commit", "first", 1, {**COMMIT, "dtype": "object"}), "message of the unknown type 'object'"),
+    (("refund", "first", 1, {}), "of the unknown kind 'refund'"),
+]
+
+
+@pytest.mark.parametrize(("forged", "sentence"), FORGED)
+def test_a_row_whose_hash_is_right_is_judged_by_what_it_says(charged, forged, sentence):
+    with SQLiteLedger(charged, read_only=True) as ledger:
+        account = recompute(json.dumps(row) for row in ledger.export())
+    spent = account.spent
+    kind, run, round_, content = forged
+    with pytest.raises(LedgerError, match=sentence):
+        account.apply(Entry.after(account.head, kind, "", run, round_, content))
+    assert (account.head.number, account.spent) == (4, spent)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "sentence"),
+    [
+        ("run", {}, "row 0 must open the ledger; it is a 'run'"),
+        ("ledger", {"version": 2}, "the ledger's version must be 1; it is 2"),
+        ("ledger", {"policy": {"epsilon": -1.0, "delta": 1e-5}}, "row 0 cannot be read"),
+        ("ledger", {"dataset": None}, "row 0 cannot be read: TypeError"),
+    ],
+)
+def test_the_first_row_is_judged_too(charged, kind, changed, sentence):
+    with SQLiteLedger(charged, read_only=True) as ledger:
+        first = next(iter(ledger.export()))
+    entry = Entry.after(None, kind, "", None, None, first["content"] | changed)
+    with pytest.raises(LedgerError, match=sentence):
+        Account().apply(entry)
+
+
 def test_a_locked_ledger_is_refused_in_time(charged):
     holder = sqlite3.connect(charged, isolation_level=None)
     with SQLiteLedger(charged, timeout=0.1) as ledger, ledger.open_run("first", "mark") as run:
@@ -453,6 +644,43 @@ def test_a_locked_ledger_is_refused_in_time(charged):
         with pytest.raises(LedgerError, match="another process holds it"):
             SQLiteLedger(charged, timeout=0.1)
         holder.execute("ROLLBACK")
+    holder.close()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_lock_on_a_file_that_vanished_is_none(tmp_path, monkeypatch, replaced):
+    """Whoever had the lock before removes its file just when it is locked again."""
+    handles, locked = [], fcntl.flock
+
+    def flock(handle, how):
+        locked(handle, how)
+        if not handles:
+            (file,) = tmp_path.glob("*.lock")
+            file.unlink()
+            if replaced:
+                file.touch()
+        handles.append(handle)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    lock = RunLock(tmp_path / "x.ledger", "run")
+    assert len(handles) == 2
+    with pytest.raises(LedgerError, match="one process at a time"):
+        RunLock(tmp_path / "x.ledger", "run")
+    lock.require()
+    lock.release()
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(LedgerError, match="must be open in this process"):
+        lock.require()
+
+
+def test_a_run_that_could_not_be_opened_is_not_kept_from_others(charged):
+    holder = sqlite3.connect(charged, isolation_level=None)
+    with SQLiteLedger(charged, timeout=0.05) as ledger, SQLiteLedger(charged) as other:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match="another process holds it"):
+            ledger.open_run("first", "mark")
+        holder.execute("ROLLBACK")
+        other.open_run("first", "mark").close()
     holder.close()
 
 
@@ -673,6 +901,109 @@ def test_an_owner_who_said_nothing_is_kept_to_what_was_promised(tmp_path, name):
         assert account.left > account.left_alone
         # What is said to fit does, with noise of its own.
         assert account.fitting_epsilon < account.filter.fitting_epsilon(float(account.left))
+
+
+def forged(path, change):
+    """The lines of an export after ``change``, which gets kind and row, with hashes that fit."""
+    with SQLiteLedger(path) as ledger:
+        rows = list(ledger.export())
+    entry, lines = None, []
+    for row in rows:
+        change(row)
+        parts = (row["kind"], row["time"], row["run"], row["round"], row["content"])
+        entry = Entry.after(entry, *parts)
+        lines.append(json.dumps(entry.to_dict()))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "words"),
+    [
+        (0, {"kind": "run"}, "row 0 must open the ledger; it is a 'run'"),
+        (0, {"content": {"version": 2}}, "the ledger's version must be 1; it is 2"),
+        (1, {"run": None}, "row 1 must name its run"),
+        (2, {"run": "other"}, "belongs to the run 'other', which was never opened"),
+        (2, {"kind": "run", "content": {"fingerprint": ""}}, "opens the run 'first' a second time"),
+        (2, {"round": None}, "row 2 must name its round"),
+        (2, {"round": -1}, "row 2 must name its round"),
+        (2, {"kind": "gift"}, "of the unknown kind 'gift'"),
+        (2, {"content": {}}, "row 2 cannot be read: KeyError"),
+        (2, {"content": {"event": NON_PRIVATE.to_dict()}}, "row 2 cannot be read"),
+        (3, {"round": 1}, "commits round 1 without its reservation"),
+        (4, {"round": 0}, "charges round 0 of 'first' a second time"),
+        (
+            4,
+            {"content": {"event": GaussianRelease(1.0, 3.75).to_dict()}},
+            "row 4 exceeds the budget",
+        ),
+    ],
+)
+def test_a_history_that_could_not_have_been_is_refused(charged, number, change, words):
+    numbers = iter(range(5))
+
+    def forge(row):
+        if next(numbers) == number:
+            row |= change
+
+    with pytest.raises(LedgerError, match=words):
+        recompute(forged(charged, forge))
+
+
+def test_a_round_is_committed_once(charged):
+    numbers = iter(range(5))
+
+    def forge(row):
+        if next(numbers) == 4:
+            row |= {"kind": "commit", "round": 0}
+            row["content"] = {"reservation": 2, "shape": [1], "sha256": ""}
+
+    with pytest.raises(LedgerError, match="commits round 0 of 'first' a second time"):
+        recompute(forged(charged, forge))
+
+
+def test_shared_noise_beyond_what_was_agreed_is_no_history(tmp_path):
+    """An entry that the sums allow but not if all others collude."""
+    path, policy = tmp_path / "x.ledger", Policy(1.0, 1e-5, colluders=9, epsilon_alone=2.0)
+    ledger = SQLiteLedger.create(path, DATASET, policy)
+    with ledger, ledger.open_run("run", "mark") as run:
+        run.reserve(0, SHARED)
+
+    def recomputed(event):
+        def forge(row):
+            if row["kind"] == "reservation":
+                row["content"] = {"event": event.to_dict()}
+
+        return recompute(forged(path, forge))
+
+    rule = policy.make_filter()
+    within, beyond = SharedGaussian(1.0, 9.0, 20, 9), SharedGaussian(1.0, 5.0, 20, 9)
+    assert rule.cost(beyond) < rule.limit
+    assert rule.cost(within.alone) < rule.limit_alone < rule.cost(beyond.alone)
+    assert recomputed(within).spent == Fraction(rule.cost(within))
+    with pytest.raises(LedgerError, match="exceeds the budget"):
+        recomputed(beyond)
+
+
+def test_an_entry_needs_all_its_fields(charged):
+    with SQLiteLedger(charged) as ledger:
+        first = next(ledger.export())
+    for wrong in ([], {**first, "hash": "0" * 64}, {k: v for k, v in first.items() if k != "run"}):
+        with pytest.raises(LedgerError, match=r"must have the fields|was changed"):
+            recompute([json.dumps(wrong)])
+
+
+@pytest.mark.parametrize("field", ["number", "kind", "time", "run", "round", "content", "before"])
+def test_every_field_is_hashed(field):
+    first = Entry.after(None, "ledger", "now", None, None, {})
+    other = Entry.after(None, "ledger", "then", None, None, {})
+    entry = Entry.after(first, "run", "later", "a", 3, {"x": 1})
+    assert entry.follows(first)
+    assert not entry.follows(None)
+    changes = {"number": 7, "kind": "x", "time": "x", "run": "b", "round": 4, "content": "{}"}
+    if field == "before":
+        assert not entry.follows(other)
+    else:
+        assert not replace(entry, **{field: changes[field]}).follows(first)
 
 
 def test_a_commit_of_an_unknown_type_is_refused(charged):

@@ -12,9 +12,8 @@ from dpadmm.experiments.experiment import check_findings, ours, summaries
 from dpadmm.experiments.job import Result
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.privacy.trade_off import LossCurve
-from dpadmm_papers.dvp.figure_2 import Figure2
+from dpadmm_papers.dvp.figure_2 import Figure2, SelectionOfRho
 from dpadmm_papers.dvp.figure_3 import Figure3
-from dpadmm_papers.dvp.rho import SelectionOfRho
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, label
 
 SMALL = {

@@ -13,10 +13,9 @@ from dpadmm.experiments.preparations import StandardizedProblem
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.runner import Store, compute
 from dpadmm_papers.pdml import EXPERIMENTS
-from dpadmm_papers.pdml.comparison import cell_by_cell, judge, mean_of_sets
+from dpadmm_papers.pdml.comparison import COLUMNS, PRINTED, SETS, cell_by_cell, judge, mean_of_sets
 from dpadmm_papers.pdml.figure_3 import Figure3
 from dpadmm_papers.pdml.figure_4 import Figure4
-from dpadmm_papers.pdml.printed import COLUMNS, PRINTED, SETS
 from dpadmm_papers.pdml.scheme import SHARED, Variant, convergence_round, final_risk
 from dpadmm_papers.pdml.table_1 import Table1
 

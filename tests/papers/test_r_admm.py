@@ -8,26 +8,21 @@ import pytest
 from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.draws import OptimumJob
 from dpadmm.experiments.experiment import check_findings, summaries
 from dpadmm.experiments.figures import figure_table
-from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.job import OptimumJob, Result, TrainingJob
 from dpadmm.experiments.pages import experiment_meaning, page
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.problem.topologies import build_topology
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.r_admm import EXPERIMENTS
-from dpadmm_papers.r_admm.common import GAUSSIAN, KIND
+from dpadmm_papers.r_admm.common import GAUSSIAN, KIND, spent
 from dpadmm_papers.r_admm.computation import Computation
-from dpadmm_papers.r_admm.courses import alternation, even_steps, left_over, reached
+from dpadmm_papers.r_admm.courses import NoiselessCell, alternation, even_steps, left_over, reached
 from dpadmm_papers.r_admm.figure_1 import FigureOne
-from dpadmm_papers.r_admm.figure_2 import FigureTwo
-from dpadmm_papers.r_admm.figure_3 import FigureThree
-from dpadmm_papers.r_admm.figure_4 import FigureFour, slope
 from dpadmm_papers.r_admm.figure_5 import PRIVATE, FigureFive
-from dpadmm_papers.r_admm.noiseless import NoiselessCell
-from dpadmm_papers.r_admm.runs import spent
 from dpadmm_papers.r_admm.theory import privacy_loss
+from dpadmm_papers.r_admm.tuning import FigureFour, FigureThree, FigureTwo, slope
 
 # Far fewer rows, and a C with which eq. (32)'s condition still holds for them.
 SMALL = {

@@ -328,6 +328,17 @@ def test_epsilon_curve_matches_single_queries():
         np.testing.assert_allclose(curve, [spent(events, delta) for delta in deltas], rtol=1e-4)
 
 
+def test_a_curve_is_refused_for_one_delta_and_infinite_at_none():
+    events = [(PureRelease(0.1), 20), GaussianRelease(1.0, 10.0)]
+    for wrong in (1.0, -1e-9, math.nan):
+        for history in (events, events[:1]):
+            with pytest.raises(ValueError, match=r"delta must be in \[0, 1\)"):
+                epsilon_curve(history, [1e-5, wrong])
+    at_none, at_some = epsilon_curve(events, [0.0, 1e-5])
+    assert at_none == math.inf
+    assert at_some == pytest.approx(spent(events, 1e-5), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     "event",
     [

@@ -1,9 +1,11 @@
+import itertools
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.calibration import (
@@ -23,7 +25,13 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.histories import InnerReleases, best_split, split_history
+from dpadmm.privacy.histories import (
+    InnerReleases,
+    best_split,
+    one_release_noise,
+    split_history,
+    split_noise,
+)
 from dpadmm.privacy.sensitivity import (
     argmin_sensitivity,
     gradient_sensitivity,
@@ -85,6 +93,45 @@ def test_public_norm_factor_is_above_the_two_parameter_maximum_and_monotone():
         assert largest <= public_norm_factor(radius) <= largest * 1.004
     values = public_norm_factor(np.linspace(0, 300, 5000))
     assert (np.diff(values) >= 0).all()
+
+
+@pytest.mark.parametrize("knot", [0, 1, 100, 400, 700, 1000, 1023])
+def test_public_norm_factor_is_an_upper_bound_where_it_is_tabulated(knot):
+    """Between its knots it is read at the next larger one, which would hide what it lacks."""
+    radius = float(np.expm1(np.linspace(0, np.log1p(256), 1024))[knot])
+
+    def distance(angles):
+        (one, other), slopes = angles, 1 / (1 + np.exp(radius * np.cos(angles)))
+        ends = [slopes[0] * np.exp(1j * one), slopes[1] * np.exp(1j * other)]
+        return -abs(ends[0] - ends[1])
+
+    starts = itertools.product(np.linspace(0, 2 * np.pi, 40), repeat=2)
+    start = min(starts, key=lambda angles: distance(np.array(angles)))
+    found = minimize(distance, start, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-15})
+    # Two steps of the table at most are smaller than the largest of all radii.
+    assert -found.fun <= float(public_norm_factor(radius)) <= -found.fun * 1.004
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: gradient_sensitivity(100, weight=-0.1), "gradient sensitivity"),
+        (lambda: gradient_sensitivity([100, np.inf]), "gradient sensitivity"),
+        (lambda: jacobian_ratio(100, 1.0, curvature=-0.1), "kappa"),
+        (lambda: gaussian_sigma(1.0, 1e-5, [1.0, -0.5]), "sensitivity"),
+        (lambda: gaussian_sigma(1.0, 1e-5, 1.0, [1.0, -0.5]), "ratios"),
+        (lambda: pure_level([1.0, -0.5], 0.0, 3), "epsilon"),
+        (lambda: pure_noise(1.0, 1e-5, [1.0, -0.5], 0.0), "shares"),
+        (lambda: pure_noise(1.0, 1e-5, 1.0, [0.0, -0.5]), "fixed"),
+        (lambda: objective_sigma(1.0, 1e-5, 0.01, [0.1, -0.5]), "kappa"),
+        (lambda: objective_sigma([1.0, -0.5], 1e-5, 0.01, 0.1), "epsilon"),
+        (lambda: objective_sigma(1.0, 1e-5, [0.01, -0.5], 0.1), "sensitivity"),
+        (lambda: subsampled_sigma([1.0, -0.5], 1e-5, 2, 1, 10, 1.0), "epsilon"),
+    ],
+)
+def test_one_number_out_of_range_among_others_is_refused(call, name):
+    with pytest.raises(ValueError, match=f"{name} must be (positive|non-negative) and finite"):
+        call()
 
 
 @settings(max_examples=200)
@@ -266,6 +313,41 @@ def test_split_and_one_release_histories():
     for other in (0.05, 0.5, 0.95):
         assert guarantee.epsilon <= spent(history(other), 1e-5) * (1 + 1e-3)
     assert [count for _, count in history(0.5)] == [15, 20]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_both_noises_of_one_release_spend_the_budget(rows):
+    run = InnerReleases(outer=6, inner=4, batch=5, population=300)
+    gradient, difference = one_release_noise(1.0, 1e-5, run, share=0.4, rows_per_person=rows)
+    full = [(GaussianRelease(1.0, gradient), 6)]
+    steps = [(SubsampledGaussian(5, 300, 1.0, difference), 18)]
+    # The gradients get their share of mu^2, the batches what is left.
+    mu = float(gaussian_mu(1.0, 1e-5))
+    assert rows**2 * 6 / gradient**2 == pytest.approx(0.4 * mu**2, rel=1e-9)
+    assert_calibrated(spent([*full, *steps], 1e-5, rows_per_person=rows), 1.0, 2e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_one_inner_step_gives_gradients_the_whole_budget(rows):
+    run = InnerReleases(outer=7, inner=1, batch=5, population=300)
+    gradient, difference = one_release_noise(2.0, 1e-6, run, share=0.4, rows_per_person=rows)
+    assert difference == 0
+    assert_calibrated(spent([(GaussianRelease(1.0, gradient), 7)], 1e-6, rows_per_person=rows), 2.0)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_split_noise_spends_the_budget(rows):
+    run = InnerReleases(outer=3, inner=3, batch=4, population=200)
+    sigma, share = split_noise(1.5, 1e-5, run, 0.2, 0.01, rows_per_person=rows)
+    assert 0 < share < 1
+    history = [
+        (SubsampledGaussian(4, 200, 0.2, sigma * math.sqrt(share)), 6),
+        (GaussianRelease(0.01, sigma * math.sqrt(1 - share)), 9),
+    ]
+    assert_calibrated(spent(history, 1e-5, rows_per_person=rows), 1.5, 2e-3)
+    assert spent(split_history(run, sigma, 0.2, 0.01, share), 1e-5, rows_per_person=rows) == (
+        spent(history, 1e-5, rows_per_person=rows)
+    )
 
 
 # Pure releases of different sizes ----------------------------------------------------------------

@@ -129,6 +129,25 @@ def test_gaussian_inverses_refuse_an_impossible_delta(call, delta):
         call(1.0, delta)
 
 
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        (gaussian_epsilon, (1.0, [1e-5, 0.0])),
+        (gaussian_mu, (1.0, [1e-5, 1.0])),
+        (gaussian_mu, ([1.0, -1.0], 1e-5)),
+        (gaussian_mu, ([1.0, math.inf], 1e-5)),
+        (gaussian_mu, ([1.0, math.nan], 1e-5)),
+        (gaussian_mu, (1.0, [1e-5, 1e-310])),
+        (gaussian_log_delta, ([1.0, -1.0], 1.0)),
+        (gaussian_log_delta, (1.0, [1.0, -1.0])),
+        (gaussian_log_delta, (1.0, [1.0, math.nan])),
+    ],
+)
+def test_one_impossible_party_among_others_is_refused(call, arguments):
+    with pytest.raises(ValueError, match="must be"):
+        call(*arguments)
+
+
 @pytest.mark.parametrize("delta", [5e-324, 1e-310])
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_a_delta_without_digits_is_not_calibrated_for(epsilon, delta):
@@ -297,6 +316,28 @@ def test_the_curve_of_one_row_is_the_statement():
     stated = 0.05 * float(gaussian_delta(math.log1p(math.expm1(epsilon) / 0.05), 1 / 0.7))
     ours = math.exp(amplified(event).log_delta(np.array(epsilon)))
     assert ours == pytest.approx(stated, rel=1e-9)
+
+
+def test_a_group_that_every_batch_meets_is_not_amplified():
+    """Of six rows four are replaced: a batch of three holds one of them at least, or all three."""
+    curve = amplified(SubsampledGaussian(3, 6, 1.0, 0.7), rows=4)
+    epsilon = np.array([0.0, 0.5, 3.0])
+    np.testing.assert_allclose(
+        curve.log_delta(epsilon), gaussian_log_delta(epsilon, 3 / 0.7), rtol=1e-12
+    )
+
+
+def test_a_curve_reaches_no_further_than_its_tail():
+    event = SubsampledGaussian(5, 100, 1.0, 0.7)
+    assert amplified(event).reach(0.05) == amplified(event).reach(0.06) == 0
+    assert amplified(SubsampledGaussian(5, 100, 0.0, 0.7)).reach(1e-9) == 0
+    for rows in (1, 3):
+        curve = amplified(event, rows)
+        for tail in (1e-3, 1e-12):
+            reach = curve.reach(tail)
+            assert math.exp(curve.log_delta(np.array(reach))) <= tail * (1 + 1e-12)
+            if rows == 1:
+                assert math.exp(curve.log_delta(np.array(0.99 * reach))) > tail
 
 
 def test_group_sampling_rate_is_hypergeometric():

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -18,7 +19,13 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gradient_noise import GradientPerturbation
-from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
+from dpadmm.privacy.noise import (
+    GRID,
+    SAMPLER_ALLOWANCE,
+    DiscreteNoise,
+    SecureNoise,
+    SimulatedNoise,
+)
 from dpadmm.privacy.summation import Summation
 
 ALARM = 1e-6
@@ -44,6 +51,20 @@ def test_nobody_else_makes_a_release():
         mechanisms.Released(object(), np.zeros(SHAPE), (NonPrivate(), NonPrivate()))
 
 
+def test_a_release_has_an_event_for_every_party():
+    with pytest.raises(ParameterError, match=r"one event per party \(2\); got 1"):
+        mechanisms.Released(mechanisms._MAKER, np.zeros(SHAPE), (NonPrivate(),))
+
+
+def test_noise_so_large_that_its_grid_would_show_is_refused():
+    numbers = math.prod(SHAPE[2:])
+    allowed = SAMPLER_ALLOWANCE / (GRID * math.sqrt(numbers) * (1 + SAMPLER_ALLOWANCE))
+    sensitivity = np.array([1.0, 1.0])
+    gaussian(sensitivity=sensitivity, sigma=np.array([1.0, allowed * (1 - 1e-9)]))
+    with pytest.raises(ParameterError, match=f"rounding its {numbers} numbers to a grid"):
+        gaussian(sensitivity=sensitivity, sigma=np.array([1.0, allowed * (1 + 1e-9)]))
+
+
 def test_a_gaussian_release_adds_the_noise_it_charges():
     released = gaussian()
     assert released.events == (GaussianRelease(0.1, 0.5), GaussianRelease(0.2, 2.0))
@@ -61,6 +82,76 @@ def test_a_residual_beyond_the_charge_releases_nothing():
     residual[1, 3, 0] = np.nan
     with pytest.raises(ConvergenceError):
         gaussian(residual=residual)
+
+
+def test_a_residual_up_to_the_charge_is_released():
+    gaussian(residual=np.full(SHAPE[:3], 1e-6))
+    with pytest.raises(ConvergenceError, match="nothing was released"):
+        gaussian(residual=np.full(SHAPE[:3], math.nextafter(1e-6, 1)))
+
+
+def test_every_party_of_a_release_is_charged():
+    values, events = np.zeros(SHAPE), (NonPrivate(), NonPrivate())
+    assert mechanisms.release_again(values, events).events == events
+    for wrong in ((), events[:1], (*events, NonPrivate())):
+        with pytest.raises(ParameterError, match=r"one event per party \(2\)"):
+            mechanisms.release_again(values, wrong)
+
+
+def test_a_release_keeps_no_array_of_its_caller():
+    values = np.zeros(SHAPE)
+    released = mechanisms.release_unprotected(values)
+    values += 1
+    assert not released.values.any()
+    with pytest.raises(ValueError, match="read-only"):
+        released.values[0] = 1
+
+
+# The least sensitivity, in units of sigma, at which a grid of 2^-60 sigma moves 4 numbers by no
+# more than a billionth of it.
+LEAST = 2.0**-60 * 2 * (1 + 1e-9) / 1e-9
+
+
+def released_on_a_grid(kind, ratio):
+    """A release of four numbers whose sensitivity is ``ratio`` of its noise."""
+    one, shape = np.ones(1), (1, 2, 1, 4)
+    place = {"parties": np.arange(1), "noise": SimulatedNoise(0), "t": 0}
+    solved = (np.zeros(shape), np.zeros(shape[:3]))
+    if kind == "gaussian":
+        given = {"tolerance": one, "sensitivity": ratio * one, "sigma": one}
+        return mechanisms.release_gaussian(*solved, **given, **place)
+    if kind == "adaptive":
+        given = {"tolerance": one, "reach": np.ones((1, 2, 1)), "mu": ratio * one}
+        return mechanisms.release_adaptive_gaussian(*solved, **given, **place)
+    if kind == "objective":
+        # 2 tolerance / convexity is what AMP's noise has to hide.
+        planned = mechanisms.ObjectivePerturbation(
+            "gaussian", one, one, one, 3 * ratio * one, 6 * one, one
+        )
+        return mechanisms.release_objective(lambda b: solved, planned, shape, **place)
+    full, difference = (ratio, 1.0) if kind == "full" else (1.0, ratio)
+    form = "split" if kind == "split" else "one-release"
+    sigmas = (0.6, 0.8) if kind == "split" else (1.0, 1 / difference)
+    planned = GradientPerturbation(
+        form,
+        2,
+        np.array([1]),
+        np.array([3]),
+        sensitivity=(ratio if kind == "split" else full) * one,
+        difference_sensitivity=one,
+        gradient_sigma=sigmas[0] * one,
+        difference_sigma=sigmas[1] * one,
+    )
+    return mechanisms.release_noisy_gradients(
+        lambda inner: np.zeros(shape), np.zeros(shape), planned, **place
+    )
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "adaptive", "objective", "full", "inner", "split"])
+def test_noise_so_large_that_its_grid_would_count_is_refused(kind):
+    released_on_a_grid(kind, LEAST * (1 + 1e-9))
+    with pytest.raises(ParameterError, match="4 numbers to a grid would count"):
+        released_on_a_grid(kind, LEAST * (1 - 1e-9))
 
 
 def test_what_is_not_finite_is_not_released():
@@ -127,6 +218,48 @@ def test_objective_noise_reaches_the_problem_with_its_scale(kind):
     assert stats.kstest(amp.ravel(), "norm").pvalue > ALARM
 
 
+def test_a_solve_leaves_the_room_that_rounding_needs():
+    """The charge counts with the tolerance, a solve may use 15/16 of it."""
+    planned = perturbation("gaussian")
+
+    def release(share):
+        residual = np.full(SHAPE[:3], share * 1e-8)
+        return mechanisms.release_objective(
+            lambda noise: (noise, residual), planned, SHAPE, NODES, SimulatedNoise(3), 0
+        )
+
+    release(15 / 16)
+    with pytest.raises(ConvergenceError, match="nothing was released"):
+        release(15 / 16 * (1 + 1e-12))
+
+
+def test_noise_of_another_kind_is_drawn_anew_for_every_party_and_run():
+    shape, events = (2, 3, 2, 4), (GaussianRelease(1.0, 2.0), GaussianRelease(1.0, 3.0))
+    given = {"tolerance": np.ones(2), "events": events, "parties": np.array([4, 1]), "t": 7}
+    values = np.arange(48.0).reshape(shape)
+    released = mechanisms.release_additive(
+        values,
+        np.zeros(shape[:3]),
+        draw=lambda stream, place, size: (place + 1) * stream.standard_normal(size),
+        noise=SimulatedNoise(2),
+        **given,
+    )
+    assert released.events == events
+    for place, party in enumerate((4, 1)):
+        for run in range(3):
+            stream = SimulatedNoise(2).generator(run, party, 7, "output")
+            drawn = (place + 1) * stream.standard_normal((2, 4))
+            np.testing.assert_array_equal(released.values[place, run], values[place, run] + drawn)
+    with pytest.raises(ConvergenceError, match="nothing was released"):
+        mechanisms.release_additive(
+            values,
+            np.full(shape[:3], 1.001),
+            draw=lambda stream, place, size: np.zeros(size),
+            noise=SimulatedNoise(2),
+            **given,
+        )
+
+
 def test_objective_perturbation_is_charged_by_its_theorem():
     first, second = perturbation("exp-norm").events()
     assert isinstance(first, Composed)
@@ -187,9 +320,33 @@ def test_noisy_gradients_get_the_noise_that_is_charged(form):
         assert stats.kstest(noise.ravel(), "norm").pvalue > ALARM
         np.testing.assert_array_equal(inner.fixed, 0.0)
         # Two outputs are sent together: each gets sqrt(2) times the noise of one.
-        np.testing.assert_allclose(inner.relative, math.sqrt(2) * np.array([1.5, 2.5]))
+        relative = inner.relative / (math.sqrt(2) * np.array([1.5, 2.5]))
+        np.testing.assert_allclose(relative - 1, 1e-9, rtol=1e-5)
         assert full == GaussianRelease(0.2, 0.4)
         assert differences == Repeated(SubsampledGaussian(2, 9, 1.0, 2.5), 4)
+
+
+@pytest.mark.parametrize("form", ["one-release", "split"])
+def test_noise_on_a_grid_is_added_to_each_step_as_it_comes(form):
+    """Where the value has to be known when its noise is drawn, nothing is drawn ahead."""
+    seen = []
+
+    def descend(inner):
+        seen.append(inner)
+        return np.zeros((2, 1, 2, 1500))
+
+    mechanisms.release_noisy_gradients(
+        descend, np.ones((2, 1, 2, 1500)), steps_of(form), NODES, DiscreteNoise(), 0
+    )
+    (inner,) = seen
+    assert inner.draws.shape == (2, 1, 0, 2, 1500)
+    for place in range(2):
+        values = np.full((2, 1500), 3.0 + place)
+        noisy = inner.release(place, values, 0.5)
+        assert stats.kstest(((noisy - values) / 0.5).ravel(), "norm").pvalue > ALARM
+    if form == "one-release":
+        noise = (inner.released - 1.0) / np.array([0.3, 0.4])[:, None, None, None]
+        assert stats.kstest(noise.ravel(), "norm").pvalue > ALARM
 
 
 def test_one_inner_step_reads_no_batch_and_is_charged_none():
@@ -222,6 +379,33 @@ def test_randomised_response_flips_with_its_probability():
     assert set(np.unique(reported)) == {-1.0, 1.0}
 
 
+class Dice:
+    """Draws that are given, as a generator draws them: multiples of 2^-53."""
+
+    def __init__(self, multiples):
+        self.draws = np.array([int(multiple) * 2.0**-53 for multiple in multiples])
+
+    def random(self, shape):
+        return self.draws.reshape(shape)
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 3.7, 12.0, 36.0])
+def test_no_label_is_flipped_less_often_than_its_epsilon_says(epsilon):
+    with mpmath.workdps(50):
+        flip = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
+        near = int(mpmath.floor(flip * 2**53))
+        around = np.arange(max(near - 64, 0), near + 65)
+        reported, _ = mechanisms.randomize_labels(np.ones(len(around)), epsilon, Dice(around))
+        # Every draw up to the last one that flips does.
+        flipped = around[reported < 0]
+        assert (flipped == around[: len(flipped)]).all()
+        chance = mpmath.mpf(int(flipped[-1]) + 1) / 2**53
+        assert flip <= chance <= min(flip * (1 + mpmath.mpf(2) ** -48) + mpmath.mpf(2) ** -53, 0.5)
+    labels, expected = np.array([0.0, -0.2, 5.0]), [-1.0, -1.0, 1.0]
+    kept, _ = mechanisms.randomize_labels(labels, epsilon, Dice([2**53 - 1] * 3))
+    assert kept.tolist() == expected
+
+
 def test_each_label_may_have_an_epsilon_of_its_own():
     epsilon = np.repeat([0.5, 3.0], 20_000)
     reported, event = mechanisms.randomize_labels(
@@ -242,12 +426,12 @@ def test_a_label_epsilon_must_be_positive(epsilon):
 # -- summands -----------------------------------------------------------------------------------
 
 
-def shared_release(step=2.0**-40, sensitivity=0.1, noise=None, values=None):
+def shared_release(step=2.0**-40, sensitivity=0.1, noise=None, values=None, sigma=1.0):
     return mechanisms.release_shared_gaussian(
         np.zeros((2, 1, 1, 3)) if values is None else values,
         summation=Summation(step, 5, 2, 1000 * step * 2.0**30),
         sensitivity=np.full(2, sensitivity),
-        sigma=1.0,
+        sigma=sigma,
         parties=np.arange(2),
         noise=noise or SimulatedNoise(0),
         t=0,
@@ -259,6 +443,25 @@ def test_a_summand_is_charged_against_its_colluders():
     assert released.events == (SharedGaussian(0.1, 1.0, 5, 2),) * 2
     steps = released.values / 2.0**-40
     np.testing.assert_array_equal(steps, np.rint(steps))
+
+
+def test_a_summand_gets_its_share_of_the_noise():
+    released = shared_release(values=np.zeros((2, 1, 1, 4000)))
+    shares = released.values.ravel() * math.sqrt(5 - 2)
+    assert stats.kstest(shares, "norm").pvalue > ALARM
+
+
+@pytest.mark.parametrize(("change", "fits"), [(1.0, True), (1 - 1e-9, False)])
+def test_the_borders_of_a_grid_for_shares(change, fits):
+    step = 2.0**-24
+    coarsest = {"step": step, "sigma": math.sqrt(3) * (change if change < 1 else 1 + 1e-12)}
+    widest = {"step": 2.0**-40, "sensitivity": 2.0**-40 * math.sqrt(3) * change}
+    for given in (coarsest, widest):
+        if fits:
+            shared_release(**given)
+        else:
+            with pytest.raises(ParameterError, match="the step of a summation"):
+                shared_release(**given)
 
 
 def test_a_grid_that_is_too_coarse_releases_nothing():

@@ -26,10 +26,53 @@ def test_simulated_noise_depends_on_its_key_and_place_only():
     assert np.array_equal(fewer, first[:, :2])
 
 
+@pytest.mark.parametrize("key", [0, 7, 2**32 - 1, 2**32, 2**100 + 3])
+@pytest.mark.parametrize("parties", [[3], [4, 0, 700_000], range(600)])
+def test_simulated_noise_of_many_parties_is_that_of_each_stream(key, parties):
+    source, numbers, t = SimulatedNoise(key), np.array(parties), 13
+    shape = (len(numbers), 2, 1, 3)
+    added = source.add_gaussian(np.zeros(shape), np.array(2.0), numbers, t, "output")
+    drawn = source.exponential_norm(shape, numbers, t, "objective")
+    for place in {0, len(numbers) - 1}:
+        for run in range(2):
+            stream = source.generator(run, int(numbers[place]), t, "output")
+            np.testing.assert_array_equal(added[place, run], 2.0 * stream.standard_normal((1, 3)))
+            stream = source.generator(run, int(numbers[place]), t, "objective")
+            direction, radius = stream.standard_normal(3), stream.gamma(3)
+            expected = radius * direction / np.linalg.norm(direction)
+            np.testing.assert_allclose(drawn[place, run, 0], expected, rtol=1e-14)
+
+
 @pytest.mark.parametrize("change", [{"t": 1}, {"purpose": "objective"}])
 def test_simulated_noise_is_fresh_in_every_round_and_for_every_purpose(change):
     assert not np.isclose(gaussian(SimulatedNoise(7)), gaussian(SimulatedNoise(7), **change)).any()
     assert not np.isclose(gaussian(SimulatedNoise(7)), gaussian(SimulatedNoise(8))).any()
+
+
+@pytest.mark.parametrize("key", [0, 7, 2**32 - 1, 2**32, 2**32 + 7, 2**200])
+def test_simulated_streams_are_those_of_their_words(key):
+    """However the words are handed over, and for keys of any length."""
+    words = np.random.SeedSequence([key, 2, 1, 5, *b"output"])
+    expected = np.random.Generator(np.random.Philox(words)).standard_normal(4)
+    found = SimulatedNoise(key).generator(2, 1, 5, "output").standard_normal(4)
+    np.testing.assert_array_equal(found, expected)
+    assert SimulatedNoise(key).identity.endswith(f" {key}")
+
+
+@pytest.mark.parametrize("source", [SecureNoise, DiscreteNoise])
+def test_secure_streams_are_chacha20_under_256_bits_of_the_operating_system(source, monkeypatch):
+    made = source()
+    asked = []
+
+    def urandom(size):
+        asked.append(size)
+        return b"\x5a" * size
+
+    monkeypatch.setattr("os.urandom", urandom)
+    state = made.generator(0, 1, 2, "output").bit_generator.state["state"]
+    assert asked == [32]
+    assert state["rounds"] == 20
+    assert state["keysetup"].tolist() == [0x5A5A5A5A] * 8
 
 
 @pytest.mark.parametrize("source", [SecureNoise, DiscreteNoise])
@@ -50,7 +93,7 @@ def test_gaussian_noise_is_gaussian(source, sigma):
     assert low < np.mean(drawn**2) < high
 
 
-@pytest.mark.parametrize("source", [SimulatedNoise(3), SecureNoise()])
+@pytest.mark.parametrize("source", [SimulatedNoise(3), SecureNoise(), DiscreteNoise()])
 def test_exponential_norm_noise_has_a_gamma_radius_and_a_uniform_direction(source):
     drawn = source.exponential_norm((3, 400, 1, 6), PARTIES, 0, "objective").reshape(-1, 6)
     radius = np.linalg.norm(drawn, axis=1)
@@ -60,11 +103,21 @@ def test_exponential_norm_noise_has_a_gamma_radius_and_a_uniform_direction(sourc
     assert stats.kstest(squares, stats.beta(0.5, 2.5).cdf).pvalue > ALARM
 
 
-def test_discrete_noise_refuses_what_is_not_finite():
+@pytest.mark.parametrize("source", [SimulatedNoise(3), SecureNoise()])
+def test_every_output_has_exponential_noise_of_its_own(source):
+    drawn = source.exponential_norm((3, 200, 2, 6), PARTIES, 0, "objective")
+    radius = np.linalg.norm(drawn, axis=-1).reshape(-1, 2)
+    for column in radius.T:
+        assert stats.kstest(column, stats.gamma(6).cdf).pvalue > ALARM
+    assert stats.pearsonr(*radius.T).pvalue > ALARM
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_discrete_noise_refuses_what_is_not_finite(value):
+    values = np.zeros((1, 1, 1, 3))
+    values[..., 1] = value
     with pytest.raises(ValueError, match="finite"):
-        DiscreteNoise().add_gaussian(
-            np.full((1, 1, 1, 3), np.nan), np.ones((1, 1, 1, 1)), np.arange(1), 0, "output"
-        )
+        DiscreteNoise().add_gaussian(values, np.ones((1, 1, 1, 1)), np.arange(1), 0, "output")
 
 
 def test_discrete_noise_lies_on_its_grid():
@@ -72,6 +125,19 @@ def test_discrete_noise_lies_on_its_grid():
     # check with a large sigma sees it.
     drawn = gaussian(DiscreteNoise(), sigma=2.0**70).ravel()
     assert np.array_equal(drawn, np.round(drawn / 2.0**10) * 2.0**10)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001, 1.999])
+def test_a_grid_is_never_wider_than_its_sigma_allows(factor):
+    """At most 2^-60 sigma, and no finer than half of that.
+
+    A double shows the last step of draws below 2^-7 sigma, one in 160: among so many draws none of
+    them is odd with a chance of exp(-19).
+    """
+    one = {"shape": (1, 1, 1, 6000), "parties": np.arange(1)}
+    steps = gaussian(DiscreteNoise(), sigma=factor * 2.0**70, **one).ravel() / 2.0**10
+    assert np.array_equal(steps, np.round(steps))
+    assert (steps % 2 == 1).any()
 
 
 def test_the_best_source_at_hand_is_taken():
@@ -117,5 +183,5 @@ def test_what_is_added_in_steps_does_not_depend_on_the_values():
 def test_noise_in_steps_refuses_what_is_not_finite():
     with pytest.raises(ValueError, match="values must be finite"):
         DiscreteNoise().add_gaussian_steps(
-            np.array([[[[np.nan]]]]), 1.0, 1.0, np.zeros(1, dtype=int), 0, "output"
+            np.array([[[[1.0, np.nan]]]]), 1.0, 1.0, np.zeros(1, dtype=int), 0, "output"
         )

@@ -78,3 +78,26 @@ def test_the_gaussian_bound_is_the_smaller_one():
     assert exact.right == pytest.approx(0.5533, abs=1e-3)
     assert "Dong, Roth, Su" in exact.theorem
     assert "Kairouz" in pair.theorem
+
+
+def test_a_sampler_that_is_not_ideal_is_counted():
+    """Added to the exact trade-off: a billionth of delta, which shows where delta is large."""
+    odds = Odds(3.0, 0.5, mu=1.0)
+    assert odds.right - norm.cdf(0.5) == pytest.approx(5e-10, rel=1e-5)
+    assert odds.detections(0.2) - norm.sf(norm.isf(0.2) - 1) == pytest.approx(5e-10, rel=1e-5)
+
+
+def test_detections_under_the_pair_are_the_two_lines_of_the_theorem():
+    odds = Odds(1.0, 0.01)
+    assert odds.detections(0.0) == 0.01
+    assert odds.detections(0.1) == pytest.approx(math.e * 0.1 + 0.01, rel=1e-12)
+    assert odds.detections(0.7) == pytest.approx(1 - (1 - 0.01 - 0.7) / math.e, rel=1e-12)
+    assert odds.detections(1.0) == 1
+    assert Odds(2000.0, 0.01).detections([0.0, 1e-9]).tolist() == [0.01, 1.0]
+
+
+@pytest.mark.parametrize(("delta", "known"), [(1e-299, True), (1e-301, False), (0.0, False)])
+def test_mu_is_known_where_delta_has_its_digits(delta, known):
+    assert (attacker_odds(1.0, delta, "exact-gaussian").mu is not None) == known
+    assert attacker_odds(1.0, delta, "renyi").mu is None
+    assert attacker_odds(math.inf, delta, "exact-gaussian").mu is None

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpadmm import ADMMClassifier
+from dpadmm.privacy.accountant import epsilon_spent, spend_over_rounds
 from dpadmm.privacy.events import GaussianRelease, NonPrivate, SharedGaussian
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SIMULATED
@@ -25,6 +26,20 @@ def test_the_network_has_the_largest_figure_never_the_sum():
     assert made.delta == 1e-5
     assert made.rounds["a"].shape == (4,)
     assert np.all(np.diff(made.rounds["a"]) > 0)
+
+
+def test_delta_leaves_room_for_samplers_that_are_not_ideal():
+    """A billionth of it: epsilon is that of a delta smaller by so much."""
+    events = [GaussianRelease(0.3, 1.0)] * 3
+    made = statement([events, [SharedGaussian(0.3, 1.0, 20, 9)] * 3], deltas=(0.01, 0.01))
+    ideal = 0.01 * (1 - 1e-9)
+    for party in made.parties.values():
+        assert party.delta == 0.01
+        assert party.epsilon == epsilon_spent(events, ideal).epsilon
+        assert party.epsilon > epsilon_spent(events, 0.01).epsilon
+    np.testing.assert_array_equal(made.rounds["a"], spend_over_rounds(events, ideal))
+    left = [SharedGaussian(0.3, 1.0, 20, 9).alone] * 3
+    assert made.alone["b"].epsilon == epsilon_spent(left, ideal).epsilon
 
 
 def test_every_word_is_there():

@@ -67,6 +67,22 @@ def test_a_sum_out_of_range_is_refused():
             summation().from_words(word)
 
 
+def test_a_sum_at_its_bound_is_one():
+    for steps in (3600 * 2**40, -3600 * 2**40):
+        word = np.array([steps % 2**64], dtype=np.uint64)
+        assert abs(summation().from_words(word)) == 3600
+    tiny = Summation(0.25, 3, 1, 0.5)
+    assert tiny.from_words(np.zeros(0, dtype=np.uint64)).size == 0
+    assert tiny.from_words(np.array([2, 0], dtype=np.uint64)).tolist() == [0.5, 0.0]
+
+
+@pytest.mark.parametrize("bound", [0.0, -0.5, math.nan, 2.0**12])
+def test_a_bound_is_positive_and_below_what_doubles_count(bound):
+    with pytest.raises(ParameterError, match="bound must be positive and below"):
+        Summation(STEP, 3, 1, bound)
+    assert Summation(STEP, 3, 1, math.nextafter(2.0**12, 0)).bound < 2.0**12
+
+
 @pytest.mark.parametrize("value", [STEP / 2, math.nan])
 def test_a_summand_off_the_grid_is_not_sent(value):
     with pytest.raises(ParameterError, match="multiples of"):
@@ -86,7 +102,10 @@ def test_a_summand_beyond_the_bound_is_seen_in_the_sum_alone():
 def test_discrete_noise_costs_next_to_nothing_more_than_rounded_noise(numbers):
     steps = least_steps(numbers)
     assert steps >= 2**24
-    assert (2 * math.sqrt(100 * numbers) + 200) / (24 * steps**2) <= 1.0000001e-11
+    loss = (2 * math.sqrt(100 * numbers) + 200) / (24 * steps**2)
+    assert loss <= 1.0000001e-11
+    # And no more steps than that takes.
+    assert steps == 2**24 or loss == pytest.approx(1e-11, rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize("spread", [4.0, 8.0, 16.0])

@@ -9,7 +9,7 @@ from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
-from dpadmm.run.quality import HELD_OUT, PUBLIC, TRAINED_ON, Quality
+from dpadmm.run.classifier import HELD_OUT, PUBLIC, TRAINED_ON, Quality
 from dpadmm.run.record import RecordedRun
 
 

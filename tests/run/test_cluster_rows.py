@@ -22,7 +22,7 @@ from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import RunConfig, load_config, validated
 from dpadmm.run.evaluate_files import EvaluationRequest, evaluate_run
-from dpadmm.run.from_files import prepare, train_run, write_results
+from dpadmm.run.from_files import Watch, prepare, train_run, write_results
 from dpadmm.sentences import DataError
 
 PRIVATE = (
@@ -119,6 +119,26 @@ def damaged(folder):
     (folder / "parts" / "part-000.parquet").write_bytes(b"PAR1 private cells PAR1")
 
 
+@pytest.fixture
+def ledgered(parted):
+    """The same with noise that counts, declared rows, and a ledger for each party."""
+    edit(parted, 'algorithm = "admm"\nrounds = 12\n', PRIVATE.replace("simulation_key = 1\n", ""))
+    edit(parted, '"parts"\n', '"parts"\nrows = 60\n')
+    for name, rows in (("north", 60), ("south", 40), ("west", 20)):
+        policy = Policy(8.0, 1e-3, filter="gaussian")
+        SQLiteLedger.create(
+            parted / f"{name}.ledger", ChargedData("rows", name, rows), policy
+        ).close()
+    (parted / "run.toml").write_text((parted / "run.toml").read_text() + LEDGERS)
+    return parted
+
+
+def charged(folder):
+    """Rounds of each run in the north's ledger."""
+    with SQLiteLedger(folder / "north.ledger", read_only=True) as ledger:
+        return [len(run.events) for run in ledger.account.runs.values()]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -129,22 +149,26 @@ def damaged(folder):
         (damaged, r"file must be whole .*part-000\.parquet, which cannot be read"),
     ],
 )
-def test_parts_that_are_not_as_declared_are_refused_and_nothing_is_spent(parted, change, words):
-    edit(parted, 'algorithm = "admm"\nrounds = 12\n', PRIVATE.replace("simulation_key = 1\n", ""))
-    edit(parted, '"parts"\n', '"parts"\nrows = 60\n')
-    for name, rows in (("north", 60), ("south", 40), ("west", 20)):
-        policy = Policy(8.0, 1e-3, filter="gaussian")
-        SQLiteLedger.create(
-            parted / f"{name}.ledger", ChargedData("rows", name, rows), policy
-        ).close()
-    (parted / "run.toml").write_text((parted / "run.toml").read_text() + LEDGERS)
-    change(parted)
+def test_parts_that_are_not_as_declared_are_refused_and_nothing_is_spent(ledgered, change, words):
+    change(ledgered)
     with pytest.raises(DataError, match=words) as caught:
-        trained(parted)
+        trained(ledgered)
     assert "private" not in str(caught.value)
-    with SQLiteLedger(parted / "north.ledger", read_only=True) as ledger:
-        assert ledger.account.runs == {}
-    assert not (parted / "m.model").exists()
+    assert charged(ledgered) == []
+    assert not (ledgered / "m.model").exists()
+
+
+def test_a_folder_that_grows_during_a_run_changes_nothing_and_is_refused_by_the_next(ledgered):
+    def grow(done, *rest):
+        if done == 1:
+            more_rows(ledgered)
+
+    found = train_run(load_config(ledgered / "run.toml"), Watch(on_round=grow))
+    assert found.rows["north"] == 60
+    assert charged(ledgered) == [4]
+    with pytest.raises(DataError, match="must have 60 rows, as declared, in all; they have 61"):
+        trained(ledgered)
+    assert charged(ledgered) == [4]
 
 
 @pytest.mark.parametrize(

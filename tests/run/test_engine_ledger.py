@@ -1,5 +1,7 @@
 """The round loop with a durable ledger: stored bytes win, and the ledger wins over a checkpoint."""
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
@@ -59,23 +61,24 @@ def train_once(
         if done == stop_after:
             raise KeyboardInterrupt
 
-    ledgers = [SQLiteLedger(path) for path in paths]
-    runs = open_runs(planned, ledgers, run_id, source())
-    try:
-        train(
-            planned,
-            make_shard(),
-            noise=source(),
-            ledgers=runs,
-            checkpoint=checkpoint,
-            on_round=on_round,
-        )
-    except KeyboardInterrupt:
-        pass
-    finally:
-        for run, ledger in zip(runs, ledgers, strict=True):
-            run.close()
-            ledger.close()
+    # Closed also where the runs are refused.
+    with ExitStack() as opened:
+        ledgers = [opened.enter_context(SQLiteLedger(path)) for path in paths]
+        runs = open_runs(planned, ledgers, run_id, source())
+        try:
+            train(
+                planned,
+                make_shard(),
+                noise=source(),
+                ledgers=runs,
+                checkpoint=checkpoint,
+                on_round=on_round,
+            )
+        except KeyboardInterrupt:
+            pass
+        finally:
+            for run in runs:
+                run.close()
     return np.array(seen), [ledger.account.spent for ledger in ledgers]
 
 

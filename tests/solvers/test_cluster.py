@@ -4,6 +4,7 @@ import random
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from dpadmm.data.row_parts import list_parts
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ClusterError, ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.problem.rows import Shard, label_signs
+from dpadmm.problem.rows import RowBlock, Shard, label_signs
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import plan
 from dpadmm.run.train import train
@@ -152,6 +153,42 @@ def test_lost_workers_change_nothing_and_the_last_one_ends_the_run(tmp_path, war
 def _slowly(block, work, arguments):
     time.sleep(0.3)
     return work(block, *arguments)
+
+
+def test_parts_beyond_a_worker_s_memory_go_to_disk_and_every_pass_has_the_same_bits(tmp_path):
+    """700 MB of rows at a worker that may have 400 MB, most of it taken by libraries."""
+    cluster = LocalCluster(tmp_path, workers=1, memory="400MB")
+    try:
+        with Cluster(cluster.wait_for(1).address) as connected:
+            held = connected.keep(_drawn_block, range(16), [_HEIGHT] * 16)
+            kept = sum(file.stat().st_size for file in tmp_path.rglob("storage/*"))
+            assert kept > 16 * _HEIGHT * _WIDTH * 8 - 400e6
+            # One pass begins at the first part, the next one at the last.
+            passes = [list(held.map(_row_sum)) for _ in range(3)]
+            assert max(held.map(_largest_size)) < 600e6
+    finally:
+        cluster.close()
+    np.testing.assert_array_equal(passes[0], [_row_sum(_drawn_block(n)) for n in range(16)])
+    np.testing.assert_array_equal(passes[1], passes[0])
+    np.testing.assert_array_equal(passes[2], passes[0])
+
+
+_HEIGHT, _WIDTH = 250_000, 21
+
+
+def _drawn_block(number):
+    rows = np.random.default_rng(number).random((1, _HEIGHT, _WIDTH))
+    return RowBlock(np.array([0]), rows, np.ones((1, _HEIGHT, 1)))
+
+
+def _row_sum(block):
+    return block.rows.sum(axis=1)
+
+
+def _largest_size(block):
+    # Of this program alone: the system's own figure also counts the one that started it.
+    told = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return 1024 * int(told["VmHWM"].split()[0])
 
 
 def test_words_of_a_worker_are_not_passed_on(dask_workers, wards):

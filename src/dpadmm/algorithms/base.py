@@ -15,15 +15,18 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpadmm.algorithms.inputs import Course, StartOption, starts
 from dpadmm.algorithms.objective_release import ObjectiveRelease
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import Array
+from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
+from dpadmm.privacy.sensitivity import argmin_sensitivity
 from dpadmm.privacy.summation import Summation
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.site import Site
@@ -42,6 +45,7 @@ __all__ = [
     "graph_init",
     "graph_linear",
     "graph_start",
+    "message_sensitivity",
 ]
 
 
@@ -85,6 +89,16 @@ class Budget:
     def ideal_delta(self) -> Array:
         """Delta to calibrate to, less the room for samplers that are not ideal."""
         return self.delta * (1 - SAMPLER_ALLOWANCE)
+
+    def sigma(self, sensitivity: ArrayLike, ratios: ArrayLike = 1.0) -> Array:
+        """The Gaussian noise of the first release; ``ratios`` are the variances of all over its."""
+        return gaussian_sigma(
+            self.epsilon,
+            self.ideal_delta,
+            sensitivity,
+            ratios,
+            rows_per_person=self.rows_per_person,
+        )
 
 
 # A private solve stops at this fraction of what one row can change in the gradient: the noise
@@ -385,6 +399,20 @@ def graph_init(start: float | Array, site: Site) -> GraphState:
 def graph_convexity(site: Site, penalty: float | Array) -> Array:
     """``m_i = lam / N + 2 eta V_i``, the strong convexity of a local problem."""
     return site.regularization / site.parties + 2 * penalty * site.degree
+
+
+def message_sensitivity(site: Site, convexity: Array, tolerance: Array) -> Array:
+    """How far replacing one row moves minimisers that are sent with noise, all outputs together."""
+    reach = argmin_sensitivity(
+        site.rows,
+        convexity,
+        weight=site.weight,
+        slope=site.loss.slope_bound,
+        tolerance=tolerance,
+    )
+    # One-vs-rest columns are sent together: their distances add up as squares.
+    sensitivity: Array = (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach
+    return sensitivity
 
 
 def graph_linear(state: GraphState, site: Site, penalty: float | Array) -> Array:

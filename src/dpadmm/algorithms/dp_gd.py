@@ -50,7 +50,6 @@ from dpadmm.algorithms.base import Options, Settings
 from dpadmm.algorithms.summed_gaussian import SummedGaussian, shared_noise, summation_for
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
@@ -147,13 +146,7 @@ class DPGD(SummedGaussian):
                 f"with noise of its own to reproduce; got {settings.calibration!r}."
             )
         # Noise in units of the sensitivity: 1 / mu_t.
-        relative = gaussian_sigma(
-            budget.epsilon,
-            budget.ideal_delta,
-            1.0,
-            np.ones(settings.rounds),
-            rows_per_person=budget.rows_per_person,
-        )
+        relative = budget.sigma(1.0, np.ones(settings.rounds))
         exact = _sensitivity(site)
         if options.noise == "shared":
             largest = float(site.weight.max()) * site.loss.slope_bound

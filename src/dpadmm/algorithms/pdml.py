@@ -52,7 +52,6 @@ from dpadmm.algorithms.base import (
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.accountant import epsilon_spent, network_guarantee
-from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event, GaussianRelease, LabelRandomizedResponse
 from dpadmm.privacy.figures import Given, pair
 from dpadmm.privacy.labels import joint_label_guarantee
@@ -178,13 +177,7 @@ class PDML(Algorithm):
         first = (
             np.full(len(site.index), options.initial_noise)
             if published
-            else gaussian_sigma(
-                budget.epsilon,
-                budget.ideal_delta,
-                row,
-                ratios,
-                rows_per_person=budget.rows_per_person,
-            )
+            else budget.sigma(row, ratios)
         )
         return cls(
             penalty=settings.penalty,

@@ -49,10 +49,10 @@ from dpadmm.algorithms.base import (
     graph_convexity,
     graph_linear,
     graph_start,
+    message_sensitivity,
 )
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.mechanisms import (
@@ -62,7 +62,7 @@ from dpadmm.privacy.mechanisms import (
     release_gaussian,
 )
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
-from dpadmm.privacy.sensitivity import argmin_sensitivity, public_norm_factor
+from dpadmm.privacy.sensitivity import public_norm_factor
 from dpadmm.problem.schedules import constant, inverse_variance_sum, iteration, periodic
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
@@ -163,15 +163,7 @@ class PRADMM(Algorithm):
             raise ParameterError("public_norm must be off for a published calibration; got True.")
         convexity = graph_convexity(site, settings.penalty)
         tolerance = settings.private_tolerance(site, convexity)
-        reach = argmin_sensitivity(
-            site.rows,
-            convexity,
-            weight=site.weight,
-            slope=site.loss.slope_bound,
-            tolerance=tolerance,
-        )
-        # One-vs-rest columns are sent together: their distances add up as squares.
-        sensitivity = (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach
+        sensitivity = message_sensitivity(site, convexity, tolerance)
         ratios = {
             "constant": lambda: constant(settings.rounds),
             "periodic": lambda: periodic(settings.rounds, options.decay, options.period),
@@ -181,13 +173,7 @@ class PRADMM(Algorithm):
         if published:
             first, claimed = _printed_noise(site, budget, settings.penalty, ratios, options)
         else:
-            first = gaussian_sigma(
-                budget.epsilon,
-                budget.ideal_delta,
-                sensitivity,
-                ratios,
-                rows_per_person=budget.rows_per_person,
-            )
+            first = budget.sigma(sensitivity, ratios)
         return cls(
             settings.penalty,
             tolerance,

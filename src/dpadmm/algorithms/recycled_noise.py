@@ -16,14 +16,11 @@ from typing import Final, Literal
 
 import numpy as np
 
-from dpadmm.algorithms.base import Budget, Settings
+from dpadmm.algorithms.base import Budget, Settings, message_sensitivity
 from dpadmm.algorithms.objective import check_total, gradient_reach, plan_objective, site_kappa
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
-from dpadmm.privacy.sensitivity import argmin_sensitivity
 from dpadmm.problem.site import Site
 
 __all__ = ["proven_noise", "published_loss", "published_noise"]
@@ -60,22 +57,8 @@ def proven_noise(
         names = ("sensitivity", "scale", "kappa", "output_sigma", "tolerance")
         return {name: np.stack([getattr(part, name) for part in plan]) for name in names}
     tolerance = settings.private_tolerance(site, convexity.min(axis=0))
-    reach = argmin_sensitivity(
-        site.rows,
-        convexity,
-        weight=site.weight,
-        slope=site.loss.slope_bound,
-        tolerance=tolerance,
-    )
-    # One-vs-rest columns are sent together: their distances add up as squares.
-    sensitivity = (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach
-    sigma = gaussian_sigma(
-        budget.epsilon,
-        budget.ideal_delta,
-        sensitivity,
-        np.ones(len(convexity)),
-        rows_per_person=budget.rows_per_person,
-    )
+    sensitivity = message_sensitivity(site, convexity, tolerance)
+    sigma = budget.sigma(sensitivity, np.ones(len(convexity)))
     nothing = np.zeros_like(convexity)
     return {
         "sensitivity": sensitivity,

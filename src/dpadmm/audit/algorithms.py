@@ -15,7 +15,7 @@ first round the centre is still 0 and they differ by less.
 A party's state is a function of messages, so the adversary follows it and weighs each message
 y_t between D and D':
 
-* a minimiser under noise in its gradient has a density in closed form (:mod:`dpadmm.audit.party`),
+* a minimiser under noise in its gradient has a density in closed form (:mod:`dpadmm.audit.scene`),
   and the logarithm of the ratio of the two is the privacy loss;
 * for any other message it solves the round without noise on D and on D', with the results x_t and
   x'_t. Where the release is Gaussian the privacy loss is
@@ -40,11 +40,9 @@ from scipy.special import expit
 from dpadmm.algorithms.base import Algorithm, graph_convexity
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.audit.cases import Case
-from dpadmm.audit.claims import Claim, EpsilonClaim, GaussianClaim
 from dpadmm.audit.noise import SharedNoise, SilentNoise
-from dpadmm.audit.party import Candidate, canary_rows, one_party
-from dpadmm.audit.scene import Scene
-from dpadmm.audit.verdict import AuditSetting
+from dpadmm.audit.scene import Candidate, Scene, canary_rows, one_party
+from dpadmm.audit.verdict import AuditSetting, Claim, EpsilonClaim, GaussianClaim
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array

@@ -32,8 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainccinv, betaincinv
 
-from dpadmm.audit.claims import Claim
-from dpadmm.audit.verdict import Attack, AuditSetting, TestForm, Verdict
+from dpadmm.audit.verdict import Attack, AuditSetting, Claim, TestForm, Verdict
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 

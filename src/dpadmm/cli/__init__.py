@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -83,6 +84,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a refusal is one sentence and a non-zero exit, never a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
     command = words[0] if words else ""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal may lack a character; a run that has spent must not end in telling so.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(args=words)
     except REFUSALS as error:

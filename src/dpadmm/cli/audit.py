@@ -91,9 +91,8 @@ def audit(options: AuditOptions) -> None:
 def _audited(options: AuditOptions, on_progress: Callable[[int], None]) -> Verdict:
     """The verdict on an algorithm or, where none is named, on a mechanism."""
     from dpadmm.audit.cases import audit_case
-    from dpadmm.audit.registry import mechanism_case
+    from dpadmm.audit.registry import audit_algorithm, mechanism_case
     from dpadmm.audit.scene import draw_scene
-    from dpadmm.audit.whole import audit_algorithm
 
     drawn = {name: getattr(options, name) for name in ("features", "outputs", "rows_per_person")}
     given = {name: value for name, value in drawn.items() if value is not None}

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, console, emit, refusals, show_meaning, show_table
-from dpadmm.cli.progress import cell_progress
+from dpadmm.cli.options import AddressOption, BackendOption, takes
+from dpadmm.cli.output import (
+    JsonOption,
+    cell_progress,
+    console,
+    emit,
+    refusals,
+    show_meaning,
+    show_table,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.run import parameters as defaults
 
@@ -68,8 +75,8 @@ class CompareOptions:
         "dpadmm-comparison"
     )
     jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = 2
-    backend: Annotated[str, typer.Option(help="loky, dask or ray.")] = "loky"
-    address: Annotated[str | None, typer.Option(help="Of a running Dask or Ray cluster.")] = None
+    backend: BackendOption = "loky"
+    address: AddressOption = None
     as_json: JsonOption = False
 
 
@@ -86,18 +93,22 @@ def compare(options: CompareOptions) -> None:
     crash, goes on where it stopped and gives the same table.
     """
     from dpadmm.experiments.comparison_pages import write_comparison
-    from dpadmm.experiments.runner import Store, backend, compute
+    from dpadmm.experiments.runner import Store, compute
 
-    output, jobs = options.output, options.jobs
+    output = options.output
     with refusals("compare", options.as_json):
         told = _comparison(options)
         told.check()
         store = Store(output / "cells")
-        with (
-            backend(options.backend, jobs, options.address),
-            cell_progress("comparing", quiet=options.as_json) as on_done,
-        ):
-            results = compute(told.cells(), store, jobs=jobs, on_done=on_done)
+        with cell_progress("comparing", quiet=options.as_json) as on_done:
+            results = compute(
+                told.cells(),
+                store,
+                jobs=options.jobs,
+                backend=options.backend,
+                address=options.address,
+                on_done=on_done,
+            )
         command = "dpadmm " + " ".join(sys.argv[1:])
         manifest = write_comparison(told, results, output, command)
     if options.as_json:

@@ -12,13 +12,11 @@ import typer
 from rich.markup import escape
 
 from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, console, emit, refusals
-from dpadmm.cli.progress import rounds_bar
-from dpadmm.durable import check_writable, write_whole
+from dpadmm.cli.output import JsonOption, console, emit, refusals, rounds_bar
+from dpadmm.durable import check_writable
 
 if TYPE_CHECKING:
-    from dpadmm.cli.demo_data import DemoData
-    from dpadmm.cli.demo_runs import Findings
+    from dpadmm.cli.demo_runs import DemoData, Findings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +62,9 @@ def demo(options: DemoOptions) -> None:
 
 
 def _simulated(options: DemoOptions) -> None:
-    from dpadmm.cli.demo_data import load_data
-    from dpadmm.cli.demo_report import demo_report
-    from dpadmm.cli.demo_runs import find
-    from dpadmm.cli.demo_words import headline, when_not
-    from dpadmm.report.html import render
+    from dpadmm.cli.demo_runs import find, load_data
+    from dpadmm.cli.demo_words import demo_report, headline, when_not
+    from dpadmm.report.html import write_page
 
     report = options.report
     with refusals("demo", options.as_json):
@@ -83,7 +79,7 @@ def _simulated(options: DemoOptions) -> None:
             lambda done, whole: progress.update(task, completed=done, total=whole),
         )
     command = f"dpadmm demo --rounds {options.rounds} --seed {options.seed}"
-    write_whole(report, render(demo_report(data, found, command)).encode(), "report")
+    write_page(report, demo_report(data, found, command))
     if not options.as_json:
         _show(data, found, report)
         return

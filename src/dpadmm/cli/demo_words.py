@@ -1,14 +1,38 @@
-"""What the demo says about its figures: computed from them, so that it can turn out either way."""
+"""What the demo says, in words and on a page: computed, so that it can turn out either way."""
 
 from __future__ import annotations
 
-from dpadmm.cli.demo_data import DemoData
-from dpadmm.cli.demo_runs import EPSILON, FEW, RUNS, SMALL_EPSILON, Findings, Line
+from dataclasses import asdict
+
+from dpadmm.cli.demo_runs import (
+    EPSILON,
+    FEW,
+    RUNS,
+    SMALL_EPSILON,
+    DemoData,
+    Findings,
+    Line,
+    ShownRun,
+)
 from dpadmm.cli.output import console, show_table
-from dpadmm.experiments.standing import BEATS, BELOW, LEVEL_WITH, percent, standing
-from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
+from dpadmm.experiments.statistics import (
+    BEATS,
+    BELOW,
+    LEVEL,
+    LEVEL_WITH,
+    Interval,
+    mean_interval,
+    percent,
+    standing,
+)
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.statement import PrivacyStatement
+from dpadmm.report import texts
+from dpadmm.report.document import Report, Section, Words
+from dpadmm.report.plots import Bar, BarPlot, LinePlot
+from dpadmm.report.run import course, run_report
+from dpadmm.run.noise_error import noise_error
+from dpadmm.run.record import Learnt, RecordedRun
 
 _PAYS = {
     BEATS: "it pays even there",
@@ -93,3 +117,70 @@ def show_statement(heading: str, statement: PrivacyStatement) -> None:
     console.print(f"\n[bold]{heading}[/bold]", highlight=False)
     for part, words in statement.lines():
         console.print(f"  [bold]{part}:[/bold] {words}", highlight=False)
+
+
+def demo_report(data: DemoData, found: Findings, command: str) -> Report:
+    """Build the page.
+
+    Parameters
+    ----------
+    data, found
+        The rows, and what was measured on them.
+    command
+        What makes it again.
+    """
+    lines = tuple(
+        course(name, [100 * share for share in taken["accuracy"]])
+        for name, taken in found.history.items()
+    )
+    levels = (
+        ("best party alone", 100 * float(found.alone.max())),
+        ("pooled", 100 * found.pooled),
+    )
+    bars = tuple(_bar(line) for line in found.lines())
+    brings = Section(
+        "What it brings, and what privacy costs",
+        (
+            Words(" ".join(headline(found))),
+            BarPlot("Accuracy on held-out rows", "who trains", texts.ACCURACY_VALUE, bars),
+            Words(f"When it does not pay: {' '.join(when_not(found))}"),
+            LinePlot(
+                "Accuracy over the rounds", texts.ROUND, texts.ACCURACY_VALUE, lines, limits=levels
+            ),
+            Words(
+                "Accuracy on rows that were held out. This is a simulation: a real run "
+                "computes no such figure from private rows."
+            ),
+        ),
+    )
+    return run_report(_record(data, found.shared.shown, command), more=[brings])
+
+
+def _bar(line: Line) -> Bar:
+    """A bar with the interval of its mean, where there are several runs."""
+    if len(line.accuracy) == 1:
+        return Bar(line.who, 100 * line.mean)
+    interval = line.interval
+    return Bar(line.who, 100 * line.mean, low=100 * interval.low, high=100 * interval.high)
+
+
+def _record(data: DemoData, shown: ShownRun, command: str) -> RecordedRun:
+    site, (name, classes) = shown.planned.site, data.label
+    return RecordedRun.of_classifier(
+        shown.classifier,
+        site.topology,
+        dict(zip(site.names, site.rows.tolist(), strict=True)),
+        command=command,
+        config={"run": asdict(shown.parameters)},
+        run_sha256="",
+        rounds=shown.planned.rounds,
+        features=site.features,
+        learnt=Learnt.of_model(
+            name,
+            (),
+            classes,
+            data.schema,
+            shown.classifier.coef,
+            noise_error(shown.planned),
+        ),
+    )

@@ -14,9 +14,9 @@ from dpadmm.cli.run_output import plain_quality, show_quality
 from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
+    from dpadmm.run.classifier import Quality
     from dpadmm.run.config import RunConfig
     from dpadmm.run.model import Model
-    from dpadmm.run.quality import Quality
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +208,7 @@ def _tell_report(config: RunConfig, model: Model) -> None:
     import json
 
     from dpadmm.durable import write_whole
-    from dpadmm.report.html import render
+    from dpadmm.report.html import write_page
     from dpadmm.report.run import run_report
     from dpadmm.run.charges import ledger_checks, ledger_statements
     from dpadmm.run.model import model_bytes
@@ -229,4 +229,4 @@ def _tell_report(config: RunConfig, model: Model) -> None:
     data = json.dumps(record.plain(), indent=2, allow_nan=False).encode()
     write_whole(result.record, data, "record")
     if result.report_file is not None:
-        write_whole(result.report_file, render(run_report(record)).encode(), "report")
+        write_page(result.report_file, run_report(record))

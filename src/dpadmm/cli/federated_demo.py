@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.live import Live
 
-from dpadmm.cli.demo_data import PARTIES, DemoData, load_data
 from dpadmm.cli.demo_runs import (
     DELTA,
     EPSILON,
+    PARTIES,
+    DemoData,
     Line,
     alone_accuracy,
+    load_data,
     pooled_accuracy,
     private_parameters,
     together,

@@ -18,6 +18,15 @@ DelimiterOption = Annotated[
     str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
 ]
 
+#: Where a sweep's jobs are computed.
+BackendOption = Annotated[
+    str, typer.Option(help="Who computes: loky (this machine's processes), dask or ray.")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(help="Of a running Dask or Ray cluster; without one, --jobs processes start."),
+]
+
 
 def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
     """Declare a command whose arguments and options are the fields of a dataclass, in order.

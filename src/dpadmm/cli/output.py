@@ -1,9 +1,9 @@
-"""How commands speak: one table style, one JSON envelope, one sentence for a refusal."""
+"""How commands speak: one table style, one JSON envelope, one sentence for a refusal; progress."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal
 
@@ -11,6 +11,15 @@ import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -26,9 +35,6 @@ _LONGEST: Final = 1 << 16
 # Packages that come with an extra, for commands that cannot do without them.
 _EXTRAS: Final = {
     "cryptography": "federation",
-    "dask": "dask",
-    "distributed": "dask",
-    "fsspec": "dask",
     "prometheus_client": "federation",
     "zenoh": "federation",
 }
@@ -92,7 +98,7 @@ def refusals(command: str, as_json: bool) -> Iterator[None]:
         print_refusal(command, str(error), as_json=as_json)
         raise typer.Exit(2) from None
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get(error.name or "")
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
         told = f"this needs the extra {extra!r}: pip install 'dpadmm[{extra}]'."
@@ -170,3 +176,51 @@ def show_meaning(meaning: Mapping[str, Any]) -> None:
         console.print(Text(f"{heading}: {words}."))
     for title, table in meaning["tables"].items():
         show_table(title, table["columns"], table["rows"])
+
+
+def rounds_bar(*, quiet: bool, shown: bool = False) -> Progress:
+    """A bar of rounds: on standard error where a person watches, or among what is shown."""
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+    ]
+    if not shown:
+        columns.append(TextColumn("rounds"))
+    return Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=console if shown else errors,
+        transient=True,
+        disable=quiet or not (shown or errors.is_terminal),
+    )
+
+
+@contextmanager
+def cell_progress(title: str, *, quiet: bool) -> Iterator[Callable[[float, float, str], None]]:
+    """A bar of cells; yields what to call with (done, whole, label).
+
+    What was kept from before is taken off both sides, so that the time left rests on the pace of
+    this run alone.
+    """
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=errors,
+        transient=True,
+        disable=quiet or not errors.is_terminal,
+    ) as progress:
+        task = progress.add_task(title, total=None)
+        kept: list[float] = []
+
+        def on_done(done: float, whole: float, label: str) -> None:
+            if not kept:
+                kept.append(done)
+            words = f"{title}: {label}" if label else title
+            progress.update(
+                task, description=words, completed=done - kept[0], total=whole - kept[0]
+            )
+
+        yield on_done

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import read_value, takes
-from dpadmm.cli.output import JsonOption, console, emit, refusals, say, show_table
-from dpadmm.cli.progress import cell_progress
+from dpadmm.cli.options import AddressOption, BackendOption, read_value, takes
+from dpadmm.cli.output import JsonOption, cell_progress, console, emit, refusals, say, show_table
 from dpadmm.errors import ParameterError
 from dpadmm.run import parameters as defaults
 
@@ -62,6 +61,8 @@ class PlanOptions:
         bool, typer.Option("--quick", help="Rehearse only what the rule picks, on fewer rows.")
     ] = False
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; one per core.")] = None
+    backend: BackendOption = "loky"
+    address: AddressOption = None
     as_json: JsonOption = False
 
 
@@ -97,6 +98,8 @@ def plan_command(options: PlanOptions) -> None:
                 effort=QUICK if options.quick else None,
                 folder=options.output,
                 jobs=options.jobs,
+                backend=options.backend,
+                address=options.address,
                 on_done=on_done,
             )
         if options.output is not None:

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import JsonOption, emit, refusals, show_meaning, show_table, warn
-from dpadmm.cli.progress import cell_progress
+from dpadmm.cli.output import (
+    JsonOption,
+    cell_progress,
+    emit,
+    refusals,
+    show_meaning,
+    show_table,
+    warn,
+)
 
 if TYPE_CHECKING:
     from dpadmm.experiments.experiment import Experiment
@@ -107,7 +114,7 @@ def _rerun(
 
 def _further(experiment: Experiment, output: Path) -> dict[str, Job]:
     """What the second look of an experiment needs, all of whose first cells are computed."""
-    from dpadmm.experiments.looks import first_look
+    from dpadmm.experiments.experiment import first_look
     from dpadmm.experiments.runner import Store, compute
 
     results = compute(experiment.cells(), Store(output / "cells"))
@@ -138,9 +145,9 @@ def _write_contents(output: Path) -> None:
     import json
 
     from dpadmm.durable import write_whole
-    from dpadmm.experiments.contents import contents_page
     from dpadmm.experiments.experiment import known_experiments
     from dpadmm.experiments.manifests import MANIFEST_VERSION
+    from dpadmm.experiments.pages import contents_page
 
     places = [output / name / "manifest.json" for name in known_experiments()]
     found = [json.loads(place.read_text()) for place in places if place.exists()]

@@ -11,9 +11,10 @@ from dpadmm.cli.output import console, say, show_table
 from dpadmm.privacy.figures import AtMost, pair
 
 if TYPE_CHECKING:
+    from dpadmm.evaluation.intervals import Estimate
     from dpadmm.evaluation.metrics import ModelFigures
+    from dpadmm.run.classifier import Quality
     from dpadmm.run.config import ResultSection
-    from dpadmm.run.quality import Quality
     from dpadmm.run.result import Run
 
 
@@ -69,7 +70,7 @@ def show_run(run: Run, title: str, *, rounds: str, own: bool = False) -> None:
 
 def about_words(quality: Quality) -> str:
     """Which rows a model was evaluated on, and what that cost."""
-    from dpadmm.run.quality import HELD_OUT, PUBLIC
+    from dpadmm.run.classifier import HELD_OUT, PUBLIC
 
     rows = f"{quality.histogram.rows:,} rows"
     if quality.about == PUBLIC or quality.privacy is None:
@@ -105,7 +106,7 @@ def show_quality(quality: Quality, evaluation: ModelFigures, classes: Sequence[s
     classes
         Names, in the order of their codes.
     """
-    from dpadmm.run.quality import shown_estimate
+    from dpadmm.run.classifier import shown_estimate
 
     say(f"Evaluated on {about_words(quality)}.")
     level = f"{100 * evaluation.confidence:g}% interval"
@@ -130,7 +131,5 @@ def show_quality(quality: Quality, evaluation: ModelFigures, classes: Sequence[s
     )
 
 
-def _share(figure: Any) -> str:
-    if figure.value is None:
-        return "?"
-    return f"{min(max(figure.value, 0.0), 1.0):.3f}"
+def _share(figure: Estimate) -> str:
+    return "?" if figure.value is None else f"{figure.share:.3f}"

@@ -11,15 +11,12 @@ import typer
 from rich.text import Text
 
 from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, emit, errors, refusals, warn
-from dpadmm.cli.progress import rounds_bar
+from dpadmm.cli.output import JsonOption, emit, errors, refusals, rounds_bar, warn
 from dpadmm.cli.run_output import result_places, show_run
-from dpadmm.durable import write_whole
 from dpadmm.errors import BudgetError
 
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
 if TYPE_CHECKING:
-    from dpadmm.report.document import Report
     from dpadmm.run.config import RunConfig
 
 
@@ -50,6 +47,7 @@ def train_command(options: TrainOptions) -> None:
     A budget on the command line counts as if the configuration said it: record, model and the hash
     of the run have it.
     """
+    from dpadmm.report.html import write_page
     from dpadmm.report.run import run_report
     from dpadmm.run.config import load_config
     from dpadmm.run.from_files import Watch, spends_anew, train_run, write_results
@@ -81,7 +79,7 @@ def train_command(options: TrainOptions) -> None:
         record = write_results(run)
         # After the results: whatever happens to the page, what was paid for is there.
         if told.result.report_file is not None:
-            _write(run_report(record), told.result.report_file)
+            write_page(told.result.report_file, run_report(record))
     for sentence in run.warnings:
         warn(sentence)
     places = result_places(told.result)
@@ -94,19 +92,14 @@ def train_command(options: TrainOptions) -> None:
             typer.echo(f"{kind.capitalize()}: {places[kind]}")
 
 
-def _write(report: Report, place: Path) -> None:
-    from dpadmm.report.html import render
-
-    write_whole(place, render(report).encode(), "report")
-
-
 def _write_refusal(config: RunConfig, reason: str, *, started: bool) -> None:
     """A page beside that of the run: one that an earlier run left is about its model and stays."""
+    from dpadmm.report.html import write_page
     from dpadmm.report.runs import refusal_report
 
     place = config.result.report_file
     if place is not None:
         place = place.with_name(f"{place.stem}.refused.html")
         now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-        _write(refusal_report(config, reason, now, started=started), place)
+        write_page(place, refusal_report(config, reason, now, started=started))
         errors.print(Text(f"Report: {place}"))

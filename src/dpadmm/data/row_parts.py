@@ -26,6 +26,7 @@ from dpadmm.data.tables import (
     encoded_batches,
     own_words,
 )
+from dpadmm.errors import needs_extra
 from dpadmm.sentences import DataError
 
 __all__ = ["RowPart", "encode_part", "list_parts"]
@@ -93,8 +94,8 @@ def list_parts(folder: str, schema: Schema, *, rows: int | None = None) -> tuple
 
 def _names(folder: str) -> tuple[list[str], Any]:
     """Addresses of the parts in a folder, in order, and the file system they are on."""
-    from fsspec.core import url_to_fs
-
+    with needs_extra("dask"):
+        from fsspec.core import url_to_fs
     try:
         system, root = url_to_fs(folder)
     except (ImportError, ValueError) as error:

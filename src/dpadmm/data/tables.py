@@ -54,7 +54,10 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4", ".br")
 # Some copies of a batch are in memory at a time, as wide as it may be.
 BATCH_ROWS: Final = 2**16
 BATCH_CELLS: Final = 2**18
-BUFFER_BYTES: Final = 2**20
+# What is read of a Parquet column at a time, since all columns are read together: little of a file,
+# more where every read is a request.
+BUFFER_BYTES: Final = 2**14
+REQUEST_BYTES: Final = 2**20
 
 
 DROPPED_WARNING: Final = (
@@ -272,7 +275,8 @@ class _Table:
 
 def _opened(source: Source, delimiter: str | None) -> _Table:
     if isinstance(source, StoredFile):
-        return _opened_parquet(source.address, source.open)
+        buffer = REQUEST_BYTES if "://" in source.address else BUFFER_BYTES
+        return _opened_parquet(source.address, source.open, buffer)
     if isinstance(source, (str, Path)):
         return _opened_file(Path(source), delimiter)
     if isinstance(source, pa.RecordBatch):
@@ -299,7 +303,7 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
         suffixes.pop()
     kind = suffixes[-1] if suffixes else ""
     if kind in PARQUET_SUFFIXES:
-        return _opened_parquet(str(path), lambda: path)
+        return _opened_parquet(str(path), lambda: path, BUFFER_BYTES)
     if kind not in CSV_SUFFIXES:
         raise DataError(
             f"file name must end in {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))} (CSV also "
@@ -316,11 +320,10 @@ def _opened_file(path: Path, delimiter: str | None) -> _Table:
     return _Table(str(path), header.names, None, read)
 
 
-def _opened_parquet(where: str, source: Callable[[], Any]) -> _Table:
+def _opened_parquet(where: str, source: Callable[[], Any], buffer: int) -> _Table:
     def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         # Reading ahead would hold the whole file in memory by the end.
-        opened = {"pre_buffer": False, "buffer_size": BUFFER_BYTES}
-        with pyarrow.parquet.ParquetFile(source(), **opened) as file:
+        with pyarrow.parquet.ParquetFile(source(), pre_buffer=False, buffer_size=buffer) as file:
             for batch in file.iter_batches(batch_size=_batch_rows(names), columns=names):
                 yield batch, 0
 

@@ -74,6 +74,12 @@ class Estimate:
     high: float = 1.0
     reason: str | None = None
 
+    @property
+    def share(self) -> float:
+        """The value as it is shown: an estimate may lie beyond 0 or 1, which a share does not."""
+        assert self.value is not None
+        return min(max(self.value, 0.0), 1.0)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         kept: dict[str, Any] = {"estimate": self.value, "low": self.low, "high": self.high}

@@ -31,7 +31,6 @@ from dpadmm.algorithms.base import Options, Settings
 from dpadmm.algorithms.summed_gaussian import SummedGaussian, shared_noise, summation_for
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
 from dpadmm.plain import Array
-from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
@@ -106,9 +105,7 @@ class HistogramRelease(SummedGaussian):
         weights = np.array(options.weights)
         grid = ScoreGrid.of_model(weights, options.classes)
         scale = math.ldexp(1.0, -math.frexp(options.rows)[1])
-        relative = gaussian_sigma(
-            budget.epsilon, budget.ideal_delta, 1.0, rows_per_person=budget.rows_per_person
-        )
+        relative = budget.sigma(1.0)
         # The root in the grid's sensitivity is a rounded one.
         exact = np.full(
             len(site.index), scale * (1 + SAMPLER_ALLOWANCE) * grid.sensitivity, dtype=np.float64

@@ -1,8 +1,9 @@
-"""What a comparison leaves behind: a table, a figure, a manifest and a report."""
+"""What a comparison leaves behind: its first sentence, a table, a figure, a manifest, a report."""
 
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -12,12 +13,18 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.durable import write_whole
-from dpadmm.experiments.comparison import BASELINES, Comparison, Line, comparison_table
+from dpadmm.experiments.baselines import (
+    ALONE,
+    BEST_ALONE,
+    CURATOR,
+    POOLED,
+    PRIVATE_ALONE,
+)
+from dpadmm.experiments.comparison import BASELINES, CHOOSES, Comparison, Line, comparison_table
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
-from dpadmm.experiments.headline import headline
 from dpadmm.experiments.job import Result
 from dpadmm.experiments.meaning import GUARANTEES, HEADING, Meaning, Shown, meaning_of
-from dpadmm.experiments.statistics import LEVEL
+from dpadmm.experiments.statistics import BEATS, BELOW, LEVEL, LEVEL_WITH, percent, standing
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
 from dpadmm.report import texts
@@ -32,10 +39,21 @@ __all__ = [
     "COMPARISON_VERSION",
     "NOTICE",
     "epsilon_words",
+    "headline",
     "interval_words",
     "short_table",
     "write_comparison",
 ]
+
+_COMPARISON_COLUMNS = (
+    "who",
+    "graph",
+    "calibration",
+    "epsilon: claimed (published) or budget",
+    "proven epsilon",
+    "theorem",
+)
+_INTERVAL_SIDES = ("", ", low", ", high")
 
 #: Version of the manifest; a field never changes its meaning within a version.
 COMPARISON_VERSION: Final = 1
@@ -250,27 +268,27 @@ def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel])
         banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
     if manifest["stand_ins"]:
         banners.append(Banner("caution", texts.STAND_IN, f"{'; '.join(manifest['stand_ins'])}."))
-    dataset = shown_name(str(manifest["data"].get("dataset", texts.OWN_FILES)))
+    dataset = shown_name(str(manifest["data"].get("dataset", "own files")))
     source = str(manifest["data"].get("source", ""))
     who = list(dict.fromkeys(shown_name(line["who"], 40) for line in manifest["lines"]))
     intervals = manifest["intervals"][:1].upper() + manifest["intervals"][1:]
     facts = (
-        (texts.COMPARED, f"{', '.join(who)}."),
-        (texts.LOSSES, f"{loss_words(manifest['losses'])}."),
+        ("What was compared", f"{', '.join(who)}."),
+        ("Which loss was minimised", f"{loss_words(manifest['losses'])}."),
         *meaning.sentences(),
     )
     return Report(
-        title=texts.COMPARISON_TITLE.format(data=dataset),
-        subtitle=texts.COMPARISON_SUBTITLE.format(version=manifest["dpadmm"]),
+        title=f"Algorithms compared on {dataset}",
+        subtitle=f"A comparison, dpadmm {manifest['dpadmm']}",
         banners=tuple(banners),
         answers=(
-            (texts.HEADLINE, manifest["headline"]),
-            (texts.COMPARED_ON, f"{dataset}: {source}" if source else dataset),
-            (texts.INTERVALS, f"{intervals}."),
+            ("Does training together pay?", manifest["headline"]),
+            ("On which data", f"{dataset}: {source}" if source else dataset),
+            ("What intervals say", f"{intervals}."),
         ),
         picture=_ranking(manifest),
         sections=(
-            Section(texts.COMPARISON_CURVES, tuple(panel.plot() for panel in panels)),
+            Section("Privacy-utility curves", tuple(panel.plot() for panel in panels)),
             Section(texts.COMPARISON_TABLE, (_report_table(manifest),)),
             Section(texts.MEANING, (Facts(facts), *meaning.titled_tables())),
             Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest["command"]),)),
@@ -289,11 +307,12 @@ def _ranking(manifest: dict[str, Any]) -> BarPlot | None:
     if not bars:
         return None
     return BarPlot(
-        texts.RANKING_TITLE.format(measure=measured[0]),
-        texts.RANKED,
+        f"Who is ahead: {measured[0]}",
+        "who, graph, budget",
         measured[0],
         tuple(bars[:_MOST_RANKED]),
-        texts.RANKING_CAPTION.format(shown=min(len(bars), _MOST_RANKED), all=len(bars)),
+        f"The best first, {min(len(bars), _MOST_RANKED)} of {len(bars)}; whiskers are intervals. "
+        "Those of another colour have no noise and guarantee nothing.",
         marked=frozenset(
             _ranked_name(line) for line in manifest["lines"] if line["epsilon"] == "infinite"
         ),
@@ -304,10 +323,10 @@ def _ranked_name(line: dict[str, Any]) -> str:
     """Who, on which graph and within which budget: a name that no other line has."""
     name = str(line["who"])
     if line["calibration"] == "published":
-        name = texts.COMPARISON_PUBLISHED.format(name=name)
+        name = f"{name} (published)"
     budget = texts.NO_NOISE
     if line["epsilon"] != "infinite":
-        budget = texts.AT_EPSILON.format(epsilon=Given(line["epsilon"]))
+        budget = f"epsilon = {Given(line['epsilon'])}"
     return ", ".join(part for part in (name, line["topology"], budget) if part)
 
 
@@ -324,7 +343,7 @@ def _sorted_lines(manifest: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _report_table(manifest: dict[str, Any]) -> Table:
     measured = manifest["comparison"]["measured"]
-    sides = [f"{name}{side}" for name in measured for side in texts.INTERVAL_SIDES]
+    sides = [f"{name}{side}" for name in measured for side in _INTERVAL_SIDES]
     rows = []
     for line in _sorted_lines(manifest):
         epsilon, proven = line["epsilon"], line["provable_epsilon"]
@@ -336,5 +355,87 @@ def _report_table(manifest: dict[str, Any]) -> Table:
             figure = line["figures"].get(name)
             cells += [figure and figure[side] for side in ("mean", "low", "high")]
         rows.append((*cells, line["refused"]))
-    columns = (*texts.COMPARISON_COLUMNS, *sides, texts.REFUSED_COLUMN)
+    columns = (*_COMPARISON_COLUMNS, *sides, "refused because")
     return Table.of(columns, rows, texts.COMPARISON_TABLE)
+
+
+_STANDINGS: Final = {
+    BEATS: "beats every party alone",
+    LEVEL_WITH: "cannot be told from the best party alone",
+    BELOW: "does not beat the best party alone",
+}
+
+
+def headline(lines: Sequence[Line]) -> str:
+    """Say what the best algorithm reaches beside each party alone and a trusted curator.
+
+    Figures are of the budget nearest to epsilon 1; how the best algorithm stands to the best party
+    alone is said of every budget. Published noise does not count: its epsilon is not proven.
+    """
+    judged = [line for line in lines if CHOOSES in line.figures]
+    best = _best_together(judged)
+    if not best:
+        return f"No private algorithm with a proven guarantee and a {CHOOSES} was compared."
+    epsilon = min(best, key=lambda each: abs(math.log(each)))
+    name, where = best[epsilon].place.who, best[epsilon].place.topology
+    words = [
+        f"At epsilon {Given(epsilon)} the best of the algorithms compared ({name}, {where}; picked "
+        f"by these figures) gets {_share(best[epsilon])} of the held-back rows right.",
+        *_others(judged, epsilon),
+    ]
+    alone = _line_of(judged, BEST_ALONE)
+    return " ".join([*words, *([_verdicts(best, alone)] if alone else [])])
+
+
+def _best_together(lines: Sequence[Line]) -> dict[float, Line]:
+    """The best proven private algorithm at each budget."""
+    best: dict[float, Line] = {}
+    for line in lines:
+        place = line.place
+        private = place.calibration == "proven" and np.isfinite(place.epsilon)
+        if not private or place.who in BASELINES:
+            continue
+        before = best.get(place.epsilon)
+        if before is None or line.figures[CHOOSES].mean > before.figures[CHOOSES].mean:
+            best[place.epsilon] = line
+    return best
+
+
+def _line_of(lines: Sequence[Line], who: str, epsilon: float = math.inf) -> Line | None:
+    wanted = (who, epsilon)
+    return next((each for each in lines if (each.place.who, each.place.epsilon) == wanted), None)
+
+
+def _share(line: Line) -> str:
+    return percent(line.figures[CHOOSES].mean)
+
+
+def _others(lines: Sequence[Line], epsilon: float) -> list[str]:
+    """What parties have alone, and one trusted place."""
+    alone, best = _line_of(lines, ALONE), _line_of(lines, BEST_ALONE)
+    private = _line_of(lines, PRIVATE_ALONE, epsilon)
+    curator, pooled = _line_of(lines, CURATOR, epsilon), _line_of(lines, POOLED)
+    found = []
+    if alone and best:
+        within = f"; within the same budget {_share(private)} on average" if private else ""
+        found.append(
+            f"A party alone gets {_share(alone)} on average and {_share(best)} at best without "
+            f"privacy{within}."
+        )
+    if curator and pooled:
+        found.append(
+            f"One place trusted with all rows gets {_share(curator)} within the same budget "
+            f"({curator.source}) and {_share(pooled)} without privacy."
+        )
+    return found
+
+
+def _verdicts(best: dict[float, Line], alone: Line) -> str:
+    """How training together stands to the best party alone, budget by budget."""
+    level = alone.figures[CHOOSES].mean
+    at: dict[str, list[str]] = {}
+    for epsilon in sorted(best, reverse=True):
+        found = standing(best[epsilon].figures[CHOOSES], level)
+        at.setdefault(_STANDINGS[found], []).append(str(Given(epsilon)))
+    parts = [f"{words} at epsilon {' and '.join(budgets)}" for words, budgets in at.items()]
+    return f"Training together {'; it '.join(parts)}."

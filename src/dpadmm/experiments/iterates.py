@@ -1,4 +1,4 @@
-r"""Iterates averaged over a run, and how far their objective is above its minimum.
+r"""Runs followed round by round: what a round costs, and where averaged iterates stand.
 
 .. math:: \hat x_i^K = \frac1K\sum_{k=1}^K x_i^k,\qquad
           \sum_i f_i(\hat x_i^K) + g(\hat z^K) - P^* + \sum_i\tau\|\hat x_i^K - \hat z^K\|
@@ -11,13 +11,14 @@ PS-ADMM), x being what is sent. Only a simulation can look at it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
 
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.job import OfTraining, Result
+from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import Problem
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
@@ -25,9 +26,83 @@ from dpadmm.problem.losses import Loss
 from dpadmm.run.exchange import InProcess
 from dpadmm.run.plan import Plan
 from dpadmm.run.train import lay_out
-from dpadmm.solvers.workspace import Solution, Workspace
+from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["IterateJob", "Objective", "rate"]
+__all__ = ["COUNTED", "CostJob", "CountJob", "IterateJob", "Objective", "rate"]
+
+#: The names of what is measured: CPU seconds, local solves, passes over the rows.
+COUNTED: Final = ("seconds", "solves", "passes")
+
+
+@final
+@dataclass(frozen=True)
+class CostJob(OfTraining):
+    """Runs of one algorithm whose every iteration is timed and counted.
+
+    They are done one after the other, with draws of the noise of their own.
+    """
+
+    def further(self, times: int) -> CostJob | None:
+        """More draws of the noise."""
+        more = self.training.further(times)
+        return None if more is None else CostJob(more)
+
+    def compute(self) -> Result:
+        """CPU seconds, solves and passes ``(iterations, runs)``, all parties together."""
+        start = time.monotonic()
+        job = self.training
+        taken = np.stack([self._count(job.seed + run) for run in range(job.runs)], axis=-1)
+        counts = dict(zip(COUNTED, np.moveaxis(taken, 1, 0), strict=True))
+        facts = {"data": job.problem.load().facts, "seconds": time.monotonic() - start}
+        return Result(counts, facts)
+
+    def _count(self, seed: int) -> Array:
+        """``(iterations, 3)`` of one run."""
+        problem = self.training.problem.load()
+        planned, _ = replace(self.training, runs=1).plan(problem)
+        noise = SimulatedNoise(seed)
+        workspace = Workspace(lay_out(planned, problem.members, noise=noise), planned.site)
+        solved: list[Array] = []
+        _watch(workspace, "argmin", lambda told, solution: solved.append(solution.point))
+        counts = [(time.process_time(), 0, workspace.passes)]
+        for _ in _rounds(planned, workspace, noise, planned.rounds):
+            counts.append((time.process_time(), len(solved), workspace.passes))
+        return np.diff(np.array(counts, dtype=np.float64), axis=0)
+
+
+@final
+@dataclass(frozen=True)
+class CountJob(OfTraining):
+    """A run whose gradients of single rows are counted: per party, after every iteration.
+
+    Solves form no matrix, so that every product with a Hessian is a pass over the rows that counts.
+    Values are ``gradients`` and ``loss``, ``(iterations, 1)``.
+    """
+
+    def compute(self) -> Result:
+        """Train with a solver that counts all it does as passes, and follow the loss."""
+        began = time.monotonic()
+        problem = self.training.problem.load()
+        planned, _ = self.training.plan(problem)
+        noise = SimulatedNoise(self.training.seed)
+        shard = lay_out(planned, problem.members, noise=noise)
+        workspace = Workspace(shard, planned.site, factor_limit=0)
+        inner: list[int] = []
+        _watch(
+            workspace,
+            "svrg",
+            lambda told, _: inner.append(2 * max(batch.size for batch in told[3].batches)),
+        )
+        counts, losses = [], []
+        for sent, _ in _rounds(planned, workspace, noise, planned.rounds):
+            # A pass over a block is one over the rows of each of its parties.
+            passes = workspace.passes / len(shard.blocks)
+            counts.append([passes * max(problem.counts) + sum(inner)])
+            losses.append(get_measure("average loss")(sent, problem))
+        values = {"gradients": np.array(counts, dtype=np.float64), "loss": np.array(losses)}
+        facts = {"data": problem.facts, "seconds": time.monotonic() - began}
+        return Result(values, facts)
+
 
 # A convex smooth objective needs few Newton steps; a gain below this part of it is rounding.
 _MOST_STEPS: Final = 100
@@ -116,7 +191,7 @@ class Objective:
 
 @final
 @dataclass(frozen=True)
-class IterateJob(Job):
+class IterateJob(OfTraining):
     """A training whose averaged iterates are judged after chosen numbers of rounds.
 
     Values are ``excess`` and ``apart``, ``(looks, runs)``: the objective of the averages above its
@@ -126,22 +201,14 @@ class IterateJob(Job):
 
     Attributes
     ----------
-    training
-        The run; its measures are not taken.
     looks
         The numbers of rounds, ascending.
     extensible
         Whether more runs would decide more.
     """
 
-    training: TrainingJob
     looks: tuple[int, ...]
     extensible: bool = True
-
-    @property
-    def weight(self) -> float:
-        """As the run."""
-        return self.training.weight
 
     def further(self, times: int) -> IterateJob | None:
         """More runs, where they would decide more and the training has noise."""
@@ -178,31 +245,44 @@ class IterateJob(Job):
         return Result(values, facts)
 
 
+def _watch(workspace: Workspace, name: str, note: Callable[[tuple[Any, ...], Any], None]) -> None:
+    """Have a method of the workspace tell each time what it was given and what it gave."""
+    method = getattr(workspace, name)
+
+    def watched(*arguments: Any) -> Any:
+        given = method(*arguments)
+        note(arguments, given)
+        return given
+
+    vars(workspace)[name] = watched
+
+
+def _rounds(
+    planned: Plan, workspace: Workspace, noise: SimulatedNoise, rounds: int
+) -> Iterator[tuple[Array, Any]]:
+    """Take the rounds of a run one by one: what was sent, and the state after it."""
+    algorithm, site = planned.algorithm, planned.site
+    exchange = InProcess(server=site.topology.server)
+    state = algorithm.init(site)
+    for t in range(rounds):
+        algorithm.announce(state, site, t)
+        message = algorithm.local_step(state, workspace, site, noise, t)
+        state = algorithm.absorb(state, message.values, exchange(message, t), site, t)
+        yield message.values, state
+
+
 def _follow(
     planned: Plan, workspace: Workspace, noise: SimulatedNoise, looks: Sequence[int]
 ) -> list[tuple[Array, Array, Array]]:
     """Averages of iterates, messages and the server's variable after each look."""
-    algorithm, site = planned.algorithm, planned.site
-    solve = workspace.argmin
+    site = planned.site
     solved: list[Array] = []
-
-    def kept(*arguments: Any) -> Solution:
-        solution = solve(*arguments)
-        solved.append(solution.point)
-        return solution
-
-    vars(workspace)["argmin"] = kept
-    exchange = InProcess(server=site.topology.server)
-    state = algorithm.init(site)
+    _watch(workspace, "argmin", lambda told, solution: solved.append(solution.point))
     iterates, messages, centres = (np.zeros(site.shape) for _ in range(3))
     looked = []
-    for t in range(max(looks)):
-        solved.clear()
-        algorithm.announce(state, site, t)
-        message = algorithm.local_step(state, workspace, site, noise, t)
-        sent = message.values
-        state = algorithm.absorb(state, sent, exchange(message, t), site, t)
+    for t, (sent, state) in enumerate(_rounds(planned, workspace, noise, max(looks))):
         iterates += solved[-1] if solved else sent
+        solved.clear()
         messages += sent
         centres += state.consensus if site.topology.server else sent.mean(axis=0)
         if t + 1 in looks:

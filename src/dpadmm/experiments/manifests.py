@@ -11,9 +11,8 @@ from typing import Any, Final
 import numpy as np
 import scipy
 
-from dpadmm.experiments.experiment import Experiment
+from dpadmm.experiments.experiment import MORE_RUNS, Experiment, Look
 from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.looks import MORE_RUNS, Look
 from dpadmm.experiments.meaning import Meaning
 from dpadmm.version import __version__
 

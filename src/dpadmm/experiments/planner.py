@@ -23,9 +23,8 @@ from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.experiments.comparison import default_entries, parse_entry
 from dpadmm.experiments.difficulties import DIFFICULTIES
-from dpadmm.experiments.hints import WORTH, hints_for
 from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.outlook import Change, Outlook, Prospect, SmallestEpsilon
+from dpadmm.experiments.outlook import WORTH, Change, Outlook, Prospect, SmallestEpsilon, hints_for
 from dpadmm.experiments.question import RunQuestion, budget_mu
 from dpadmm.experiments.rehearsal import Effort, ExpectedLoss, NoiseCurve, Rehearsal, mean_noise
 from dpadmm.experiments.runner import OnDone, Store, compute
@@ -54,6 +53,8 @@ def plan_run(
     effort: Effort | None = None,
     folder: Path | None = None,
     jobs: int | None = None,
+    backend: str = "loky",
+    address: str | None = None,
     on_done: OnDone | None = None,
 ) -> Outlook:
     """Say what to expect of a run, from public facts alone, before anything is spent.
@@ -70,6 +71,8 @@ def plan_run(
         Where finished work is kept, to go on after a crash; nowhere unless given.
     jobs
         Processes to use; as many as there are cores unless given.
+    backend, address
+        Where, as of :func:`~dpadmm.experiments.runner.compute`.
     on_done
         Told of progress.
 
@@ -87,7 +90,9 @@ def plan_run(
     with tempfile.TemporaryDirectory(prefix="dpadmm-plan-") as passing:
         store = Store((folder or Path(passing)) / "cells")
         processes = jobs or joblib.cpu_count()
-        results = compute(cells, store, jobs=processes, on_done=on_done)
+        results = compute(
+            cells, store, jobs=processes, backend=backend, address=address, on_done=on_done
+        )
     return _Answers(stage, results).outlook(wanted_loss)
 
 

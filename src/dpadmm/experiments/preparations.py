@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpadmm.experiments.problems import NamedProblem, Problem, ProblemSource, dense
+from dpadmm.plain import Array
 from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.problem.rows import clip_rows
 
@@ -46,25 +46,17 @@ class StandardizedProblem(ProblemSource):
     def load(self) -> Problem:
         """Read, deal out and standardise the rows."""
         problem = self.whole.load()
-        used = [rows for rows, _ in problem.members] + [problem.test_rows]
-        everything = np.concatenate([dense(rows) for rows in used])
+        everything = _all_rows(problem)
         if self.numbering:
             everything = _renumbered(everything, self.numbering)
         standard = (everything - everything.mean(axis=0)) / everything.std(axis=0)
         whole = np.column_stack([standard, np.ones(len(standard))]) / self.row_bound
-        *shares, test = np.split(clip_rows(whole), np.cumsum([len(rows) for rows in used])[:-1])
         longer = float((np.square(whole).sum(axis=1) > 1).mean())
-        return replace(
+        return _with_rows(
             problem,
-            members=tuple(
-                (share, signs) for share, (_, signs) in zip(shares, problem.members, strict=True)
-            ),
-            test_rows=test,
-            facts=problem.facts
-            | {
-                "preparation": f"columns standardised, constant appended, divided by "
-                f"{self.row_bound:.4g}; {longer:.2%} of the rows were scaled down to that length"
-            },
+            clip_rows(whole),
+            f"columns standardised, constant appended, divided by {self.row_bound:.4g}; "
+            f"{longer:.2%} of the rows were scaled down to that length",
         )
 
     def dealt_again(self, times: int) -> Self:
@@ -88,20 +80,11 @@ class CodedProblem(ProblemSource):
     def load(self) -> Problem:
         """Read, deal out and count the levels."""
         problem = self.whole.load()
-        used = [dense(rows) for rows, _ in problem.members] + [dense(problem.test_rows)]
-        everything = np.concatenate(used)
+        everything = _all_rows(problem)
         levels = len(np.unique(everything.round(9)))
         codes = _renumbered(everything, tuple(range(1, levels + 1)))
         codes /= np.linalg.norm(codes, axis=1).max()
-        *shares, test = np.split(codes, np.cumsum([len(rows) for rows in used])[:-1])
-        signs = [each for _, each in problem.members]
-        facts = {"preparation": "levels counted from 1, over the longest row"}
-        return replace(
-            problem,
-            members=tuple(zip(shares, signs, strict=True)),
-            test_rows=test,
-            facts=problem.facts | facts,
-        )
+        return _with_rows(problem, codes, "levels counted from 1, over the longest row")
 
     def dealt_again(self, times: int) -> Self:
         """Deal out the whole again."""
@@ -155,7 +138,25 @@ class ReportedProblem(ProblemSource):
         return replace(self, whole=self.whole.dealt_again(times), seed=self.seed + times)
 
 
-def _renumbered(values: NDArray[np.float64], numbering: tuple[int, ...]) -> NDArray[np.float64]:
+def _all_rows(problem: Problem) -> Array:
+    """The rows of all parties, one after the other, and those to judge by."""
+    blocks = [*(rows for rows, _ in problem.members), problem.test_rows]
+    return np.concatenate([dense(rows) for rows in blocks])
+
+
+def _with_rows(problem: Problem, rows: Array, preparation: str) -> Problem:
+    """The problem with all its rows, in that order, made into others."""
+    *shares, test = np.split(rows, np.cumsum(problem.counts))
+    signs = [each for _, each in problem.members]
+    return replace(
+        problem,
+        members=tuple(zip(shares, signs, strict=True)),
+        test_rows=test,
+        facts=problem.facts | {"preparation": preparation},
+    )
+
+
+def _renumbered(values: Array, numbering: tuple[int, ...]) -> Array:
     """Give each of the equally spaced levels of all columns another rank."""
     levels = np.unique(values.round(9))
     ranks = np.searchsorted((levels[1:] + levels[:-1]) / 2, values)

@@ -12,8 +12,8 @@ from dpadmm.experiments.experiment import Conclusion, Evaluation, Experiment, Fi
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.iterates import IterateJob, rate
 from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.statistics import Interval, mean_interval
-from dpadmm.experiments.verdicts import VerdictWord
+from dpadmm.experiments.statistics import Interval, difference, mean_interval
+from dpadmm.experiments.verdicts import VerdictWord, below
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 from dpadmm.run.choice import chosen_rounds
@@ -64,6 +64,8 @@ class RateExperiment(Experiment):
 
     #: What is drawn upwards.
     shown: ClassVar[str]
+    #: How the paper calls the length of a run: its symbol, and what it counts.
+    length: ClassVar[tuple[str, str]] = ("K", "iterations")
 
     @abstractmethod
     def followed(self) -> dict[str, TrainingJob]:
@@ -77,9 +79,17 @@ class RateExperiment(Experiment):
     def bound(self, name: str, looks: tuple[int, ...], result: Result) -> Array | None:
         """The theorem's bound on a followed run at every look, or None where it has none."""
 
-    @abstractmethod
     def judge_swept(self, name: str, values: Mapping[int, Array]) -> Finding:
-        """What runs of other lengths at one budget show."""
+        """What runs of other lengths at one budget show: by default whether longer ones help."""
+        fewest, most = min(values), max(values)
+        gap = difference(values[most], values[fewest])
+        symbol, unit = self.length
+        means = ", ".join(
+            f"{symbol} = {count}: {each.mean():.3g}" for count, each in values.items()
+        )
+        number = f"{most} against {fewest} {unit}: {gap:.3g}; {means}."
+        labels = [f"{name}, K {count}" for count in (fewest, most)]
+        return Finding.judged("budget", name, below(gap), number, rests_on=labels)
 
     def noise_of(self, name: str) -> str:
         """What a finding says of the noise of a followed run: its name, unless others vary it."""

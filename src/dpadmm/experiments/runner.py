@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
+import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, final
 
 import joblib
 
 from dpadmm.durable import write_whole
-from dpadmm.errors import ParameterError, positive_integer, unknown_name
+from dpadmm.errors import ParameterError, needs_extra, positive_integer, unknown_name
 from dpadmm.experiments.job import Job, Result
 from dpadmm.run.sealed import ModelError, pack, unpack
+from dpadmm.solvers.cluster import Cluster
 from dpadmm.version import __version__
 
 __all__ = [
@@ -23,81 +26,8 @@ __all__ = [
     "OnDone",
     "Store",
     "WorkerError",
-    "backend",
     "compute",
-    "worker_died",
 ]
-
-BACKENDS: Final = ("loky", "dask", "ray")
-
-# How the three say that a process ended under a task.
-_DEATHS: Final = {"TerminatedWorkerError", "KilledWorker", "WorkerCrashedError", "ActorDiedError"}
-
-
-@contextmanager
-def backend(name: str, jobs: int, address: str | None = None) -> Iterator[None]:
-    """Let joblib use a backend inside the block.
-
-    Parameters
-    ----------
-    name
-        One of :data:`BACKENDS`.
-    jobs
-        Processes to start, where no cluster is named.
-    address
-        A running cluster of Dask or Ray. Its workers must see the same folders.
-    """
-    if name not in BACKENDS:
-        raise unknown_name("backend", name, BACKENDS)
-    if name == "loky":
-        if address is not None:
-            raise ParameterError(f"address must be left out for loky; got {address!r}.")
-        with joblib.parallel_config(backend="loky", n_jobs=jobs):
-            yield
-    elif name == "dask":
-        with _dask(jobs, address), joblib.parallel_config(backend="dask", n_jobs=jobs):
-            yield
-    else:
-        _start_ray(jobs, address)
-        with joblib.parallel_config(backend="ray", n_jobs=jobs):
-            yield
-
-
-def worker_died(error: BaseException) -> bool:
-    """Whether an error says that a worker was killed."""
-    return type(error).__name__ in _DEATHS
-
-
-def _dask(jobs: int, address: str | None) -> Any:
-    try:
-        from distributed import Client
-    except ImportError:
-        raise _missing("dask") from None
-    if address is not None:
-        return Client(address)
-    # A page to watch would open a port: nobody asked for one.
-    return Client(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
-
-
-def _start_ray(jobs: int, address: str | None) -> None:
-    try:
-        import ray
-        from ray.util.joblib import register_ray
-    except ImportError:
-        raise _missing("ray") from None
-    if not ray.is_initialized():
-        if address is not None:
-            ray.init(address=address)
-        else:
-            ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
-    register_ray()
-
-
-def _missing(name: str) -> ParameterError:
-    return ParameterError(
-        f"the backend {name} needs the extra {name!r}: pip install 'dpadmm[{name}]'."
-    )
-
 
 _FORMAT: Final = "dpadmm-cells/1"
 
@@ -171,13 +101,23 @@ class Store:
 #: Called with the weight that is done, the whole weight, and what was finished.
 OnDone = Callable[[float, float, str], None]
 
+#: Cells to compute, by labels; and what comes of them.
+_Items = list[tuple[str, Job]]
+_Finished = tuple[str, Result]
+
 
 class WorkerError(RuntimeError):
     """A worker died; what was finished is kept."""
 
 
 def compute(
-    cells: Mapping[str, Job], store: Store, *, jobs: int = 1, on_done: OnDone | None = None
+    cells: Mapping[str, Job],
+    store: Store,
+    *,
+    jobs: int = 1,
+    backend: str = "loky",
+    address: str | None = None,
+    on_done: OnDone | None = None,
 ) -> dict[str, Result]:
     """The result of every cell, by its label; those in the store are not computed again.
 
@@ -186,13 +126,27 @@ def compute(
     cells
         What to do, by labels for people.
     store
-        Where results are kept.
+        Where results are kept, by this process: workers of a cluster need not see it.
     jobs
-        Processes to use; 1 computes here.
+        Processes to start, where no cluster is named; 1 computes here, by loky.
+    backend
+        One of :data:`BACKENDS`.
+    address
+        A running cluster of Dask or Ray, all of whose workers are used. They must see the files
+        that cells read.
     on_done
         Told of progress; what the store had counts as done at the start.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such cluster, it has no workers or they have other versions.
+    WorkerError
+        If workers died, and their cells with them: on this machine one, on a cluster several, or
+        the last. What one of many had in hand runs again elsewhere.
     """
     positive_integer("jobs", jobs)
+    _check_backend(backend, address)
     by_key = {cell.key: (label, cell) for label, cell in cells.items()}
     whole = sum(cell.weight for _, cell in by_key.values())
     missing = [item for item in by_key.values() if store.get(item[1]) is None]
@@ -201,41 +155,119 @@ def compute(
     tell(done, whole, "")
     # The heaviest first: no long cell is left for the end, when other workers have nothing to do.
     missing.sort(key=lambda item: -item[1].weight)
-    calls = [joblib.delayed(_finish)(label, cell, store.folder) for label, cell in missing]
-    try:
-        for label, weight in _parallel(jobs)(calls) if calls else ():
-            done += weight
-            tell(done, whole, label)
-    except Exception as error:
-        if not worker_died(error):
-            raise
-        raise WorkerError(
-            "a worker was killed, perhaps for want of memory; finished cells are kept. Run the "
-            f"same command again to go on, with fewer jobs than {jobs} if memory is short."
-        ) from None
+    for label, result in _finished(missing, jobs, backend, address):
+        store.put(cells[label], result)
+        done += cells[label].weight
+        tell(done, whole, label)
     return {label: _kept(label, cell, store) for label, cell in cells.items()}
 
 
-def _parallel(jobs: int) -> joblib.Parallel:
-    """Results as they come, where the backend can; Ray's gives them all at the end."""
-    active, _ = joblib.parallel.get_active_backend()
-    as_they_come = jobs == 1 or active.supports_return_generator
-    return joblib.Parallel(
-        n_jobs=jobs, return_as="generator_unordered" if as_they_come else "list", batch_size=1
-    )
+def _check_backend(backend: str, address: str | None) -> None:
+    if backend not in _RUNS:
+        raise unknown_name("backend", backend, BACKENDS)
+    if backend == "loky" and address is not None:
+        raise ParameterError(f"address must be left out for loky; got {address!r}.")
 
 
-def _finish(label: str, cell: Job, folder: Path) -> tuple[str, float]:
-    """Compute and keep one cell, in whichever process this is."""
-    Store(folder).put(cell, cell.compute())
-    return label, cell.weight
+def _finished(items: _Items, jobs: int, backend: str, address: str | None) -> Iterator[_Finished]:
+    """Results as they come; where nothing is left to do, no cluster is asked."""
+    try:
+        yield from _RUNS[backend](items, jobs, address) if items else ()
+    except Exception as error:
+        if type(error).__name__ not in _DEATHS:
+            raise
+        raise WorkerError(
+            "workers were killed, perhaps for want of memory; finished cells are kept. Run the "
+            f"same command again to go on, with fewer jobs than {jobs} if memory is short."
+        ) from None
 
 
 def _kept(label: str, cell: Job, store: Store) -> Result:
     result = store.get(cell)
     if result is None:
         raise ParameterError(
-            f"the result of {label!r} must be readable in {store.folder}; it is gone or damaged. "
-            "Do the workers see the same folder?"
+            f"the result of {label!r} must be readable in {store.folder}; it is gone or damaged: "
+            "run the same command again."
         )
     return result
+
+
+# -- where cells are computed -------------------------------------------------------------------
+
+
+def _on_loky(items: _Items, jobs: int, address: None) -> Iterator[_Finished]:
+    calls = [joblib.delayed(_finish)((label, cell, cell.key)) for label, cell in items]
+    parallel = joblib.Parallel(
+        n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1
+    )
+    yield from parallel(calls)
+
+
+def _on_dask(items: _Items, jobs: int, address: str | None) -> Iterator[_Finished]:
+    with needs_extra("dask"):
+        from distributed import LocalCluster
+    with ExitStack() as stack:
+        if address is None:
+            # A page to watch would open a port: nobody asked for one.
+            own = LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
+            address = stack.enter_context(own).scheduler_address
+        cluster = stack.enter_context(Cluster(address))
+        yield from cluster.each(_finish, [(label, cell, cell.key) for label, cell in items])
+
+
+def _on_ray(items: _Items, jobs: int, address: str | None) -> Iterator[_Finished]:
+    with needs_extra("ray"):
+        import ray
+    with ExitStack() as stack:
+        if not ray.is_initialized():
+            own = {"num_cpus": jobs, "include_dashboard": False} if address is None else {}
+            try:
+                # Ray itself would try for minutes, and say why in pages.
+                host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+                if port.isdecimal():
+                    socket.create_connection((host, int(port)), timeout=_CONNECT).close()
+                ray.init(
+                    address=address or "local",
+                    log_to_driver=False,
+                    logging_level=logging.WARNING,
+                    **own,
+                )
+            except (OSError, OverflowError, ValueError) as error:
+                raise ParameterError(
+                    f"address must be of a Ray cluster that answers; got {address!r}: "
+                    f"{type(error).__name__}. Start it (ray start --head), correct the address, or "
+                    "give this process the cluster's token (RAY_AUTH_TOKEN)."
+                ) from None
+            stack.callback(ray.shutdown)
+        # Ray's own backend for joblib gives results all at the end, and none if a process dies.
+        task = ray.remote(num_cpus=1, max_retries=_RETRIES)(_finish)
+        waiting = [task.remote((label, cell, cell.key)) for label, cell in items]
+        while waiting:
+            done, waiting = ray.wait(waiting)
+            yield from ray.get(done)
+
+
+_RUNS: Final[dict[str, Callable[[_Items, int, Any], Iterator[_Finished]]]] = {
+    "loky": _on_loky,
+    "dask": _on_dask,
+    "ray": _on_ray,
+}
+BACKENDS: Final = tuple(_RUNS)
+
+# Seconds to reach the head of a Ray cluster.
+_CONNECT: Final = 10.0
+# How often Ray begins a cell again whose process died; Dask's own number is the same.
+_RETRIES: Final = 3
+# How the three say that processes ended under a task, too often or all of them.
+_DEATHS: Final = {"TerminatedWorkerError", "KilledWorker", "WorkerCrashedError", "ClusterError"}
+
+
+def _finish(item: tuple[str, Job, str]) -> _Finished:
+    """Compute one cell, in whichever process this is."""
+    label, cell, key = item
+    if cell.key != key:
+        raise ParameterError(
+            f"workers must have the version of dpadmm that asks; this one has {__version__}: "
+            "install the same there."
+        )
+    return label, cell.compute()

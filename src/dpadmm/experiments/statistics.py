@@ -19,14 +19,19 @@ from scipy.special import stdtrit
 from dpadmm.plain import Array
 
 __all__ = [
+    "BEATS",
+    "BELOW",
     "LEVEL",
+    "LEVEL_WITH",
     "LOOK_LEVEL",
     "Interval",
     "contrast",
     "difference",
     "mean_interval",
+    "percent",
     "prediction_interval",
     "ranges",
+    "standing",
 ]
 
 #: How often an interval that is looked at once holds the mean it is about.
@@ -119,3 +124,30 @@ def ranges(values: ArrayLike, group: int) -> Array:
 def _around(mean: float, error: float, freedom: float, level: float) -> Interval:
     reach = error * float(stdtrit(freedom, (1 + level) / 2))
     return Interval(mean, mean - reach, mean + reach)
+
+
+BEATS: Final = "beats"
+BELOW: Final = "does not beat"
+LEVEL_WITH: Final = "cannot be told from"
+
+
+def standing(together: Interval, alone: float) -> str:
+    """How a mean over runs stands to a number: above it, below it, or neither for sure.
+
+    Parameters
+    ----------
+    together
+        A mean with its interval; that of a single run has no width known, and its value decides.
+    alone
+        What it is held against.
+    """
+    if not (math.isfinite(together.low) and math.isfinite(together.high)):
+        return BEATS if together.mean > alone else BELOW
+    if together.low > alone:
+        return BEATS
+    return BELOW if together.high <= alone else LEVEL_WITH
+
+
+def percent(share: float) -> str:
+    """A share of rows in words."""
+    return f"{100 * share:.1f}%"

@@ -8,6 +8,7 @@ whether it simulates is its own business and stands in its ``node.toml``.
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,6 +18,8 @@ from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
+from dpadmm.federation.transport.wire import check_numbers
+from dpadmm.federation.transport.words import LONGEST_FACTS
 from dpadmm.plain import canonical_json
 from dpadmm.run.config import RunSection, load_toml, plain_data, training_parameters, validated
 from dpadmm.run.evaluate import WholePlan, plan_whole
@@ -28,6 +31,8 @@ __all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]
 
 # How nodes talk before and beside the rounds: raised when a message of theirs changes.
 FORMAT: Final = "dpadmm-federation/2"
+# What a node says about all its neighbours fits into one message of words.
+_MOST_NODES: Final = 2000
 
 
 def _node_name(value: Any) -> Any:
@@ -92,6 +97,8 @@ class AgreedRun(Part):
             )
         if len(self.party) < 2:
             raise fail(f"there must be at least two [[party]] tables; got {len(self.party)}")
+        if len(self.nodes) > _MOST_NODES:
+            raise fail(f"there must be at most {_MOST_NODES} nodes; got {len(self.nodes)}")
         refuse_repeats(self.nodes, "a node must be named once", "change one")
         return self
 
@@ -130,6 +137,20 @@ class AgreedRun(Part):
             agreed["simulation"] = True
         return agreed
 
+    def told(self, schema: Schema) -> dict[str, Any]:
+        """The facts as nodes tell each other: of a schema that is too long, its hash."""
+        agreed = self.facts(schema)
+        if _length(agreed) > LONGEST_FACTS:
+            columns = canonical_json(agreed["schema"]).encode("ascii")
+            agreed["schema"] = f"sha256 {hashlib.sha256(columns).hexdigest()}"
+        if _length(agreed) > LONGEST_FACTS:
+            raise ParameterError(
+                f"the agreed run must be at most {LONGEST_FACTS} bytes, its schema left out; got "
+                f"{_length(agreed)}. Give one number for all parties where each has its own, or "
+                "shorten their names. Nothing was read or spent."
+            )
+        return agreed
+
     @property
     def colluders(self) -> int | None:
         """How many parties shared noise must hold against, said or not; None with own noise."""
@@ -150,11 +171,13 @@ class AgreedRun(Part):
 
     def whole(self, schema: Schema) -> WholePlan:
         """The plan of all parties, with what is asked for beside the training."""
+        classes, features = len(schema.classes), len(schema.feature_names)
+        check_numbers(1 if classes == 2 else classes, features)
         whole = plan_whole(
             training_parameters(self.run, self.names),
             self.rows,
-            features=len(schema.feature_names),
-            classes=len(schema.classes),
+            features=features,
+            classes=classes,
             wish=self.run.wish,
         )
         planned = whole.training
@@ -216,6 +239,10 @@ class AgreedRun(Part):
             for other in self.neighbours(name, planned)
         }
         return tuple((first, second) for first, second in sorted(pairs))
+
+
+def _length(agreed: dict[str, Any]) -> int:
+    return len(json.dumps(agreed))
 
 
 def _of_others(value: Any, lost: str) -> Any:

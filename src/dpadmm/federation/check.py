@@ -7,6 +7,7 @@ are dialled, too (:mod:`~dpadmm.federation.reach`).
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
+from dpadmm.federation.transport.wire import message_size
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.noise import secure_noise
@@ -61,6 +63,7 @@ def check_node(setup: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
         yield _try("certificate", lambda: _certificate(setup))
     if config.node.ledger is not None:
         yield _try("ledger", lambda: _ledger(setup))
+    yield _try("messages", lambda: _messages(setup))
     if config.node.scheduler is not None:
         yield _try("cluster", partial(_cluster, config.node.scheduler))
     for what in ("log", "status"):
@@ -108,6 +111,22 @@ def _ledger(setup: NodeSetup) -> str:
             f"and what is agreed on fits: epsilon = {AtMost(account.spent_epsilon)} of "
             f"{Given(account.policy.epsilon)} is spent.{begun} Head: {ledger.head}"
         )
+
+
+def _messages(setup: NodeSetup) -> str:
+    """What the rounds will take on the disk: every message heard and sent, and those charged."""
+    config, rounds = setup.config, setup.planned.rounds
+    size = message_size(setup.planned.site.shape[1:])
+    ledger = config.node.ledger
+    takes = rounds * size * (len(config.addresses) + 1 + (ledger is not None))
+    folders = {config.messages.parent} | (set() if ledger is None else {ledger.parent})
+    free = min(shutil.disk_usage(folder).free for folder in folders)
+    if takes > free:
+        raise ParameterError(
+            f"messages and ledger must have room for {takes} bytes ({rounds} rounds, messages of "
+            f"{size} bytes); {free} are free. Make room, or name other places."
+        )
+    return f"a message has {size} bytes, and {rounds} rounds take up to {takes} of {free} free."
 
 
 def _cluster(scheduler: str) -> str:

@@ -6,6 +6,8 @@ name. Keys are unencrypted PEM files that only their owner may read.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import re
 import stat
@@ -17,6 +19,7 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -38,9 +41,13 @@ __all__ = [
     "check_node_name",
     "describe",
     "extension",
+    "from_base64",
     "load_certificates",
     "load_key",
     "load_signing_key",
+    "sign",
+    "to_base64",
+    "verify",
 ]
 
 #: Files of the trial authority have this name, so no node may.
@@ -323,3 +330,47 @@ def _facts(certificate: x509.Certificate) -> CertificateFacts:
         fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
         authority=bool(constraints is not None and constraints.ca),
     )
+
+
+def sign(key: SigningKey, text: bytes) -> bytes:
+    """Sign a text with the key of a node."""
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        return key.sign(text, ec.ECDSA(hashes.SHA256()))
+    if isinstance(key, rsa.RSAPrivateKey):
+        return key.sign(text, _pss(), hashes.SHA256())
+    return key.sign(text)
+
+
+def verify(key: object, signature: bytes, text: bytes) -> None:
+    """Check a signature by the public key of a certificate.
+
+    Raises
+    ------
+    InvalidSignature
+        If it is not of that text by that key, or the key is of a kind that no node has.
+    """
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        key.verify(signature, text, ec.ECDSA(hashes.SHA256()))
+    elif isinstance(key, rsa.RSAPublicKey):
+        key.verify(signature, text, _pss(), hashes.SHA256())
+    elif isinstance(key, ed25519.Ed25519PublicKey):
+        key.verify(signature, text)
+    else:
+        raise InvalidSignature
+
+
+def to_base64(data: bytes) -> str:
+    """Bytes as they stand in JSON."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def from_base64(text: str) -> bytes:
+    """The bytes of such a text."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("must be base64") from None
+
+
+def _pss() -> padding.PSS:
+    return padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -29,9 +29,9 @@ from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.rows import Shard
-from dpadmm.report.html import render
+from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
-from dpadmm.run.classifier import Classifier
+from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality
 from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
 from dpadmm.run.evaluate import histogram_of
@@ -47,12 +47,11 @@ from dpadmm.run.judge import Judgement, state_evaluation, state_whole
 from dpadmm.run.model import Model
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.quality import HELD_OUT, TRAINED_ON, Quality
 from dpadmm.run.result import Run, provenance
 from dpadmm.run.train import train_party
 from dpadmm.sentences import DataError
 
-__all__ = ["read_shards", "train_node", "write_node_results"]
+__all__ = ["node_run", "read_shards", "train_node", "write_node_results"]
 
 _BUDGET_EVERY: Final = 1.0
 _AGAIN: Final = (
@@ -393,11 +392,7 @@ def _trained(
         output=told.run.output,
         quality=None if judged is None else judged.quality,
     )
-    federation = {
-        "node": setup.name,
-        "nodes": list(agreed.nodes),
-        "rows": agreed.rows,
-        "server": agreed.server,
+    how = {
         "heard": list(hearing.names),
         "rounds_complete": hearing.done,
         "lost": hearing.lost,
@@ -405,15 +400,46 @@ def _trained(
         "changed_run_sha256": stretch.run.hex() if stretch.lost else None,
         "tls": setup.security is not None,
     }
+    return node_run(
+        setup, classifier, how, seconds=seconds, noise_error=_noise_error(part, told.run.output)
+    )
+
+
+def node_run(
+    setup: NodeSetup,
+    classifier: Classifier,
+    how: Mapping[str, Any],
+    *,
+    seconds: float | None,
+    noise_error: float | None,
+) -> Run:
+    """The finished run of one node.
+
+    Parameters
+    ----------
+    setup, classifier
+        The node, and what it has learnt.
+    how
+        Public facts about how the run went, beside who was in it.
+    seconds, noise_error
+        As of a :class:`~dpadmm.run.result.Run`.
+    """
+    agreed, told, schema = setup.agreed, setup.run_config(), setup.schema
+    who = {
+        "node": setup.name,
+        "nodes": list(agreed.nodes),
+        "rows": agreed.rows,
+        "server": agreed.server,
+    }
     rows = {setup.name: agreed.rows[setup.name]}
-    come_from = provenance(told, schema, rows, setup.run.hex(), federation)
+    come_from = provenance(told, schema, rows, setup.run.hex(), who | dict(how))
     return Run(
         told,
         Model(classifier, estimator_parameters(told.run, agreed.names), schema, come_from),
         setup.planned.site.topology,
         warnings=setup.warnings,
         seconds=seconds,
-        noise_error=_noise_error(part, told.run.output),
+        noise_error=noise_error,
     )
 
 
@@ -470,8 +496,7 @@ def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = 
     # After the results: whatever happens to the page, what was paid for is there.
     place = trained.config.result.report_file
     if place is not None:
-        page = render(run_report(record))
-        write_whole(place, page.encode(), "report")
+        write_page(place, run_report(record))
 
 
 def _changes(part: _Part) -> tuple[str, ...]:

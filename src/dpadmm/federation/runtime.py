@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
-from dpadmm.federation.agreement import Agreement, consents_note, noted_consents
-from dpadmm.federation.consent import Consents
+from dpadmm.federation.agreement import Agreement, Consents, consents_note, noted_consents
 from dpadmm.federation.hearsay import Hearsay
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, Stretch
@@ -151,7 +150,7 @@ class NodeRuntime:
                 setup.security,
                 largest=max(
                     *(message_size(shape) for shape in setup.shapes),
-                    agreement_limit(len(setup.agreed.nodes)) // 2,
+                    agreement_limit(len(setup.agreed.nodes)),
                 ),
                 lease=config.watch.lease,
                 instance=instance,
@@ -177,7 +176,7 @@ class NodeRuntime:
         before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)
         agreement = Agreement(
             session,
-            setup.agreed.facts(setup.schema),
+            setup.agreed.told(setup.schema),
             nodes,
             consents,
             before=before,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.durable import check_writable
@@ -48,7 +49,7 @@ class NodeSetup:
         """The node's name."""
         return self.config.node.name
 
-    @property
+    @cached_property
     def run(self) -> bytes:
         """The 32 bytes of the run."""
         return self.agreed.digest(self.schema)
@@ -118,6 +119,8 @@ def prepare_node(
             f"schema must be the agreed one, with the sha256 {agreed.schema_sha256}; "
             f"{config.node.schema_file} has {schema.sha256}."
         )
+    # What could not be told to other nodes is refused here.
+    agreed.told(schema)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PrivacyWarning)
         warnings.simplefilter("always", ConvergenceWarning)

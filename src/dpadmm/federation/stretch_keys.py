@@ -40,9 +40,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpadmm.durable import FileRefusal, parse_json, read_regular, written_whole
 from dpadmm.federation.agreement import Disagreement
-from dpadmm.federation.identity import load_certificates, load_signing_key
+from dpadmm.federation.identity import (
+    from_base64,
+    load_certificates,
+    load_signing_key,
+    sign,
+    to_base64,
+    verify,
+)
 from dpadmm.federation.recovery import Stretch
-from dpadmm.federation.signatures import from_base64, sign, to_base64, verify
 from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.masks import Masks, Member, StretchFacts
 from dpadmm.federation.transport.rollback import DrawRefused

@@ -14,13 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.clientapp import ClientApp
-
-from dpadmm.errors import ExchangeError
-from dpadmm.flower.keeper import ask_keeper
-from dpadmm.flower.party import answer
+from dpadmm.errors import ExchangeError, needs_extra
 from dpadmm.flower.questions import RECORD, Answer
+
+with needs_extra("flower"):
+    from flwr.app import ConfigRecord, Context, Message, RecordDict
+    from flwr.clientapp import ClientApp
+
+    from dpadmm.flower.keeper import ask_keeper
+    from dpadmm.flower.party import answer
 
 __all__ = ["app", "make_client_app"]
 

@@ -24,7 +24,7 @@ from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import disagreement
 from dpadmm.federation.exchange import CarefulLedger
 from dpadmm.federation.node_config import NodeConfig, load_node_config
-from dpadmm.federation.party import read_shards, write_node_results
+from dpadmm.federation.party import node_run, read_shards, write_node_results
 from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.setup import NodeSetup, prepare_node
@@ -42,12 +42,10 @@ from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array, Words
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.exchange import Exchange
-from dpadmm.run.from_files import estimator_parameters
 from dpadmm.run.judge import state_whole
-from dpadmm.run.model import Model
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan
-from dpadmm.run.result import Run, provenance
+from dpadmm.run.result import Run
 from dpadmm.run.train import train_party
 
 __all__ = ["answer", "check_relayed", "prepare_party"]
@@ -133,7 +131,7 @@ def _read(setup: NodeSetup, content: Mapping[str, Any]) -> Question:
         question = Question.read(content)
         if question.run != setup.run:
             theirs = said(Agreeing, question.facts, _SERVER)
-            ours = json.loads(json.dumps(setup.agreed.facts(setup.schema)))
+            ours = json.loads(json.dumps(setup.agreed.told(setup.schema)))
             raise _Refusal(
                 disagreement(_SERVER, ours, theirs)
                 or f"the run must be {setup.run.hex()}; the server has {question.run.hex()}. "
@@ -335,22 +333,12 @@ class _Turn:
             parties=(MEAN,),
             output=told.run.output,
         )
-        federation = {
-            "node": setup.name,
-            "nodes": list(agreed.nodes),
-            "rows": agreed.rows,
-            "server": agreed.server,
-            "heard": [MEAN],
-            "rounds_complete": stretch.rounds,
-        }
-        rows = {setup.name: agreed.rows[setup.name]}
-        come_from = provenance(told, schema, rows, setup.run.hex(), federation)
-        return Run(
-            told,
-            Model(classifier, estimator_parameters(told.run, agreed.names), schema, come_from),
-            setup.planned.site.topology,
-            warnings=setup.warnings,
-            # How long local work takes depends on rows.
+        how = {"heard": [MEAN], "rounds_complete": stretch.rounds}
+        # How long local work takes depends on rows.
+        return node_run(
+            setup,
+            classifier,
+            how,
             seconds=None,
             noise_error=noise_error(setup.planned, told.run.output),
         )

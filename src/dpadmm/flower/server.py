@@ -75,7 +75,7 @@ class ServerRun:
 
     def question(self, t: int, mean: bytes, keys: bytes = b"") -> Question:
         """What to ask in a round, with the mean of the round before and the keys of all parties."""
-        facts = self.agreed.facts(self.schema)
+        facts = self.agreed.told(self.schema)
         told = Agreeing(dpadmm=__version__, facts=facts, consents={}, names={})
         return Question(self.run, t, mean, told.to_bytes(), keys)
 

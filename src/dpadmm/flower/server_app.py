@@ -22,13 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.serverapp import Grid, ServerApp
-
-from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.errors import ExchangeError, ParameterError, needs_extra
 from dpadmm.federation.transport.wire import BadMessage
 from dpadmm.flower.questions import RECORD, Answer, Question
-from dpadmm.flower.server import ServerRun, average_answers, prepare_server, write_model
+
+with needs_extra("flower"):
+    from flwr.app import ConfigRecord, Context, Message, RecordDict
+    from flwr.serverapp import Grid, ServerApp
+
+    from dpadmm.flower.server import ServerRun, average_answers, prepare_server, write_model
 
 __all__ = ["Asking", "app", "make_server_app"]
 

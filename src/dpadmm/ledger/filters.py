@@ -331,7 +331,6 @@ def best_order(epsilon: float, delta: float) -> float:
     delta) at order a: a function of the policy alone, so that it is fixed before anything is seen.
     """
     low, high = math.log(1e-3), math.log(1e9)
-    best = high
     for _ in range(6):
         grid = np.linspace(low, high, 201)
         orders = 1 + np.exp(grid)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, cast
 
 import numpy as np
@@ -147,12 +148,14 @@ def release_covered(message: Released, words: Words) -> Released:
     return Released(_MAKER, cast(Array, words), message.events)
 
 
+# A round announces and releases the same events, and often those of the round before.
+_gaussian_release = lru_cache(maxsize=4096)(GaussianRelease)
+
+
 def gaussian_events(sensitivity: Array, sigma: Array) -> tuple[GaussianRelease, ...]:
     """What :func:`release_gaussian` will charge each party."""
-    return tuple(
-        GaussianRelease(float(reach), float(scale))
-        for reach, scale in zip(sensitivity, sigma, strict=True)
-    )
+    pairs = zip(sensitivity.tolist(), sigma.tolist(), strict=True)
+    return tuple(_gaussian_release(reach, scale) for reach, scale in pairs)
 
 
 def release_gaussian(

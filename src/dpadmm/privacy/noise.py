@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, Final, final
@@ -34,12 +35,21 @@ __all__ = [
 
 # Numbers of parties: a stream of its own for each.
 Parties = NDArray[np.intp]
+_Words32 = NDArray[np.uint32]
 #: Relative room that sensitivities and deltas leave for samplers that are not ideal.
 SAMPLER_ALLOWANCE: Final = 1e-9
 # The grid of the discrete sampler is this many powers of two below sigma.
 _GRID_BITS: Final = 60
 #: The widest grid that noise is drawn on, in units of its sigma.
 GRID: Final = 2.0**-_GRID_BITS
+
+# Of numpy's SeedSequence: beginnings and factors of the constants of its two stages, and of a mix.
+_ABSORBING: Final = (0x43B0D7E5, 0x931E8875)
+_SQUEEZING: Final = (0x8B51F9DD, 0x58F38DED)
+_MIXING: Final = (np.uint32(0xCA01F9DD), np.uint32(0x4973F715))
+_POOL: Final = 4
+# Streams whose keys are computed together, where rounds to come are foreseen.
+_KEYS_AHEAD: Final = 512
 
 #: How a statement calls noise that can be drawn again.
 SIMULATED: Final = "simulated: reproducible, not private"
@@ -67,15 +77,21 @@ class NoiseSource(ABC):
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
         """A fresh stream for one release of one party in one run."""
 
+    def _each_stream(
+        self, runs: int, parties: Parties, t: int, purpose: str
+    ) -> Iterator[tuple[int, int, np.random.Generator]]:
+        """Places of parties, runs, and their streams; each lasts until the next one is taken."""
+        for place, party in enumerate(parties):
+            for run in range(runs):
+                yield place, run, self.generator(run, int(party), t, purpose)
+
     def add_gaussian(
         self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
     ) -> Array:
         """``values + sigma N(0, I)``; values are ``(nodes, runs, ...)``, sigma broadcasts."""
         noisy = np.empty_like(values)
-        for place, party in enumerate(parties):
-            for run in range(values.shape[1]):
-                stream = self.generator(run, int(party), t, purpose)
-                stream.standard_normal(out=noisy[place, run])
+        for place, run, stream in self._each_stream(values.shape[1], parties, t, purpose):
+            stream.standard_normal(out=noisy[place, run])
         noisy *= sigma
         noisy += values
         return noisy
@@ -109,13 +125,11 @@ class NoiseSource(ABC):
         The radius is Gamma(d, 1) and the direction uniform.
         """
         drawn = np.empty(shape)
-        for place, party in enumerate(parties):
-            for run in range(shape[1]):
-                stream = self.generator(run, int(party), t, purpose)
-                direction = stream.standard_normal(shape[2:])
-                radius = stream.gamma(shape[-1], size=(*shape[2:-1], 1))
-                norm = np.linalg.norm(direction, axis=-1, keepdims=True)
-                drawn[place, run] = radius * direction / norm
+        for place, run, stream in self._each_stream(shape[1], parties, t, purpose):
+            direction = stream.standard_normal(shape[2:])
+            radius = stream.gamma(shape[-1], size=(*shape[2:-1], 1))
+            norm = np.linalg.norm(direction, axis=-1, keepdims=True)
+            drawn[place, run] = radius * direction / norm
         return drawn
 
 
@@ -143,9 +157,80 @@ class SimulatedNoise(NoiseSource):
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
         """The stream of this run, party, round and purpose under the key."""
         words = [self._key, run, party, t, *purpose.encode()]
-        # As 32-bit words numpy takes them at once instead of one by one: the same stream.
-        short = np.array(words, dtype=np.uint32) if self._key < 2**32 else words
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence(short)))
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(words)))
+
+    def _each_stream(
+        self, runs: int, parties: Parties, t: int, purpose: str
+    ) -> Iterator[tuple[int, int, np.random.Generator]]:
+        """The streams of :meth:`generator`, one object under one key after the other."""
+        rounds = max(1, _KEYS_AHEAD // max(1, runs * len(parties)))
+        numbers = np.asarray(parties, dtype=np.intp).tobytes()
+        keys = _philox_keys(self._key, runs, numbers, t // rounds, rounds, purpose)[t % rounds]
+        source = np.random.Philox(key=0)
+        stream, nothing = np.random.Generator(source), np.zeros(4, dtype=np.uint64)
+        for place, run in np.ndindex(keys.shape[:2]):
+            source.state = {
+                "bit_generator": "Philox",
+                "state": {"counter": nothing, "key": keys[place, run]},
+                "buffer": nothing,
+                "buffer_pos": 4,
+                "has_uint32": 0,
+                "uinteger": 0,
+            }
+            yield place, run, stream
+
+
+@lru_cache(maxsize=32)
+def _philox_keys(
+    key: int, runs: int, parties: bytes, block: int, rounds: int, purpose: str
+) -> NDArray[np.uint64]:
+    """Keys of the streams of so many rounds, ``(rounds, parties, runs, 2)``."""
+    numbers = np.frombuffer(parties, dtype=np.intp)
+    limbs = [key >> shift & 0xFFFFFFFF for shift in range(0, max(1, key.bit_length()), 32)]
+    axes = [np.arange(block * rounds, (block + 1) * rounds), numbers, np.arange(runs)]
+    t, party, run = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+    columns = np.broadcast_arrays(*limbs, run, party, t, *purpose.encode())
+    keys = _seed_states(np.array(columns, dtype=np.uint32))
+    keys.flags.writeable = False
+    return keys.reshape(rounds, len(numbers), runs, 2)
+
+
+def _seed_states(words: _Words32) -> NDArray[np.uint64]:
+    """``SeedSequence(column).generate_state(2, uint64)`` of every column, ``(columns, 2)``.
+
+    One by one that takes longer than the draws. Numpy keeps its algorithm for good (NEP 19).
+    """
+    hashes = _POOL + _POOL * (_POOL - 1) + _POOL * (len(words) - _POOL)
+    constants = _hash_constants(*_ABSORBING, hashes)
+    pool, used = _hashed(words[:_POOL], constants[: _POOL + 1]), _POOL
+    for source in range(_POOL):
+        others = [place for place in range(_POOL) if place != source]
+        hashed = _hashed(pool[source], constants[used : used + _POOL])
+        pool[others] = _mixed(pool[others], hashed)
+        used += len(others)
+    for word in words[_POOL:]:
+        pool = _mixed(pool, _hashed(word, constants[used : used + _POOL + 1]))
+        used += _POOL
+    halves = _hashed(pool, _hash_constants(*_SQUEEZING, _POOL)).astype(np.uint64)
+    return np.ascontiguousarray((halves[::2] | halves[1::2] << np.uint64(32)).T)
+
+
+def _hash_constants(first: int, factor: int, hashes: int) -> _Words32:
+    """The constants of so many hashes, each of which takes one and the next."""
+    found = [first]
+    for _ in range(hashes):
+        found.append(found[-1] * factor & 0xFFFFFFFF)
+    return np.array(found, dtype=np.uint32)[:, None]
+
+
+def _hashed(values: _Words32, constants: _Words32) -> _Words32:
+    hashed = (values ^ constants[:-1]) * constants[1:]
+    return hashed ^ hashed >> np.uint32(16)
+
+
+def _mixed(values: _Words32, others: _Words32) -> _Words32:
+    mixed = _MIXING[0] * values - _MIXING[1] * others
+    return mixed ^ mixed >> np.uint32(16)
 
 
 @final

@@ -77,8 +77,8 @@ class Odds:
         rest = math.exp(-self.epsilon)
         pair = (1 + self.delta * rest) / (1 + rest)
         if self.mu is None:
-            return min(pair, 1.0)
-        return min(pair, float(ndtr(self.mu / 2)) + self._sampler, 1.0)
+            return pair
+        return min(pair, float(ndtr(self.mu / 2)) + self._sampler)
 
     def detections(self, false_alarms: ArrayLike) -> NDArray[np.float64]:
         """The largest share of true cases found, at these shares of false alarms."""

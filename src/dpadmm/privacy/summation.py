@@ -76,7 +76,7 @@ class Summation:
     bound: float
 
     def __post_init__(self) -> None:
-        if not (self.step > 0 and math.frexp(self.step)[0] == 0.5):
+        if math.frexp(self.step)[0] != 0.5:
             raise ParameterError(f"step must be a power of two; got {self.step!r}.")
         if not 0 < self.bound < _MOST_STEPS * self.step:
             raise ParameterError(

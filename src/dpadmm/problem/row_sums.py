@@ -141,11 +141,12 @@ class SparseColumns:
         for first in range(0, count, step):
             starts = rows.indptr[first : first + step + 1]
             held = slice(starts[0], starts[-1])
-            block = sparse.csr_array(
-                (rows.data[held], rows.indices[held], starts - starts[0]),
-                shape=(len(starts) - 1, features),
-            )
-            self._blocks.append((slice(first, first + step), block.T))
+            columns = sparse.csc_array((features, len(starts) - 1), dtype=rows.dtype)
+            # Given to its constructor, views of less than half an array would be copied: twice the
+            # memory, and rows read for X w would not be in the cache for X' r.
+            columns.data, columns.indices = rows.data[held], rows.indices[held]
+            columns.indptr = starts - starts[0]
+            self._blocks.append((slice(first, first + step), columns))
 
     def block_sums(self, weights: Array) -> Iterator[Array]:
         """``sum_k weights_k x_k`` of each block, ``(features, lanes)``, from ``(rows, lanes)``."""

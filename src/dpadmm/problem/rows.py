@@ -204,6 +204,12 @@ class RowBlock:
     rows: Rows = field(repr=False)
     labels: Array = field(repr=False)
 
+    def __sizeof__(self) -> int:
+        """Bytes of the rows: by this a cluster knows when its memory is full, and what to move."""
+        rows = self.rows
+        held = [rows.data, rows.indices, rows.indptr] if sparse.issparse(rows) else [rows]
+        return sum(int(array.nbytes) for array in (*held, self.labels))
+
 
 Result = TypeVar("Result")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from scipy import sparse
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.problem.losses import Loss
+from dpadmm.problem.row_sums import single_sum_error, summation_error
 from dpadmm.problem.topologies import Topology
 
 __all__ = ["Site"]
@@ -58,6 +60,11 @@ class Site:
     def shape(self) -> tuple[int, int, int, int]:
         """Shape of every array of parameters here."""
         return (len(self.index), self.runs, self.outputs, self.features)
+
+    @cached_property
+    def summing(self) -> Array:
+        """Of each party: the relative error of a sum over its rows and of one that is made once."""
+        return summation_error(self.rows, self.features) + single_sum_error(self.rows)
 
     def neighbour_sum(self, inbox: Array) -> Array:
         """``sum_{j in neighbours(i)} y_j`` for each party here."""

@@ -17,6 +17,15 @@ from dpadmm.run.record import RecordedRun
 
 __all__ = ["answers", "banners", "guesses", "learnt", "over_budget", "riskiest", "tiles"]
 
+_ON_GRAPHS = {
+    "ring": "on a ring",
+    "path": "on a path",
+    "star": "on a star (the first is the hub)",
+    "complete": "each with all others",
+    "grid": "on a grid",
+    "random": "on a random graph",
+}
+
 _MOST_NAMES = 6
 _MOST_COLUMNS = 5
 # Spending is worked out with rounding errors far below this.
@@ -51,27 +60,44 @@ def _losses(run: RecordedRun) -> Iterator[Banner]:
         return
     if federation.went_on_without:
         names = ", ".join(shown_name(name) for name in federation.went_on_without)
-        yield Banner("caution", texts.WENT_ON, texts.WENT_ON_WORDS.format(names=names))
+        yield Banner(
+            "caution",
+            "WENT ON WITHOUT A NODE.",
+            f"The others went on without {names}, within their own budgets. What was "
+            "sent to a lost node stays with it and stays spent.",
+        )
     if federation.lost is not None:
-        words = texts.ENDED_EARLY_WORDS.format(done=federation.rounds_complete, rounds=run.rounds)
-        yield Banner("caution", texts.ENDED_EARLY, words)
+        words = (
+            "A node was lost, and this one ended with the model of round "
+            f"{federation.rounds_complete} of {run.rounds}. Rely on the agreed budget: what was "
+            "spent so far was decided by who was lost, and when."
+        )
+        yield Banner("caution", "ENDED EARLY.", words)
 
 
 def _dangers(run: RecordedRun) -> Iterator[Banner]:
     privacy = run.privacy
     if over := over_budget(run):
-        words = texts.OVER_BUDGET_WORDS.format(parties="; ".join(over))
-        yield Banner("danger", texts.OVER_BUDGET, words)
+        words = f"More was spent than was allowed: {'; '.join(over)}."
+        yield Banner("danger", "OVER BUDGET.", words)
     for name, check in run.ledger_checks.items():
         if check.error is not None:
-            words = texts.LEDGER_FAILED_WORDS.format(name=shown_name(name), reason=check.error)
-            yield Banner("danger", texts.LEDGER_FAILED, words)
+            words = f"{shown_name(name)}: {check.error}"
+            yield Banner("danger", "LEDGER CHECK FAILED.", words)
     if privacy.simulated:
-        words = texts.SIMULATION_WORDS if run.private else texts.SIMULATION_NOTHING
+        words = "Its data and its messages are for trying things out."
+        if run.private:
+            words = (
+                "The noise of this run can be drawn again: it protects nobody. Its figures are "
+                "what the same run would guarantee with secret noise."
+            )
         yield Banner("danger", texts.SIMULATION, words)
     if not run.private:
-        words = texts.NO_GUARANTEE_WORDS.format(algorithm=run.algorithm)
-        yield Banner("danger", texts.NO_GUARANTEE, words)
+        words = (
+            f"No finite epsilon is proven for this run of {run.algorithm}. Treat its messages as "
+            "rows."
+        )
+        yield Banner("danger", "NO PRIVACY GUARANTEE.", words)
 
 
 def _cautions(run: RecordedRun) -> Iterator[Banner]:
@@ -81,18 +107,28 @@ def _cautions(run: RecordedRun) -> Iterator[Banner]:
         if run.private:
             epsilon, delta = AtMost(privacy.epsilon), delta_text(privacy.delta)
             proven = texts.PROVEN_PAIR.format(epsilon=epsilon, delta=delta)
-        claim = privacy.claim or texts.PUBLISHED_NO_CLAIM
+        claim = privacy.claim or "no figure."
         claim = claim if claim.endswith(".") else f"{claim}."
-        words = texts.PUBLISHED_WORDS.format(claim=claim, proven=proven)
+        words = (
+            f"The noise is set as the paper prints it. The paper claims: {claim} That is "
+            f"not proven. What is proven for this run: {proven}."
+        )
         yield Banner("caution", texts.PUBLISHED, words)
     if not privacy.reviewed:
-        words = texts.NOT_REVIEWED_WORDS.format(algorithm=run.algorithm)
-        yield Banner("caution", texts.NOT_REVIEWED, words)
+        words = (
+            f"The algorithm {run.algorithm} comes from outside; its theorem is its author's word."
+        )
+        yield Banner("caution", "THEOREM NOT REVIEWED.", words)
     yield from _losses(run)
     for sentence in run.warnings:
         yield Banner("caution", texts.WARNING, sentence)
     if run.private and not privacy.simulated and not run.ledger_checks:
-        yield Banner("info", texts.NOT_COUNTED, texts.NOT_COUNTED_WORDS)
+        yield Banner(
+            "info",
+            "Not counted.",
+            "This run was charged to no ledger, so nothing adds up what other runs "
+            "spent on the same rows.",
+        )
 
 
 def over_budget(run: RecordedRun) -> list[str]:
@@ -101,20 +137,13 @@ def over_budget(run: RecordedRun) -> list[str]:
     for name in run.names:
         spent, budget = run.privacy.parties[name].epsilon, run.budget(name)
         if budget is not None and spent > budget * (1 + _ROUNDING):
-            found.append(
-                texts.OVER_BUDGET_PARTY.format(
-                    name=shown_name(name), spent=AtMost(spent), budget=Given(budget)
-                )
-            )
+            found.append(f"{shown_name(name)} spent epsilon = {AtMost(spent)} of {Given(budget)}")
         check = run.ledger_checks.get(name)
         if check is not None and check.account is not None:
             spent, policy = check.account.spent_epsilon, float(check.account.policy["epsilon"])
             if spent > policy * (1 + _ROUNDING):
-                found.append(
-                    texts.LEDGER_OVER_PARTY.format(
-                        name=shown_name(name), spent=AtMost(spent), budget=Given(policy)
-                    )
-                )
+                has = f"epsilon = {AtMost(spent)} of {Given(policy)}"
+                found.append(f"the ledger of {shown_name(name)} has {has}")
     return found[:_MOST_NAMES]
 
 
@@ -123,14 +152,14 @@ def tiles(run: RecordedRun) -> tuple[Tile, ...]:
     privacy = run.privacy
     epsilon = f"{AtMost(privacy.epsilon):4}" if run.private else texts.NONE
     delta = delta_text(privacy.delta) if run.private else texts.NONE
-    right = texts.OF_HUNDRED.format(right=_guess_plot(run, "").of_hundred)
+    which = "if noise is secret" if privacy.simulated else "the largest"
     return (
-        Tile(epsilon, texts.TILE_EPSILON_SIMULATED if privacy.simulated else texts.TILE_EPSILON),
-        Tile(delta, texts.TILE_DELTA),
-        Tile(right, texts.TILE_RIGHT),
-        Tile(f"{len(run.everybody):,}", texts.TILE_PARTIES),
-        Tile(f"{sum(party.rows for party in run.everybody):,}", texts.TILE_ROWS),
-        Tile(f"{run.rounds:,}", texts.TILE_ROUNDS),
+        Tile(epsilon, f"epsilon, {which}"),
+        Tile(delta, "delta"),
+        Tile(f"{_guess_plot(run).of_hundred} of 100", "right guesses, at most"),
+        Tile(f"{len(run.everybody):,}", "parties"),
+        Tile(f"{sum(party.rows for party in run.everybody):,}", "rows, none shared"),
+        Tile(f"{run.rounds:,}", "rounds"),
     )
 
 
@@ -138,32 +167,28 @@ def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
     """Question and answer, in the order in which people ask."""
     privacy = run.privacy
     pairs = [
-        (texts.WHO, _who(run)),
+        ("Who took part", _who(run)),
         (texts.LEARNT, learnt(run)),
         *quality_answer(run),
-        (texts.GUARANTEED, _guaranteed(run)),
-        *((texts.CAVEAT, caveat) for caveat in privacy.caveats),
+        ("What is guaranteed", _guaranteed(run)),
+        *(("What to know before relying on it", caveat) for caveat in privacy.caveats),
     ]
     if run.private:
-        because = texts.BECAUSE_WORDS.format(
-            theorem=privacy.theorem,
-            accountant=privacy.accountant,
-            calibration=privacy.calibration,
-        )
+        how = f"Accountant: {privacy.accountant}. Calibration: {privacy.calibration}."
         not_covered = list(privacy.not_covered)
         if not run.ledger_checks:
-            not_covered.append(texts.NO_LEDGER_COVERED)
+            not_covered.append("other runs on the same rows (no ledger counts them)")
         pairs += [
-            (texts.WHEN, _sentence(privacy.adjacency)),
-            (texts.AGAINST, _sentence(privacy.adversary)),
-            (texts.BECAUSE, _sentence(because)),
-            (texts.NOT_COVERED, _sentence("; ".join(not_covered))),
+            ("When a person's data change", _sentence(privacy.adjacency)),
+            ("Against whom", _sentence(privacy.adversary)),
+            ("By which theorem", _sentence(f"{privacy.theorem}. {how}")),
+            ("What is not covered", _sentence("; ".join(not_covered))),
         ]
     # They may be long; what everybody asks is seen without scrolling.
     pairs += [(heading, _sentence(words)) for heading, words in privacy.details]
-    real = texts.REAL_WORDS.format(noise=privacy.noise[:1].upper() + privacy.noise[1:])
-    simulated = texts.SIMULATED_WORDS.format(noise=privacy.noise)
-    pairs.append((texts.REAL_OR_NOT, simulated if privacy.simulated else real))
+    real = f"Not a simulation. {privacy.noise[:1].upper() + privacy.noise[1:]}."
+    simulated = f"A simulation. The noise is {privacy.noise}."
+    pairs.append(("Simulation or not", simulated if privacy.simulated else real))
     return tuple(pairs)
 
 
@@ -173,43 +198,39 @@ def _sentence(words: str) -> str:
 
 def _who(run: RecordedRun) -> str:
     names = [
-        texts.NAME_AND_ROWS.format(name=shown_name(party.name, 40), rows=party.rows)
+        f"{shown_name(party.name, 40)} ({party.rows:,} rows)"
         for party in run.everybody[:_MOST_NAMES]
     ]
     if len(run.everybody) > _MOST_NAMES:
         names.append(texts.WHO_MORE.format(count=len(run.everybody) - _MOST_NAMES))
     topology = run.topology
     if topology is None:
-        how = texts.ON_UNKNOWN
+        how = "on a graph that was not recorded"
     elif topology.server:
-        how = texts.ON_SERVER
+        how = "around a server that holds no rows"
     else:
-        how = texts.ON_GRAPHS.get(topology.name, texts.ON_EDGES)
-    return texts.WHO_WORDS.format(count=len(run.everybody), how=how, names=", ".join(names))
+        how = _ON_GRAPHS.get(topology.name, "on a graph of their own")
+    return f"{len(run.everybody)} parties, {how}: {', '.join(names)}."
 
 
 def learnt(run: RecordedRun) -> str:
     """What the model tells apart, from what."""
-    label = texts.LEARNT_CLASS
-    columns = texts.LEARNT_FEATURES.format(features=run.features)
+    label = "the class"
+    columns = f"{run.features} features"
     if run.learnt is not None:
-        label = texts.LEARNT_LABEL.format(label=shown_name(run.learnt.label, 40))
+        label = shown_name(run.learnt.label, 40)
     if run.learnt is not None and run.learnt.columns:
-        one = len(run.learnt.columns) == 1
-        columns = (texts.LEARNT_COLUMN if one else texts.LEARNT_COLUMNS).format(
-            count=len(run.learnt.columns),
-            columns=", ".join(_few(run.learnt.columns, _MOST_COLUMNS)),
-            features=run.features,
-        )
+        names = ", ".join(_few(run.learnt.columns, _MOST_COLUMNS))
+        count = len(run.learnt.columns)
+        columns = f"the column {names}" if count == 1 else f"{count} columns ({names})"
+        columns += f", encoded as {run.features} features"
     if run.learnt is not None and run.learnt.frequencies is not None:
-        columns += texts.LEARNT_FREQUENCIES.format(frequencies=run.learnt.frequencies)
-    return texts.LEARNT_WORDS.format(
-        loss=run.config.get("run", {}).get("loss", "logistic"),
-        classes=texts.VERSUS.join(_few(run.classes, _MOST_NAMES)),
-        label=label,
-        columns=columns,
-        rounds=run.rounds,
-        algorithm=run.algorithm,
+        columns += f", the cosines and sines of {run.learnt.frequencies} random frequencies"
+    loss = run.config.get("run", {}).get("loss", "logistic")
+    classes = " or ".join(_few(run.classes, _MOST_NAMES))
+    return (
+        f"A linear classifier ({loss} loss) that predicts {label} ({classes}) from {columns}, by "
+        f"{run.rounds} rounds of {run.algorithm}."
     )
 
 
@@ -222,40 +243,67 @@ def _few(names: Sequence[str], most: int) -> list[str]:
 def _guaranteed(run: RecordedRun) -> str:
     privacy = run.privacy
     if not run.private:
-        return texts.GUARANTEED_NOTHING.format(algorithm=run.algorithm)
-    template = texts.GUARANTEED_SHARED if privacy.alone else texts.GUARANTEED_WORDS
-    if privacy.simulated:
-        template = texts.GUARANTEED_SIMULATED
-    factor = f"{AtMost(math.exp(privacy.epsilon)):3}" if privacy.epsilon < 700 else "any number of"
-    words = template.format(
-        # The record of a node is about its own rows; the others state their own.
-        whose=shown_name(run.names[0], 40) if len(run.names) == 1 else texts.EACH_PARTY,
-        epsilon=AtMost(privacy.epsilon),
-        delta=delta_text(privacy.delta),
-        factor=factor,
+        return (
+            f"Nothing. No finite epsilon is proven for this run of {run.algorithm}: its "
+            "messages may reveal rows."
+        )
+    # The record of a node is about its own rows; the others state their own.
+    whose = shown_name(run.names[0], 40) if len(run.names) == 1 else "each party"
+    delta = delta_text(privacy.delta)
+    private = (
+        f"({AtMost(privacy.epsilon)}, {delta})-differential privacy, in total over the whole run."
     )
+    factor = f"{AtMost(math.exp(privacy.epsilon)):3}" if privacy.epsilon < 700 else "any number of"
+    likely = f"would have become more than {factor} times as likely, plus {delta}."
+    if privacy.simulated:
+        words = (
+            "To nobody, since the noise can be drawn again. With secret noise it would be, to the "
+            f"people of {whose}: {private}"
+        )
+    elif privacy.alone:
+        words = (
+            f"To the people of {whose}, against those whom the line Against whom names: {private} "
+            "Had one person's rows at one party been others, nothing that they see of the run "
+            f"{likely} That rests on the noise of the honest parties: where more parties work "
+            "together, nothing but the line If all others collude holds."
+        )
+    else:
+        words = (
+            f"To the people of {whose}: {private} Had one person's rows been others, nothing that "
+            f"the other parties or anybody else sees of the run {likely}"
+        )
     if run.weakest:
         best = min(run.names, key=lambda name: privacy.parties[name].epsilon)
-        words += texts.GUARANTEED_RANGE.format(
-            least=f"{AtMost(privacy.parties[best].epsilon):4}",
-            best=shown_name(best, 40),
-            most=f"{AtMost(privacy.epsilon):4}",
-            weakest=shown_name(run.weakest[0], 40),
-        )
+        least, most = AtMost(privacy.parties[best].epsilon), AtMost(privacy.epsilon)
+        ends = f"{least:4} ({shown_name(best, 40)}) to {most:4} ({shown_name(run.weakest[0], 40)})"
+        words += f" The parties' epsilons go from {ends}."
     return words
 
 
 def guesses(run: RecordedRun) -> GuessPlot:
     """A hundred guesses about a person of the weakest party."""
     if not run.private:
-        return _guess_plot(run, texts.GUESS_CAPTION_NOTHING)
+        return _guess_plot(
+            run,
+            "An attacker knows every other row and two candidates for this person's. Nothing "
+            "bounds how many guesses are right.",
+        )
     odds = riskiest(run)
-    before = texts.GUESS_CAPTION_SIMULATED if run.privacy.simulated else ""
-    right = _guess_plot(run, "").of_hundred
-    caption = texts.GUESS_CAPTION_SHARED if run.privacy.alone else texts.GUESS_CAPTION
-    return _guess_plot(run, before + caption.format(right=right, theorem=odds.theorem))
+    before = "If the noise were secret: " if run.privacy.simulated else ""
+    who, seen = "An attacker", "every message of the run is seen"
+    if run.privacy.alone:
+        who = "An attacker of those whom the line Against whom names"
+        seen = "the sum of all messages is seen in every round"
+    return _guess_plot(
+        run,
+        f"{before}{who} knows every other row and two candidates for this person's, a fair coin "
+        f"chose one, and {seen}. Of 100 such guesses {_guess_plot(run).of_hundred} are right at "
+        f"most. Theorem: {odds.theorem}.",
+    )
 
 
-def _guess_plot(run: RecordedRun, caption: str) -> GuessPlot:
-    seen = texts.GUESS_SEEN_SHARED if run.privacy.alone else texts.GUESS_SEEN
-    return GuessPlot(texts.GUESS_TITLE, riskiest(run).right, caption, seen)
+def _guess_plot(run: RecordedRun, caption: str = "") -> GuessPlot:
+    seen = "the sums of messages" if run.privacy.alone else texts.GUESS_SEEN
+    return GuessPlot(
+        "What that means: guessing about one person", riskiest(run).right, caption, seen
+    )

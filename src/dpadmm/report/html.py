@@ -20,20 +20,27 @@ from pathlib import Path
 from typing import Final
 
 from dpadmm.durable import write_whole
-from dpadmm.report import texts
 from dpadmm.report.document import Banner, Block, Code, Facts, Report, Section, Words, report_json
 from dpadmm.report.markup import Html, cut, element
 from dpadmm.report.plots import Plot
 from dpadmm.report.svg import FIGURE_STYLE, draw, standalone
 from dpadmm.report.tables import Cell, Table, cell_text
 
-__all__ = ["SAVED", "content_policy", "render", "write_report"]
+__all__ = ["SAVED", "content_policy", "render", "write_page", "write_report"]
 
 #: What a report is saved as beside its page, to make the page again.
 SAVED: Final = "report.json"
 
 _STYLE: Final = FIGURE_STYLE + files("dpadmm.report").joinpath("page.css").read_text("utf-8")
 _SCRIPT: Final = files("dpadmm.report").joinpath("live.js").read_text("utf-8")
+_FOOTER: Final = (
+    "This page is one file: it opens without a network, runs no script and asks nothing of any "
+    "server."
+)
+_LIVE_FOOTER: Final = (
+    "This page keeps itself up to date: its one script asks the command that serves it, and nobody "
+    "else."
+)
 # Longer tables scroll by themselves.
 _TALL: Final = 14
 # A longer text is cut in a table; the data to save have all of it.
@@ -95,7 +102,7 @@ def render(report: Report, *, every: float | None = None) -> str:
     )
     body = element(
         "body",
-        element("a", texts.SKIP, class_="skip", href="#content"),
+        element("a", "Skip to the report", class_="skip", href="#content"),
         element(
             "header",
             element("h1", report.title),
@@ -104,17 +111,22 @@ def render(report: Report, *, every: float | None = None) -> str:
             *(_banner(banner) for banner in report.banners),
         ),
         main,
-        element("footer", element("p", texts.LIVE_FOOTER if live else texts.FOOTER)),
+        element("footer", element("p", _LIVE_FOOTER if live else _FOOTER)),
         element("script", Html(_SCRIPT)) if live else None,
         data_every=every,
     )
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
+def write_page(place: Path, report: Report) -> None:
+    """Write a report's page, whole or not at all."""
+    write_whole(place, render(report).encode(), "report")
+
+
 def write_report(folder: Path, report: Report) -> None:
     """Write a report's page into a folder, and what it says beside it."""
     write_whole(folder / SAVED, report_json(report).encode(), "report")
-    write_whole(folder / "report.html", render(report).encode(), "report")
+    write_page(folder / "report.html", report)
 
 
 def _top(report: Report, numbers: Iterator[int]) -> Html:
@@ -136,13 +148,13 @@ def _top(report: Report, numbers: Iterator[int]) -> Html:
         "div",
         element(
             "section",
-            element("h2", texts.AT_A_GLANCE, id="glance", class_="hidden"),
+            element("h2", "At a glance", id="glance", class_="hidden"),
             element("div", tiles if report.tiles else None, answers),
             picture,
             class_="card top" if picture else "card",
             aria_labelledby="glance",
         ),
-        element("nav", element("ul", *links), aria_label=texts.CONTENTS) if links else None,
+        element("nav", element("ul", *links), aria_label="Contents") if links else None,
     )
 
 
@@ -197,11 +209,13 @@ def _banner(banner: Banner) -> Html:
 
 def _lost() -> Html:
     """What the script shows when nobody answers."""
-    words = element("strong", texts.LOST)
+    words = element("strong", "NO ANSWER.")
+    advice = (
+        "The command that serves this page has ended or cannot be reached: what is below is old."
+    )
     return element(
-        "p", words, " ", texts.LOST_ADVICE, id="lost", class_="banner caution", role="status",
-        hidden=True,
-    )  # fmt: skip
+        "p", words, " ", advice, id="lost", class_="banner caution", role="status", hidden=True
+    )
 
 
 def _pairs(pairs: Iterable[tuple[str, str]], class_: str) -> Html:
@@ -230,8 +244,12 @@ def _downloads(named: tuple[str, Table], drawing: str | None = None) -> Html:
     name = _file_name(title)
     links = []
     if drawing is not None:
-        links.append(_link(texts.SAVE_SVG, title, f"{name}.svg", "image/svg+xml", drawing))
-    links.append(_link(texts.SAVE_CSV, title, f"{name}.csv", "text/csv", table.spreadsheet()))
+        links.append(
+            _link("Save the drawing (SVG)", title, f"{name}.svg", "image/svg+xml", drawing)
+        )
+    links.append(
+        _link("Save the data (CSV)", title, f"{name}.csv", "text/csv", table.spreadsheet())
+    )
     return element("div", *links, class_="more")
 
 

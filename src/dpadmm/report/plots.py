@@ -62,7 +62,7 @@ class LinePlot:
             )
         else:
             bounds = (texts.LOW, texts.HIGH) if banded else ()
-            columns = (texts.SERIES, self.x_label, self.y_label, *bounds)
+            columns = ("series", self.x_label, self.y_label, *bounds)
             rows = []
             for line in self.series:
                 nothing = (None,) * len(line.x)
@@ -74,13 +74,8 @@ class LinePlot:
     def description(self) -> str:
         """First and last value of every line."""
         parts = [
-            texts.LINE_DESCRIPTION.format(
-                name=shown_name(line.name),
-                first=cell_text(line.y[0]),
-                start=cell_text(line.x[0]),
-                last=cell_text(line.y[-1]),
-                end=cell_text(line.x[-1]),
-            )
+            f"{shown_name(line.name)}: {cell_text(line.y[0])} at {cell_text(line.x[0])}, "
+            f"{cell_text(line.y[-1])} at {cell_text(line.x[-1])}."
             for line in self.series
             if line.x
         ]
@@ -135,14 +130,8 @@ class BarPlot:
             return self.value_label or texts.NONE
         top = max(finite, key=lambda bar: bar.value)
         bottom = min(finite, key=lambda bar: bar.value)
-        return texts.BAR_DESCRIPTION.format(
-            value=self.value_label,
-            count=len(self.bars),
-            top=shown_name(top.name),
-            most=cell_text(top.value),
-            bottom=shown_name(bottom.name),
-            least=cell_text(bottom.value),
-        )
+        least, most = (f"{shown_name(b.name)} ({cell_text(b.value)})" for b in (bottom, top))
+        return f"{self.value_label}, {len(self.bars)} bars, from {least} to {most}."
 
 
 @dataclass(frozen=True)
@@ -163,7 +152,7 @@ class GraphPlot:
         for first, second in self.edges:
             heard[first].append(self.names[second])
             heard[second].append(self.names[first])
-        columns = (texts.PARTY, texts.ROWS, texts.DEGREE, texts.NEIGHBOURS)
+        columns = (texts.PARTY, texts.ROWS, texts.DEGREE, "talks to")
         rows: list[tuple[Cell, ...]] = []
         for place, (name, count) in enumerate(zip(self.names, self.rows, strict=True)):
             peers = [texts.SERVER] if self.server else heard[place]
@@ -173,8 +162,8 @@ class GraphPlot:
     def description(self) -> str:
         """How many parties and links."""
         if self.server:
-            return texts.SERVER_DESCRIPTION.format(parties=len(self.names))
-        return texts.GRAPH_DESCRIPTION.format(parties=len(self.names), links=len(self.edges))
+            return f"{len(self.names)} parties around a server that holds no rows."
+        return f"{len(self.names)} parties, {len(self.edges)} links."
 
 
 @dataclass(frozen=True)
@@ -199,14 +188,17 @@ class GuessPlot:
     def data(self) -> Table:
         """With and without the messages."""
         with_all = AtMost(self.right)
-        with_seen = texts.GUESS_WITH.format(seen=self.seen)
-        rows = ((texts.GUESS_WITHOUT, 0.5), (with_seen, with_all), (texts.GUESS_ALL, 1.0))
-        columns = (texts.GUESS_WHO, texts.GUESS_RIGHT)
+        with_seen = f"sees {self.seen}, at most"
+        rows = (("tosses a coin", 0.5), (with_seen, with_all), ("sees the rows", 1.0))
+        columns = ("the attacker", "right guesses")
         return Table(texts.DATA_OF.format(title=self.title), columns, rows)
 
     def description(self) -> str:
         """The two figures."""
-        return texts.GUESS_DESCRIPTION.format(right=self.of_hundred, seen=self.seen)
+        return (
+            "A hundred guesses between two rows that a person may have had. 50 are "
+            f"right by chance; with {self.seen} of the run at most {self.of_hundred} are right."
+        )
 
 
 @dataclass(frozen=True)
@@ -232,19 +224,17 @@ class WaitPlot:
         for place, (name, words) in enumerate(zip(self.names, self.words, strict=True)):
             awaited = [self.names[there] for here, there in self.waits if here == place]
             rows.append((name, words, ", ".join(awaited)))
-        columns = (texts.NODE, texts.HOW_IT_IS, texts.WAITS_FOR)
+        columns = (texts.NODE, "how it is", "waits for")
         return Table(texts.DATA_OF.format(title=self.title), columns, tuple(rows))
 
     def description(self) -> str:
         """How many nodes and links, and who waits."""
-        told = texts.WAIT_DESCRIPTION.format(nodes=len(self.names), links=len(self.edges))
+        told = f"{len(self.names)} nodes, {len(self.edges)} links."
         waiting = (
-            texts.ONE_WAITS.format(
-                name=shown_name(self.names[here]), other=shown_name(self.names[there])
-            )
+            f"{shown_name(self.names[here])} waits for {shown_name(self.names[there])}."
             for here, there in self.waits
         )
-        return " ".join([told, *waiting]) if self.waits else f"{told} {texts.NOBODY_WAITS}"
+        return " ".join([told, *waiting]) if self.waits else f"{told} Nobody waits for long."
 
 
 Plot: TypeAlias = LinePlot | BarPlot | GraphPlot | GuessPlot | WaitPlot

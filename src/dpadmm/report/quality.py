@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dpadmm.evaluation.intervals import Estimate
 from dpadmm.evaluation.metrics import ClassFigures, ModelFigures
 from dpadmm.privacy.figures import pair
-from dpadmm.report import quality_texts as texts
 from dpadmm.report.document import Block, Section, Words
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import LinePlot, Series
 from dpadmm.report.tables import Cell, Table
-from dpadmm.run.quality import HELD_OUT, PUBLIC, Quality
+from dpadmm.run.classifier import HELD_OUT, PUBLIC, Quality
 from dpadmm.run.record import RecordedRun
 
 __all__ = ["quality_answer", "quality_section"]
 
+_QUALITY: Final = "How good it is"
+_NOT_DETERMINED: Final = "not determined"
+
 # Curves that a drawing of several classes still tells apart.
-_MOST_CURVES = 6
+_MOST_CURVES: Final = 6
 
 
 def quality_answer(run: RecordedRun) -> list[tuple[str, str]]:
@@ -24,13 +28,9 @@ def quality_answer(run: RecordedRun) -> list[tuple[str, str]]:
     if run.quality is None:
         return []
     evaluation = run.quality.evaluation()
-    accuracy = texts.FIGURE_WORDS.format(
-        name=evaluation.accuracy.name, figure=_percent(evaluation.accuracy)
-    )
-    words = texts.ANSWER.format(
-        figures=accuracy, level=f"{100 * evaluation.confidence:g}%", about=_about(run.quality)
-    )
-    return [(texts.QUALITY, words)]
+    accuracy, level = evaluation.accuracy, f"{100 * evaluation.confidence:g}%"
+    found = f"{accuracy.name} {_percent(accuracy)} ({level} interval)"
+    return [(_QUALITY, f"{found}, {_about(run.quality)}.")]
 
 
 def quality_section(run: RecordedRun) -> list[Section]:
@@ -39,33 +39,43 @@ def quality_section(run: RecordedRun) -> list[Section]:
         return []
     evaluation, classes = run.quality.evaluation(), run.classes
     level = f"{100 * evaluation.confidence:g}%"
-    words = texts.WORDS.format(about=_about(run.quality), level=level)
+    words = (
+        f"Evaluated {_about(run.quality)}. One histogram was released, of true class by score; "
+        f"every figure here follows from it. Intervals ({level}) cover both which "
+        "rows happened to be evaluated on and the noise; each holds by itself, not "
+        "all of them at once."
+    )
     blocks: list[Block] = [Words(words), _figures(evaluation, classes, level)]
     if evaluation.decision is not None:
         blocks.append(_roc(evaluation))
     blocks.append(_calibration(evaluation, classes))
     blocks.append(_confusion(evaluation, classes, run.quality.threshold))
-    return [Section(texts.QUALITY, tuple(blocks))]
+    return [Section(_QUALITY, tuple(blocks))]
 
 
 def _about(quality: Quality) -> str:
     rows = f"{quality.histogram.rows:,}"
     if quality.about == PUBLIC or quality.privacy is None:
-        return texts.ON_PUBLIC.format(rows=rows)
+        return f"exactly, on {rows} public rows, for nothing"
     spent = pair(quality.privacy.epsilon, quality.privacy.delta)
     if quality.privacy.simulated:
-        spent = texts.IF_SECRET.format(spent=spent)
-    words = texts.ON_HELD_OUT if quality.about == HELD_OUT else texts.ON_TRAINED
-    return words.format(rows=rows, spent=spent)
+        spent = f"what would be, were the noise secret, {spent}"
+    if quality.about == HELD_OUT:
+        return (
+            f"on {rows} rows kept out of training, for {spent}-differential privacy in an account "
+            "of their own: for a person the larger of what the training and evaluations spent "
+            "counts"
+        )
+    return (
+        f"on the {rows} rows that were trained on, which is optimistic, for {spent}-differential "
+        "privacy, which adds to what the training spent on them"
+    )
 
 
 def _percent(figure: Estimate) -> str:
     if figure.value is None:
-        return texts.NOT_DETERMINED
-    value = min(max(figure.value, 0.0), 1.0)
-    return texts.PERCENT.format(
-        value=f"{100 * value:.1f}", low=f"{100 * figure.low:.1f}", high=f"{100 * figure.high:.1f}"
-    )
+        return _NOT_DETERMINED
+    return f"{100 * figure.share:.1f}% [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
 
 
 def _figures(evaluation: ModelFigures, classes: tuple[str, ...], level: str) -> Table:
@@ -74,15 +84,21 @@ def _figures(evaluation: ModelFigures, classes: tuple[str, ...], level: str) -> 
         for each in evaluation.classes:
             name = shown_name(classes[each.code], 40)
             rows += [_row(figure, name) for figure in each.estimates]
-    columns = (texts.FIGURE, texts.ESTIMATE, texts.LOW, texts.HIGH)
-    return Table(texts.FIGURES.format(level=level), columns, tuple(rows), texts.FIGURES_NOTE)
+    columns = ("figure", "estimate", "from", "to")
+    return Table(
+        f"Figures, with {level} intervals",
+        columns,
+        tuple(rows),
+        "Not determined: the noise is too large for the rows that the figure is a share of. "
+        "Probabilities (Brier score, calibration) are those fitted to this histogram.",
+    )
 
 
 def _row(figure: Estimate, of: str = "") -> tuple[Cell, ...]:
-    name = texts.OF_CLASS.format(figure=figure.name, name=of) if of else figure.name
+    name = f"{figure.name} of {of}" if of else figure.name
     if figure.value is None:
-        return (name, texts.NOT_DETERMINED, None, None)
-    return (name, round(min(max(figure.value, 0.0), 1.0), 4), figure.low, figure.high)
+        return (name, _NOT_DETERMINED, None, None)
+    return (name, round(figure.share, 4), figure.low, figure.high)
 
 
 def _roc(evaluation: ModelFigures) -> LinePlot:
@@ -92,16 +108,22 @@ def _roc(evaluation: ModelFigures) -> LinePlot:
         alarms, found = decision.specificity, decision.sensitivity
         if alarms.value is None or found.value is None:
             continue
-        across = 1 - min(max(alarms.value, 0.0), 1.0)
-        up = min(max(found.value, 0.0), 1.0)
-        points.append((across, up, min(found.low, up), max(found.high, up)))
+        up = found.share
+        points.append((1 - alarms.share, up, min(found.low, up), max(found.high, up)))
     points.append((1.0, 1.0, 1.0, 1.0))
     points.sort()
     scaled = (tuple(100 * value for value in each) for each in zip(*points, strict=True))
     alarmed, detected, low, high = scaled
-    chance = Series(texts.CHANCE, (0.0, 100.0), (0.0, 100.0), dashed=True)
-    line = Series(texts.ROC_LINE, alarmed, detected, low, high)
-    return LinePlot(texts.ROC, texts.ROC_X, texts.ROC_Y, (line, chance), caption=texts.ROC_CAPTION)
+    chance = Series("by chance", (0.0, 100.0), (0.0, 100.0), dashed=True)
+    line = Series("this model", alarmed, detected, low, high)
+    return LinePlot(
+        "ROC curve",
+        "false alarms, % of the first class",
+        "found, % of the second class",
+        (line, chance),
+        "What each threshold finds of the second class, against its false alarms; the band is the "
+        "interval of what is found.",
+    )
 
 
 def _calibration(evaluation: ModelFigures, classes: tuple[str, ...]) -> LinePlot:
@@ -111,13 +133,14 @@ def _calibration(evaluation: ModelFigures, classes: tuple[str, ...]) -> LinePlot
         for each in evaluation.classes[:_MOST_CURVES]
         if (line := _calibration_line(each, classes)).x
     ]
-    right = Series(texts.CALIBRATED, (0.0, 100.0), (0.0, 100.0), dashed=True)
+    right = Series("as it should be", (0.0, 100.0), (0.0, 100.0), dashed=True)
     return LinePlot(
-        texts.CALIBRATION,
-        texts.CALIBRATION_X,
-        texts.CALIBRATION_Y,
+        "Calibration",
+        "probability, %",
+        "rows of the class, %",
         (*lines, right),
-        caption=texts.CALIBRATION_CAPTION,
+        "Of the rows whose probability is so large, so many are of the class; the band is the "
+        "interval.",
     )
 
 
@@ -126,7 +149,7 @@ def _calibration_line(figures: ClassFigures, classes: tuple[str, ...]) -> Series
     for part in figures.calibration:
         seen = part.observed
         if seen.value is not None:
-            value = min(max(seen.value, 0.0), 1.0)
+            value = seen.share
             points.append((part.probability, value, min(seen.low, value), max(seen.high, value)))
     points.sort()
     scaled = [tuple(100 * value for value in point) for point in points]
@@ -142,5 +165,10 @@ def _confusion(evaluation: ModelFigures, classes: tuple[str, ...], threshold: fl
     )
     note = ""
     if evaluation.decision is not None:
-        note = texts.THRESHOLD.format(name=names[1], threshold=f"{threshold:.4g}")
-    return Table(texts.CONFUSION, (texts.TRUE, *names), rows, note)
+        note = f"{names[1]} is predicted where the score is above {threshold:.4g}."
+    return Table(
+        "True class (rows) by predicted class (columns), % of all rows",
+        ("true", *names),
+        rows,
+        note,
+    )

@@ -22,6 +22,28 @@ from dpadmm.run.record import Learnt, LedgerCheck, RecordedRun
 
 __all__ = ["configuration_text", "course", "run_report", "thinned"]
 
+_LEDGER_COLUMNS = (
+    "party",
+    "data set",
+    "runs",
+    "epsilon spent",
+    "of policy",
+    "policy's delta",
+    "budget left",
+    "check",
+)
+_UNITS_COLUMNS = ("feature", "weight", "of")
+_UNITS_ERRORS = ("error of noise", "noise alone?")
+_FACTS_OF_RUN = (
+    ("run", "run_sha256"),
+    ("schema", "schema_sha256"),
+    ("model file", "model_sha256"),
+    ("ended", "ended"),
+    ("dpadmm", "dpadmm"),
+    ("Python", "python"),
+    ("NumPy", "numpy"),
+)
+
 
 def configuration_text(config: Mapping[str, Any]) -> str:
     """The text of a ``run.toml``, without what was left out."""
@@ -52,17 +74,18 @@ _MOST_BARS = 12
 
 def run_report(run: RecordedRun, *, more: Sequence[Section] = ()) -> Report:
     """The report of a run; ``more`` sections come first."""
-    by = texts.RUN_BY_COMMAND if run.command else texts.RUN_BY_HASH
-    shown = by.format(run=run.run_sha256[:12], algorithm=run.algorithm, command=run.command)
-    subtitle = texts.RUN_SUBTITLE.format(run=shown, ended=_moment(run.ended), version=run.dpadmm)
-    what = texts.RUN_OF.format(algorithm=run.algorithm)
+    shown = f"Run {run.run_sha256[:12]} of {run.algorithm}"
+    if run.command:
+        shown = f"{run.algorithm} by the command: {run.command}"
+    subtitle = f"{shown}, ended {_moment(run.ended)}, dpadmm {run.dpadmm}"
+    what = f"A run of {run.algorithm}"
     if run.learnt is not None:
-        what = texts.PREDICTING.format(label=shown_name(run.learnt.label, 40))
+        what = f"Predicting {shown_name(run.learnt.label, 40)}"
     sections = [*more, *quality_section(run), parties_section(run), *attacker_section(run)]
     sections.append(graph_section(run))
     sections += [convergence_section(run), *weights_section(run), configuration_section(run)]
     return Report(
-        title=texts.RUN_TITLE.format(what=what),
+        title=f"{what}: what was learnt, what is guaranteed",
         subtitle=subtitle,
         banners=banners(run),
         tiles=tiles(run),
@@ -79,30 +102,38 @@ def _moment(ended: str) -> str:
 
 def parties_section(run: RecordedRun) -> Section:
     """What each party spent, what is left, who is the weakest, whether the ledgers hold."""
-    weakest = texts.ALL_EQUAL
+    weakest = "All parties have the same guarantee."
     if run.weakest:
-        weakest = texts.WEAKEST.format(
-            name=", ".join(shown_name(name) for name in run.weakest[:3]),
-            epsilon=f"{AtMost(run.privacy.epsilon):4}",
+        names = ", ".join(shown_name(name) for name in run.weakest[:3])
+        epsilon = f"{AtMost(run.privacy.epsilon):4}"
+        weakest = f"The weakest guarantee is that of {names}: epsilon = {epsilon}."
+    words = (
+        f"The guarantee of a party rests on its own noise alone. {weakest} Epsilons of different "
+        "parties are never added: they are about different people."
+    )
+    if run.privacy.alone:
+        words = (
+            f"The guarantees hold against {run.privacy.adversary}. {weakest} Each is about people "
+            "with rows at that party alone: a person with rows at several costs the sum of their "
+            "mu."
         )
-    words = texts.PARTIES_WORDS_SHARED if run.privacy.alone else texts.PARTIES_WORDS
-    words = words.format(weakest=weakest, adversary=run.privacy.adversary)
     blocks: list[Block] = [Words(words), _party_table(run)]
     blocks += [plot for plot in (_rounds_plot(run), _spent_plot(run)) if plot]
-    blocks.append(_ledger_table(run) if run.ledger_checks else Words(texts.NO_LEDGERS))
-    return Section(texts.PARTIES, tuple(blocks))
+    blocks.append(_ledger_table(run) if run.ledger_checks else Words("No ledger was charged."))
+    return Section("What each party spent", tuple(blocks))
 
 
 def _party_table(run: RecordedRun) -> Table:
     degrees = _degrees(run)
     notes, shown = [], list(run.parties)
     if len(shown) > _MOST_ROWS:
-        notes.append(texts.MORE_PARTIES.format(shown=_MOST_ROWS, all=len(shown)))
+        have = f"the record has all {len(shown)}"
+        notes.append(f"The {_MOST_ROWS} parties with the weakest guarantees; {have}.")
         shown.sort(key=lambda party: -run.privacy.parties[party.name].epsilon)
     theorems = {guarantee.theorem for guarantee in run.privacy.parties.values()}
     several = len(theorems) > 1
     if not several:
-        notes.append(texts.THEOREM_OF_ALL.format(theorem=theorems.pop()))
+        notes.append(f"Theorem: {theorems.pop()}.")
     rows = []
     for party in shown[:_MOST_ROWS]:
         guarantee = run.privacy.parties[party.name]
@@ -124,11 +155,11 @@ def _party_table(run: RecordedRun) -> Table:
         texts.DEGREE,
         texts.EPSILON,
         texts.BUDGET,
-        texts.DELTA,
-        texts.GUESSES,
+        "delta",
+        "attacker right at most, %",
         *((texts.THEOREM,) if several else ()),
     )
-    return Table(texts.PARTIES_TABLE, columns, tuple(rows), " ".join(notes))
+    return Table("Parties", columns, tuple(rows), " ".join(notes))
 
 
 def _given(budget: float | None) -> Given | None:
@@ -158,7 +189,7 @@ def course(name: str, values: Sequence[float]) -> Series:
 
 def _thinned_note(count: int) -> str:
     step = -(-count // _MOST_POINTS)
-    return texts.ROUNDS_THINNED.format(step=step) if step > 1 else ""
+    return f" Every {step}th round is drawn; the record has all." if step > 1 else ""
 
 
 def _rounds_plot(run: RecordedRun) -> LinePlot | None:
@@ -172,20 +203,20 @@ def _rounds_plot(run: RecordedRun) -> LinePlot | None:
     highest = sorted(shared, key=lambda spent: -spent[-1])[:_MOST_COURSES]
     note = _thinned_note(run.rounds)
     if len(shared) > _MOST_COURSES:
-        note += texts.ROUNDS_MORE.format(all=len(shared), shown=_MOST_COURSES)
+        note += f" Of {len(shared)} different courses the {_MOST_COURSES} highest are drawn."
     lines = []
     for spent in highest:
         first, *others = shared[spent]
-        name = texts.ROUNDS_SAME.format(name=shown_name(first, 20), count=len(others))
+        name = f"{shown_name(first, 20)} and {len(others)} more alike"
         lines.append(course(name if others else first, [AtMost(value) for value in spent]))
     budgets = {run.budget(name) for name in run.names}
     limits = [(texts.BUDGET, Given(budget)) for budget in budgets if budget is not None]
     return LinePlot(
-        texts.ROUNDS_PLOT,
+        "Budget spent over the rounds",
         texts.ROUND,
         texts.EPSILON,
         tuple(lines),
-        caption=texts.ROUNDS_CAPTION.format(note=note),
+        caption=f"Epsilon after each round, at the delta of the party.{note}",
         from_zero=True,
         limits=tuple(limits) if len(limits) == 1 else (),
     )
@@ -198,11 +229,11 @@ def _spent_plot(run: RecordedRun) -> BarPlot | None:
     spent.sort(key=lambda entry: -entry[1])
     bars = tuple(Bar(name, AtMost(epsilon), _given(of)) for name, epsilon, of in spent[:_MOST_BARS])
     return BarPlot(
-        texts.SPENT_PLOT,
+        "Spent of the budget of this run",
         texts.PARTY,
         texts.EPSILON,
         bars,
-        caption=texts.SPENT_CAPTION,
+        caption="What was spent, inside what the configuration allows this run.",
         of_label=texts.BUDGET,
         marked=frozenset(run.weakest),
     )
@@ -217,14 +248,26 @@ def attacker_section(run: RecordedRun) -> list[Section]:
     percent = tuple((100 * alarms).tolist())
     found = tuple(AtMost(value) for value in (100 * odds.detections(alarms)).tolist())
     plot = LinePlot(
-        texts.TESTS_TITLE,
-        texts.TESTS_X,
-        texts.TESTS_Y,
-        (Series(texts.TESTS_LINE, percent, found), Series(texts.TESTS_CHANCE, percent, percent)),
-        caption=texts.TESTS_CAPTION.format(theorem=odds.theorem[:1].upper() + odds.theorem[1:]),
+        "Finding a person, against false alarms",
+        "false alarms, % of the innocent cases",
+        "found, % of the true cases, at most",
+        (Series("bound of this run", percent, found), Series("by chance", percent, percent)),
+        caption=(
+            "Whatever test is used: the share of true cases it finds, against the share "
+            f"of cases it raises a false alarm for. {odds.theorem[:1].upper() + odds.theorem[1:]}."
+        ),
     )
-    words = texts.ATTACKER_WORDS_SHARED if run.privacy.alone else texts.ATTACKER_WORDS
-    return [Section(texts.ATTACKER, (Words(words), plot), narrow=True)]
+    words = (
+        "The bound holds for every test, whoever runs it and whatever else is known. It is about "
+        "one person of the party with the weakest guarantee."
+    )
+    if run.privacy.alone:
+        words = (
+            "The bound holds for every test of those whom the line Against whom names, whatever "
+            "else they know but the noise of the honest parties. It is about one person of the "
+            "party with the weakest guarantee, with rows at no other."
+        )
+    return [Section("What an attacker could find out", (Words(words), plot), narrow=True)]
 
 
 def _ledger_table(run: RecordedRun) -> Table:
@@ -241,7 +284,7 @@ def _ledger_table(run: RecordedRun) -> Table:
         if account is None:
             rows.append((name, *(None,) * 6, *apart, words))
             continue
-        left = texts.PERCENT.format(share=f"{AtLeast(100 * account.left / account.limit):3}")
+        left = f"{AtLeast(100 * account.left / account.limit):3} %"
         policy = account.policy
         spent = (
             AtMost(account.spent_epsilon),
@@ -251,34 +294,41 @@ def _ledger_table(run: RecordedRun) -> Table:
         )
         rows.append((name, str(account.dataset["name"]), len(account.runs), *spent, *apart, words))
     rows = rows[:_MOST_ROWS]
-    *columns, checked = texts.LEDGER_COLUMNS
-    columns += [texts.LEDGER_ALONE] if alone else []
-    return Table(texts.LEDGERS_TABLE, (*columns, checked), tuple(rows), texts.LEDGER_NOTE)
+    *columns, checked = _LEDGER_COLUMNS
+    columns += ["epsilon spent if all others collude"] if alone else []
+    return Table(
+        "Ledgers: the budget of each data set over all its runs",
+        (*columns, checked),
+        tuple(rows),
+        "An older copy put in a ledger's place would pass the check: compare its "
+        "head with one noted elsewhere. The heads are in the configuration section.",
+    )
 
 
 def _check_words(check: LedgerCheck) -> str:
-    when = texts.LEDGER_NOW if check.when == "now" else texts.LEDGER_AT_END
+    when = "when this page was made" if check.when == "now" else "at the end of the run"
     if check.error is None:
-        return texts.LEDGER_GOOD.format(when=when)
-    return texts.LEDGER_BAD.format(when=when, reason=check.error)
+        return f"consistent, {when}: every hash, message and cost worked out again"
+    return f"FAILED, {when}: {check.error}"
 
 
 def graph_section(run: RecordedRun) -> Section:
     """The parties drawn with their links."""
     topology = run.topology
     if topology is None:
-        return Section(texts.GRAPH, (Words(texts.NOT_RECORDED),))
+        return Section(texts.GRAPH, (Words("The record of this run does not say."),))
     links = len(run.everybody) if topology.server else len(topology.edges)
     if len(run.everybody) > MOST_PARTIES or links > MOST_LINKS:
-        words = texts.GRAPH_TOO_LARGE.format(parties=len(run.everybody), links=links)
+        words = f"{len(run.everybody)} parties with {links} links: too many to draw."
         return Section(texts.GRAPH, (Words(words),))
     plot = GraphPlot(
-        texts.GRAPH_TITLE,
+        "The parties and their links",
         tuple(party.name for party in run.everybody),
         tuple(party.rows for party in run.everybody),
         topology.edges,
         topology.server,
-        texts.GRAPH_CAPTION.format(weakest=texts.GRAPH_WEAKEST if run.weakest else ""),
+        "The area of a circle follows the party's rows."
+        + (" The weakest guarantee is dashed." if run.weakest else ""),
         frozenset(run.weakest),
     )
     return Section(texts.GRAPH, (plot,), narrow=True)
@@ -302,22 +352,44 @@ def convergence_section(run: RecordedRun) -> Section:
         for title, label, values in lines
         if values
     ]
-    return Section(texts.CONVERGENCE, (Words(texts.CONVERGENCE_WORDS), *plots))
+    return Section(
+        "Agreement and convergence",
+        (
+            Words(
+                "Both figures are functions of the messages alone: nothing here was "
+                "computed from rows in any other way."
+            ),
+            *plots,
+        ),
+    )
 
 
 def weights_section(run: RecordedRun) -> list[Section]:
     """The classifier that was released; nothing if it was not recorded."""
     if run.learnt is not None and run.learnt.frequencies is not None:
-        words = texts.WEIGHTS_FOURIER.format(features=run.features)
+        words = (
+            f"The {run.features} weights that were released belong to random Fourier "
+            "features: cosines and sines of all columns together. None of them says "
+            "what a column does, so none is shown; the model file has them all."
+        )
         return [Section(texts.WEIGHTS, (Words(words),), narrow=True)]
     if run.learnt is None or not run.learnt.weights:
         return []
     error = run.learnt.noise_error
-    words = texts.WEIGHTS_WORDS
+    words = (
+        "The weights that were released. The noise of privacy is in them: a small "
+        "weight may be noise alone, and no weight tells about one person."
+    )
     if error is not None:
-        words += texts.WEIGHTS_ERROR.format(error=f"{error:.3g}")
+        words += (
+            " Noise alone gives every weight of an encoded feature a standard error of "
+            f"about {error:.3g} or less: a public figure, from runs with the same noise on rows of "
+            "zeros. Whiskers reach two standard errors to each side; weights within two of zero "
+            "are grey. Where classes are well separated rows pull weights back, and the error is "
+            "smaller than stated."
+        )
     elif run.private:
-        words += texts.WEIGHTS_NO_ERROR
+        words += " How far noise alone moves them is not known for this run."
     towards = dict.fromkeys(weight.towards for weight in run.learnt.weights)
     plots = [_weights_plot(run, name, error) for name in list(towards)[:_MOST_COURSES]]
     tables = [] if run.learnt.intercepts is None else [_units_table(run.learnt)]
@@ -336,14 +408,14 @@ def _weights_plot(run: RecordedRun, towards: str, error: float | None) -> BarPlo
         for each in shown
     ]
     return BarPlot(
-        texts.WEIGHTS_TITLE.format(towards=shown_name(towards, 40)),
-        texts.FEATURE,
-        texts.WEIGHTS_VALUE,
+        f"Largest weights: towards {shown_name(towards, 40)}",
+        "feature",
+        "weight of the encoded feature",
         tuple(
             Bar(each.feature, each.weight, low=low, high=high)
             for each, (low, high) in zip(shown, around, strict=True)
         ),
-        texts.WEIGHTS_CAPTION.format(shown=len(shown), all=run.features),
+        f"The {len(shown)} largest of {run.features}.",
         faint=frozenset(each.feature for each in shown if _may_be_noise(each.weight, error)),
     )
 
@@ -361,7 +433,7 @@ def _units_table(learnt: Learnt) -> Table:
         if each.unit is None and each.feature == "constant":
             continue  # It is part of the intercept.
         unit = 1.0 if each.unit is None else each.unit
-        of = texts.OF_LEVEL if each.unit is None else texts.OF_UNIT
+        of = "being so" if each.unit is None else "one unit"
         row: tuple[Cell, ...] = (each.feature, each.weight * unit, of)
         if error is not None:
             noise = _may_be_noise(each.weight, error)
@@ -369,32 +441,48 @@ def _units_table(learnt: Learnt) -> Table:
         rows.append((*row, each.towards) if several else row)
     nothing = () if error is None else (None, None)
     for towards, intercept in (learnt.intercepts or {}).items():
-        row = (texts.INTERCEPT, intercept, None, *nothing)
+        row = ("intercept", intercept, None, *nothing)
         rows.append((*row, towards) if several else row)
-    columns = (*texts.UNITS_COLUMNS, *(() if error is None else texts.UNITS_ERRORS))
-    columns += (texts.UNITS_TOWARDS,) if several else ()
-    return Table(texts.UNITS_TABLE, columns, tuple(rows), texts.UNITS_NOTE)
+    columns = (*_UNITS_COLUMNS, *(() if error is None else _UNITS_ERRORS))
+    columns += ("towards",) if several else ()
+    return Table(
+        "Weights in the units of the columns",
+        columns,
+        tuple(rows),
+        "The score of a row is the sum of weight times value over its columns, and "
+        "the intercept; it is above zero where the row is predicted to be of that "
+        "class (of several, the class with the highest). Values outside the bounds "
+        "of the schema count as the nearer bound.",
+    )
 
 
 def configuration_section(run: RecordedRun) -> Section:
     """What it was told, where it came from, and the command that repeats it."""
-    facts = [(head, getattr(run, field)) for head, field in texts.FACTS_OF_RUN]
+    facts = [(head, getattr(run, field)) for head, field in _FACTS_OF_RUN]
     facts = [(head, str(value)) for head, value in facts if value]
     # Records of older versions have the time of private runs, too, which depends on rows.
     if run.seconds is not None and not run.private:
-        facts.append((texts.SECONDS, f"{run.seconds:g}"))
+        facts.append(("seconds", f"{run.seconds:g}"))
     for name, check in run.ledger_checks.items():
         if check.account is not None:
-            head = texts.LEDGER_HEAD.format(name=shown_name(name, 40))
+            head = f"head of the ledger of {shown_name(name, 40)}"
             facts.append((head, check.account.head))
-    again = texts.REPRODUCE_SAME if run.privacy.simulated else texts.REPRODUCE_OTHER
-    where = "" if run.command else f"{texts.REPRODUCE_WHERE} "
-    title = texts.CONFIGURATION_WORD if run.command else texts.CONFIGURATION_CODE
+    words = "" if run.command else "Save this as run.toml beside the files that it names "
+    words += "" if run.command else "(they are recorded without folders). "
+    if run.privacy.simulated:
+        words += "The noise is simulated, so that the same numbers come out."
+    else:
+        words += "Noise is drawn anew, so that the numbers differ, and the budget of the rows is "
+        words += "spent once more."
+    title = "Configuration" if run.command else texts.CONFIGURATION_CODE
     return Section(
         texts.CONFIGURATION,
         (
-            Code(texts.REPRODUCE, run.command or texts.TRAIN_COMMAND.format(version=run.dpadmm)),
-            Words(f"{where}{again}"),
+            Code(
+                "Run it again",
+                run.command or f"pip install dpadmm=={run.dpadmm}\ndpadmm train run.toml",
+            ),
+            Words(words),
             Code(title, configuration_text(run.config)),
             Facts(tuple(facts)),
         ),

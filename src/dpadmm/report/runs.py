@@ -18,25 +18,45 @@ from dpadmm.version import __version__
 
 __all__ = ["refusal_report", "runs_report"]
 
+_RUNS_COLUMNS = (
+    "run",
+    "algorithm",
+    "parties",
+    "rounds",
+    "epsilon",
+    "delta",
+    "attacker right at most, %",
+    "calibration",
+    "simulated",
+    "remarks",
+)
+
 
 def refusal_report(config: RunConfig, reason: str, when: str, *, started: bool) -> Report:
     """Say what was asked for and why it was refused; ``started``: rounds may have been sent."""
     run = config.run
-    words = texts.STOPPED_WORDS if started else texts.REFUSED_WORDS
-    asked = texts.REFUSED_ASKED_WORDS.format(
-        epsilon=run.epsilon, delta=run.delta, rounds=run.rounds, algorithm=run.algorithm
+    words = "The run did not start. No row was read, no message was sent, nothing was charged."
+    if started:
+        words = (
+            "A ledger stopped the run, as another run used up the budget meanwhile. The round "
+            "that did not fit was not sent; earlier rounds were, and stay charged."
+        )
+    asked = (
+        f"epsilon = {run.epsilon} at delta = {run.delta}, {run.rounds} rounds of {run.algorithm}"
     )
     return Report(
-        title=texts.REFUSED_TITLE,
-        subtitle=texts.REFUSED_SUBTITLE.format(
-            algorithm=run.algorithm, rounds=run.rounds, when=when, version=__version__
-        ),
-        banners=(Banner("danger", texts.REFUSED, words),),
+        title="Refused: a run over budget",
+        subtitle=f"{run.algorithm}, {run.rounds} rounds, refused {when}, dpadmm {__version__}",
+        banners=(Banner("danger", "OVER BUDGET: REFUSED.", words),),
         answers=(
-            (texts.REFUSED_WHY, reason[:1].upper() + reason[1:]),
-            (texts.REFUSED_ASKED, asked),
-            (texts.LEARNT, texts.STOPPED_LEARNT if started else texts.REFUSED_LEARNT),
-            (texts.REFUSED_NEXT, texts.REFUSED_NEXT_WORDS),
+            ("Why", reason[:1].upper() + reason[1:]),
+            ("What was asked for", asked),
+            (texts.LEARNT, "No model was written." if started else "Nothing."),
+            (
+                "What can be done",
+                "Ask for a smaller epsilon, or let the owner of the data decide on another "
+                "policy. dpadmm account tells what a run would cost.",
+            ),
         ),
         sections=(
             Section(
@@ -53,16 +73,16 @@ _MOST_LINES = 6
 def runs_report(named: Sequence[tuple[str, RecordedRun]]) -> Report:
     """Compare runs; each comes with the name under which it is shown."""
     sections = [
-        Section(texts.RUNS_BESIDE, (_runs_table(named), *_runs_plots(named))),
+        Section("Side by side", (_runs_table(named), *_runs_plots(named))),
         *(_own_section(name, run) for name, run in named),
     ]
     return Report(
-        title=texts.RUNS_TITLE.format(count=len(named)),
-        subtitle=texts.RUNS_SUBTITLE.format(version=__version__),
+        title=f"{len(named)} runs side by side",
+        subtitle=f"Made by dpadmm {__version__}",
         banners=_worst(named),
         answers=(
             *((shown_name(name, 40), _in_short(run)) for name, run in named),
-            (texts.RUNS_TOGETHER, _together(named)),
+            ("Together", _together(named)),
         ),
         sections=tuple(sections),
     )
@@ -89,26 +109,33 @@ def _in_short(run: RecordedRun) -> str:
         guarantee = texts.PROVEN_PAIR.format(
             epsilon=AtMost(privacy.epsilon), delta=delta_text(privacy.delta)
         )
-    return f"{learnt(run)} {texts.SHORT_GUARANTEE.format(guarantee=guarantee)}"
+    return f"{learnt(run)} Guaranteed: {guarantee}."
 
 
 def _together(named: Sequence[tuple[str, RecordedRun]]) -> str:
     """Basic composition, for people who are in all runs; nothing where one protects nobody."""
     if len({run.privacy.adjacency for _, run in named}) > 1:
-        return texts.RUNS_NO_SUM.format(reason=texts.RUNS_REASON_ADJACENCY)
+        return texts.RUNS_NO_SUM.format(reason="they differ in what is replaced")
     for name, run in named:
         reason = None
         if run.privacy.simulated:
-            reason = texts.RUNS_REASON_SIMULATED
+            reason = "{name} is a simulation"
         elif not run.private:
-            reason = texts.RUNS_REASON_NOTHING
+            reason = "{name} guarantees nothing"
         if reason is not None:
             shown = reason.format(name=shown_name(name, 40))
             return texts.RUNS_NO_SUM.format(reason=shown)
     epsilon = sum(run.privacy.epsilon for _, run in named)
     delta = sum(run.privacy.delta for _, run in named)
-    words = texts.RUNS_SUM.format(epsilon=AtMost(epsilon), delta=delta_text(delta))
-    return words + (texts.RUNS_SUM_SHARED if any(run.privacy.alone for _, run in named) else "")
+    words = (
+        "If these runs are about the same people, their guarantees add up: in total "
+        f"({AtMost(epsilon)}, {delta_text(delta)})-differential privacy by basic composition. A "
+        "ledger composes them more tightly."
+    )
+    if any(run.privacy.alone for _, run in named):
+        words += " That holds against those only against whom each of these runs holds: "
+        words += "some share noise."
+    return words
 
 
 def _runs_table(named: Sequence[tuple[str, RecordedRun]]) -> Table:
@@ -129,7 +156,7 @@ def _runs_table(named: Sequence[tuple[str, RecordedRun]]) -> Table:
                 "; ".join(over_budget(run)),
             )
         )
-    return Table(texts.RUNS_TABLE, texts.RUNS_COLUMNS, tuple(rows))
+    return Table("The runs", _RUNS_COLUMNS, tuple(rows))
 
 
 def _runs_plots(named: Sequence[tuple[str, RecordedRun]]) -> list[LinePlot]:
@@ -144,7 +171,7 @@ def _runs_plots(named: Sequence[tuple[str, RecordedRun]]) -> list[LinePlot]:
         if run.history.change:
             moved.append(course(name, run.history.change))
     wanted: list[tuple[str, str, list[Series], bool]] = [
-        (texts.RUNS_SPENT, texts.EPSILON, spent, False),
+        ("Epsilon of the weakest party over the rounds", texts.EPSILON, spent, False),
         (texts.DISAGREEMENT, texts.DISAGREEMENT_Y, apart, True),
         (texts.CHANGE, texts.CHANGE_Y, moved, True),
     ]

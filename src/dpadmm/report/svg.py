@@ -153,7 +153,7 @@ def draw_graph(plot: GraphPlot) -> tuple[list[Html], float]:
     for place, (name, rows) in enumerate(zip(plot.names, plot.rows, strict=True)):
         x, y = places[place]
         radius = max(small, large * math.sqrt(rows / most))
-        hint = element("title", texts.PARTY_HINT.format(name=name, rows=rows))
+        hint = element("title", f"{name}: {rows:,} rows")
         class_ = "party marked" if name in plot.marked else "party"
         drawn.append(
             element("circle", hint, cx=f"{x:g}", cy=f"{y:g}", r=f"{radius:.3g}", class_=class_)
@@ -277,9 +277,9 @@ def draw_guesses(plot: GuessPlot) -> tuple[list[Html], float, float]:
     bottom = top + 4 * step + 26
     gained = plot.of_hundred - 50
     keys = (
-        ("chance", texts.GUESS_CHANCE),
-        ("gained", texts.GUESS_GAINED.format(gained=gained, seen=plot.seen)),
-        ("wrong", texts.GUESS_WRONG.format(wrong=100 - plot.of_hundred)),
+        ("chance", "50 right by chance"),
+        ("gained", f"{gained} more by {plot.seen}, at most"),
+        ("wrong", f"{100 - plot.of_hundred} wrong all the same"),
     )
     for place, (kind, words) in enumerate(keys):
         y = bottom + 19 * place
@@ -514,11 +514,11 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
     known = along.shows(bar.value)
     zero = along.at(0.0)
     tip = along.at(bar.value) if known else end
-    value = cell_text(bar.value) if known else texts.UNBOUNDED
+    value = cell_text(bar.value) if known else "no bound"
     if math.isnan(bar.value):
         value = texts.NONE
     if bar.of is not None:
-        value = texts.PART_OF.format(part=value, whole=cell_text(bar.of))
+        value = f"{value} of {cell_text(bar.of)}"
     # The label keeps clear of a zero line in the middle.
     drawn = [
         _label(start, top + 13, cut(bar.name, 44)),

@@ -18,9 +18,11 @@ from dpadmm.ledger.balance import Account
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise
 from dpadmm.problem.rows import scaled_margins
 from dpadmm.run.charges import ledger_accounts
+from dpadmm.run.classifier import PUBLIC, Quality
 from dpadmm.run.config import RunConfig
 from dpadmm.run.evaluate import (
     EvaluationTerms,
+    Split,
     WholePlan,
     Wish,
     evaluation_id,
@@ -41,9 +43,7 @@ from dpadmm.run.model import Model
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import announced
 from dpadmm.run.predict import encoded_pieces, without_party
-from dpadmm.run.quality import PUBLIC, Quality
 from dpadmm.run.sealed import ModelError
-from dpadmm.run.split import Split
 from dpadmm.sentences import DataError
 
 __all__ = ["EvaluationRequest", "evaluate_public", "evaluate_run"]

@@ -14,9 +14,9 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import charged
+from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Quality
 from dpadmm.run.evaluate import HISTOGRAM_SHARE, WholePlan, Wish, evaluation_id, release_histogram
 from dpadmm.run.plan import Plan
-from dpadmm.run.quality import HELD_OUT, TRAINED_ON, Quality
 from dpadmm.run.train import state_privacy
 
 __all__ = ["ORDER_NOT_COVERED", "Charged", "Judgement", "judge", "state_evaluation", "state_whole"]

@@ -43,8 +43,7 @@ from dpadmm.durable import FileRefusal, read_regular, write_whole
 from dpadmm.plain import json_data
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
-from dpadmm.run.classifier import HISTORY, Classifier
-from dpadmm.run.quality import Quality
+from dpadmm.run.classifier import HISTORY, Classifier, Quality
 from dpadmm.run.sealed import COLUMNS_VERSION, MODEL_VERSION, ModelError, pack, unpack
 from dpadmm.version import __version__
 

@@ -32,8 +32,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.plain import Array, Delta, Epsilon
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
-from dpadmm.run.classifier import Classifier
-from dpadmm.run.quality import Quality
+from dpadmm.run.classifier import Classifier, Quality
 from dpadmm.sentences import Finite
 from dpadmm.version import __version__
 

@@ -19,6 +19,10 @@ __all__ = ["ALL", "BlockLoss", "Chosen"]
 
 # Rows per feature that the Hessian of a single run is made from: it need only lead downhill.
 _OWN_ROWS: Final = 10
+# A product of sparse matrices takes as long for one number as one of dense ones for so many.
+_DENSE_GAIN: Final = 64
+# Sparse rows that are made dense at a time.
+_DENSE_ROWS: Final = 1024
 
 # Which parties of a block a pass is for: all of them as a view, or some by number.
 Chosen = slice | NDArray[np.intp]
@@ -155,8 +159,7 @@ class BlockLoss:
             for output in range(outputs):
                 roots = np.sqrt(curvature[:, :, output, None])
                 if self._sparse:
-                    weighted = sparse.csr_array(rows.multiply(roots[0]))
-                    total[0, output] += (weighted.T @ weighted).toarray()
+                    total[0, output] += _sparse_squares(rows, roots[0])
                 else:
                     weighted = rows * roots
                     total[:, output] += np.matmul(weighted.swapaxes(1, 2), weighted)
@@ -175,8 +178,7 @@ class BlockLoss:
         share = np.count_nonzero(labels) / np.count_nonzero(signs)
         hessian: Array
         if self._sparse:
-            weighted = sparse.csr_array(some.multiply(roots))
-            hessian = (weighted.T @ weighted).toarray()
+            hessian = _sparse_squares(some, roots)
         else:
             weighted = some * roots
             hessian = weighted.T @ weighted
@@ -225,3 +227,19 @@ class BlockLoss:
             return total
 
         return slope
+
+
+def _sparse_squares(rows: Rows, roots: Array) -> Array:
+    """``sum_k roots_k^2 x_k x_k'`` of sparse rows, dense."""
+    count, features = rows.shape
+    repeated = np.repeat(roots[:, 0], np.diff(rows.indptr))
+    weighted = sparse.csr_array((rows.data * repeated, rows.indices, rows.indptr), rows.shape)
+    squares: Array
+    if _DENSE_GAIN * (rows.nnz / count) ** 2 < features**2:
+        squares = (weighted.T @ weighted).toarray()
+        return squares
+    squares = np.zeros((features, features))
+    for first in range(0, count, _DENSE_ROWS):
+        piece = weighted[first : first + _DENSE_ROWS].toarray()
+        squares += piece.T @ piece
+    return squares

@@ -1,4 +1,4 @@
-"""The rows of a party on the workers of its own Dask cluster.
+"""A Dask cluster: the rows of a party on the workers of its own, and jobs for any.
 
 Parts are encoded by the workers, one task each, and stay in their memory for as long as this
 process is connected; Dask lets them go when it is not. A pass is one task for every part. Tasks are
@@ -28,7 +28,7 @@ from dpadmm.data.encode import is_sparse
 from dpadmm.data.row_parts import RowPart, encode_part
 from dpadmm.data.schema import Schema
 from dpadmm.durable import Closable
-from dpadmm.errors import ClusterError, ParameterError, positive_number
+from dpadmm.errors import ClusterError, ParameterError, needs_extra, positive_number
 from dpadmm.problem.rows import RowBlock, Shard, label_signs
 from dpadmm.sentences import DataError
 from dpadmm.version import NUMBERS_FORMAT, __version__
@@ -55,8 +55,8 @@ def check_scheduler(address: object) -> str:
     if found[1] == "tcp" and found[2] not in _LOOPBACK:
         raise ParameterError(
             f"scheduler must be tls://host:port unless it is on this machine: without TLS, anybody "
-            f"on the way reads rows; got {address}. Give scheduler and workers certificates, and "
-            "this process by Dask's own settings (distributed.comm.tls)."
+            f"on the way reads what is sent, and sends work; got {address}. Give scheduler and "
+            "workers certificates, and this process by Dask's own settings (distributed.comm.tls)."
         )
     return found[0]
 
@@ -75,7 +75,7 @@ def _versions_here() -> dict[str, str]:
 
 @final
 class Cluster(Closable):
-    """A connection to a party's own Dask cluster.
+    """A connection to a Dask cluster; one that is given rows is the party's own.
 
     Parameters
     ----------
@@ -87,12 +87,14 @@ class Cluster(Closable):
     """
 
     def __init__(self, address: str, *, patience: float | None = None) -> None:
-        from dask import config
-        from distributed import Client
+        with needs_extra("dask"):
+            from dask import config
+            from distributed import Client
 
         self._address = check_scheduler(address)
         told = config.get("dpadmm.patience", _PATIENCE) if patience is None else patience
         self._patience = positive_number("dpadmm.patience in Dask's settings", told)
+        self._backwards = False
         try:
             with warnings.catch_warnings():
                 # Versions are compared below, and in words of our own.
@@ -169,7 +171,9 @@ class Cluster(Closable):
             raise DataError("parts must have the rows that they say; one has not: write it again")
         return found
 
-    def results(self, task: Callable[..., Result], /, *columns: Any, **same: Any) -> list[Result]:
+    def results(
+        self, task: Callable[..., Result], /, *columns: Sequence[Any], **same: Any
+    ) -> list[Result]:
         """Results of one task for each item of the columns, in their order.
 
         Raises
@@ -179,15 +183,38 @@ class Cluster(Closable):
         DataError
             If a part has changed.
         """
+        # Every other pass begins at the last part. Where workers keep some parts on disk, those
+        # that a pass used last are still in memory when the next one begins with them.
+        turn = slice(None, None, -1 if self._backwards else 1)
+        self._backwards = not self._backwards
         try:
-            futures = self._client.map(task, *columns, pure=False, **same)
+            turned = [column[turn] for column in columns]
+            futures = self._client.map(task, *turned, pure=False, **same)
             gathered = self._client.gather(futures, asynchronous=True)
-            return list(self._awaited(gathered))
+            return list(self._awaited(gathered))[turn]
         except (DataError, ClusterError):
             raise
         except Exception as error:
             # What others say may quote a row: nothing is passed on but the kind of the error.
             raise _failed(self._address, type(error).__name__) from None
+
+    def each(self, task: Callable[..., Result], items: Sequence[Any]) -> Iterator[Result]:
+        """Results of one task for each item, as they come; those of a lost worker run again.
+
+        Raises
+        ------
+        ClusterError
+            If no worker is left.
+        """
+        from distributed import as_completed
+
+        futures = self._client.map(task, items, pure=False)
+        coming = as_completed(futures, loop=self._client.loop, with_results=True)
+        # Whatever is finished and told need not be kept there.
+        del futures
+        for _ in items:
+            _, result = self._awaited(coming.__anext__())
+            yield result
 
     def _awaited(self, gathered: Coroutine[Any, Any, Any]) -> Any:
         """What Dask is gathering, unless no worker is left for too long."""

@@ -14,7 +14,6 @@ from scipy import sparse
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.gradient_noise import InnerNoise
-from dpadmm.problem.row_sums import single_sum_error, summation_error
 from dpadmm.problem.rows import PartedBlock, RowBlock, Shard
 from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
@@ -304,7 +303,6 @@ def _rounding_error(site: Site, size: Array, convexity: Array, tolerance: Array)
     spread = loss.curvature_bound * reach
     last = float(np.finfo(np.float64).eps) / 2
     products = site.features * last / (1 - site.features * last)
-    sums = summation_error(site.rows, site.features) + single_sum_error(site.rows)
     floor = 32 * last * (size + site.weight * (slopes + spread))
-    rounding: Array = floor + site.weight * (sums * slopes + products * spread)
+    rounding: Array = floor + site.weight * (site.summing * slopes + products * spread)
     return rounding

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dpadmm.experiments.experiment import Experiment
-from dpadmm_papers.dvp.figure_2 import Figure2
+from dpadmm_papers.dvp.figure_2 import Figure2, SelectionOfRho
 from dpadmm_papers.dvp.figure_3 import Figure3
-from dpadmm_papers.dvp.rho import SelectionOfRho
 
 __all__ = ["EXPERIMENTS"]
 

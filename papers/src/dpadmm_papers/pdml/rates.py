@@ -16,17 +16,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Conclusion, Finding, Setting, ours
+from dpadmm.experiments.experiment import Conclusion, Setting, ours
 from dpadmm.experiments.job import Result, TrainingJob
 from dpadmm.experiments.preparations import ReportedProblem
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.rates import RateExperiment, rate_conclusions
-from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.verdicts import below
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import build_topology
-from dpadmm_papers.pdml.adult import ADULT, adult_cell, adult_variant
-from dpadmm_papers.pdml.scheme import CITATION, Kind
+from dpadmm_papers.pdml.scheme import ADULT, CITATION, Kind, adult_cell, adult_variant
 from dpadmm_papers.pdml.theory import spectrum
 
 __all__ = ["Theorems1And2"]
@@ -40,6 +37,7 @@ class Theorems1And2(RateExperiment):
     part: ClassVar[str] = "Theorems 1 and 2"
     title: ClassVar[str] = "How fast the objective of averaged classifiers falls, beside its bound"
     shown: ClassVar[str] = "objective of the averages above its minimum"
+    length: ClassVar[tuple[str, str]] = ("t", "rounds")
     seconds: ClassVar[float] = 10.0
     settings: ClassVar[Mapping[str, Setting]] = ADULT | {
         "rounds followed": ours(200, "a tenfold of t shows the slope"),
@@ -103,12 +101,3 @@ class Theorems1And2(RateExperiment):
             variance = servers * features * self["initial noise"] ** 2 / (1 - self["rho"])
         ratio = graph.plus_max**2 / (2 * graph.minus_max**2) + graph.minus_max
         return np.array([penalty / rounds * (start + ratio * variance) for rounds in looks])
-
-    def judge_swept(self, name: str, values: Mapping[int, Array]) -> Finding:
-        """Whether more rounds help at the same row epsilon."""
-        fewest, most = min(values), max(values)
-        gap = difference(values[most], values[fewest])
-        means = ", ".join(f"t = {count}: {found.mean():.3g}" for count, found in values.items())
-        labels = [f"{name}, K {count}" for count in (fewest, most)]
-        number = f"{most} against {fewest} rounds: {gap:.3g}; {means}."
-        return Finding.judged("budget", name, below(gap), number, rests_on=labels)

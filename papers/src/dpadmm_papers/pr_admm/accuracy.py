@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from dpadmm.experiments.criteria import is_ahead
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.verdicts import is_ahead
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.tables import Table

@@ -17,13 +17,12 @@ from typing import ClassVar, Final
 import numpy as np
 
 from dpadmm.algorithms.pr_admm import PRADMM
-from dpadmm.experiments.criteria import points
 from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.verdicts import all_above
+from dpadmm.experiments.verdicts import all_above, points
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.topologies import build_topology
 from dpadmm.report.tables import Table

@@ -17,11 +17,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Conclusion, Finding, Setting, ours
+from dpadmm.experiments.experiment import Conclusion, Setting, ours
 from dpadmm.experiments.job import Result, TrainingJob
 from dpadmm.experiments.rates import RateExperiment, rate_conclusions
-from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.verdicts import below
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import build_topology
 from dpadmm_papers.pr_admm.section import (
@@ -153,12 +151,3 @@ class Theorems5And6(RateExperiment, Section5):
             for rounds in looks
         ]
         return np.array(bounds)
-
-    def judge_swept(self, name: str, values: Mapping[int, Array]) -> Finding:
-        """Whether more iterations help at the same total epsilon."""
-        fewest, most = min(values), max(values)
-        gap = difference(values[most], values[fewest])
-        means = ", ".join(f"K = {count}: {found.mean():.3g}" for count, found in values.items())
-        number = f"{most} against {fewest} iterations: {gap:.3g}; {means}."
-        labels = [f"{name}, K {count}" for count in (fewest, most)]
-        return Finding.judged("budget", name, below(gap), number, rests_on=labels)

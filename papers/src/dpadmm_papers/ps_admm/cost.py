@@ -17,7 +17,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.costs import CountJob
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
@@ -28,6 +27,7 @@ from dpadmm.experiments.experiment import (
     seed_of,
 )
 from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.iterates import CountJob
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
@@ -83,16 +83,15 @@ class Cost(Experiment):
     )
 
     def _runs(self) -> dict[str, TrainingParameters]:
-        values = {name: setting.value for name, setting in self.settings.items()}
         epsilon = max(self["budgets"])
         found = {
-            f"{kind.name}, {kind.calibration}": parameters(values, kind, epsilon)
+            f"{kind.name}, {kind.calibration}": parameters(self, kind, epsilon)
             for kind in (*PS.values(), *DVP.values())
         }
-        found |= {name: control(values, calibration) for calibration, name in CONTROLS.items()}
+        found |= {name: control(self, calibration) for calibration, name in CONTROLS.items()}
         for name, accuracy in (("", "accuracy of a solve"), (", rough", "rough solve")):
             found[_EXACT + name] = replace(
-                control(values, "proven"),
+                control(self, "proven"),
                 algorithm="consensus-admm",
                 tolerance=self[accuracy],
                 algorithm_options={},

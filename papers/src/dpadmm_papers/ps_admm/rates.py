@@ -68,10 +68,6 @@ class Theorems3And4(RateExperiment):
         ),
     )
 
-    @property
-    def _values(self) -> dict[str, object]:
-        return {name: setting.value for name, setting in self.settings.items()}
-
     def _cell(self, name: str, what: TrainingParameters, rounds: int) -> TrainingJob:
         problem = NamedProblem(self["data"], self["parties"], 0, self["test share"])
         given = replace(what, rounds=rounds)
@@ -80,14 +76,14 @@ class Theorems3And4(RateExperiment):
     def followed(self) -> dict[str, TrainingJob]:
         """Algorithm 1 as printed and repaired, and Algorithm 2 with one sigma."""
         found = {
-            name: self._cell(name, control(self._values, calibration), self["iterations followed"])
+            name: self._cell(name, control(self, calibration), self["iterations followed"])
             for calibration, name in CONTROLS.items()
         }
         rounds = self["iterations followed, noise"]
         # Theorem 2: sigma^2 ~ K / epsilon^2.
         epsilon = max(self["budgets"]) * math.sqrt(rounds / self["K"])
         name = "PS-ADMM as published, one sigma"
-        found[name] = self._cell(name, parameters(self._values, PS["published"], epsilon), rounds)
+        found[name] = self._cell(name, parameters(self, PS["published"], epsilon), rounds)
         return found
 
     def swept(self) -> dict[str, dict[int, TrainingJob]]:
@@ -95,7 +91,7 @@ class Theorems3And4(RateExperiment):
         found = {}
         for calibration, kind in PS.items():
             for epsilon in self["budgets elsewhere"]:
-                what = parameters(self._values, kind, epsilon)
+                what = parameters(self, kind, epsilon)
                 name = f"{calibration}, claimed or proven epsilon {Given(epsilon)}"
                 found[name] = {
                     rounds: self._cell(f"{name}, {rounds}", what, rounds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -60,11 +60,6 @@ class Section5(Experiment):
     shown: ClassVar[str]
     scale: ClassVar[Literal["linear", "log"]]
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """Every setting's value."""
-        return {name: setting.value for name, setting in self.settings.items()}
-
     def problem(self) -> NamedProblem:
         """Adult, 70% dealt to the parties."""
         return NamedProblem(self["data"], self["parties"], 0, self["test share"])
@@ -82,26 +77,26 @@ class Section5(Experiment):
 
     def cells(self) -> dict[str, Job]:
         """Every kind at every budget; other penalties; steps that may diverge; other batches."""
-        values, largest = self.values, max(self["budgets"])
+        largest = max(self["budgets"])
         what = {
-            kind.label(epsilon): parameters(values, kind, epsilon)
+            kind.label(epsilon): parameters(self, kind, epsilon)
             for kind in KINDS
             for epsilon in self["budgets"]
         }
         for kind, epsilon, penalty in self.elsewhere():
-            what[kind.label(epsilon, penalty)] = parameters(values, kind, epsilon, penalty)
+            what[kind.label(epsilon, penalty)] = parameters(self, kind, epsilon, penalty)
         for batch in self["batches tried"]:
             name = f"PS-ADMM, proven, batch {batch}"
-            what[name] = parameters(values, PS["proven"], largest, batch_size=batch)
+            what[name] = parameters(self, PS["proven"], largest, batch_size=batch)
         for calibration, name in CONTROLS.items():
-            what[name] = control(values, calibration)
+            what[name] = control(self, calibration)
         cells: dict[str, Job] = {name: self.cell(name, given) for name, given in what.items()}
         curvature = get_loss(self["loss"]).curvature_bound + self["rho"]
         for share, steps in self["steps tried"]:
             for kind in PS.values():
                 name = f"{kind.calibration}, eta v_L {share:g}, S {steps}"
                 options = {"inner_steps": steps, "step_size": share / curvature}
-                given = parameters(values, kind, largest, **options)
+                given = parameters(self, kind, largest, **options)
                 cells[name] = StabilityCell(self.cell(name, given))
         return cells
 

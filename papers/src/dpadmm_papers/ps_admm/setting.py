@@ -7,13 +7,12 @@ own paper, with the constant :math:`C^R` divided out: :math:`\lambda = N\rho/C^R
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.experiment import Setting, ours, paper
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.experiment import Experiment, Setting, ours, paper
+from dpadmm.experiments.job import OfTraining, Result
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters
@@ -128,18 +127,11 @@ KINDS: Final = (*PS.values(), *DVP.values(), *OTHER_DVP.values())
 
 
 @dataclass(frozen=True)
-class StabilityCell(Job):
+class StabilityCell(OfTraining):
     """A run whose messages may grow until nobody can compute with them: that is its result.
 
     The facts of such a result have ``diverged``, the reason.
     """
-
-    training: TrainingJob
-
-    @property
-    def weight(self) -> float:
-        """As the run."""
-        return self.training.weight
 
     def compute(self) -> Result:
         """Train and measure, or say why not."""
@@ -151,13 +143,13 @@ class StabilityCell(Job):
             return Result({}, {"diverged": str(error)})
 
 
-def inner_loop(settings: Mapping[str, Any], calibration: str) -> dict[str, Any]:
+def inner_loop(settings: Experiment, calibration: str) -> dict[str, Any]:
     """Steps and batch of the inner loop."""
     batch = settings["batch as published" if calibration == "published" else "batch"]
     return {"inner_steps": settings["S"], "batch_size": batch}
 
 
-def control(settings: Mapping[str, Any], calibration: str) -> TrainingParameters:
+def control(settings: Experiment, calibration: str) -> TrainingParameters:
     """Algorithm 1: as printed, or repaired."""
     return TrainingParameters(
         "scas-admm",
@@ -173,7 +165,7 @@ def control(settings: Mapping[str, Any], calibration: str) -> TrainingParameters
 
 
 def parameters(
-    settings: Mapping[str, Any],
+    settings: Experiment,
     kind: Kind,
     epsilon: float,
     penalty: float | str | None = None,

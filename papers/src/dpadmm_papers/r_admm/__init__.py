@@ -5,10 +5,8 @@ from __future__ import annotations
 from dpadmm.experiments.experiment import Experiment
 from dpadmm_papers.r_admm.computation import Computation
 from dpadmm_papers.r_admm.figure_1 import FigureOne
-from dpadmm_papers.r_admm.figure_2 import FigureTwo
-from dpadmm_papers.r_admm.figure_3 import FigureThree
-from dpadmm_papers.r_admm.figure_4 import FigureFour
 from dpadmm_papers.r_admm.figure_5 import FigureFive
+from dpadmm_papers.r_admm.tuning import FigureFour, FigureThree, FigureTwo
 
 __all__ = ["EXPERIMENTS"]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from dpadmm.experiments.costs import COUNTED, CostJob
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
@@ -15,6 +14,7 @@ from dpadmm.experiments.experiment import (
     ours,
 )
 from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.iterates import COUNTED, CostJob
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.verdicts import all_below, certain, every

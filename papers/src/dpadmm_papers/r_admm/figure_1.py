@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.draws import OptimumJob
 from dpadmm.experiments.experiment import (
     Conclusion,
     Evaluation,
@@ -17,7 +16,7 @@ from dpadmm.experiments.experiment import (
     ours,
     paper,
 )
-from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.job import Job, OptimumJob, Result
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.experiments.verdicts import (
@@ -30,8 +29,7 @@ from dpadmm.experiments.verdicts import (
     within,
 )
 from dpadmm_papers.r_admm.common import CITATION, COMMON
-from dpadmm_papers.r_admm.courses import REACHED, Courses, even_steps, left_over
-from dpadmm_papers.r_admm.noiseless import NoiselessCell
+from dpadmm_papers.r_admm.courses import REACHED, Courses, NoiselessCell, even_steps, left_over
 
 __all__ = ["FigureOne"]
 

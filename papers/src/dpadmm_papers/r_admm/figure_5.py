@@ -23,17 +23,15 @@ from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
     COMMON,
     KIND,
-    Section8,
-    error_of,
-    loss_of,
-    placed,
-)
-from dpadmm_papers.r_admm.runs import (
     PLAIN,
+    Section8,
     course_panels,
+    error_of,
     error_panel,
     label,
+    loss_of,
     outcome_table,
+    placed,
     privacy_panels,
 )
 

@@ -20,7 +20,13 @@ from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.rollback import NeighbourLedgers, OwnRounds, messages_hash
 from dpadmm.federation.transport.session import OnEvent, PeerSession, no_event
 from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.wire import BadMessage, decode_message, decode_words, round_of
+from dpadmm.federation.transport.wire import (
+    BadMessage,
+    decode_message,
+    decode_words,
+    message_size,
+    round_of,
+)
 from dpadmm.federation.transport.words import Ending, Heard, Limits, said
 
 __all__ = ["Mailbox", "NeighbourLost", "Patience"]
@@ -144,6 +150,8 @@ class Mailbox:
         self._round = store.rounds(run)
         self._arrived: dict[tuple[int, int], bytes] = {}
         self._own: dict[int, bytes] = {}
+        # A long message that is on its way to all: who asks for it gets it anyway.
+        self._telling: bytes | None = None
         # How this node ended, once it has; and what neighbours that ended had heard.
         self._ended: Ending | None = None
         self._heard_by: dict[str, Ending] = {}
@@ -230,8 +238,12 @@ class Mailbox:
         return self._store.messages(self._run, t)[self._number] if data is None else data
 
     def tell(self, data: bytes) -> None:
-        """Publish a message to all neighbours at once."""
-        self._session.publish(self._topic, _MESSAGE, data)
+        """Publish a message to all neighbours; a long one takes its time."""
+        self._telling = data
+        try:
+            self._session.publish(self._topic, _MESSAGE, data)
+        finally:
+            self._telling = None
         self._sent += len(data)
 
     def receive(self, number: int, t: int) -> bytes:
@@ -329,7 +341,8 @@ class Mailbox:
                 report += self._patience.report
             self._pause()
             if label != _HEARD:
-                self._session.ask(self._topic, name, label, self._take)
+                longest = message_size(self._shape) if label.isdecimal() else 0
+                self._session.ask(self._topic, name, label, self._take, longest=longest)
             # Any of them may have to say why this node must not go on.
             for source in self._sources if draws else ():
                 self._session.ask(self._topic, source, _HEARD, self._take)
@@ -419,7 +432,9 @@ class Mailbox:
         t = int(label)
         with self._news:
             data = self._own.get(t)
-        return self._store.messages(self._run, t).get(self._number) if data is None else data
+        if data is None:
+            data = self._store.messages(self._run, t).get(self._number)
+        return None if data == self._telling else data
 
     def _heard_of(self, number: int) -> int:
         """How many rounds of a neighbour came, up to the last one that did."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.durable import Closable
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, needs_extra
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
 from dpadmm.federation.transport.claims import Claims
 from dpadmm.federation.transport.relay import Relay
@@ -49,6 +49,9 @@ _LOG: Final = (
 # No message of a neighbour may take more memory than this, unless the run's are larger.
 _SMALLEST_LIMIT: Final = 1 << 20
 _MOST_STRANGERS: Final = 1000
+# Bytes a second of the slowest link that carries the longest message.
+_SLOWEST: Final = 500_000
+_WAIT: Final = 5.0
 
 
 def no_event(name: str, **facts: Any) -> None:
@@ -136,6 +139,7 @@ class PeerSession(Closable):
         self.left: set[str] = set()
         self._tell = on_event
         self._lock = threading.Lock()
+        self._under_way: set[str] = set()
         self._strangers: dict[str, int] = {}
         self._failures = 0
         self._zenoh = _import_zenoh()
@@ -239,18 +243,33 @@ class PeerSession(Closable):
         label: str,
         take: Callable[[str, str, bytes], None],
         *,
-        timeout: float = 5.0,
+        timeout: float = _WAIT,
+        longest: int = 0,
     ) -> None:
-        """Ask a neighbour; every answer that comes is taken, at once or later."""
+        """Ask a neighbour; every answer that comes is taken, at once or later.
+
+        One that may have ``longest`` bytes gets the time that they take on a slow link, and is not
+        asked for again meanwhile: else every further question would bring it once more.
+        """
+        key = _key(topic, neighbour, label)
+        with self._lock:
+            if key in self._under_way:
+                return
+            if longest:
+                self._under_way.add(key)
 
         def answered(reply: Any) -> None:
             if reply.ok is not None and self.claims.hears(neighbour, _instance(reply.ok)):
                 take(neighbour, label, reply.ok.payload.to_bytes())
 
+        def ended() -> None:
+            with self._lock:
+                self._under_way.discard(key)
+
         self._session.get(
-            _key(topic, neighbour, label),
-            self._guarded(answered),
-            timeout=timeout,
+            key,
+            self._zenoh.handlers.Callback(self._guarded(answered), ended),
+            timeout=timeout + longest / _SLOWEST,
             consolidation=self._zenoh.ConsolidationMode.NONE,
         )
 
@@ -339,7 +358,12 @@ def _settings(
         "scouting/gossip/enabled": False,
         "transport/link/protocols": [protocol],
         "transport/link/tx/lease": round(1000 * lease),
+        # What is longer is dropped without a word: limits are agreed on before.
         "transport/link/rx/max_message_size": max(_SMALLEST_LIMIT, 2 * largest),
+        # Where a message as a whole takes longer the connection is given up.
+        "transport/link/tx/queue/congestion_control/block/wait_before_close": round(
+            1e6 * (_WAIT + largest / _SLOWEST)
+        ),
         "transport/shared_memory/enabled": False,
     }
     if security is not None:
@@ -395,10 +419,6 @@ def _access(name: str, neighbours: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _import_zenoh() -> Any:
-    try:
+    with needs_extra("federation"):
         import zenoh
-    except ImportError:
-        raise ParameterError(
-            "a federation needs the extra 'federation': pip install 'dpadmm[federation]'."
-        ) from None
     return zenoh

@@ -28,18 +28,24 @@ from typing import Final
 
 import numpy as np
 
-from dpadmm.errors import ExchangeError
+from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.plain import Array, Words
 from dpadmm.run.exchange import MESSAGE_BOUND
 
 __all__ = [
+    "MOST_NUMBERS",
     "BadMessage",
+    "check_numbers",
     "decode_message",
     "decode_words",
     "encode_message",
     "message_size",
     "round_of",
 ]
+
+
+#: Numbers of the longest message, 8 MiB: what was tried.
+MOST_NUMBERS: Final = 1 << 20
 
 
 _MAGIC: Final = b"DPAM"
@@ -74,6 +80,17 @@ class BadMessage(ExchangeError):
 def message_size(shape: tuple[int, ...]) -> int:
     """Bytes of a message of ``(runs, outputs, features)``; longer or shorter ones are refused."""
     return _HEADER.size + 8 * int(np.prod(shape)) + _DIGEST
+
+
+def check_numbers(outputs: int, features: int) -> None:
+    """Refuse a run whose messages would be too long; from public facts, before any is drawn."""
+    numbers = outputs * features
+    if numbers > MOST_NUMBERS:
+        raise ParameterError(
+            f"outputs x features must be at most {MOST_NUMBERS} between nodes, for the message of "
+            f"a round; got {outputs} x {features} = {numbers}. Take fewer columns, levels or "
+            "classes, or train in one process by dpadmm train. Nothing was read or spent."
+        )
 
 
 def encode_message(run: bytes, party: int, t: int, values: Array | Words) -> bytes:

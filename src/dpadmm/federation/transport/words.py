@@ -29,6 +29,7 @@ from dpadmm.plain import visible
 
 __all__ = [
     "LONGEST_CONSENT",
+    "LONGEST_FACTS",
     "LONGEST_WORDS",
     "MOST_WAITED_FOR",
     "NAME_PATTERN",
@@ -53,6 +54,8 @@ __all__ = [
 
 #: Bytes of anything that is said, but for consents.
 LONGEST_WORDS: Final = 1 << 20
+#: Bytes of what all nodes must have been told alike; the rest is for what is said around it.
+LONGEST_FACTS: Final = LONGEST_WORDS - (1 << 10)
 #: Bytes of one consent: a signature and a chain of certificates.
 LONGEST_CONSENT: Final = 1 << 14
 _DEEPEST: Final = 32
@@ -125,7 +128,7 @@ class Utterance(BaseModel):
 
 
 class Consent(Utterance):
-    """That a node agrees to a run: see :mod:`dpadmm.federation.consent`.
+    """That a node agrees to a run: see :mod:`dpadmm.federation.agreement`.
 
     Parameters
     ----------

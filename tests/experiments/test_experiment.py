@@ -9,16 +9,18 @@ from tests.helpers.small_experiments import SMALL
 
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.experiment import (
+    MORE_RUNS,
     Conclusion,
     Evaluation,
     Experiment,
     Finding,
     check_findings,
+    first_look,
+    look_twice,
     ours,
     summaries,
 )
 from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.looks import MORE_RUNS, first_look, look_twice
 from dpadmm.experiments.runner import Store
 from dpadmm.experiments.statistics import mean_interval, ranges
 from dpadmm.experiments.verdicts import above

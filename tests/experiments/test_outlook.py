@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpadmm.experiments.hints import hints_for
+from dpadmm.experiments.outlook import hints_for
 from dpadmm.experiments.question import RunQuestion
 from dpadmm.experiments.rehearsal import ExpectedLoss
 from dpadmm.run.parameters import TrainingParameters
