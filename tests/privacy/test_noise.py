@@ -59,6 +59,16 @@ def test_simulated_streams_are_those_of_their_words(key):
     assert SimulatedNoise(key).identity.endswith(f" {key}")
 
 
+def test_a_key_of_numpy_is_a_key_and_one_below_zero_is_none():
+    first = SimulatedNoise(np.int64(7))
+    np.testing.assert_array_equal(gaussian(first), gaussian(SimulatedNoise(7)))
+    assert first.identity == SimulatedNoise(7).identity
+    with pytest.raises(ValueError, match="key must be an integer of at least 0; got -1"):
+        SimulatedNoise(-1)
+    with pytest.raises(TypeError):
+        SimulatedNoise(7.5)
+
+
 @pytest.mark.parametrize("source", [SecureNoise, DiscreteNoise])
 def test_secure_streams_are_chacha20_under_256_bits_of_the_operating_system(source, monkeypatch):
     made = source()

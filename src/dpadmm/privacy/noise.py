@@ -9,6 +9,7 @@ operating system, takes no seed, and cannot be drawn again.
 from __future__ import annotations
 
 import math
+import operator
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 
 __all__ = [
@@ -147,7 +149,10 @@ class SimulatedNoise(NoiseSource):
     simulated = True
 
     def __init__(self, key: int) -> None:
-        self._key = key
+        # Whole and of any length, which an integer of numpy is not.
+        self._key = operator.index(key)
+        if self._key < 0:
+            raise ParameterError(f"key must be an integer of at least 0; got {key!r}.")
 
     @property
     def identity(self) -> str:
