@@ -175,6 +175,13 @@ def test_a_lost_worker_s_cells_run_again_and_without_any_a_sweep_ends(tmp_path, 
         assert all(store.get(cells[label]) is not None for label in kept)
         with pytest.raises(ParameterError, match="must have workers; it has none"):
             compute(cells, store, **told)
+
+        cluster.add_worker()
+        cluster.wait_for(1)
+        killing = KillingOnce(lambda: cluster.kill(cluster.scheduler), after=2)
+        with pytest.raises(WorkerError, match="finished cells are kept"):
+            compute(cells, store, on_done=killing, **told)
+        assert cluster.scheduler.returncode == -signal.SIGKILL
     finally:
         cluster.close()
 

@@ -204,7 +204,7 @@ class Cluster(Closable):
         Raises
         ------
         ClusterError
-            If no worker is left.
+            If no worker is left, or the scheduler is gone.
         """
         from distributed import as_completed
 
@@ -213,7 +213,10 @@ class Cluster(Closable):
         # Whatever is finished and told need not be kept there.
         del futures
         for _ in items:
-            _, result = self._awaited(coming.__anext__())
+            task_done, result = self._awaited(coming.__anext__())
+            # Dask hands out an error in the place of the result, and does not raise it.
+            if task_done.cancelled():
+                raise _failed(self._address, "its scheduler is gone")
             yield result
 
     def _awaited(self, gathered: Coroutine[Any, Any, Any]) -> Any:
