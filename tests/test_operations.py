@@ -148,6 +148,23 @@ def test_the_container_runs_a_node_as_an_ordinary_user():
     assert "--read-only --tmpfs /tmp --cap-drop all" in "\n".join(lines)
 
 
+def test_the_clean_container_removes_no_home_that_it_did_not_make(tmp_path):
+    """Such as that of the whole machine, where CLEAN is /."""
+    kept = tmp_path / "home" / "somebody"
+    kept.mkdir(parents=True)
+    ended = subprocess.run(
+        [DOCS.parent / "tools" / "clean_container.sh", "true"],
+        env=os.environ | {"CLEAN": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "CLEAN must be a new folder" in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    assert kept.is_dir()
+
+
 # Codes of their own for what cannot be set up, and for a file system that is not read-only.
 IN_A_CONTAINER = """
 mount --bind . . && mount -o remount,bind,ro / && mount -o remount,bind,rw "$PWD" || exit 77

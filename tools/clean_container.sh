@@ -19,6 +19,12 @@ clean="${CLEAN:-/tmp/dpadmm-clean}"
 system="$clean/system"
 home="$clean/home"
 
+# As root, what is removed below must be of an earlier time, and nobody else may put anything in its place.
+mkdir -p "$clean"
+if [ ! -O "$clean" ] || { [ -e "$home" ] && [ ! -e "$clean/made" ]; }; then
+  echo "CLEAN must be a new folder or one that this made, for its user; got $clean. Name another." >&2
+  exit 2
+fi
 if [ ! -e "$clean/made" ]; then
   debootstrap --variant=minbase --include="python3,python3-venv,make,ca-certificates${ALSO:+,$ALSO}" \
     "${SUITE:-bookworm}" "$system"
