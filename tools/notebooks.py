@@ -27,8 +27,15 @@ def notebooks() -> list[Path]:
     return sorted(EXAMPLES.glob("*.ipynb"))
 
 
-def execute(path: Path) -> NotebookNode:
+def execute(path: Path, commands_from: str = "") -> NotebookNode:
     """Return the notebook as a fresh kernel of this environment leaves it.
+
+    Parameters
+    ----------
+    path
+        The notebook.
+    commands_from
+        A folder of commands that go before those of this environment.
 
     Raises
     ------
@@ -48,16 +55,17 @@ def execute(path: Path) -> NotebookNode:
             extra_arguments=["--log-level=ERROR"],
             resources={"metadata": {"path": str(path.parent)}},
         )
-        client.execute(env=_environment(folder))
+        client.execute(env=_environment(folder, commands_from))
     # The version of Python is this machine's, not the notebook's.
     notebook.metadata.language_info.pop("version", None)
     return notebook
 
 
-def _environment(folder: str) -> dict[str, str]:
+def _environment(folder: str, commands_from: str) -> dict[str, str]:
     """Build the variables of a kernel: this environment's commands, these sources, no terminal."""
+    places = [commands_from, str(Path(sys.executable).parent), os.environ["PATH"]]
     ours = {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join(filter(None, places)),
         "PYTHONPATH": str(ROOT / "src"),
         "OPENBLAS_NUM_THREADS": "1",
         # No history of commands, and no settings of whoever runs it.

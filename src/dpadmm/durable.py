@@ -73,8 +73,11 @@ def read_regular(path: str | Path, *, largest: int = LARGEST) -> bytes:
     try:
         # A pipe that nobody writes to must not keep us waiting.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except (OSError, ValueError) as error:
-        raise FileRefusal(getattr(error, "strerror", None) or str(error)) from None
+    except OSError as error:
+        raise FileRefusal(error.strerror or str(error)) from None
+    except ValueError:
+        # In words of our own: those of Python differ from release to release.
+        raise FileRefusal("its name has a null byte or cannot be encoded") from None
     try:
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):
