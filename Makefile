@@ -6,6 +6,8 @@ PACKAGE := $(VENV)/.package
 STAMP := $(VENV)/.installed
 FLOWER := .venv-flower
 WORKERS ?= 2
+# Tests wait for disks and for nodes half of the time: one more of them than cores.
+TESTERS ?= 3
 LOWEST := .venv-lowest
 # Some machines forbid Python to keep what it compiled: every command and every node that a test starts
 # would compile the whole package again.
@@ -35,7 +37,7 @@ demo: $(PACKAGE)
 
 # One BLAS thread per worker: more would fight over the cores. Neighbouring tests stay with one worker,
 # which starts what they share once, until another one has nothing left to do.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 test: $(STAMP)
 	$(PYTEST)
 
@@ -56,7 +58,7 @@ flower-test: $(FLOWER)/.installed
 
 # Lines and branches that the tests reach, a row for each room.
 coverage: $(STAMP)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(WORKERS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(TESTERS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o .coverage.json
 	$(BIN)/python tools/coverage_rooms.py .coverage.json
