@@ -49,10 +49,10 @@ class BudgetError(LedgerError):
 
 @contextmanager
 def needs_extra(extra: str) -> Iterator[None]:
-    """Turn an import inside of what is not installed into a refusal that names its extra."""
+    """Turn an import that fails, of what is not installed, into a refusal that names its extra."""
     try:
         yield
-    except ModuleNotFoundError:
+    except ImportError:
         raise ParameterError(
             f"this needs the extra {extra!r}: pip install 'dpadmm[{extra}]'."
         ) from None

@@ -64,11 +64,6 @@ def test_the_bounds_are_attained(loss):
         assert loss.slope_range == np.inf
 
 
-def test_one_sided_means_that_the_slope_keeps_its_sign(loss):
-    slopes = loss.slope(GRID)
-    assert loss.one_sided == bool((slopes <= 0).all() or (slopes >= 0).all())
-
-
 def test_symmetric_curvature_means_what_it_says(loss):
     symmetric = np.allclose(loss.curvature(GRID), loss.curvature(-GRID), atol=1e-12)
     assert loss.symmetric_curvature == symmetric

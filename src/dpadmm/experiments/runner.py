@@ -218,6 +218,10 @@ def _on_dask(items: _Items, jobs: int, address: str | None) -> Iterator[_Finishe
 def _on_ray(items: _Items, jobs: int, address: str | None) -> Iterator[_Finished]:
     with needs_extra("ray"):
         import ray
+    if ray.is_initialized() and address is not None:
+        raise ParameterError(
+            f"address must be left out where this process is connected to Ray; got {address!r}."
+        )
     with ExitStack() as stack:
         if not ray.is_initialized():
             own = {"num_cpus": jobs, "include_dashboard": False} if address is None else {}

@@ -250,12 +250,13 @@ class Agreement:
         self._nodes = set(nodes)
         self._limits = Limits(frozenset(nodes))
         self._longest = agreement_limit(len(nodes))
-        # About as long as what others answer.
-        self._said = len(json.dumps(self._facts))
         self._consents = consents
         self._tell_refused = on_refused
         self._lock = threading.Lock()
-        self._agreed = dict(before or {}) | {session.name: consents.own()}
+        own = consents.own()
+        self._agreed = dict(before or {}) | {session.name: own}
+        # About as long as what others answer: the facts, and everybody's consent.
+        self._said = len(json.dumps(self._facts)) + len(nodes) * len(own.model_dump_json())
         self._heard: set[str] = set()
         self._fault = ""
         self._reached = before is not None

@@ -117,16 +117,25 @@ def _messages(setup: NodeSetup) -> str:
     """What the rounds will take on the disk: every message heard and sent, and those charged."""
     config, rounds = setup.config, setup.planned.rounds
     size = message_size(setup.planned.site.shape[1:])
-    ledger = config.node.ledger
-    takes = rounds * size * (len(config.addresses) + 1 + (ledger is not None))
-    folders = {config.messages.parent} | (set() if ledger is None else {ledger.parent})
-    free = min(shutil.disk_usage(folder).free for folder in folders)
-    if takes > free:
-        raise ParameterError(
-            f"messages and ledger must have room for {takes} bytes ({rounds} rounds, messages of "
-            f"{size} bytes); {free} are free. Make room, or name other places."
-        )
-    return f"a message has {size} bytes, and {rounds} rounds take up to {takes} of {free} free."
+    kept = [(config.messages.parent, len(config.addresses) + 1)]
+    if config.node.ledger is not None:
+        kept.append((config.node.ledger.parent, 1))
+    # Both may be on one disk.
+    disks: dict[int, tuple[Path, int]] = {}
+    for folder, messages in kept:
+        disk = folder.stat().st_dev
+        disks[disk] = (folder, rounds * size * messages + disks.get(disk, (folder, 0))[1])
+    found = []
+    for folder, takes in disks.values():
+        free = shutil.disk_usage(folder).free
+        if takes > free:
+            raise ParameterError(
+                f"messages and ledger must have room for {takes} bytes ({rounds} rounds, messages "
+                f"of {size} bytes); {free} are free. Make room, or name other places."
+            )
+        found.append(f"{takes} of {free} free")
+    taken = ", and ".join(found)
+    return f"a message has {size} bytes, and {rounds} rounds take up to {taken}."
 
 
 def _cluster(scheduler: str) -> str:

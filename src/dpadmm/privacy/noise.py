@@ -170,7 +170,9 @@ class SimulatedNoise(NoiseSource):
         """The streams of :meth:`generator`, one object under one key after the other."""
         rounds = max(1, _KEYS_AHEAD // max(1, runs * len(parties)))
         numbers = np.asarray(parties, dtype=np.intp).tobytes()
-        keys = _philox_keys(self._key, runs, numbers, t // rounds, rounds, purpose)[t % rounds]
+        # Keys of one round alone are not asked for again, and may be many.
+        find = _philox_keys if rounds > 1 else _philox_keys.__wrapped__
+        keys = find(self._key, runs, numbers, t // rounds, rounds, purpose)[t % rounds]
         source = np.random.Philox(key=0)
         stream, nothing = np.random.Generator(source), np.zeros(4, dtype=np.uint64)
         for place, run in np.ndindex(keys.shape[:2]):

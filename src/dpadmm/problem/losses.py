@@ -32,8 +32,6 @@ class Loss:
         ``c1 = sup l''``.
     slope_range
         ``sup l' - inf l'``: at most ``2 L``, and ``L`` when the slope keeps one sign.
-    one_sided
-        The slope never changes its sign.
     symmetric_curvature
         ``l''(m) = l''(-m)``, which a loss corrected for randomised labels needs to stay convex.
     probabilistic
@@ -47,7 +45,6 @@ class Loss:
     slope_bound: float
     curvature_bound: float
     slope_range: float
-    one_sided: bool
     symmetric_curvature: bool
     probabilistic: bool = False
 
@@ -113,7 +110,6 @@ LOSSES: Final[dict[str, Loss]] = {
             slope_bound=1.0,
             curvature_bound=0.25,
             slope_range=1.0,
-            one_sided=True,
             symmetric_curvature=True,
             probabilistic=True,
         ),
@@ -125,7 +121,6 @@ LOSSES: Final[dict[str, Loss]] = {
             slope_bound=1.0,
             curvature_bound=1.0 / (2.0 * _HUBER_WIDTH),
             slope_range=1.0,
-            one_sided=True,
             symmetric_curvature=False,
         ),
         Loss(
@@ -136,7 +131,6 @@ LOSSES: Final[dict[str, Loss]] = {
             slope_bound=np.inf,
             curvature_bound=1.0,
             slope_range=np.inf,
-            one_sided=False,
             symmetric_curvature=True,
         ),
     )
