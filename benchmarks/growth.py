@@ -181,7 +181,8 @@ def own_lines() -> Lines:
 
 
 def shared_lines() -> Lines:
-    for nodes in (5, 20, 50):
+    # 50 have 1,225 links, which do not all come about on two cores within minutes.
+    for nodes in (5, 20):
         run = {"run": shared_run(25), "policy": SHARED_POLICY}
         yield nodes, measure_links(complete(nodes), FEATURES, 25, **run)
 

@@ -45,6 +45,8 @@ inside=(--ro-bind "$system" / --proc /proc --dev /dev --tmpfs /tmp --bind "$home
 while IFS='=' read -r name value; do
   inside+=(--setenv "$name" "$value")
 done < <(env | grep '^PIP_' || true)
+# They may name an index by its password: nothing of it stays in the system.
+trap 'rm -f "$system/etc/pip.conf" "$system/etc/pip-user.conf"' EXIT
 [ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$system/etc/pip.conf"
 settings="${PIP_CONFIG_FILE:-${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf}"
 if [ -f "$settings" ]; then
