@@ -37,6 +37,8 @@ if [ "${AGAIN:-}" != 1 ]; then
   chown -R 1000:1000 "$home"
 fi
 
+# As every container's: debootstrap writes none.
+echo '127.0.0.1 localhost' > "$system/etc/hosts"
 mkdir -p "$system/home/user"
 inside=(--ro-bind "$system" / --proc /proc --dev /dev --tmpfs /tmp --bind "$home" /home/user
   --unshare-all --share-net --new-session --die-with-parent --chdir /home/user/dpadmm

@@ -410,6 +410,15 @@ def test_a_quote_that_opens_no_cell_takes_no_line_along(tmp_path, data, piece, a
         assert encode(path, SCHEMA).counts.rows == rows
 
 
+def test_lone_quotes_are_found_behind_thousands_of_closed_ones(tmp_path):
+    data = b'1,"q,r",yes\n' * 3000 + b'1,"x,no\n' + b'5" pipe,"p",yes\n' * 3000
+    path = tmp_path / "long.csv"
+    path.write_bytes(HEADER + data)
+    lone, _ = split_by_hand(data)
+    assert len(lone) == 1
+    assert csv_quotes.lone_quotes(path, len(HEADER), ",") == [len(HEADER) + lone[0]]
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("at_once", [0, 2**20])
 @pytest.mark.parametrize("hostile", [b'"x', b'"', b'"""', b'"x""', b'x"', b'"x"y', b'""x'])

@@ -85,9 +85,10 @@ class _Grammar:
     Attributes
     ----------
     closed
-        Everything up to a quote that opens and is not closed in the piece: plain bytes, whole
-        quoted cells, and quotes that do not open. One match walks through a piece without a step
-        of Python.
+        Plain bytes, whole quoted cells, and quotes that do not open: many at once, so that few
+        steps of Python lead up to a quote that opens and is not closed in the piece. Python before
+        3.11.5 gets a possessive repetition of alternatives wrong, and any other remembers each of
+        its turns; hence their number is bounded.
     inside, end_of_cell, line_end
         The rest of a quoted cell, what may follow it, and the end of a line.
     """
@@ -102,7 +103,7 @@ class _Grammar:
         edge = rb"[\r\n%s]" % re.escape(delimiter.encode())
         end = rb"%s(?:%s|\Z)" % (_blanks(delimiter), edge)
         cell = rb'"(?:%s"|%s"(?=%s))' % (_INSIDE_ONE_LINE, _INSIDE, end)
-        closed = rb'(?:[^"]++|(?<=%s)%s|(?<!%s)")*+' % (edge, cell, edge)
+        closed = rb'(?:[^"]++|(?<=%s)%s|(?<!%s)"){1,1024}' % (edge, cell, edge)
         return cls(*(re.compile(pattern) for pattern in (closed, _INSIDE, end, rb"[\r\n]")))
 
 
@@ -121,7 +122,7 @@ def _walk(path: Path, place: int, before: bytes, grammar: _Grammar, found: list[
                 if spans_lines and grammar.end_of_cell.match(data, at) is None:
                     return opened
                 opened = None
-        while opened is None and (at := _end(grammar.closed, data, at)) < len(data):
+        while opened is None and (at := _past_closed(grammar, data, at)) < len(data):
             if _end(grammar.inside, data, at + 1) < len(data):
                 found.append(offset + at)
                 at += 1
@@ -137,6 +138,12 @@ def _walk(path: Path, place: int, before: bytes, grammar: _Grammar, found: list[
 def _blanks(delimiter: str) -> bytes:
     """What may stand between a quote that closes and the end of the cell."""
     return rb"[%s]{0,8}+" % (b" \t".replace(delimiter.encode(), b""))
+
+
+def _past_closed(grammar: _Grammar, data: bytes, place: int) -> int:
+    while match := grammar.closed.match(data, place):
+        place = match.end()
+    return place
 
 
 def _end(pattern: re.Pattern[bytes], data: bytes, place: int) -> int:
