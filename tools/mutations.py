@@ -104,7 +104,11 @@ def operators() -> Iterator[tuple[str, Operator]]:
 
 
 class _Bare(ast.NodeTransformer):
-    """What runs, without annotations, words of refusals and decorators that only tools read."""
+    """What runs, without annotations, words of refusals, and names and decorators for tools."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        exported = isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
+        return None if exported else self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         self.generic_visit(node)
