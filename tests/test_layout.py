@@ -127,6 +127,20 @@ def test_a_function_is_no_longer_than_a_page_and_takes_a_handful():
     assert beyond == {}
 
 
+def test_parts_are_frozen():
+    """All but these, which hold what a loop changes as it goes."""
+    changing = {"BlockState", "RunRecord", "_Iteration", "_Progress"}
+    open_classes = {
+        node.name
+        for path in FILES.values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        for decorator in map(ast.unparse, node.decorator_list)
+        if decorator.startswith("dataclass") and "frozen=True" not in decorator
+    }
+    assert open_classes == changing
+
+
 def test_a_public_name_has_one_home():
     # What every command module or every paper has is no name of the library.
     apart = ("dpadmm.cli", "dpadmm_papers")

@@ -1,6 +1,5 @@
 """The ledger of a data set: one charge and one message per round, whatever happens."""
 
-import fcntl
 import json
 import math
 import os
@@ -24,7 +23,6 @@ from dpadmm.ledger.balance import Account, recompute
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.entries import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.run_lock import RunLock
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import NON_PRIVATE, GaussianRelease, PureRelease, SharedGaussian
@@ -645,32 +643,6 @@ def test_a_locked_ledger_is_refused_in_time(charged):
             SQLiteLedger(charged, timeout=0.1)
         holder.execute("ROLLBACK")
     holder.close()
-
-
-@pytest.mark.parametrize("replaced", [False, True])
-def test_a_lock_on_a_file_that_vanished_is_none(tmp_path, monkeypatch, replaced):
-    """Whoever had the lock before removes its file just when it is locked again."""
-    handles, locked = [], fcntl.flock
-
-    def flock(handle, how):
-        locked(handle, how)
-        if not handles:
-            (file,) = tmp_path.glob("*.lock")
-            file.unlink()
-            if replaced:
-                file.touch()
-        handles.append(handle)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    lock = RunLock(tmp_path / "x.ledger", "run")
-    assert len(handles) == 2
-    with pytest.raises(LedgerError, match="one process at a time"):
-        RunLock(tmp_path / "x.ledger", "run")
-    lock.require()
-    lock.release()
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(LedgerError, match="must be open in this process"):
-        lock.require()
 
 
 def test_a_run_that_could_not_be_opened_is_not_kept_from_others(charged):

@@ -26,7 +26,7 @@ class RunLock:
 
     def _try(self) -> int | None:
         try:
-            handle = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            handle = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
         except OSError as error:
             raise LedgerError(
                 f"run {self._run_id!r} must be locked by a file beside the ledger; "
