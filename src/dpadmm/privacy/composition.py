@@ -339,7 +339,7 @@ class PrivacyLoss:
 
     def epsilon(self, delta: float) -> float:
         """Invert the composed curve, the transforms' error taken off delta first."""
-        if not self.step < _COARSEST_STEP:
+        if delta == 0 or not self.step < _COARSEST_STEP:
             return math.inf
         composed, rounding = self._composed
         if delta <= 2 * rounding:

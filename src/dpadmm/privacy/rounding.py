@@ -8,6 +8,7 @@ beside the formula that it belongs to.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -19,7 +20,7 @@ def round_up(value: Fraction) -> float:
     try:
         nearest = float(value)
     except OverflowError:
-        return math.inf
+        return math.inf if value > 0 else -sys.float_info.max
     return nearest if nearest >= value else math.nextafter(nearest, math.inf)
 
 
