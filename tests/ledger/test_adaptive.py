@@ -126,8 +126,8 @@ GAUSSIAN, SOLVE = GaussianRelease(1.0, 20.0), InexactSolve(1e-6, 1.0, 1e-3)
     [
         (PureRelease(0.1), lambda factor: PureRelease(0.1 * factor)),
         (
-            SubsampledGaussian(10, 100, 1.0, 2.0),
-            lambda factor: SubsampledGaussian(10, 100, 3.0 * factor, 6.0),
+            SubsampledGaussian(10, 100, 1.0, 20.0),
+            lambda factor: SubsampledGaussian(10, 100, 3.0 * factor, 60.0),
         ),
         (
             Composed((PureRelease(0.1), GAUSSIAN)),
@@ -143,6 +143,23 @@ def test_a_release_may_be_dearer_by_rounding_alone(planned, released, factor):
     found = overspent([planned], [released(factor)], **BUDGET, rows_per_person=2)
     assert (found is None) == (factor < 1 + 1e-9)
     assert overspent([planned], [released(0.5)], **BUDGET) is None
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_only_a_budget_with_room_lets_a_release_be_dearer(rows):
+    """Else the plan bounds the course, and not by a billionth more."""
+    planned = [PureRelease(0.1)] * 4
+    spent = epsilon_spent(planned, DELTA, rows_per_person=rows).epsilon
+    told = {"delta": DELTA, "rows_per_person": rows}
+    dearer = [PureRelease(0.1 * (1 + 1e-10))] * 4
+    assert overspent(planned, dearer, epsilon=spent * (1 + 1e-8), **told) is None
+    assert "release 1 would cost more" in overspent(planned, dearer, epsilon=spent, **told)
+    assert overspent(planned, planned, epsilon=spent, **told) is None
+    # Not by the last bit, either.
+    mixed = [Composed((PureRelease(0.1), GaussianRelease(1.0, 3.0)))]
+    closer = [Composed((PureRelease(0.1), GaussianRelease(1.0, np.nextafter(3.0, 0))))]
+    assert "release 1 would cost more" in overspent(mixed, closer, epsilon=0.1, **told)
+    assert overspent(mixed, mixed, epsilon=0.1, **told) is None
 
 
 @pytest.mark.parametrize(

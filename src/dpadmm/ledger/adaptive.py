@@ -14,8 +14,8 @@ seen, since a choice between two rules would itself be made along the way:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
@@ -24,18 +24,25 @@ from dpadmm.ledger.filters import Policy
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.curves import gaussian_mu_squared
 from dpadmm.privacy.events import (
+    Composed,
     Event,
     GaussianObjectivePerturbation,
+    GaussianRelease,
+    InexactSolve,
     PostProcessing,
     PureRelease,
+    Repeated,
+    SharedGaussian,
     SubsampledGaussian,
     single_events,
 )
 from dpadmm.privacy.figures import AtMost
+from dpadmm.privacy.rounding import round_up
 
 __all__ = ["overspent"]
 
-# Costs that are equal on paper may differ by rounding.
+# Costs that are equal on paper may differ by rounding: then a release may cost so much more, if the
+# budget has room for a plan whose releases all do.
 _ROUNDING: Final = 1e-9
 
 
@@ -65,7 +72,10 @@ def overspent(
         spent = epsilon_spent(planned, delta, rows_per_person=rows_per_person)
         policy = Policy(epsilon, delta, rows_per_person, "renyi", spent.order)
     elif kinds & {PureRelease, SubsampledGaussian}:
-        return _dearer(planned, released, rows_per_person)
+        most = [_scaled(event, 1 + _ROUNDING) for event in planned]
+        spent = epsilon_spent(most, delta, rows_per_person=rows_per_person)
+        allowed = most if spent.epsilon <= epsilon else planned
+        return _dearer(allowed, released, rows_per_person)
     else:
         policy = Policy(epsilon, delta, rows_per_person, "gaussian")
     rule = policy.make_filter()
@@ -75,7 +85,24 @@ def overspent(
         return str(error)
     if total <= Fraction(rule.limit):
         return None
-    return f"that would spend {AtMost(rule.epsilon(float(total)))}"
+    return f"that would spend {AtMost(rule.epsilon(round_up(total)))}"
+
+
+def _scaled(event: Event, factor: float) -> Event:
+    """The event with all its parts costing so many times as much."""
+    match event:
+        case Composed():
+            return Composed(tuple(_scaled(part, factor) for part in event.events))
+        case Repeated():
+            return replace(event, event=_scaled(event.event, factor))
+        case PureRelease():
+            return PureRelease(event.epsilon * factor)
+        case InexactSolve():
+            return replace(event, tolerance=event.tolerance * factor)
+        case GaussianRelease() | SharedGaussian() | SubsampledGaussian():
+            return replace(event, sensitivity=event.sensitivity * factor)
+        case _:
+            return event
 
 
 def _dearer(planned: Sequence[Event], released: Sequence[Event], rows: int) -> str | None:
@@ -104,16 +131,23 @@ def _costs_no_more(event: Event, bound: Event, rows: int) -> bool:
 
 
 def _bounded(event: Event, bound: Event, rows: int) -> bool:
-    room = 1 + _ROUNDING
     if isinstance(event, PureRelease) and isinstance(bound, PureRelease):
-        return event.epsilon <= bound.epsilon * room
+        return event.epsilon <= bound.epsilon
     if isinstance(event, SubsampledGaussian) and isinstance(bound, SubsampledGaussian):
         same = (event.batch, event.population) == (bound.batch, bound.population)
-        ratio, most = event.sensitivity / event.sigma, bound.sensitivity / bound.sigma
-        return same and ratio <= most * room
-    square, largest = gaussian_mu_squared(event, rows), gaussian_mu_squared(bound, rows)
-    return (
-        square is not None
-        and largest is not None
-        and math.sqrt(square) <= (math.sqrt(largest) * room)
-    )
+        return same and _exact_mu(event, 1) <= _exact_mu(bound, 1)
+    if any(gaussian_mu_squared(each) is None for each in (event, bound)):
+        return False
+    return _exact_mu(event, rows) <= _exact_mu(bound, rows)
+
+
+def _exact_mu(event: Event, rows: int) -> Fraction:
+    """Of a Gaussian, without rounding."""
+    match event:
+        case GaussianRelease() | SharedGaussian() | SubsampledGaussian():
+            return rows * Fraction(event.sensitivity) / Fraction(event.sigma)
+        case InexactSolve():
+            reach = 2 * Fraction(event.tolerance) / Fraction(event.strong_convexity)
+            return reach / Fraction(event.output_sigma)
+        case _:
+            return Fraction(0)

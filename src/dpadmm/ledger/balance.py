@@ -19,6 +19,7 @@ from dpadmm.ledger.filters import Policy, PrivacyFilter, affordable
 from dpadmm.ledger.positions import Piece, PositionCosts, RowRange
 from dpadmm.privacy.events import Event, alone, event_from_dict
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
+from dpadmm.privacy.rounding import round_down, round_up
 from dpadmm.privacy.statement import adjacency_words, adversary_words
 
 __all__ = ["STORED_TYPES", "Account", "RunRecord", "StoredMessage", "recompute"]
@@ -128,12 +129,12 @@ class Account:
     @property
     def spent_epsilon(self) -> float:
         """What was spent on all runs together, as an epsilon at the policy's delta."""
-        return self.filter.epsilon(float(self.spent))
+        return self.filter.epsilon(round_up(self.spent))
 
     @property
     def spent_epsilon_alone(self) -> float:
         """The same if all other parties collude."""
-        return self.filter.epsilon_alone(float(self.spent_alone))
+        return self.filter.epsilon_alone(round_up(self.spent_alone))
 
     @property
     def shares_noise(self) -> bool:
@@ -151,7 +152,7 @@ class Account:
     def _fitting(self, rows: RowRange | None) -> float:
         left, left_alone = self._left(rows), self._left_alone(rows)
         return self.filter.fitting_epsilon(
-            float(left if left_alone is None else min(left, left_alone))
+            round_down(left if left_alone is None else min(left, left_alone))
         )
 
     def rounds_left(self, event: Event, rows: RowRange | None = None) -> int | None:
@@ -184,7 +185,7 @@ class Account:
         if total <= there:
             self._require_alone(apart, asked, rows, shared=apart != total)
             return
-        policy, left = self.policy, float(there)
+        policy, left = self.policy, round_down(there)
         wanted = "this round" if asked == 1 else f"these {asked} rounds"
         buys = (
             "no round like it"
@@ -197,8 +198,8 @@ class Account:
             f"{wanted} must fit into the budget left of epsilon = {Given(policy.epsilon)} at "
             f"delta = {Given(policy.delta)}: {AtLeast(left)} of {AtLeast(self.filter.limit)} "
             f"({self.filter.unit}) is left{'' if rows is None else f' for {rows}'} and "
-            f"{AtMost(float(total))} was asked for, so it buys {buys}. A run of Gaussian releases "
-            f"with epsilon up to {AtLeast(self._fitting(rows))} fits; nothing was charged."
+            f"{AtMost(round_up(total))} was asked for, so it buys {buys}. A run of Gaussian "
+            f"releases with epsilon up to {AtLeast(self._fitting(rows))} fits; nothing was charged."
         )
 
     def _require_alone(
@@ -220,9 +221,9 @@ class Account:
             )
         raise BudgetError(
             f"{wanted} must fit into {bound} at delta = {Given(policy.delta)}, for the case that "
-            f"all other parties collude: {AtLeast(float(left))} of "
+            f"all other parties collude: {AtLeast(round_down(left))} of "
             f"{AtLeast(self.filter.limit_alone)} ({self.filter.unit}) is left and "
-            f"{AtMost(float(cost))} was asked for. {advice}; nothing was charged."
+            f"{AtMost(round_up(cost))} was asked for. {advice}; nothing was charged."
         )
 
     def apply(self, entry: Entry) -> None:
@@ -337,7 +338,7 @@ class Account:
         if not self.parts:
             return []
         spent = "; ".join(
-            f"{piece.rows}: epsilon = {AtMost(self.filter.epsilon(float(piece.spent)))}"
+            f"{piece.rows}: epsilon = {AtMost(self.filter.epsilon(round_up(piece.spent)))}"
             for piece in self.parts
         )
         return [
@@ -373,7 +374,7 @@ class Account:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for machines."""
         assert self.head is not None
-        spent, limit = float(self.spent), self.filter.limit
+        spent, limit = round_up(self.spent), self.filter.limit
         apart = {"spent_epsilon_alone": self.spent_epsilon_alone} if self.shares_noise else {}
         return {
             "dataset": asdict(self.dataset),
@@ -382,7 +383,7 @@ class Account:
             "unit": self.filter.unit,
             "limit": limit,
             "spent": spent,
-            "left": float(self.left),
+            "left": round_down(self.left),
             "spent_epsilon": self.spent_epsilon,
             "fitting_epsilon": self.fitting_epsilon,
             **apart,
@@ -394,7 +395,7 @@ class Account:
                     "fingerprint": record.fingerprint,
                     "reserved": len(record.events),
                     "committed": len(record.commits),
-                    "spent": float(record.spent),
+                    "spent": round_up(record.spent),
                     "more_like_last": self._more_like_last(record),
                     **({} if record.rows is None else {"rows": list(record.rows)}),
                 }
@@ -409,8 +410,8 @@ class Account:
         accounts = [
             {
                 "rows": list(piece.rows),
-                "spent": float(piece.spent),
-                "spent_epsilon": self.filter.epsilon(float(piece.spent)),
+                "spent": round_up(piece.spent),
+                "spent_epsilon": self.filter.epsilon(round_up(piece.spent)),
             }
             for piece in self.parts
         ]

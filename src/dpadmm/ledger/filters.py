@@ -50,7 +50,7 @@ from dpadmm.privacy.events import (
     SharedGaussian,
     single_events,
 )
-from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu, steepness
 
 __all__ = [
     "FILTERS",
@@ -63,8 +63,10 @@ __all__ = [
 ]
 
 # A run calibrated to exactly this budget may exceed it by the rounding of its own sum. The Gaussian
-# curve is rounded up by 1e-11 in ln(delta), which is worth more than this in mu^2.
+# curve is rounded up by 1e-11 in ln(delta), which is worth more than this in mu^2, beside what the
+# costs are rounded by, where it is no steeper than so: 1500 (1e-14 / 2 + 1e-15) = 9e-12.
 _ROUNDING: Final = 1e-14
+_STEEPEST: Final = 1500.0
 # Who asks for exactly the epsilon that is said to fit must not fail by the rounding of its search.
 _ROUNDED_DOWN: Final = 1e-8
 
@@ -251,7 +253,9 @@ class GaussianFilter(PrivacyFilter):
     unit = "mu^2"
 
     def _limit(self, epsilon: float) -> float:
-        return float(gaussian_mu(epsilon, self.policy.delta)) ** 2 * (1 + _ROUNDING)
+        mu = float(gaussian_mu(epsilon, self.policy.delta))
+        steep = steepness(epsilon / mu - mu / 2, mu) > _STEEPEST
+        return mu**2 if steep else mu**2 * (1 + _ROUNDING)
 
     def _part_cost(self, event: Event) -> float:
         square = gaussian_mu_squared(event, self.policy.rows_per_person)
@@ -344,7 +348,10 @@ def best_order(epsilon: float, delta: float) -> float:
 def _renyi_limit(order: float, epsilon: float, delta: float) -> float:
     """The divergence at ``order`` that converts to exactly (epsilon, delta), rounded down."""
     terms = (epsilon, -math.log1p(-1 / order), (math.log(delta) + math.log(order)) / (order - 1))
-    return math.fsum(terms) - 1e-14 * math.fsum(abs(term) for term in terms)
+    # Of the terms' rounding and of the costs'. Near order 1 the second has an error of its own, and
+    # so has the third if its logarithms cancel.
+    rounding = 1e-14 * math.fsum(abs(term) for term in terms)
+    return math.fsum(terms) - max(rounding, 4e-16 * (1 - math.log(delta)) / (order - 1))
 
 
 def affordable(left: Fraction, cost: float) -> int | None:

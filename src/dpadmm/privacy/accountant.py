@@ -17,6 +17,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -47,6 +49,7 @@ from dpadmm.privacy.events import (
 )
 from dpadmm.privacy.gaussian import gaussian_epsilon
 from dpadmm.privacy.odds import Odds, attacker_odds
+from dpadmm.privacy.rounding import round_up
 
 __all__ = [
     "Guarantee",
@@ -112,7 +115,8 @@ class _Parts:
         return GaussianRelease(math.sqrt(self.mu_squared) / self.rows, 1.0)
 
     def basic_pure(self) -> float:
-        return self.rows * math.fsum(count * epsilon for epsilon, count in self.pure.items())
+        total = sum(count * Fraction(epsilon) for epsilon, count in self.pure.items())
+        return round_up(self.rows * Fraction(total))
 
 
 def _counted(item: Event | tuple[Event, int]) -> tuple[Event, int]:
@@ -128,7 +132,10 @@ def _check_rows(rows: int) -> None:
 
 
 def _sum(squares: Iterable[float]) -> float:
-    """Add exactly, so that the order of the rounds cannot matter."""
+    """Add exactly, so that the order of the rounds cannot matter.
+
+    Rounded to the nearest double: curves leave room for a mu that is 1e-15 too small.
+    """
     try:
         return math.fsum(squares)
     except OverflowError:
@@ -225,13 +232,16 @@ def _renyi(parts: _Parts) -> Renyi:
     kappas = np.array(list(jacobians), dtype=np.float64)
     counts = np.array(list(jacobians.values()), dtype=np.float64)
 
+    # Adding so many terms; that of each is the conversion's to cover.
+    rounding = 1 + math.ulp(1.0) * (len(others) + kappas.size)
+
     def curve(orders: Array) -> Array:
         total: Array = orders * mu_squared / 2
         if kappas.size:
             total = total + objective_jacobian_rdp(orders[:, None], kappas, parts.rows) @ counts
         for event, count in others:
             total = total + count * rdp(event, orders, parts.rows)
-        return total
+        return total * rounding
 
     largest = float(kappas.max(initial=0.0)) * parts.rows
     return Renyi(curve, 1 + 1 / largest if largest else math.inf)
@@ -252,7 +262,7 @@ def _bounds(parts: _Parts, tail: float) -> Iterator[Bound]:
         yield _privacy_loss(parts, tail)
     else:
         ((epsilon, count),) = parts.pure.items()
-        yield OptimalPure(parts.rows * epsilon, count)
+        yield OptimalPure(round_up(parts.rows * Fraction(epsilon)), count)
         return
     if parts.pure:
         rest = replace(parts, pure=Counter())
@@ -319,7 +329,10 @@ def delta_spent(events: History, epsilon: float, *, rows_per_person: int = 1) ->
 
 
 def total_mu(events: History, *, rows_per_person: int = 1) -> float:
-    """Return mu = sqrt(sum mu_t^2) of a history of Gaussian events; others are refused."""
+    """Return mu = sqrt(sum mu_t^2) of a history of Gaussian events; others are refused.
+
+    To 1e-15, for which the Gaussian curve leaves room.
+    """
     parts = _split(events, rows_per_person)
     if parts.pure or parts.sampled or parts.objective:
         raise ValueError("mu is defined for Gaussian events only; this history holds others")
@@ -343,8 +356,10 @@ def spend_over_rounds(events: Iterable[Event], delta: float, *, rows_per_person:
     _check_rows(rows_per_person)
     rounds = list(events)
     squares = [gaussian_mu_squared(event, rows_per_person) for event in rounds]
-    if delta > 0 and all(square is not None for square in squares):
-        return gaussian_epsilon(np.sqrt(np.cumsum(np.array(squares, dtype=np.float64))), delta)
+    finite = [Fraction(each) for each in squares if each is not None and math.isfinite(each)]
+    if delta > 0 and len(finite) == len(rounds):
+        totals = [round_up(total) for total in accumulate(finite)]
+        return gaussian_epsilon(np.sqrt(np.array(totals)), delta)
     spent: list[float] = []
     for number, square in enumerate(squares, start=1):
         if square == 0 and spent:

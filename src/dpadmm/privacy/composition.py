@@ -2,7 +2,7 @@
 
 These are the accountant's numerical tools; which of them is valid for a history, and how often
 every event occurs, is decided in :mod:`dpadmm.privacy.accountant`. All round towards a larger
-cost.
+cost: sums and products of epsilons exactly (:mod:`dpadmm.privacy.rounding`), all else by margins.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol
 
@@ -20,7 +21,8 @@ from scipy.special import gammaln
 from dpadmm.plain import Array
 from dpadmm.privacy.curves import loss_masses, loss_reach, rdp
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.gaussian import SMALLEST, gaussian_delta, gaussian_epsilon
+from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from dpadmm.privacy.rounding import exp_up, round_down, round_up, sum_up
 
 __all__ = [
     "Basic",
@@ -80,11 +82,13 @@ class Basic:
 
     def epsilon(self, delta: float) -> float:
         """Add the two."""
-        return self.pure + self.rest.epsilon(delta)
+        return sum_up((self.pure, self.rest.epsilon(delta)))
 
     def delta(self, epsilon: float) -> float:
         """Ask the rest for what the pure releases leave."""
-        return self.rest.delta(epsilon - self.pure) if epsilon >= self.pure else 1.0
+        if epsilon < self.pure:
+            return 1.0
+        return self.rest.delta(round_down(Fraction(epsilon) - Fraction(self.pure)))
 
 
 @dataclass(frozen=True)
@@ -138,25 +142,33 @@ class OptimalPure:
         return losses, upper, lower
 
     @cached_property
+    def _total(self) -> float:
+        """The largest loss."""
+        return round_up(self.count * Fraction(self.level))
+
+    @cached_property
     def _rounding(self) -> float:
-        return 1e-12 + 1e-15 * self.count * math.log(self.count + 2)
+        # Losses are in the logarithms, too, from 2000 on with more than the first.
+        largest = max(1e-12, 5e-16 * self._total)
+        return largest + 1e-15 * self.count * math.log(self.count + 2)
 
     def delta(self, epsilon: float) -> float:
         """Sum the masses whose loss exceeds epsilon."""
-        losses, upper, lower = self._masses
-        above = int(np.searchsorted(-losses, -epsilon, side="left"))
-        if above == 0:
+        if epsilon >= self._total:
             return 0.0
+        losses, upper, lower = self._masses
+        # The largest loss is above epsilon also where it is not as a double.
+        above = max(int(np.searchsorted(-losses, -epsilon, side="left")), 1)
         top, bottom = upper[above - 1], epsilon + lower[above - 1]
         # Where the two nearly cancel, no more than the rounding of the first is left.
         excess = -math.expm1(min(bottom - top, 0.0)) + self._rounding
-        return float(min(max(math.exp(top) * excess, SMALLEST), 1.0))
+        return min(exp_up(float(top) + math.log(excess)), 1.0)
 
     def epsilon(self, delta: float) -> float:
         """Invert: between two losses the curve is linear in e^epsilon."""
         losses, upper, lower = self._masses
-        total = max(float(losses[0]), 0.0)
-        if delta == 0:
+        total = self._total
+        if delta == 0 or self._rounding > 0.1:
             return total
         target = delta * (1 - self._rounding)
         # The curve at each loss, from the masses above it.
@@ -170,6 +182,12 @@ class OptimalPure:
         return min(max(epsilon + 1e-12 * (1 + abs(epsilon)), 0.0), total)
 
 
+# Relative to each term of a conversion, whose own rounding is up to 7e-16, and to the divergences,
+# which may be 2e-15 too small.
+_CONVERSION_ERROR: Final = 1e-15
+_DIVERGENCE_ERROR: Final = 3e-15
+
+
 def renyi_to_epsilon(
     orders: ArrayLike, divergences: ArrayLike, delta: float
 ) -> tuple[float, float]:
@@ -177,12 +195,16 @@ def renyi_to_epsilon(
 
     .. math:: \epsilon = \min_a R(a) + \ln(1 - 1/a) - (\ln\delta + \ln a)/(a-1),
 
-    clipped at 0. Every order gives a valid epsilon, so that a coarse set costs only tightness.
+    clipped at 0 and rounded up. Every order gives a valid epsilon, so that a coarse set costs only
+    tightness.
     """
     a, r = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
     if delta <= 0:
         return math.inf, float(a[-1])
-    epsilons = r + np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1)
+    # ln(1 - 1/a) as -ln(1 + 1/(a - 1)), which keeps its digits at orders near 1.
+    shrink, log_delta, log_a = np.log1p(1 / (a - 1)), math.log(delta), np.log(a)
+    rounding = _CONVERSION_ERROR * (shrink + (abs(log_delta) + log_a) / (a - 1))
+    epsilons = r - shrink - (log_delta + log_a) / (a - 1) + (rounding + _DIVERGENCE_ERROR * r)
     best = int(np.argmin(epsilons))
     return max(float(epsilons[best]), 0.0), float(a[best])
 
@@ -190,11 +212,17 @@ def renyi_to_epsilon(
 def renyi_to_delta(
     orders: ArrayLike, divergences: ArrayLike, epsilon: float
 ) -> tuple[float, float]:
-    r"""Return (delta, best order): :math:`\delta = \min_a e^{(a-1)(R-\epsilon)}(1-1/a)^{a-1}/a`."""
+    r"""Return (delta, best order): :math:`\delta = \min_a e^{(a-1)(R-\epsilon)}(1-1/a)^{a-1}/a`.
+
+    Rounded up.
+    """
     a, r = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
-    logs = (a - 1) * (r - epsilon + np.log1p(-1 / a)) - np.log(a)
+    shrink, log_a = np.log1p(1 / (a - 1)), np.log(a)
+    rounding = _CONVERSION_ERROR * ((a - 1) * (epsilon + shrink) + log_a)
+    logs = (a - 1) * (r - epsilon - shrink) - log_a
+    logs = logs + (rounding + _DIVERGENCE_ERROR * (a - 1) * r)
     best = int(np.argmin(logs))
-    return max(math.exp(min(float(logs[best]), 0.0)), SMALLEST), float(a[best])
+    return exp_up(min(float(logs[best]), 0.0)), float(a[best])
 
 
 @dataclass(frozen=True)
@@ -311,7 +339,7 @@ class PrivacyLoss:
 
     def epsilon(self, delta: float) -> float:
         """Invert the composed curve, the transforms' error taken off delta first."""
-        if not self.step < _COARSEST_STEP:
+        if delta == 0 or not self.step < _COARSEST_STEP:
             return math.inf
         composed, rounding = self._composed
         if delta <= 2 * rounding:

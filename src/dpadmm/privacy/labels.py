@@ -11,7 +11,8 @@ import math
 
 from dpadmm.privacy.accountant import Guarantee, History, total_mu
 from dpadmm.privacy.events import LabelRandomizedResponse
-from dpadmm.privacy.gaussian import gaussian_delta
+from dpadmm.privacy.gaussian import gaussian_log_delta
+from dpadmm.privacy.rounding import exp_up
 
 __all__ = ["joint_label_delta", "joint_label_guarantee"]
 
@@ -36,7 +37,8 @@ def joint_label_delta(label_epsilon: float, mu_label: float, epsilon: float) -> 
     # 1 - p - p e^x = p (e^label - e^x), written without cancellation near the end.
     share = -math.expm1(epsilon - label_epsilon) / (1 + math.exp(-label_epsilon))
     inner = math.log1p(math.expm1(epsilon) / share)
-    return share * float(gaussian_delta(inner, mu_label))
+    # The curve's own margin is cut off where delta is 1: one for the share.
+    return exp_up(math.log(share) + 1e-12 + float(gaussian_log_delta(inner, mu_label)))
 
 
 def joint_label_guarantee(

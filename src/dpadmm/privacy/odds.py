@@ -34,6 +34,8 @@ __all__ = ["Odds", "attacker_odds"]
 
 # gaussian_mu rounds down by less than this, relatively.
 _MU_ERROR = 1e-8
+# What rounding takes off a share, which is at most 1, is less.
+_ROUNDING = 1e-15
 # The smallest delta for which mu is worked out; below, the pair alone is used.
 _SMALLEST = 1e-300
 
@@ -73,12 +75,14 @@ class Odds:
         """The largest share of right guesses where a fair coin chose the candidate."""
         if not math.isfinite(self.epsilon):
             return 1.0
+        if self.epsilon == self.delta == 0:
+            return 0.5
         # (e^epsilon + delta) / (1 + e^epsilon), without overflow.
         rest = math.exp(-self.epsilon)
-        pair = (1 + self.delta * rest) / (1 + rest)
-        if self.mu is None:
-            return pair
-        return min(pair, float(ndtr(self.mu / 2)) + self._sampler)
+        right = (1 + self.delta * rest) / (1 + rest)
+        if self.mu is not None:
+            right = min(right, float(ndtr(self.mu / 2)) + self._sampler)
+        return min(right + _ROUNDING, 1.0)
 
     def detections(self, false_alarms: ArrayLike) -> NDArray[np.float64]:
         """The largest share of true cases found, at these shares of false alarms."""
@@ -89,11 +93,15 @@ class Odds:
             growth = np.exp(self.epsilon)
             # 0 times infinity: no false alarm allows delta alone.
             grown = np.where(alarms > 0, growth * np.where(alarms > 0, alarms, 1.0), 0.0)
-        pair = np.minimum(grown + self.delta, 1 - (1 - self.delta - alarms) / growth)
+        few = np.where(alarms > 0, (grown + self.delta) * (1 + _ROUNDING), self.delta)
+        pair = np.minimum(few, 1 - (1 - self.delta - alarms) / growth + _ROUNDING)
         pair = np.clip(pair, alarms, 1.0)
         if self.mu is None:
             return pair
-        exact = ndtr(ndtri(alarms) + self.mu) + self._sampler
+        quantile = ndtri(alarms)
+        # Far out a relative error of the quantile counts as often as its square says.
+        rounding = _ROUNDING * (1 + np.square(np.clip(quantile, -40, 40)))
+        exact = ndtr(quantile + self.mu) * (1 + rounding) + self._sampler
         return np.minimum(pair, np.minimum(exact, 1.0))
 
     @property

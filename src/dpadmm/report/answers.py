@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.odds import Odds
+from dpadmm.privacy.rounding import exp_up
 from dpadmm.report import texts
 from dpadmm.report.document import Banner, Tile
 from dpadmm.report.markup import shown_name
@@ -253,7 +253,7 @@ def _guaranteed(run: RecordedRun) -> str:
     private = (
         f"({AtMost(privacy.epsilon)}, {delta})-differential privacy, in total over the whole run."
     )
-    factor = f"{AtMost(math.exp(privacy.epsilon)):3}" if privacy.epsilon < 700 else "any number of"
+    factor = f"{AtMost(exp_up(privacy.epsilon)):3}" if privacy.epsilon < 700 else "any number of"
     likely = f"would have become more than {factor} times as likely, plus {delta}."
     if privacy.simulated:
         words = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpadmm.privacy.figures import AtMost
+from dpadmm.privacy.rounding import sum_up
 from dpadmm.report import texts
 from dpadmm.report.answers import banners, learnt, over_budget, riskiest
 from dpadmm.report.document import Banner, Block, Code, Report, Section, Words
@@ -125,8 +126,8 @@ def _together(named: Sequence[tuple[str, RecordedRun]]) -> str:
         if reason is not None:
             shown = reason.format(name=shown_name(name, 40))
             return texts.RUNS_NO_SUM.format(reason=shown)
-    epsilon = sum(run.privacy.epsilon for _, run in named)
-    delta = sum(run.privacy.delta for _, run in named)
+    epsilon = sum_up(run.privacy.epsilon for _, run in named)
+    delta = sum_up(run.privacy.delta for _, run in named)
     words = (
         "If these runs are about the same people, their guarantees add up: in total "
         f"({AtMost(epsilon)}, {delta_text(delta)})-differential privacy by basic composition. A "
