@@ -50,7 +50,7 @@ def test_init_states_the_guarantee(tmp_path):
     ("change", "words"),
     [
         (["--epsilon", "-1"], "epsilon must be a positive number"),
-        (["--delta", "1"], "delta must be between 0 and 1"),
+        (["--delta", "1"], "delta must be at least 1e-19 and below 1"),
         (["--rows", "0"], "rows must be a whole number"),
         (["--filter", "gauss"], "filter must be one of: gaussian, renyi; got 'gauss'"),
         (["--order", "3"], "order must be left out"),

@@ -39,6 +39,8 @@ def test_it_flips_labels_with_the_probability_of_epsilon_and_nothing_else(table,
     result = run(table, out, "--label", "sick", "--positive", "yes", "--epsilon", 1.5)
     assert result.exit_code == 0, result.output
     assert "local differential privacy of each label with epsilon = 1.5" in result.output
+    # The other columns are as private as they were.
+    assert out.stat().st_mode & 0o077 == 0
     labels = labels_of(out)
     assert set(labels) == {"yes", "no"}
     assert labels.count("no") / 4000 == pytest.approx(1 / (1 + math.exp(1.5)), abs=0.035)

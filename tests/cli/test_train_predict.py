@@ -101,6 +101,7 @@ def test_predictions_keep_order_and_number_of_rows(trained, dpadmm, suffix):
     result = dpadmm("predict", trained / "m.model", trained / "new.csv", "-o", out)
     assert result.exit_code == 0
     assert result.stdout == f"Wrote {out}: 6 rows.\n"
+    assert out.stat().st_mode & 0o077 == 0
     if suffix == "csv":
         with out.open() as file:
             rows = list(csv.DictReader(file))

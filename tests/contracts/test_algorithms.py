@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 from tests.helpers import oracles
 
-from dpadmm.algorithms import REGISTRY, algorithm_names, get_algorithm, reviewed
+from dpadmm.algorithms import HISTOGRAM, REGISTRY, algorithm_names, get_algorithm, reviewed
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import MemoryLedger
@@ -84,6 +84,10 @@ class Usurper(Outside):
     name: ClassVar[str] = "admm"
 
 
+class Histogram(Outside):
+    name: ClassVar[str] = "score-histogram"
+
+
 NOT_ONE = 42
 '''
 
@@ -93,6 +97,7 @@ outside = outside_package:Outside
 laplace-admm = laplace_package:LaplaceADMM
 admm = outside_package:Outside
 usurper = outside_package:Usurper
+score-histogram = outside_package:Histogram
 number = outside_package:NOT_ONE
 function = math:sqrt
 base = dpadmm.algorithms.base:Algorithm
@@ -427,6 +432,14 @@ def test_an_outside_algorithm_cannot_replace_one_of_ours(outside):
 def test_an_outside_algorithm_cannot_call_itself_one_of_ours(outside):
     with pytest.raises(ParameterError, match="must be named 'usurper'; got 'admm'"):
         get_algorithm("usurper")
+
+
+def test_an_outside_algorithm_cannot_take_the_name_of_the_histogram(outside):
+    """That name is not in the registry, and passes for reviewed."""
+    assert reviewed(HISTOGRAM)
+    assert HISTOGRAM not in algorithm_names()
+    with pytest.raises(ParameterError, match=f"algorithm must be one of: .*; got '{HISTOGRAM}'"):
+        get_algorithm(HISTOGRAM)
 
 
 @pytest.mark.parametrize("entry", ["number", "function", "base"])

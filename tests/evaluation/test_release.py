@@ -123,6 +123,16 @@ def test_replacing_a_row_moves_a_message_by_its_sensitivity_at_most(classes):
     assert furthest > 0.6 * release.sensitivity[0]
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_no_warning_tells_which_rows_a_huge_model_overflows_on(classes):
+    """A warning is an error here; a model file may hold any finite weights."""
+    made = [(np.full((10, 8), 0.35), np.zeros(10, dtype=int))]
+    outputs = 1 if classes == 2 else classes
+    model = np.full((outputs, 8), 1e308)
+    planned = plan_evaluation(model, classes, {"north": 10}, EvaluationTerms(1.0, 1e-3))
+    release_histogram(planned, shard(made, classes), noise=SimulatedNoise(0))
+
+
 def test_several_rows_of_a_person_cost_their_square():
     once, twice = (
         plan_evaluation(weights(2), 2, ROWS, EvaluationTerms(1.0, 1e-5, people)).algorithm

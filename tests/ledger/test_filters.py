@@ -27,6 +27,7 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_delta, gaussian_mu
+from dpadmm.privacy.noise import LEAST_DELTA
 
 budgets = st.tuples(st.floats(0.01, 20), st.floats(-12, -1).map(lambda power: 10.0**power))
 
@@ -154,6 +155,7 @@ def test_the_best_order_is_best_for_gaussians(epsilon, delta):
         ({"epsilon": math.inf}, "epsilon must be"),
         ({"delta": 0.0}, "delta must be"),
         ({"delta": 1.0}, "delta must be"),
+        ({"delta": 0.99 * LEAST_DELTA}, "delta must be at least 1e-19"),
         ({"rows_per_person": 0}, "rows_per_person must be"),
         ({"filter": "gausian"}, "gaussian"),
         ({"order": 4.0}, "order must be left out"),
@@ -164,6 +166,10 @@ def test_the_best_order_is_best_for_gaussians(epsilon, delta):
 def test_policies_are_checked(values, words):
     with pytest.raises(ParameterError, match=words):
         Policy(**({"epsilon": 1.0, "delta": 1e-5} | values))
+
+
+def test_the_smallest_delta_of_a_policy():
+    assert Policy(1.0, LEAST_DELTA).make_filter().limit > 0
 
 
 def test_affordable_counts_exactly():

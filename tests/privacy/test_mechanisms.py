@@ -389,7 +389,7 @@ class Dice:
         return self.draws.reshape(shape)
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 3.7, 12.0, 36.0])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 3.7, 12.0, 36.0, 700.0, 760.0, 1e300])
 def test_no_label_is_flipped_less_often_than_its_epsilon_says(epsilon):
     with mpmath.workdps(50):
         flip = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))

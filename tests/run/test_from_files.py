@@ -299,6 +299,29 @@ def test_two_runs_do_not_share_a_work_folder(hospitals):
     assert left_behind(hospitals) == []
 
 
+def test_a_work_folder_of_somebody_else_is_refused_and_nothing_is_removed(hospitals):
+    config, work = load_config(hospitals / "run.toml"), hospitals / ".m.model.rows"
+    elsewhere = hospitals / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    kept = elsewhere / "kept"
+    kept.write_text("of value")
+    work.symlink_to(elsewhere)
+    with pytest.raises(DataError, match=r"model must be in a folder .*\(\.m\.model\.rows\)"):
+        train_run(config)
+    assert kept.read_text() == "of value"
+    work.unlink()
+    # Others could exchange the rows in it.
+    work.mkdir()
+    work.chmod(0o755)
+    (work / "left").touch()
+    with pytest.raises(DataError, match="private to the user who runs this"):
+        train_run(config)
+    assert (work / "left").exists()
+    work.chmod(0o700)
+    train_run(config)
+    assert left_behind(hospitals) == []
+
+
 def test_parameters_are_refused_before_a_row_is_read(hospitals):
     stages = []
     for old, new in [

@@ -1,12 +1,17 @@
 """What is chosen from public facts alone, at the corners of what they may be."""
 
+import math
 import warnings
 
 import numpy as np
 import pytest
 
+from dpadmm.algorithms.objective_release import _EXCESS
+from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.gaussian import gaussian_mu
+from dpadmm.privacy.noise import LEAST_DELTA, SAMPLER_ALLOWANCE
+from dpadmm.privacy.summation import _CHANCE
 from dpadmm.run.parameters import PrivacyWarning, TrainingParameters
 from dpadmm.run.plan import announced, auto_penalty, plan
 
@@ -85,3 +90,20 @@ def test_solves_of_many_rows_and_features_are_as_exact_as_rounding_allows(name, 
     corner = (1.0, (2**20,) * 4, features, 10, 1, 1)
     history = announced(planned_run(name, corner))[0]
     assert epsilon_spent(history, DELTA).epsilon <= 1.0
+
+
+@pytest.mark.parametrize("delta", [0.9 * LEAST_DELTA, {"0": 1e-5, "1": 1e-30}, 1.0])
+def test_a_delta_that_what_samplers_are_off_by_would_count_beside_is_refused(delta):
+    parameters = TrainingParameters("pr-admm", epsilon=1.0, delta=delta, rounds=2)
+    with pytest.raises(ParameterError, match=r"delta must be at least 1e-19, .* and below 1; got"):
+        plan(parameters, (1000, 1000), features=2)
+
+
+@pytest.mark.parametrize("name", ["pr-admm", "dvp", "dp-gd", "r-admm"])
+def test_the_smallest_delta_leaves_room_for_what_can_go_wrong(name):
+    """A billion numbers, and as many solves whose noise is cut off."""
+    room = SAMPLER_ALLOWANCE * LEAST_DELTA
+    assert 1e9 * (2.0**-125 + _EXCESS) + 2 * math.exp(-_CHANCE) <= room
+    parameters = TrainingParameters(name, epsilon=1.0, delta=LEAST_DELTA, rounds=2)
+    history = announced(plan(parameters, (1000, 1000), features=2))[0]
+    assert epsilon_spent(history, LEAST_DELTA).epsilon <= 1.0

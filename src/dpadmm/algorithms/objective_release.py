@@ -22,9 +22,9 @@ from dpadmm.solvers.workspace import Solution, Workspace, check_reachable
 
 __all__ = ["ObjectiveRelease"]
 
-# How likely noise may be to exceed the size that the solver was checked for: far below what any
-# delta leaves for samplers.
-_EXCESS: Final = 1e-25
+# How likely noise may be to exceed the size that the solver was checked for: in a billion releases
+# far less likely than what the smallest delta leaves for samplers, 1e-28.
+_EXCESS: Final = 1e-40
 
 
 @final
@@ -52,7 +52,7 @@ class ObjectiveRelease:
         """What it costs; refuse messages that are too large to solve for, also with the noise.
 
         A solve that refuses because of its noise would cut the noise off, and the guarantee with
-        it. Noise has no bound; it exceeds the size checked here with a probability of 1e-25.
+        it. Noise has no bound; it exceeds the size checked here with a probability of 1e-40.
         """
         noise = self.perturbation
         solved_to = SOLVED_TO * noise.tolerance

@@ -111,9 +111,10 @@ class ScoreGrid:
         steps
             Bins on each side of zero.
         """
-        largest = float(np.linalg.norm(np.atleast_2d(coef), axis=1).max(initial=0.0))
+        with np.errstate(over="ignore"):
+            largest = float(np.linalg.norm(np.atleast_2d(coef), axis=1).max(initial=0.0))
         if not math.isfinite(largest) or largest <= 0:
-            # A model of zeros gives every row the score 0.
+            # A model of zeros gives every row the score 0; one of huge weights is nobody's.
             return cls(classes, (0.0,))
         inner = min(_SCALE, largest / 2) * np.arctanh(np.arange(1, steps) / steps)
         return cls(classes, (*(-inner[::-1]).tolist(), 0.0, *inner.tolist()))

@@ -51,6 +51,7 @@ from dpadmm.privacy.events import (
     single_events,
 )
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu, steepness
+from dpadmm.privacy.noise import LEAST_DELTA
 
 __all__ = [
     "FILTERS",
@@ -103,8 +104,10 @@ class Policy:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive_number("epsilon", self.epsilon))
         delta = positive_number("delta", self.delta)
-        if delta >= 1:
-            raise ParameterError(f"delta must be between 0 and 1; got {self.delta!r}.")
+        if not LEAST_DELTA <= delta < 1:
+            raise ParameterError(
+                f"delta must be at least {LEAST_DELTA:g} and below 1; got {self.delta!r}."
+            )
         object.__setattr__(self, "delta", delta)
         rows = positive_integer("rows_per_person", self.rows_per_person)
         object.__setattr__(self, "rows_per_person", rows)

@@ -33,6 +33,7 @@ from dpadmm.privacy.events import (
     PureRelease,
     SharedGaussian,
 )
+from dpadmm.privacy.gaussian import SMALLEST
 from dpadmm.privacy.gradient_noise import GradientPerturbation, InnerNoise
 from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.summation import LEAST_STEPS, Summation
@@ -525,13 +526,14 @@ def randomize_labels(
     .. math:: \Pr[y' = y] = \frac{e^\epsilon}{1 + e^\epsilon}
 
     A label that is neither counts by its sign. Returns the labels to report and the event, whose
-    epsilon is the largest of the given ones. The probability is rounded up, so that the odds are
-    never more than e^epsilon: a draw is a multiple of 2^-53, and below p at least as often as p.
+    epsilon is the largest of the given ones. The probability is rounded up, also where it is too
+    small for a double, so that the odds are never more than e^epsilon: a draw is a multiple of
+    2^-53, and below p at least as often as p.
     """
     strength = np.broadcast_to(np.asarray(epsilon, dtype=np.float64), labels.shape)
     if not (np.isfinite(strength).all() and (strength > 0).all()):
         raise ParameterError(f"label epsilon must be positive and finite; got {strength.min()}.")
-    flipping = np.minimum(expit(-strength) * (1 + 2.0**-49), 0.5)
+    flipping = np.clip(expit(-strength) * (1 + 2.0**-49), SMALLEST, 0.5)
     flipped = generator.random(labels.shape) < flipping
     signs = np.where(labels > 0, 1.0, -1.0)
     return np.where(flipped, -signs, signs), LabelRandomizedResponse(float(strength.max()))

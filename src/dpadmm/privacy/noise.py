@@ -25,6 +25,7 @@ from dpadmm.plain import Array
 
 __all__ = [
     "GRID",
+    "LEAST_DELTA",
     "SAMPLER_ALLOWANCE",
     "SIMULATED",
     "DiscreteNoise",
@@ -40,6 +41,9 @@ Parties = NDArray[np.intp]
 _Words32 = NDArray[np.uint32]
 #: Relative room that sensitivities and deltas leave for samplers that are not ideal.
 SAMPLER_ALLOWANCE: Final = 1e-9
+#: The smallest delta of a budget: with less, that room would not hold what can go wrong in a run of
+#: a billion numbers (d 2^-125 of :class:`DiscreteNoise`, exp(-100) of shared noise).
+LEAST_DELTA: Final = 1e-19
 # The grid of the discrete sampler is this many powers of two below sigma.
 _GRID_BITS: Final = 60
 #: The widest grid that noise is drawn on, in units of its sigma.

@@ -417,16 +417,27 @@ def read_parties(
 
 @contextmanager
 def work_folder(model: Path) -> Iterator[Path]:
-    """A folder beside the model for encoded rows; one that a killed run left is emptied."""
+    """A folder beside the model for encoded rows; one that a killed run left is emptied.
+
+    Beside others' files one may have been put there by somebody else, or lead elsewhere: it is
+    refused, and nothing is removed.
+    """
     folder = model.with_name(f".{model.name}.rows")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
     except OSError as error:
         raise DataError(
-            f"model must be in a folder that can be written; got {model}: {error.strerror}"
+            f"model must be in a folder that can be written; got {model}: {error.strerror} "
+            f"({folder.name})"
         ) from None
     try:
+        status = os.fstat(handle)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise DataError(
+                f"{folder} must be private to the user who runs this, for encoded rows; it is not: "
+                "remove it, or write the model elsewhere"
+            )
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -434,8 +445,8 @@ def work_folder(model: Path) -> Iterator[Path]:
                 f"model must be written by one run at a time; another is at work on {model}"
             ) from None
         try:
-            for left in folder.iterdir():
-                left.unlink()
+            for left in os.listdir(handle):
+                os.unlink(left, dir_fd=handle)
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)

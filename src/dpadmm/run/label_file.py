@@ -149,7 +149,8 @@ def _write(table: pa.Table, output: Path) -> None:
     options = pyarrow.csv.WriteOptions(
         delimiter="\t" if output.suffix.lower() == ".tsv" else ",", quoting_style="needed"
     )
-    with written_whole(output, "OUT") as file:
+    # It has the other columns of private rows.
+    with written_whole(output, "OUT", private=True) as file:
         try:
             if parquet:
                 pyarrow.parquet.write_table(table, file)

@@ -22,6 +22,7 @@ from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.gaussian import gaussian_mu
+from dpadmm.privacy.noise import LEAST_DELTA
 from dpadmm.problem.losses import Loss, get_loss
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import Topology, build_topology
@@ -258,8 +259,12 @@ def budget_for(parameters: TrainingParameters, site: Site) -> Budget:
     """Check epsilon and delta of every party; warn where delta is no protection."""
     epsilon = _per_party("epsilon", parameters.epsilon, site)
     delta = _per_party("delta", parameters.delta, site)
-    if not (delta < 1).all():
-        raise ParameterError(f"delta must be below 1; got {delta.max()}.")
+    if not ((delta >= LEAST_DELTA) & (delta < 1)).all():
+        wrong = delta.max() if delta.max() >= 1 else delta.min()
+        raise ParameterError(
+            f"delta must be at least {LEAST_DELTA:g}, or what samplers are off by would count, and "
+            f"below 1; got {wrong}."
+        )
     for name, value, rows in zip(site.names, delta, site.rows, strict=True):
         if value >= 1 / rows:
             warnings.warn(

@@ -150,5 +150,6 @@ def _writer(output: Path | BinaryIO, layout: pa.Schema) -> Iterator[Any]:
     check_writable(output, "output")
     parquet = output.suffix.lower() in PARQUET_SUFFIXES
     make = pyarrow.parquet.ParquetWriter if parquet else pyarrow.csv.CSVWriter
-    with written_whole(output, "output") as file, make(file, layout) as writer:
+    # A line about each of the rows, which may be private.
+    with written_whole(output, "output", private=True) as file, make(file, layout) as writer:
         yield writer

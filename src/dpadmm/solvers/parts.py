@@ -159,7 +159,9 @@ def part_scores(block: RowBlock, weights: Array) -> tuple[Array, NDArray[np.int6
 def scores_and_codes(rows: Rows, signs: Array, weights: Array) -> tuple[Array, NDArray[np.int64]]:
     """``x.w`` of rows for each output, and the codes of their classes."""
     codes = signs.argmax(axis=1) if signs.shape[1] > 1 else signs[:, 0] > 0
-    return np.asarray(rows @ weights.T), codes.astype(np.int64)
+    # Whatever the weights are, no warning tells how long a row is.
+    with np.errstate(all="ignore"):
+        return np.asarray(rows @ weights.T), codes.astype(np.int64)
 
 
 def part_digest(block: RowBlock) -> bytes:
