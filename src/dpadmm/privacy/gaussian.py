@@ -38,8 +38,6 @@ _LOG_DELTA_ERROR: Final = 1e-11
 # :func:`steepness`. Working out lower and its square errs by 3 units of 1.1e-16 of either, and a mu
 # that was added up from events by up to 9.
 _STEEP_ERROR: Final = 1.5e-15
-# What a positive delta too small for a double is rounded up to.
-SMALLEST: Final = 5e-324
 _LOG_ROOT_TWO_PI: Final = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
