@@ -125,8 +125,10 @@ def gaussian_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     target = np.log(delta_)
     epsilon = np.where(np.isinf(mu_), np.inf, 0.0)
     active = np.flatnonzero(np.isfinite(mu_) & (gaussian_log_delta(0.0, mu_) > target))
-    epsilon[active] = zcdp_epsilon(mu_[active] ** 2 / 2, delta_[active]) * (1 + 1e-14)
-    active = active[mu_[active] < 1e6]
+    epsilon[active] = zcdp_epsilon(mu_[active] ** 2 / 2, delta_[active])
+    huge = mu_[active] >= 1e6
+    epsilon[active[huge]] *= 1 + 1e-14
+    active = active[~huge]
     fallen = np.zeros(active.shape, dtype=bool)
     for attempt in range(200):
         if not active.size:
