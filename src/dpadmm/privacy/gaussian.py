@@ -27,6 +27,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_log_delta",
     "gaussian_mu",
+    "steepness",
     "zcdp_epsilon",
 ]
 
