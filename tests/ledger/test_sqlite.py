@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -253,6 +254,30 @@ def test_the_boundary_is_exact(tmp_path, name):
         assert ledger.account.spent_epsilon == pytest.approx(1.0, abs=1e-6)
         assert ledger.account.spent_epsilon <= 1.0
         ledger.verify()
+
+
+def test_what_is_spent_is_rounded_up_and_what_is_left_down(tmp_path):
+    """Of exact sums that no double holds: what is shown is the next one, on the safe side."""
+    events = [GaussianRelease(1.0, sigma) for sigma in (5.0, 1e7, 3e8)]
+    with SQLiteLedger.create(tmp_path / "adult.ledger", DATASET, POLICY) as ledger:
+        with ledger.open_run("first", "mark") as run:
+            for t, event in enumerate(events):
+                run.reserve(t, event)
+        account = ledger.account
+        exact = sum(Fraction(account.filter.cost(event)) for event in events)
+        shown = account.to_dict()
+        assert float(exact) != exact == account.spent
+        for spent in (shown["spent"], shown["runs"][0]["spent"]):
+            assert math.nextafter(spent, 0) < exact < spent
+        left = Fraction(account.filter.limit) - exact
+        assert shown["left"] <= left < math.nextafter(shown["left"], 1)
+        assert shown["spent_epsilon"] == account.filter.epsilon(shown["spent"])
+        with pytest.raises(BudgetError, match="must fit into") as refused:
+            account.require([GaussianRelease(1.0, 4.0), *events[1:]])
+    asked = re.search("and ([0-9.e-]+) was asked", str(refused.value))[1]
+    total = sum(Fraction(account.filter.cost(event)) for event in events[1:]) + Fraction(1, 16)
+    assert asked == "0.0625001"
+    assert Fraction(asked) > total
 
 
 def test_a_renyi_ledger_takes_all_kinds(tmp_path):

@@ -303,6 +303,12 @@ def test_runs_side_by_side(records):
     assert "2 runs side by side" in text
     # Basic composition of (1, 1e-4) and (2, 1e-4).
     assert "(3, 0.0002)-differential privacy by basic composition" in text
+    # What another run adds below the last bit counts.
+    few = []
+    for kind, figures in (("private", (1.0, 1e-4)), ("uneven", (1e-17, 1e-22))):
+        privacy = records[kind]["privacy"] | dict(zip(("epsilon", "delta"), figures, strict=True))
+        few.append((kind, RecordedRun.from_dict(records[kind] | {"privacy": privacy})))
+    assert "(1.00001, 0.000100001)-differential privacy by" in words(render(runs_report(few)))
     named.append(("try", RecordedRun.from_dict(records["simulated"])))
     made = render(runs_report(named))
     assert "No total is guaranteed" in words(made)

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -140,6 +139,16 @@ def _sum(squares: Iterable[float]) -> float:
         return math.fsum(squares)
     except OverflowError:
         return math.inf
+
+
+def _running_sums(squares: Iterable[float]) -> Iterator[float]:
+    """Yield the sum after each: what every addition loses is added up beside it (Neumaier 1974)."""
+    total = lost = 0.0
+    for square in squares:
+        more = total + square
+        lost += (total - more) + square if total >= square else (square - more) + total
+        total = more
+        yield total + lost
 
 
 def _split(events: History, rows: int) -> _Parts:
@@ -356,10 +365,9 @@ def spend_over_rounds(events: Iterable[Event], delta: float, *, rows_per_person:
     _check_rows(rows_per_person)
     rounds = list(events)
     squares = [gaussian_mu_squared(event, rows_per_person) for event in rounds]
-    finite = [Fraction(each) for each in squares if each is not None and math.isfinite(each)]
-    if delta > 0 and len(finite) == len(rounds):
-        totals = [round_up(total) for total in accumulate(finite)]
-        return gaussian_epsilon(np.sqrt(np.array(totals)), delta)
+    known = [square for square in squares if square is not None]
+    if delta > 0 and len(known) == len(rounds) and math.isfinite(_sum(known)):
+        return gaussian_epsilon(np.sqrt(np.array(list(_running_sums(known)))), delta)
     spent: list[float] = []
     for number, square in enumerate(squares, start=1):
         if square == 0 and spent:

@@ -27,6 +27,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_log_delta",
     "gaussian_mu",
+    "steepness",
     "zcdp_epsilon",
 ]
 
@@ -38,8 +39,6 @@ _LOG_DELTA_ERROR: Final = 1e-11
 # :func:`steepness`. Working out lower and its square errs by 3 units of 1.1e-16 of either, and a mu
 # that was added up from events by up to 9.
 _STEEP_ERROR: Final = 1.5e-15
-# What a positive delta too small for a double is rounded up to.
-SMALLEST: Final = 5e-324
 _LOG_ROOT_TWO_PI: Final = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -127,8 +126,10 @@ def gaussian_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     target = np.log(delta_)
     epsilon = np.where(np.isinf(mu_), np.inf, 0.0)
     active = np.flatnonzero(np.isfinite(mu_) & (gaussian_log_delta(0.0, mu_) > target))
-    epsilon[active] = zcdp_epsilon(mu_[active] ** 2 / 2, delta_[active]) * (1 + 1e-14)
-    active = active[mu_[active] < 1e6]
+    epsilon[active] = zcdp_epsilon(mu_[active] ** 2 / 2, delta_[active])
+    huge = mu_[active] >= 1e6
+    epsilon[active[huge]] *= 1 + 1e-14
+    active = active[~huge]
     fallen = np.zeros(active.shape, dtype=bool)
     for attempt in range(200):
         if not active.size:
