@@ -52,8 +52,11 @@ def test_a_run_evaluates_itself_and_is_asked_again_for_nothing(hospitals, dpadmm
     assert not told["written"]
     told = result(dpadmm("evaluate", run, "--sensitivity", "0.5", "--write", "--json"))
     assert told["written"]
+    assert dpadmm("evaluate", run, "--epsilon", "20").exit_code == 0
     assert {name: spent(hospitals, name) for name in ROWS} == before
     model = load_model(hospitals / "m.model")
+    # It is the evaluation of the run itself.
+    assert model.privacy.caveats == ()
     quality = model.classifier.quality
     assert quality.threshold == told["threshold"] in quality.histogram.grid.edges
     record = json.loads((hospitals / "record.json").read_text())
@@ -90,6 +93,8 @@ def test_an_evaluation_afterwards_is_charged_once(hospitals, dpadmm):
     again = result(dpadmm("evaluate", run, "--epsilon", "20", "--json"))
     assert again["evaluation"] == first["evaluation"]
     assert spent(hospitals) == after
+    (caveat,) = load_model(hospitals / "m.model").privacy.caveats
+    assert caveat.startswith("Evaluated after the run, on the rows kept out of training, for (20, ")
     # Another one adds up on the rows kept out, and is refused where it does not fit.
     refused = dpadmm("evaluate", run, "--epsilon", "24")
     assert refused.exit_code == 2
@@ -117,6 +122,22 @@ def test_rows_that_were_trained_on_have_a_price_that_is_said(hospitals, dpadmm):
     assert told["about"] == "trained on"
     assert "optimistic" in told["words"]
     assert spent(hospitals) > max(before, 5.0)
+    # What the statement of the training does not count it tells, wherever it is shown.
+    caveat = (
+        "Evaluated after the run, on the rows that were trained on, for (5, 0.001)-differential "
+        "privacy: that is not part of what this statement guarantees, and adds to it."
+    )
+    assert load_model(hospitals / "m.model").privacy.caveats == (caveat,)
+    record = json.loads((hospitals / "record.json").read_text())
+    assert record["privacy"]["caveats"] == [caveat]
+    assert f"MORE WAS SPENT.</strong> {caveat}" in (hospitals / "m.html").read_text()
+    # Asked again it is answered from the ledgers, and cost nothing more; another one did.
+    dpadmm("evaluate", run, "--epsilon", "5")
+    assert load_model(hospitals / "m.model").privacy.caveats == (caveat,)
+    assert dpadmm("evaluate", run, "--epsilon", "3").exit_code == 0
+    dpadmm("evaluate", run, "--epsilon", "3")
+    told = load_model(hospitals / "m.model").privacy.caveats
+    assert told == (caveat, caveat.replace("(5, ", "(3, "))
 
 
 def test_public_rows_are_exact_and_said_to_be_public(hospitals, dpadmm):
@@ -213,6 +234,9 @@ def test_an_evaluation_that_no_ledger_counts_says_that_it_adds_up(hospitals, dpa
     assert first.exit_code == 0, first.output
     assert "spends its epsilon anew" not in first.stderr
     assert "spends its epsilon anew" in dpadmm("evaluate", run, "--epsilon", "1").stderr
+    dpadmm("evaluate", run, "--epsilon", "1")
+    caveats = load_model(hospitals / "m.model").privacy.caveats
+    assert ["(20, " in each for each in caveats] == [True, False, False]
 
 
 def test_a_file_that_has_shrunk_has_other_last_rows(hospitals, dpadmm):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,6 +96,10 @@ def evaluate(options: EvaluateOptions) -> None:
         paid = quality.privacy is not None and (stored is None or options.epsilon is not None)
         if paid or options.write:
             model = _kept(model, quality, options, paid=paid)
+            if paid and not quality.repeats(stored):
+                counted = config is not None and bool(config.ledgers)
+                told = model.classifier.evaluated_later(quality, counted=counted)
+                model = replace(model, classifier=told)
             save_model(place, model)
             if config is not None:
                 _tell_report(config, model)
@@ -154,8 +158,6 @@ def _quality(options: EvaluateOptions, config: RunConfig | None, model: Model) -
 
 
 def _with_threshold(options: EvaluateOptions, quality: Quality) -> Quality:
-    from dataclasses import replace
-
     from dpadmm.evaluation.thresholds import choose_threshold
 
     threshold = quality.threshold if options.threshold is None else options.threshold
@@ -176,8 +178,6 @@ def _with_threshold(options: EvaluateOptions, quality: Quality) -> Quality:
 
 def _kept(model: Model, quality: Quality, options: EvaluateOptions, *, paid: bool) -> Model:
     """The model with what is to be kept of an evaluation."""
-    from dataclasses import replace
-
     stored = model.classifier.quality
     kept = quality if stored is None or (paid and _sharper(quality, stored)) else stored
     if options.write:
@@ -219,6 +219,7 @@ def _tell_report(config: RunConfig, model: Model) -> None:
         return
     quality = model.classifier.quality
     content = read_record(result.record).plain()
+    content["privacy"]["caveats"] = list(model.privacy.caveats)
     content |= {
         "quality": None if quality is None else quality.to_dict(),
         "model_sha256": hashlib.sha256(model_bytes(model)).hexdigest(),

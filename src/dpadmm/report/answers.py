@@ -13,6 +13,7 @@ from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import GuessPlot
 from dpadmm.report.quality import quality_answer
 from dpadmm.report.tables import delta_text
+from dpadmm.run.classifier import EVALUATED_LATER
 from dpadmm.run.record import RecordedRun
 
 __all__ = ["answers", "banners", "guesses", "learnt", "over_budget", "riskiest", "tiles"]
@@ -120,6 +121,9 @@ def _cautions(run: RecordedRun) -> Iterator[Banner]:
         )
         yield Banner("caution", "THEOREM NOT REVIEWED.", words)
     yield from _losses(run)
+    for sentence in privacy.caveats:
+        if sentence.startswith(EVALUATED_LATER):
+            yield Banner("caution", "MORE WAS SPENT.", sentence)
     for sentence in run.warnings:
         yield Banner("caution", texts.WARNING, sentence)
     if run.private and not privacy.simulated and not run.ledger_checks:

@@ -16,11 +16,13 @@ from dpadmm.evaluation.intervals import Estimate
 from dpadmm.evaluation.link import Link, fit_links
 from dpadmm.evaluation.metrics import ModelFigures, evaluate_histogram
 from dpadmm.plain import Array, json_data
+from dpadmm.privacy.figures import pair
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
 from dpadmm.run.plan import Plan
 
 __all__ = [
+    "EVALUATED_LATER",
     "HELD_OUT",
     "HISTORY",
     "PUBLIC",
@@ -37,6 +39,8 @@ HELD_OUT: Final = "held out"
 TRAINED_ON: Final = "trained on"
 PUBLIC: Final = "public"
 _ABOUT: Final = (HELD_OUT, TRAINED_ON, PUBLIC)
+#: How a statement begins to tell what an evaluation after its run spent.
+EVALUATED_LATER: Final = "Evaluated after the run"
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +126,10 @@ class Quality:
     def evaluation(self, confidence: float = 0.95) -> ModelFigures:
         """Every figure that follows from the histogram, at the threshold, with its interval."""
         return evaluate_histogram(self.histogram, confidence, self.threshold)
+
+    def repeats(self, other: Quality | None) -> bool:
+        """Whether it is the same release again: nobody draws the same noise twice."""
+        return other is not None and np.array_equal(self.histogram.counts, other.histogram.counts)
 
     def __str__(self) -> str:
         figures = self.evaluation().estimates
@@ -235,6 +243,30 @@ class Classifier:
     def of_estimator(cls, estimator: Any) -> Classifier:
         """Take it from a fitted estimator, which has each field with a line under its name."""
         return cls(**{item.name: getattr(estimator, f"{item.name}_") for item in fields(cls)})
+
+    def evaluated_later(self, quality: Quality, *, counted: bool) -> Classifier:
+        """The same, its statement telling what an evaluation after the run spent.
+
+        Parameters
+        ----------
+        quality
+            What it found on rows that are not public.
+        counted
+            Ledgers count it: then the same evaluation, asked again, cost nothing more.
+        """
+        where, adds = "the rows that were trained on", "adds to it"
+        if quality.about == HELD_OUT:
+            where = "the rows kept out of training"
+            adds = "counts for people among them where it is more; evaluations of them add up"
+        assert quality.spent is not None
+        sentence = (
+            f"{EVALUATED_LATER}, on {where}, for {pair(*quality.spent)}-differential privacy: that "
+            f"is not part of what this statement guarantees, and {adds}."
+        )
+        known = self.privacy.caveats
+        if counted and sentence in known:
+            return self
+        return replace(self, privacy=replace(self.privacy, caveats=(*known, sentence)))
 
     def give_to(self, estimator: Any) -> None:
         """Make an estimator a fitted one; it may change its arrays without changing these."""
