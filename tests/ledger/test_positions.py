@@ -42,6 +42,26 @@ def test_costs_are_the_largest_sum_of_a_position(made, asked):
     assert edges[-1].stop == ROWS
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (RowRange(0, 3), (4, 1)),
+        (RowRange(2, 3), (4, 1)),
+        (RowRange(3, 6), (2, 5)),
+        (RowRange(6, 10), (3, 3)),
+        (RowRange(2, 4), (4, 5)),
+        (RowRange(5, 7), (3, 5)),
+        (None, (4, 5)),
+    ],
+)
+def test_parts_that_only_touch_do_not_meet(asked, found):
+    costs = PositionCosts(ROWS)
+    costs.add(Fraction(4), Fraction(1), RowRange(0, 3))
+    costs.add(Fraction(2), Fraction(5), RowRange(3, 6))
+    costs.add(Fraction(3), Fraction(3), RowRange(6, 10))
+    assert costs.most(asked) == found
+
+
 @given(st.lists(charges(), min_size=1, max_size=6), st.integers(1, 4))
 def test_gaussian_releases_cover_a_person_with_several_rows(made, rows_per_person):
     # Brute force over where a person's rows are: shifts add up inside a release, squares between.

@@ -24,6 +24,7 @@ from dpadmm.ledger.balance import Account, recompute
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.entries import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import NON_PRIVATE, GaussianRelease, PureRelease, SharedGaussian
@@ -189,6 +190,56 @@ def test_runs_keep_their_parameters_and_their_process(charged):
             run.reserve(3, EVENT)
         other.open_run("first", "mark").close()
     assert [file.name for file in charged.parent.iterdir()] == [charged.name]
+
+
+@pytest.mark.parametrize(
+    ("run_id", "fingerprint", "asked", "words"),
+    [
+        ("first", "another mark", {}, "parameters it began with"),
+        ("first", "mark", {"rows": RowRange(0, 9)}, "parameters it began with"),
+        ("second", "mark", {"rows_per_person": 2}, "rows_per_person must be the ledger's"),
+        ("second", "mark", {"rows": RowRange(0, 1001)}, "rows of a run must be two numbers"),
+        ("second", "mark", {"rows": RowRange(9, 9)}, "rows of a run must be two numbers"),
+    ],
+)
+def test_a_run_that_is_refused_leaves_no_entry(charged, run_id, fingerprint, asked, words):
+    """An entry that cannot be read would make the ledger useless for ever."""
+    with SQLiteLedger(charged) as ledger:
+        before = ledger.head
+        with pytest.raises(LedgerError, match=words):
+            ledger.open_run(run_id, fingerprint, **asked)
+        assert ledger.head == before
+        assert ledger.refresh().head.number == ledger.verify(before).head.number == 4
+        ledger.open_run("first", "mark").close()
+
+
+def test_runs_that_others_opened_meanwhile_are_known(path):
+    with SQLiteLedger(path) as ledger, SQLiteLedger(path) as other:
+        other.open_run("run", "mark").close()
+        with pytest.raises(LedgerError, match="parameters it began with"):
+            ledger.open_run("run", "another mark")
+        other.open_run("next", "mark").close()
+        ledger.open_run("last", "mark").close()
+        assert list(other.refresh().runs) == ["run", "next", "last"]
+
+
+def test_no_handle_of_a_ledger_stays_open(path):
+    before = os.listdir("/dev/fd")
+    ledger = SQLiteLedger(path)
+    ledger.close()
+    assert os.listdir("/dev/fd") == before
+    with pytest.raises(LedgerError, match="number of rows must be") as caught:
+        SQLiteLedger(path, replace(DATASET, rows=999))
+    assert os.listdir("/dev/fd") == before
+    # It would keep what was open.
+    assert caught.value.__traceback__ is not None
+
+
+def test_two_ledgers_of_one_data_set_are_told_apart(path, tmp_path):
+    with SQLiteLedger(path) as one, SQLiteLedger.create(tmp_path / "y", DATASET, POLICY) as other:
+        found = {next(ledger.export())["content"]["identifier"] for ledger in (one, other)}
+    assert len(found) == 2
+    assert all(len(bytes.fromhex(word)) >= 16 for word in found)
 
 
 def test_a_ledger_is_never_replaced(charged):
@@ -373,6 +424,9 @@ def test_a_memory_ledger_takes_up_a_checkpoint():
     ledger = MemoryLedger()
     ledger.resume([EVENT, EVENT], MESSAGE)
     assert ledger.events == (EVENT, EVENT)
+    ledger.commit(1, MESSAGE)
+    with pytest.raises(RuntimeError, match="round 2 must be reserved"):
+        ledger.commit(2, MESSAGE)
 
 
 # Faults ------------------------------------------------------------------------------------------
@@ -486,7 +540,8 @@ def test_a_checkpoint_agrees_with_the_ledger_or_is_refused(charged):
 
 def test_the_name_of_a_run_has_at_most_200_characters(path):
     with SQLiteLedger(path) as ledger:
-        ledger.open_run("x" * 200, "mark").close()
+        for name in ("x", "x" * 200):
+            ledger.open_run(name, "mark").close()
         for name in ("x" * 201, "", None, 7):
             with pytest.raises(ParameterError, match="run_id must be a text of 1 to 200"):
                 ledger.open_run(name, "mark")

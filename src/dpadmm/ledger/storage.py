@@ -132,7 +132,8 @@ class EntryFile(Closable):
         file.path, file._timeout, file._process = path.resolve(), timeout, os.getpid()
         try:
             with file.refusals():
-                file._connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+                # Its whole path: SQLite would take a name such as "file:x" for an address.
+                file._connection = sqlite3.connect(file.path, timeout=timeout, isolation_level=None)
             try:
                 with file.refusals():
                     file._configure()
@@ -195,7 +196,7 @@ class EntryFile(Closable):
         """Refuse tables, views and triggers of others before a row is read: a view never ends."""
         own = [text for text in _SCHEMA if text.startswith("CREATE")]
         found = self._connection.execute("SELECT name, sql FROM sqlite_schema")
-        texts = {name: sql for name, sql in found if sql and not str(name).startswith("sqlite_")}
+        texts = {name: sql for name, sql in found if not str(name).startswith("sqlite_")}
         for name, text in texts.items():
             if text not in own:
                 raise LedgerError(
