@@ -9,7 +9,7 @@ import pytest
 
 from dpadmm import ADMMClassifier
 from dpadmm.privacy.accountant import epsilon_spent, spend_over_rounds
-from dpadmm.privacy.events import GaussianRelease, NonPrivate, SharedGaussian
+from dpadmm.privacy.events import GaussianRelease, NonPrivate, PureRelease, SharedGaussian
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SIMULATED
 from dpadmm.privacy.statement import Charges, PrivacyStatement, Terms, make_statement
@@ -47,6 +47,27 @@ def test_every_word_is_there():
     for word in ("Adjacency", "Adversary", "Theorem", "Accountant", "Not covered", "each party"):
         assert word in text
     assert "total over the whole run" in text
+
+
+@pytest.mark.parametrize(
+    ("people", "words"),
+    [
+        (1, "one row of one party is replaced (features and label); row counts are public"),
+        (2, "up to 2 rows of one party, all of one person, are replaced; row counts are public"),
+    ],
+)
+def test_who_is_a_neighbour_is_said_in_words(people, words):
+    charges = Charges(("a",), [[GaussianRelease(0.1, 1.0)]], (1e-5,), rows_per_person=people)
+    made = make_statement(charges, Terms(algorithm="pr-admm", noise="some", simulated=False))
+    assert dict(made.lines())["Adjacency"] == made.to_dict()["adjacency"] == words
+
+
+def test_theorems_are_named_from_the_weakest_guarantee_on():
+    strong, weak = [GaussianRelease(0.01, 1.0)], [PureRelease(3.0)] * 2
+    for events in ([strong, weak], [weak, strong]):
+        made = statement(events)
+        assert made.accountant == "optimal-pure; exact-gaussian"
+        assert made.theorem.index("pure releases") < made.theorem.index("Gaussian releases")
 
 
 def test_without_noise_nothing_is_guaranteed():
