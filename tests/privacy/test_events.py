@@ -139,6 +139,10 @@ def test_shared_noise_needs_two_honest_parties_and_a_colluder(parties, colluders
         SharedGaussian(0.1, 1.0, parties, colluders)
 
 
+def test_two_honest_parties_are_enough():
+    assert SharedGaussian(0.1, 2.0, 3, 1).alone == GaussianRelease(0.1, 2.0 / math.sqrt(2))
+
+
 @pytest.mark.parametrize("share", [0.6, 0.8, 1.0])
 def test_a_sum_of_discrete_gaussians_is_as_near_to_one_as_the_statement_says(share):
     """Coarse enough for the distance to show: by convolution, number by number."""

@@ -101,6 +101,54 @@ def test_a_simulation_and_an_outside_theorem_are_called_so():
     assert "not reviewed" in str(outside)
 
 
+def test_a_statement_says_what_its_figures_rest_on():
+    made = statement(
+        [[GaussianRelease(0.1, 1.0)]] * 2,
+        noise="some dice",
+        calibration="published",
+        caveats=("Lost a node.", "Found it."),
+        details=(("Label", "(1, 0)"),),
+    )
+    figure = AtMost(made.epsilon)
+    assert made.lines()[:4] == [
+        (
+            "Guarantee",
+            f"({figure}, 1e-05)-differential privacy of each party, total over the whole run; "
+            "the largest of the parties' figures",
+        ),
+        ("Caveat", "Lost a node."),
+        ("Caveat", "Found it."),
+        ("Label", "(1, 0)"),
+    ]
+    words = dict(made.lines())
+    assert (words["Noise"], words["Calibration"]) == ("some dice", "published")
+    # Without privacy these words are about the details, and left out where there are none.
+    for details in ((), made.details):
+        none = statement([[NonPrivate()]] * 2, details=details)
+        words = dict(none.lines())
+        assert {"Adjacency", "Theorem", "Accountant"}.isdisjoint(words)
+        for heading in ("Adversary", "Noise", "Calibration", "Not covered"):
+            assert (heading in words) == bool(details)
+
+
+def test_one_party_speaks_of_its_own_rows():
+    made = statement([[GaussianRelease(0.1, 1.0)]], names=("south",), deltas=(1e-5,))
+    (_, words), *_ = made.lines()
+    assert words == (
+        f"({AtMost(made.epsilon)}, 1e-05)-differential privacy of the rows of south, total over "
+        "the whole run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "parties", "deltas"),
+    [(("a", "b"), 1, (1e-5, 1e-5)), (("a", "b"), 2, (1e-5,)), (("a",), 2, (1e-5, 1e-5))],
+)
+def test_no_party_is_left_out_of_a_statement(names, parties, deltas):
+    with pytest.raises(ValueError, match="argument"):
+        statement([[GaussianRelease(0.1, 1.0)]] * parties, names=names, deltas=deltas)
+
+
 def test_a_claim_stands_beside_what_is_proven():
     made = statement([[GaussianRelease(0.1, 1.0)]] * 2, claim="0.1 per iteration")
     assert ("As published, not proven", "0.1 per iteration") in made.lines()
