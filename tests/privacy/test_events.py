@@ -85,6 +85,7 @@ def test_every_kind_has_an_example_and_a_statement():
         (lambda: LabelRandomizedResponse(0), "epsilon must be a positive"),
         (lambda: Composed(()), "non-empty tuple of events"),
         (lambda: Composed((1,)), "non-empty tuple of events"),
+        (lambda: Composed((PureRelease(1), 1)), "non-empty tuple of events"),
         (lambda: Repeated(1, 2), "event must be an event; got 1"),
         (lambda: Repeated(PureRelease(1), 0), "count must be a positive integer; got 0"),
         (lambda: event_from_dict({"kind": "magic", "version": 1}), "kind must be one of"),
