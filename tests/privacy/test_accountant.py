@@ -392,6 +392,54 @@ def test_nothing_costs_nothing_and_a_bare_release_everything():
     assert spent([GaussianObjectivePerturbation(1e200, 0.1)]) == math.inf
 
 
+def test_what_costs_nothing_leaves_the_rest_its_exact_figure():
+    gaussian = [(GaussianRelease(1.0, 20.0), 50)]
+    free = [
+        PureRelease(0.0),
+        SubsampledGaussian(1, 10, 0.0, 1.0),
+        (PureRelease(0.1), 0),
+        (SAMPLED, 0),
+        (OBJECTIVE, 0),
+        (NonPrivate(), 0),
+    ]
+    found = epsilon_spent([*free, *gaussian], 1e-5)
+    assert (found.accountant, found.epsilon) == ("exact-gaussian", spent(gaussian))
+    assert total_mu([*free, *gaussian]) == total_mu(gaussian)
+
+
+def test_mu_is_infinite_without_noise_and_none_of_other_releases():
+    assert total_mu([GaussianRelease(1.0, 2.0), NonPrivate()]) == math.inf
+    for event in (PureRelease(0.1), SAMPLED, OBJECTIVE):
+        with pytest.raises(ValueError, match="Gaussian events only"):
+            total_mu([GaussianRelease(1.0, 2.0), event])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [(GaussianRelease(1.0, 2.0), 3)],
+        [(GaussianRelease(1.0, 2.0), 60), (PureRelease(0.3), 2)],
+        [(SubsampledGaussian(5, 50, 1.0, 0.5), 4), (GaussianRelease(1.0, 3.0), 1)],
+        [(GaussianRelease(1.0, sigma), 1) for sigma in np.linspace(0.5, 2, 30).tolist()],
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 2])
+def test_no_mass_is_lost_in_a_numerical_composition(events, rows):
+    """Tails so large that they show: what is cut off counts as an infinite loss."""
+    from dpadmm.privacy.composition import PrivacyLoss
+    from dpadmm.privacy.curves import loss_masses
+
+    bound = PrivacyLoss(events, rows, 0.2)
+    number = sum(count for _, count in events)
+    beyond = [loss_masses(event, bound.step, 0.1 / number, rows)[2] for event, _ in events]
+    cut = 1 - math.prod(
+        (1 - each) ** count for each, (_, count) in zip(beyond, events, strict=True)
+    )
+    assert cut > 1e-3
+    assert cut * (1 - 1e-9) <= bound.delta(1e6) <= 0.2 * (1 + 1e-9)
+    assert bound.delta(-1e3) == pytest.approx(1, abs=1e-9)
+
+
 def test_an_unknown_event_is_refused_never_ignored():
     @dataclass(frozen=True, slots=True)
     class Foreign(Event):

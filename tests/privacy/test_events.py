@@ -85,6 +85,7 @@ def test_every_kind_has_an_example_and_a_statement():
         (lambda: LabelRandomizedResponse(0), "epsilon must be a positive"),
         (lambda: Composed(()), "non-empty tuple of events"),
         (lambda: Composed((1,)), "non-empty tuple of events"),
+        (lambda: Composed((PureRelease(1), 1)), "non-empty tuple of events"),
         (lambda: Repeated(1, 2), "event must be an event; got 1"),
         (lambda: Repeated(PureRelease(1), 0), "count must be a positive integer; got 0"),
         (lambda: event_from_dict({"kind": "magic", "version": 1}), "kind must be one of"),
@@ -137,6 +138,10 @@ def test_shared_noise_costs_more_if_all_others_collude():
 def test_shared_noise_needs_two_honest_parties_and_a_colluder(parties, colluders):
     with pytest.raises(ValueError, match="colluders must"):
         SharedGaussian(0.1, 1.0, parties, colluders)
+
+
+def test_two_honest_parties_are_enough():
+    assert SharedGaussian(0.1, 2.0, 3, 1).alone == GaussianRelease(0.1, 2.0 / math.sqrt(2))
 
 
 @pytest.mark.parametrize("share", [0.6, 0.8, 1.0])

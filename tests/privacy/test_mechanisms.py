@@ -112,16 +112,16 @@ def test_a_release_keeps_no_array_of_its_caller():
 LEAST = 2.0**-60 * 2 * (1 + 1e-9) / 1e-9
 
 
-def released_on_a_grid(kind, ratio):
-    """A release of four numbers whose sensitivity is ``ratio`` of its noise."""
-    one, shape = np.ones(1), (1, 2, 1, 4)
+def released_on_a_grid(kind, ratio, outputs=1):
+    """A release of four numbers, for each output, whose sensitivity is ``ratio`` of its noise."""
+    one, shape = np.ones(1), (1, 2, outputs, 4)
     place = {"parties": np.arange(1), "noise": SimulatedNoise(0), "t": 0}
     solved = (np.zeros(shape), np.zeros(shape[:3]))
     if kind == "gaussian":
         given = {"tolerance": one, "sensitivity": ratio * one, "sigma": one}
         return mechanisms.release_gaussian(*solved, **given, **place)
     if kind == "adaptive":
-        given = {"tolerance": one, "reach": np.ones((1, 2, 1)), "mu": ratio * one}
+        given = {"tolerance": one, "reach": np.ones((1, 2, outputs)), "mu": ratio * one}
         return mechanisms.release_adaptive_gaussian(*solved, **given, **place)
     if kind == "objective":
         # 2 tolerance / convexity is what AMP's noise has to hide.
@@ -152,6 +152,11 @@ def test_noise_so_large_that_its_grid_would_count_is_refused(kind):
     released_on_a_grid(kind, LEAST * (1 + 1e-9))
     with pytest.raises(ParameterError, match="4 numbers to a grid would count"):
         released_on_a_grid(kind, LEAST * (1 - 1e-9))
+    # All outputs are one release, but under objective perturbation, where each has its own.
+    numbers, least = (4, LEAST) if kind == "objective" else (12, LEAST * math.sqrt(3))
+    released_on_a_grid(kind, least * (1 + 1e-9), outputs=3)
+    with pytest.raises(ParameterError, match=f"its {numbers} numbers to a grid would count"):
+        released_on_a_grid(kind, least * (1 - 1e-9), outputs=3)
 
 
 def test_what_is_not_finite_is_not_released():
@@ -185,6 +190,25 @@ def test_adaptive_noise_follows_the_reach_while_the_charge_stays():
     assert released.events == (GaussianRelease(0.5, 1.0), GaussianRelease(0.25, 1.0))
     for values, sigma in zip(released.values, (0.01 / 0.5, 0.03 / 0.25), strict=True):
         assert stats.kstest(values.ravel() / sigma, "norm").pvalue > ALARM
+
+
+def test_adaptive_noise_follows_the_reach_of_every_output():
+    """Outputs are sent together: each gets sqrt(outputs) times the noise of one."""
+    reach = np.array([0.01, 0.03, 0.2])[None, None]
+    released = mechanisms.release_adaptive_gaussian(
+        np.ones((1, 1, 3, 2000)),
+        np.zeros((1, 1, 3)),
+        tolerance=np.ones(1),
+        reach=reach,
+        mu=np.array([0.5]),
+        parties=np.arange(1),
+        noise=SimulatedNoise(2),
+        t=0,
+    )
+    assert released.events == (GaussianRelease(0.5, 1.0),)
+    scaled = (released.values - 1) * 0.5 / (math.sqrt(3) * reach[..., None])
+    for values in scaled[0, 0]:
+        assert stats.kstest(values, "norm").pvalue > ALARM
 
 
 def perturbation(kind, outputs=1):
@@ -430,7 +454,7 @@ def shared_release(step=2.0**-40, sensitivity=0.1, noise=None, values=None, sigm
     return mechanisms.release_shared_gaussian(
         np.zeros((2, 1, 1, 3)) if values is None else values,
         summation=Summation(step, 5, 2, 1000 * step * 2.0**30),
-        sensitivity=np.full(2, sensitivity),
+        sensitivity=np.ones(2) * sensitivity,
         sigma=sigma,
         parties=np.arange(2),
         noise=noise or SimulatedNoise(0),
@@ -449,6 +473,18 @@ def test_a_summand_gets_its_share_of_the_noise():
     released = shared_release(values=np.zeros((2, 1, 1, 4000)))
     shares = released.values.ravel() * math.sqrt(5 - 2)
     assert stats.kstest(shares, "norm").pvalue > ALARM
+
+
+def test_rounding_of_all_outputs_together_counts_for_a_summand():
+    values, least = np.zeros((2, 1, 4, 3)), 2.0**-40 * math.sqrt(12)
+    shared_release(values=values, sensitivity=least * (1 + 1e-9))
+    with pytest.raises(ParameterError, match="its rounding of a summand at most its sensitivity"):
+        shared_release(values=values, sensitivity=least * (1 - 1e-9))
+
+
+def test_one_party_whose_summand_is_rounded_too_far_is_enough():
+    with pytest.raises(ParameterError, match="its rounding of a summand at most its sensitivity"):
+        shared_release(sensitivity=np.array([0.1, 2.0**-41]))
 
 
 @pytest.mark.parametrize(("change", "fits"), [(1.0, True), (1 - 1e-9, False)])

@@ -43,6 +43,16 @@ def test_simulated_noise_of_many_parties_is_that_of_each_stream(key, parties):
             np.testing.assert_allclose(drawn[place, run, 0], expected, rtol=1e-14)
 
 
+@pytest.mark.parametrize("t", [0, 255, 256, 257, 10_000])
+def test_simulated_noise_of_late_rounds_is_that_of_each_stream(t):
+    """Keys of some hundred rounds are worked out together."""
+    source, parties = SimulatedNoise(7), np.array([3])
+    added = source.add_gaussian(np.zeros((1, 2, 1, 3)), np.array(1.0), parties, t, "output")
+    for run in range(2):
+        stream = source.generator(run, 3, t, "output")
+        np.testing.assert_array_equal(added[0, run], stream.standard_normal((1, 3)))
+
+
 @pytest.mark.parametrize("change", [{"t": 1}, {"purpose": "objective"}])
 def test_simulated_noise_is_fresh_in_every_round_and_for_every_purpose(change):
     assert not np.isclose(gaussian(SimulatedNoise(7)), gaussian(SimulatedNoise(7), **change)).any()
@@ -120,6 +130,11 @@ def test_every_output_has_exponential_noise_of_its_own(source):
     for column in radius.T:
         assert stats.kstest(column, stats.gamma(6).cdf).pvalue > ALARM
     assert stats.pearsonr(*radius.T).pvalue > ALARM
+    # Directions, too: the square of their cosine is Beta(1/2, 5/2).
+    one, other = np.moveaxis(drawn.reshape(-1, 2, 6) / radius[..., None], 1, 0)
+    cosines = np.einsum("ij,ij->i", one, other)
+    assert stats.kstest(cosines**2, stats.beta(0.5, 2.5).cdf).pvalue > ALARM
+    assert abs(np.sign(cosines).mean()) < 5.5 / np.sqrt(len(cosines))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -188,6 +203,22 @@ def test_what_is_added_in_steps_does_not_depend_on_the_values():
         for values in (np.zeros(shape), np.random.default_rng(0).normal(size=shape))
     ]
     np.testing.assert_array_equal(*drawn)
+
+
+def test_simulated_noise_in_steps_is_that_of_its_stream():
+    values = np.random.default_rng(0).normal(size=(3, 2, 1, 4))
+    drawn = SimulatedNoise(5).add_gaussian(np.zeros_like(values), np.array(2.0), PARTIES, 1, "sum")
+    found = SimulatedNoise(5).add_gaussian_steps(values, 2.0, 0.25, PARTIES, 1, "sum")
+    np.testing.assert_array_equal(found / 0.25, np.rint(values / 0.25) + np.rint(drawn / 0.25))
+
+
+@pytest.mark.parametrize("source", [SimulatedNoise(3), SecureNoise(), DiscreteNoise()])
+def test_a_message_of_one_number_gets_noise(source):
+    values = np.full((3, 2, 1, 1), 0.5)
+    sigma = np.array([1e-6, 1.0, 1e6])[:, None, None, None]
+    moved = np.abs(source.add_gaussian(values, sigma, PARTIES, 0, "output") - values) / sigma
+    # Between these lies a standard normal number but for a chance of 1e-8.
+    assert ((moved > 1e-9) & (moved < 6.2)).all()
 
 
 def test_noise_in_steps_refuses_what_is_not_finite():

@@ -96,7 +96,9 @@ def test_detections_under_the_pair_are_the_two_lines_of_the_theorem():
     assert Odds(2000.0, 0.01).detections([0.0, 1e-9]).tolist() == [0.01, 1.0]
 
 
-@pytest.mark.parametrize(("delta", "known"), [(1e-299, True), (1e-301, False), (0.0, False)])
+@pytest.mark.parametrize(
+    ("delta", "known"), [(1e-299, True), (1e-301, False), (0.0, False), (0.99, True), (1.0, False)]
+)
 def test_mu_is_known_where_delta_has_its_digits(delta, known):
     assert (attacker_odds(1.0, delta, "exact-gaussian").mu is not None) == known
     assert attacker_odds(1.0, delta, "renyi").mu is None

@@ -9,7 +9,7 @@ import pytest
 
 from dpadmm import ADMMClassifier
 from dpadmm.privacy.accountant import epsilon_spent, spend_over_rounds
-from dpadmm.privacy.events import GaussianRelease, NonPrivate, SharedGaussian
+from dpadmm.privacy.events import GaussianRelease, NonPrivate, PureRelease, SharedGaussian
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SIMULATED
 from dpadmm.privacy.statement import Charges, PrivacyStatement, Terms, make_statement
@@ -49,6 +49,27 @@ def test_every_word_is_there():
     assert "total over the whole run" in text
 
 
+@pytest.mark.parametrize(
+    ("people", "words"),
+    [
+        (1, "one row of one party is replaced (features and label); row counts are public"),
+        (2, "up to 2 rows of one party, all of one person, are replaced; row counts are public"),
+    ],
+)
+def test_who_is_a_neighbour_is_said_in_words(people, words):
+    charges = Charges(("a",), [[GaussianRelease(0.1, 1.0)]], (1e-5,), rows_per_person=people)
+    made = make_statement(charges, Terms(algorithm="pr-admm", noise="some", simulated=False))
+    assert dict(made.lines())["Adjacency"] == made.to_dict()["adjacency"] == words
+
+
+def test_theorems_are_named_from_the_weakest_guarantee_on():
+    strong, weak = [GaussianRelease(0.01, 1.0)], [PureRelease(3.0)] * 2
+    for events in ([strong, weak], [weak, strong]):
+        made = statement(events)
+        assert made.accountant == "optimal-pure; exact-gaussian"
+        assert made.theorem.index("pure releases") < made.theorem.index("Gaussian releases")
+
+
 def test_without_noise_nothing_is_guaranteed():
     made = statement([[NonPrivate()], [GaussianRelease(0.1, 1.0)]])
     assert math.isinf(made.epsilon)
@@ -78,6 +99,54 @@ def test_a_simulation_and_an_outside_theorem_are_called_so():
     assert "not private" in str(made)
     outside = statement([[GaussianRelease(0.1, 1.0)]] * 2, reviewed=False)
     assert "not reviewed" in str(outside)
+
+
+def test_a_statement_says_what_its_figures_rest_on():
+    made = statement(
+        [[GaussianRelease(0.1, 1.0)]] * 2,
+        noise="some dice",
+        calibration="published",
+        caveats=("Lost a node.", "Found it."),
+        details=(("Label", "(1, 0)"),),
+    )
+    figure = AtMost(made.epsilon)
+    assert made.lines()[:4] == [
+        (
+            "Guarantee",
+            f"({figure}, 1e-05)-differential privacy of each party, total over the whole run; "
+            "the largest of the parties' figures",
+        ),
+        ("Caveat", "Lost a node."),
+        ("Caveat", "Found it."),
+        ("Label", "(1, 0)"),
+    ]
+    words = dict(made.lines())
+    assert (words["Noise"], words["Calibration"]) == ("some dice", "published")
+    # Without privacy these words are about the details, and left out where there are none.
+    for details in ((), made.details):
+        none = statement([[NonPrivate()]] * 2, details=details)
+        words = dict(none.lines())
+        assert {"Adjacency", "Theorem", "Accountant"}.isdisjoint(words)
+        for heading in ("Adversary", "Noise", "Calibration", "Not covered"):
+            assert (heading in words) == bool(details)
+
+
+def test_one_party_speaks_of_its_own_rows():
+    made = statement([[GaussianRelease(0.1, 1.0)]], names=("south",), deltas=(1e-5,))
+    (_, words), *_ = made.lines()
+    assert words == (
+        f"({AtMost(made.epsilon)}, 1e-05)-differential privacy of the rows of south, total over "
+        "the whole run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "parties", "deltas"),
+    [(("a", "b"), 1, (1e-5, 1e-5)), (("a", "b"), 2, (1e-5,)), (("a",), 2, (1e-5, 1e-5))],
+)
+def test_no_party_is_left_out_of_a_statement(names, parties, deltas):
+    with pytest.raises(ValueError, match="argument"):
+        statement([[GaussianRelease(0.1, 1.0)]] * parties, names=names, deltas=deltas)
 
 
 def test_a_claim_stands_beside_what_is_proven():

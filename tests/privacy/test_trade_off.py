@@ -53,15 +53,30 @@ def test_costs_may_be_any_functions():
     assert found.alpha == pytest.approx(0.3, rel=1e-6)
 
 
+@pytest.mark.parametrize("top", np.geomspace(3e-4, 3.1e-4, 7).tolist())
+def test_the_top_is_found_between_any_two_points_of_the_grid(top):
+    found = design_alpha(lambda a: (a / top - 1) ** 2, lambda a: 0 * a, lowest=1e-4, highest=2.0)
+    assert found.inside
+    assert found.alpha == pytest.approx(top, rel=1e-6)
+
+
 def test_an_end_of_the_range_is_said_to_be_one():
     # Nothing is lost with a smaller alpha: the lower end is chosen.
     low = design_alpha(LossCurve(0.0, 25.0, 0.4), lowest=0.01, highest=0.5)
     assert (low.alpha, low.inside) == (pytest.approx(0.01), False)
+    # Privacy is worth nothing: the upper end is.
+    high = design_alpha(LossCurve(0.2, 5.0, 0.4), lambda a: 0 * a, lowest=0.01, highest=0.5)
+    assert (high.alpha, high.inside) == (pytest.approx(0.5), False)
+    assert high.value == pytest.approx(-0.2 * math.exp(-2.5) - 0.4)
 
 
 @pytest.mark.parametrize(
     ("ends", "words"),
-    [((0.0, 1.0), "lowest must be"), ((1.0, 0.5), "lowest must be below highest")],
+    [
+        ((0.0, 1.0), "lowest must be"),
+        ((1.0, 0.5), "lowest must be below highest"),
+        ((0.5, 0.5), "lowest must be below highest"),
+    ],
 )
 def test_ranges_that_mean_nothing_are_refused(ends, words):
     with pytest.raises(ParameterError, match=words):

@@ -94,7 +94,7 @@ def _infinite(value: float) -> str:
 
 def _written(value: Decimal, digits: int) -> str:
     """Write all digits of a decimal, with an exponent where ``%g`` has one: 12, 0.001, 1e-05."""
-    value = value.normalize(Context(prec=max(digits, 1)))
+    value = value.normalize(Context(prec=digits))
     if not value:
         return "0"
     if -5 < value.adjusted() < digits:

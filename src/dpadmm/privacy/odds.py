@@ -102,7 +102,7 @@ class Odds:
         # Far out a relative error of the quantile counts as often as its square says.
         rounding = _ROUNDING * (1 + np.square(np.clip(quantile, -40, 40)))
         exact = ndtr(quantile + self.mu) * (1 + rounding) + self._sampler
-        return np.minimum(pair, np.minimum(exact, 1.0))
+        return np.minimum(pair, exact)
 
     @property
     def _sampler(self) -> float:

@@ -105,7 +105,7 @@ def public_norm_factor(radius: ArrayLike) -> Array:
     where ``radius`` is a public bound on the minimiser's norm, ||lin|| / m + c L / m. The maximum
     is the diameter of a plane curve, hence its largest width over all directions. It is bounded
     from above (grids of angles and of directions with their second-order errors added), tabulated
-    once, and read at the next larger radius: never too small, at most 0.3% too large, and between
+    once, and read at the next larger radius: never too small, at most 0.5% too large, and between
     1 and 2. It replaces the 2 in :func:`argmin_sensitivity` for output perturbation, to which
     2 tolerance / m is still to be added; it is not valid for objective perturbation, whose
     minimiser has no public bound.
