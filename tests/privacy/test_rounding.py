@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
+from scipy.special import ndtri
 
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.filters import Policy
