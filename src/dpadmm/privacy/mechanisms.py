@@ -33,7 +33,6 @@ from dpadmm.privacy.events import (
     PureRelease,
     SharedGaussian,
 )
-from dpadmm.privacy.gaussian import SMALLEST
 from dpadmm.privacy.gradient_noise import GradientPerturbation, InnerNoise
 from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.summation import LEAST_STEPS, Summation
@@ -533,7 +532,7 @@ def randomize_labels(
     strength = np.broadcast_to(np.asarray(epsilon, dtype=np.float64), labels.shape)
     if not (np.isfinite(strength).all() and (strength > 0).all()):
         raise ParameterError(f"label epsilon must be positive and finite; got {strength.min()}.")
-    flipping = np.clip(expit(-strength) * (1 + 2.0**-49), SMALLEST, 0.5)
+    flipping = np.clip(expit(-strength) * (1 + 2.0**-49), math.ulp(0.0), 0.5)
     flipped = generator.random(labels.shape) < flipping
     signs = np.where(labels > 0, 1.0, -1.0)
     return np.where(flipped, -signs, signs), LabelRandomizedResponse(float(strength.max()))
