@@ -411,6 +411,8 @@ def _changed_functions(mutant: Mutant) -> list[tuple[CodeType, CodeType]] | None
     pairs = list(zip(_functions(before), _functions(after), strict=True))
     changed = [(old, new) for old, new in pairs if old != new]
     fits = all(old.co_freevars == new.co_freevars for old, new in changed)
+    # What a module runs at once, such as a comprehension, is no function that could be replaced.
+    fits = fits and not any(old.co_name.endswith(("comp>", "expr>")) for old, _ in changed)
     return changed if changed and fits else None
 
 

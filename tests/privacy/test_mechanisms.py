@@ -14,6 +14,7 @@ from dpadmm.privacy.events import (
     Composed,
     GaussianRelease,
     NonPrivate,
+    PostProcessing,
     Repeated,
     SharedGaussian,
     SubsampledGaussian,
@@ -159,9 +160,32 @@ def test_noise_so_large_that_its_grid_would_count_is_refused(kind):
         released_on_a_grid(kind, least * (1 - 1e-9), outputs=3)
 
 
-def test_what_is_not_finite_is_not_released():
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_what_is_not_finite_is_not_released(value):
     with pytest.raises(ConvergenceError, match="finite"):
-        gaussian(values=np.full(SHAPE, np.inf))
+        gaussian(values=np.full(SHAPE, value))
+    values = np.zeros(SHAPE)
+    values[1, 7, 0, 2] = value
+    for release in (gaussian, mechanisms.release_unprotected):
+        with pytest.raises(ConvergenceError, match="finite"):
+            release(values)
+
+
+def test_what_follows_from_messages_costs_nothing():
+    values = np.arange(8.0).reshape(2, 1, 1, 4)
+    released = mechanisms.release_post_processed(values)
+    assert released.events == (PostProcessing(), PostProcessing())
+    np.testing.assert_array_equal(released.values, values)
+
+
+def test_numbers_of_parties_that_disagree_are_refused():
+    for sensitivity, sigma in ((np.ones(3), np.ones(2)), (np.ones(2), np.ones(3))):
+        with pytest.raises(ValueError, match="argument"):
+            mechanisms.gaussian_events(sensitivity, sigma)
+    for sizes in ((2, 2, 3), (2, 3, 2), (3, 2, 2)):
+        batch, rows, parties = (np.arange(5, 5 + size) for size in sizes)
+        with pytest.raises(ValueError, match="argument"):
+            mechanisms.draw_batches(SimulatedNoise(0), 2, batch, rows, 1, parties, 0)
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf])
@@ -190,6 +214,23 @@ def test_adaptive_noise_follows_the_reach_while_the_charge_stays():
     assert released.events == (GaussianRelease(0.5, 1.0), GaussianRelease(0.25, 1.0))
     for values, sigma in zip(released.values, (0.01 / 0.5, 0.03 / 0.25), strict=True):
         assert stats.kstest(values.ravel() / sigma, "norm").pvalue > ALARM
+
+
+@pytest.mark.parametrize("residual", [1.0001e-6, np.nan])
+def test_adaptive_noise_counts_with_the_tolerance_too(residual):
+    residuals = np.zeros((1, 3, 1))
+    residuals[0, 2] = residual
+    with pytest.raises(ConvergenceError, match="nothing was released"):
+        mechanisms.release_adaptive_gaussian(
+            np.zeros((1, 3, 1, 4)),
+            residuals,
+            tolerance=np.array([1e-6]),
+            reach=np.ones((1, 3, 1)),
+            mu=np.array([0.5]),
+            parties=np.arange(1),
+            noise=SimulatedNoise(2),
+            t=0,
+        )
 
 
 def test_adaptive_noise_follows_the_reach_of_every_output():
@@ -413,7 +454,7 @@ class Dice:
         return self.draws.reshape(shape)
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1.0, 3.7, 12.0, 36.0, 700.0, 760.0, 1e300])
+@pytest.mark.parametrize("epsilon", [1e-17, 1e-9, 0.1, 1.0, 3.7, 12.0, 36.0, 700.0, 760.0, 1e300])
 def test_no_label_is_flipped_less_often_than_its_epsilon_says(epsilon):
     with mpmath.workdps(50):
         flip = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
@@ -443,8 +484,9 @@ def test_each_label_may_have_an_epsilon_of_its_own():
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
 def test_a_label_epsilon_must_be_positive(epsilon):
-    with pytest.raises(ParameterError, match="label epsilon"):
-        mechanisms.randomize_labels(np.ones(3), epsilon, np.random.default_rng(0))
+    for given in (epsilon, np.array([1.0, epsilon, 2.0])):
+        with pytest.raises(ParameterError, match="label epsilon"):
+            mechanisms.randomize_labels(np.ones(3), given, np.random.default_rng(0))
 
 
 # -- summands -----------------------------------------------------------------------------------
@@ -476,7 +518,7 @@ def test_a_summand_gets_its_share_of_the_noise():
 
 
 def test_rounding_of_all_outputs_together_counts_for_a_summand():
-    values, least = np.zeros((2, 1, 4, 3)), 2.0**-40 * math.sqrt(12)
+    values, least = np.zeros((2, 5, 4, 3)), 2.0**-40 * math.sqrt(12)
     shared_release(values=values, sensitivity=least * (1 + 1e-9))
     with pytest.raises(ParameterError, match="its rounding of a summand at most its sensitivity"):
         shared_release(values=values, sensitivity=least * (1 - 1e-9))
