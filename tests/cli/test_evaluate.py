@@ -102,6 +102,17 @@ def test_an_evaluation_afterwards_is_charged_once(hospitals, dpadmm):
     assert spent(hospitals) == after
 
 
+def test_rows_in_another_order_cannot_be_told_and_are_said_not_to_be_covered(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT, ledgers=20.0)
+    assert dpadmm("train", run).exit_code == 0
+    header, *lines = (hospitals / "north.csv").read_text().splitlines()
+    (hospitals / "north.csv").write_text("\n".join([header, *reversed(lines)]) + "\n")
+    assert dpadmm("evaluate", run).exit_code == 0
+    model = load_model(hospitals / "m.model")
+    for statement in (model.privacy, model.classifier.quality.privacy):
+        assert any("or that changes between runs" in each for each in statement.not_covered)
+
+
 def test_a_refusal_comes_before_a_row_is_read(hospitals, dpadmm):
     run = write(hospitals, HELD_OUT, ledgers=20.0)
     assert dpadmm("train", run).exit_code == 0

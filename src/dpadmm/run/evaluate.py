@@ -65,7 +65,9 @@ class Split:
 
     A public rule, the same for every party, about positions in a list whose order is given: an
     order that depends on what rows hold, such as a sorted export, is not covered by the guarantee,
-    and makes the last rows unlike the others.
+    and makes the last rows unlike the others. Nor is an order that changes between a training and
+    an evaluation, such as that of a query without one: rows that were trained on would be called
+    kept out, and charged to the other account.
 
     Parameters
     ----------

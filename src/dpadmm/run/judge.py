@@ -22,7 +22,10 @@ from dpadmm.run.train import state_privacy
 __all__ = ["ORDER_NOT_COVERED", "Charged", "Judgement", "judge", "state_evaluation", "state_whole"]
 
 #: What a guarantee of parts of the rows does not speak of.
-ORDER_NOT_COVERED: Final = "an order of rows that depends on what they hold, such as a sorted table"
+ORDER_NOT_COVERED: Final = (
+    "an order of rows that depends on what they hold, such as a sorted table, or that changes "
+    "between runs"
+)
 _ROWS: Final = "Rows"
 _OWN_ACCOUNT: Final = (
     "those kept out of training, in an account of their own: for a person the larger of what the "
