@@ -345,8 +345,8 @@ class Account:
             (
                 "Accounts",
                 f"{spent}. The largest counts: a release that does not read a row tells nothing "
-                "about it. An order of rows that depends on what they hold, or that changes between "
-                "runs, is not covered",
+                "about it. An order of rows that depends on what they hold, or that changes "
+                "between runs, is not covered",
             )
         ]
 

@@ -424,7 +424,8 @@ def work_folder(model: Path) -> Iterator[Path]:
     """
     folder = model.with_name(f".{model.name}.rows")
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        found = os.path.lexists(folder)
+        folder.mkdir(mode=0o700, exist_ok=found)
         handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
     except OSError as error:
         raise DataError(
@@ -432,8 +433,9 @@ def work_folder(model: Path) -> Iterator[Path]:
             f"({folder.name})"
         ) from None
     try:
+        # Of one that was made here the file system decides: some know neither users nor modes.
         status = os.fstat(handle)
-        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        if found and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
             raise DataError(
                 f"{folder} must be private to the user who runs this, for encoded rows; it is not: "
                 "remove it, or write the model elsewhere"
