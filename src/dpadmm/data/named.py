@@ -10,6 +10,7 @@ from dpadmm.data.adult import WHERE as ADULT_WHERE
 from dpadmm.data.adult import load_adult
 from dpadmm.data.dataset import Dataset
 from dpadmm.data.raetsch import Origin
+from dpadmm.errors import unknown_name
 from dpadmm.sentences import DataError
 
 __all__ = ["NAMES", "load", "where"]
@@ -45,11 +46,10 @@ def load(
     Raises
     ------
     DataError
-        If the name is not known or the data are not to be had; says where each can be had.
+        If the name is not known, or the data are not here; says where they can be had.
     """
     if name not in NAMES:
-        known = "; ".join(f"{known}: {where(known)}" for known in NAMES)
-        raise DataError(f"name must be one of {', '.join(NAMES)}; got {name!r}. {known}")
+        raise DataError(str(unknown_name("data set", name, NAMES)))
     if name == "adult":
         if rows is not None or origin != "auto":
             raise DataError("rows and origin are for Rätsch's problems; leave them out for adult")
