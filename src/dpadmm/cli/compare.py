@@ -194,7 +194,7 @@ def _show(manifest: dict[str, Any], output: Path) -> None:
     table = short_table(manifest)
     title = f"{manifest['data']['dataset']}: {manifest['data']['source']}"
     # The graph beside who trained: the columns then fit a terminal of 80.
-    rows = [(", ".join(filter(None, cells[:2])), *cells[2:]) for cells in table.rows]
+    rows = [(f"{who}, {graph}" if graph else who, *more) for who, graph, *more in table.rows]
     show_table(title, ("who", *table.columns[2:]), rows)
     refused = {line["who"]: line["refused"] for line in manifest["lines"] if line["refused"]}
     for who, reason in refused.items():

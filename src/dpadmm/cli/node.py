@@ -75,7 +75,7 @@ def node_command(options: NodeOptions) -> None:
             emit("node", _summary(run, setup.name))
         elif run is not None:
             _show(run)
-            if told.result.statement is not None:
+            if told.result is not None and told.result.statement is not None:
                 typer.echo(f"Statement: {told.result.statement}")
 
 

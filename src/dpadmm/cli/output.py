@@ -119,13 +119,20 @@ def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
+# A space at which no line is broken.
+_JOINED: Final = "\N{NO-BREAK SPACE}"
 _FIGURE: Final = frozenset("0123456789.+-e%")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table that fits."""
     console.print(f"[bold]{escape(title)}[/bold]", highlight=False)
-    console.print(fitting_table(columns, rows))
+    print_table(fitting_table(columns, rows))
+
+
+def print_table(table: Table | Group) -> None:
+    """Print what :func:`fitting_table` made; a word that is longer than a line is not cut off."""
+    console.print(table, soft_wrap=isinstance(table, Group))
 
 
 def fitting_table(
@@ -186,11 +193,11 @@ def _stacked(columns: Sequence[str], body: Sequence[Sequence[str]]) -> Group:
     whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
     lines = []
     for first, *others in body:
-        lines.append(Text(first, style="bold", no_wrap=True, overflow="ignore"))
+        lines.append(Text(first, style="bold"))
         named = zip(columns[1:], others, strict=True)
-        told = "; ".join(f"{column}: {cell}" for column, cell in named if cell)
+        told = "; ".join(f"{column}:{_JOINED}{cell}" for column, cell in named if cell)
         for line in wrap(told, console.width - 2, **whole):
-            lines.append(Text(f"  {line}", no_wrap=True, overflow="ignore"))
+            lines.append(Text(f"  {line.replace(_JOINED, ' ')}"))
     return Group(*lines)
 
 

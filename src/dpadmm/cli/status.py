@@ -22,6 +22,7 @@ from dpadmm.cli.output import (
     emit,
     envelope,
     fitting_table,
+    print_table,
     refusals,
     say,
     warn,
@@ -98,7 +99,7 @@ def status(options: StatusOptions) -> None:
                     nodes = read_statuses(wanted)
                     live.update(status_table(nodes), refresh=True)
         else:
-            console.print(status_table(nodes))
+            print_table(status_table(nodes))
     if any(node.life in _TROUBLE for node in nodes):
         raise typer.Exit(3)
 

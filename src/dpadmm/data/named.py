@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from dpadmm.data import raetsch
-from dpadmm.data.adult import WHERE as ADULT_WHERE
 from dpadmm.data.adult import load_adult
 from dpadmm.data.dataset import Dataset
 from dpadmm.data.raetsch import Origin
 from dpadmm.errors import unknown_name
 from dpadmm.sentences import DataError
 
-__all__ = ["NAMES", "load", "where"]
+__all__ = ["NAMES", "load"]
 
 NAMES: Final = ("adult", *raetsch.RAETSCH_NAMES)
 
@@ -57,8 +56,3 @@ def load(
     return raetsch.load_raetsch(
         name, folder, seed=seed, rows=rows, origin=origin, download=download
     )
-
-
-def where(name: str) -> str:
-    """Say where a data set can be had."""
-    return ADULT_WHERE if name == "adult" else raetsch.where_raetsch(name)
