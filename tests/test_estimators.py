@@ -372,7 +372,9 @@ def test_rows_must_be_finite(data, value):
 
 
 def test_there_must_be_two_classes(data):
-    assert "y must have at least two classes; got one class" in refusal((data[0], np.ones(160)))
+    assert "y must have at least two classes; got one class, 1.0." in refusal(
+        (data[0], np.ones(160))
+    )
 
 
 def test_there_must_be_a_row_per_party(data):

@@ -87,21 +87,21 @@ def test_every_dependency_has_a_lower_bound():
 def test_without_datasets(monkeypatch):
     monkeypatch.setitem(sys.modules, "skdatasets", None)
     monkeypatch.setitem(sys.modules, "skdatasets.repositories", None)
-    with pytest.raises(DataError, match=r"pip install 'dpadmm\[datasets\]'"):
+    with pytest.raises(DataError, match=r"pip install '\.\[datasets\]' in a clone"):
         load("banana", origin="raetsch")
 
 
 @pytest.mark.parametrize(("name", "package"), [("dask", "distributed"), ("ray", "ray")])
 def test_without_a_backend(monkeypatch, tmp_path, name, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ParameterError, match=rf"pip install 'dpadmm\[{name}\]'"):
+    with pytest.raises(ParameterError, match=rf"pip install '\.\[{name}\]' in a clone"):
         compute({"one": Note("one", str(tmp_path))}, Store(tmp_path / "cells"), backend=name)
 
 
 @pytest.mark.parametrize("package", ["dask", "distributed"])
 def test_without_a_cluster(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ParameterError, match=r"pip install 'dpadmm\[dask\]'"):
+    with pytest.raises(ParameterError, match=r"pip install '\.\[dask\]' in a clone"):
         Cluster("tcp://127.0.0.1:8786")
 
 
@@ -110,7 +110,7 @@ def test_without_file_systems(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     columns = (NumericColumn(name="x", lower=0, upper=1),)
     schema = Schema(version=2, label=Label(column="y", classes=("0", "1")), columns=columns)
-    with pytest.raises(ParameterError, match=r"pip install 'dpadmm\[dask\]'"):
+    with pytest.raises(ParameterError, match=r"pip install '\.\[dask\]' in a clone"):
         list_parts(str(tmp_path), schema)
 
 
@@ -154,7 +154,7 @@ def test_every_module_is_there_without_the_extras_of_others(extra):
         check=True,
     )
     failed = json.loads(done.stdout)
-    sentence = "this needs the extra 'flower': pip install 'dpadmm[flower]'."
+    sentence = "this needs the extra 'flower': pip install '.[flower]' in a clone of dpadmm."
     for app in ("dpadmm.flower.client_app", "dpadmm.flower.server_app"):
         assert failed.pop(app) == sentence
     rooms = {module.split(".")[1] for module in failed}
@@ -190,7 +190,7 @@ def test_without_federation(tmp_path, package):
         check=False,
     )
     assert done.returncode == 2, done.stderr
-    assert "pip install 'dpadmm[federation]'" in json.loads(done.stdout)["error"]
+    assert "pip install '.[federation]' in a clone" in json.loads(done.stdout)["error"]
     assert (tmp_path / "north.ledger").read_bytes() == before
 
 
@@ -250,7 +250,7 @@ def test_an_empty_environment_runs_the_demo_from_the_wheels(built, tmp_path):
     assert "pr-admm-figure-2" in run(programs / "dpadmm", "reproduce", "--list", folder=tmp_path)
     where = run(programs / "python", "-c", "import dpadmm; print(dpadmm.__file__)", folder=tmp_path)
     assert Path(where.strip()).is_relative_to(tmp_path)
-    with pytest.raises(AssertionError, match=r"pip install 'dpadmm\[federation\]'"):
+    with pytest.raises(AssertionError, match=r"pip install '\.\[federation\]' in a clone"):
         run(programs / "dpadmm", "cert", "authority", "trust", folder=tmp_path)
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "ExchangeError",
     "LedgerError",
     "ParameterError",
+    "missing_extra",
     "needs_extra",
     "positive_integer",
     "positive_number",
@@ -53,9 +54,14 @@ def needs_extra(extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise ParameterError(
-            f"this needs the extra {extra!r}: pip install 'dpadmm[{extra}]'."
-        ) from None
+        raise missing_extra(extra) from None
+
+
+def missing_extra(extra: str) -> ParameterError:
+    """A refusal that says how to have what is not installed."""
+    return ParameterError(
+        f"this needs the extra {extra!r}: pip install '.[{extra}]' in a clone of dpadmm."
+    )
 
 
 def unknown_name(parameter: str, value: Any, known: Iterable[str]) -> ParameterError:

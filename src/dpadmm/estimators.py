@@ -123,7 +123,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Whether a party counts by its rows or as one.
     loss : {"auto", "logistic", "huber-hinge", "squared"}
         ``"auto"`` is huber-hinge for private algorithms in a proven calibration that can take it,
-        and logistic otherwise; ``predict_proba`` exists for the logistic loss only.
+        and logistic otherwise; without ``probabilities``, ``predict_proba`` exists for the
+        logistic loss only.
     fit_intercept : bool
         Append ``intercept_scale`` to each row.
     data_norm : float
@@ -376,7 +377,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(labels)
         known, codes = np.unique(labels, return_inverse=True)
         if len(known) < 2:
-            raise ParameterError(f"y must have at least two classes; got one class, {known[0]!r}.")
+            (only,) = known.tolist()
+            raise ParameterError(f"y must have at least two classes; got one class, {only!r}.")
         return rows, codes, known
 
     def _shard(

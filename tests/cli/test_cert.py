@@ -47,4 +47,4 @@ def test_without_the_extra(dpadmm, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
     result = dpadmm("cert", "authority", tmp_path / "c")
     assert result.exit_code == 2
-    assert "pip install 'dpadmm[federation]'" in result.output
+    assert "pip install '.[federation]' in a clone" in result.output

@@ -1,12 +1,14 @@
 """Tables on a terminal: they fit, and no name in them is broken."""
 
 import io
+import json
 import os
 import random
 import subprocess
 import sys
 
 import pytest
+import typer
 from rich.console import Console
 
 from dpadmm.cli import output
@@ -43,13 +45,40 @@ def test_numbers_stand_on_the_right_and_are_never_cut(monkeypatch):
 
 
 def test_what_cannot_stand_beside_each_other_stands_under_each_other(monkeypatch):
-    rows = [("a" * 30, "b" * 30, "c" * 30)]
-    text = printed(monkeypatch, ("first", "second", "third"), rows)
-    assert text.splitlines()[1:] == ["a" * 30, f"  second: {'b' * 30}", f"  third: {'c' * 30}"]
+    rows = [("a" * 100, "b" * 30, "", "c" * 40, "two words")]
+    text = printed(monkeypatch, ("first", "second", "none", "third", "fourth"), rows)
+    assert text.splitlines()[1:] == [
+        "a" * 100,
+        f"  second: {'b' * 30};",
+        f"  third: {'c' * 40}; fourth: two words",
+    ]
 
 
 def test_a_table_without_rows_has_its_heads(monkeypatch):
     assert "epsilon" in printed(monkeypatch, ("who", "epsilon"), [])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_command_that_is_stopped_says_so_and_how_it_goes_on(capsys, as_json):
+    """Typer itself would end it with 130 and without a word."""
+    with (
+        pytest.raises(typer.Exit) as ended,
+        output.refusals("compare", as_json, "The same command goes on."),
+    ):
+        raise KeyboardInterrupt
+    assert ended.value.exit_code == 130
+    told = capsys.readouterr()
+    assert told.err == "dpadmm: stopped. The same command goes on.\n"
+    words = json.loads(told.out)["error"] if as_json else told.out
+    assert words == ("stopped. The same command goes on." if as_json else "")
+
+
+@pytest.mark.parametrize("command", [(), ("train",), ("ledger",), ("schema", "draft")])
+def test_help_fits_a_terminal_and_shows_no_type_beside_a_flag(dpadmm, command):
+    text = dpadmm(*command, "--help").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "<bool>" not in text
+    assert "--help" in text
 
 
 def test_a_terminal_that_lacks_a_character_ends_no_command():

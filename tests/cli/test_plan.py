@@ -33,7 +33,7 @@ def test_it_answers_in_tables_of_eighty_columns(dpadmm, monkeypatch, tmp_path):
     # Names are whole, so that they can be copied.
     assert "dp-gd:noise=shared" in text
     assert "m-admm:noise=gaussian" in text
-    assert "Not rehearsed, it would take too long: pr-admm," in text
+    assert "Not rehearsed with --quick: pr-admm," in text
     for name in ("report.html", "figure.svg", "figure.csv", "plan.json"):
         assert (tmp_path / "plan" / name).stat().st_size > 100
     page = (tmp_path / "plan" / "report.html").read_text()

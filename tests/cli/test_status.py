@@ -94,6 +94,23 @@ def test_of_another_machine_only_the_age_counts(dpadmm, tmp_path):
     assert life(dpadmm, tmp_path) == ("silent", 3)
 
 
+def test_no_figure_or_word_is_cut_at_80_columns(dpadmm, tmp_path, monkeypatch):
+    """0.000312 and a 6 on the next line look as if less were left."""
+    monkeypatch.setattr(output.console, "width", 80)
+    file = tmp_path / "south.status.json"
+    with Watcher("south", log=tmp_path / "log", status=file) as watcher:
+        watcher.round(100, 100)
+        watcher.serving(60.0)
+        watcher.finished()
+    content = json.loads(file.read_text()) | {"epsilon_spent": 1.0, "epsilon_left": 0.0003126}
+    for node in ("south", "a-node-with-a-name-that-is-quite-long"):
+        file.write_text(json.dumps(content | {"node": node}))
+        shown = dpadmm("status", file).stdout
+        assert max(map(len, shown.splitlines())) <= 80
+        for word in (node, "0.0003126", "finished", "100/100"):
+            assert word in shown
+
+
 def test_several_nodes_that_ended(dpadmm, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     for name, done in (("south", 50), ("north", 7)):

@@ -40,7 +40,9 @@ def test_train_prints_the_statement_and_what_was_spent(hospitals, dpadmm):
     assert result.exit_code == 0
     assert "SIMULATION: simulated: reproducible, not private" in result.stdout
     assert "(1, 0.001)-differential privacy of each party" in result.stdout
-    for word in ("north", "60", "0.001", str(hospitals / "m.model")):
+    written = {"Model": "m.model", "Record": "record.json", "Report": "m.html"}
+    places = [f"{kind}: {hospitals / name}" for kind, name in written.items()]
+    for word in ("north", "60", "0.001", *places):
         assert word in result.stdout
     # No terminal, so no bar.
     assert result.stderr == ""
@@ -67,6 +69,9 @@ def test_a_second_run_without_a_ledger_says_that_it_spends_anew(hospitals, dpadm
     again = dpadmm("train", hospitals / "run.toml")
     assert again.exit_code == 0
     assert "this run spends its epsilon anew" in again.stderr
+    # A run that is refused spends nothing, and says nothing of it.
+    refused = dpadmm("train", hospitals / "run.toml", "--epsilon", "0")
+    assert refused.stderr == "dpadmm: epsilon must be a positive number; got 0.0.\n"
     edit(hospitals, "delta = 1e-3", "delta = 1e-3\nsimulation_key = 1")
     assert dpadmm("train", hospitals / "run.toml").stderr == ""
 

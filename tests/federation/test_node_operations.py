@@ -218,6 +218,9 @@ def test_looking_for_a_node_does_not_disturb_it(federation):
         events = {entry["event"] for entry in federation.log(name)}
         assert not events & {"connection-refused", "stranger-refused", "message-dropped"}
         assert "WARN" not in federation.output(name)
+        # Everything that was written is named.
+        for kind, ending in (("Model", "model"), ("Report", "html"), ("Statement", "statement")):
+            assert f"{kind}: {federation.folder / f'{name}.{ending}'}\n" in federation.output(name)
         # Who ended well is not missed.
         ended = federation.log(name, "results-written")[0]["time"]
         late = federation.log(name, "neighbour-unreachable")

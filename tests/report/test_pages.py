@@ -405,6 +405,39 @@ def test_a_node_that_lost_others_says_so(record):
     assert "the model of round 3 of" in words(made)
 
 
+@pytest.mark.parametrize(
+    ("kind", "ledgers", "node", "command", "said"),
+    [
+        ("private", False, False, "dpadmm train run.toml", "Noise is drawn anew"),
+        ("private", True, False, "dpadmm train run.toml", "nothing is spent. Under another run_id"),
+        ("private", True, True, "dpadmm node --config node.toml", "At every node"),
+        ("simulated", False, False, "dpadmm train run.toml", "the same numbers come out"),
+        ("without", False, False, "dpadmm train run.toml", "without folders). run.toml"),
+    ],
+)
+def test_how_to_run_it_again(record, page, kind, ledgers, node, command, said):
+    """As this run was, and what that spends."""
+    content = record(kind) | {"ledgers": {"north": "spent"} if ledgers else {}}
+    if node:
+        content["federation"] = {"rounds_complete": 3}
+    text = words(page(content)).rpartition("Run it again")[2]
+    assert text.strip().startswith(command)
+    assert said in text
+    assert "pip install" not in text
+    assert ("budget of the rows is spent once more" in text) == (kind == "private" and not ledgers)
+
+
+def test_models_that_are_the_same_are_not_drawn_apart(record, page):
+    """Differences of 1e-16 say nothing, and a line of zeros none on a scale of logarithms."""
+    content = record()
+    assert plots_of(run_report(RecordedRun.from_dict(content)), "Agreement of the parties")
+    for apart in (0.0, 1e-16):
+        content["history"]["disagreement"] = [apart for _ in content["history"]["change"]]
+        report = run_report(RecordedRun.from_dict(content))
+        assert not plots_of(report, "Agreement of the parties")
+        assert "All parties have the same model in every round." in words(render(report))
+
+
 def test_hostile_names_stay_names(record):
     content = json.loads(json.dumps(record()).replace("north", "<script>alert(1)</script>"))
     made = render(run_report(RecordedRun.from_dict(content)))

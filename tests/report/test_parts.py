@@ -152,6 +152,37 @@ def test_a_drawing_is_a_picture_file_whatever_it_shows(name, values):
         assert plot.description()
 
 
+def texts_of(plot, *names):
+    """Where these names stand, and where the circles are."""
+    root = ElementTree.fromstring(standalone(draw(plot, "figure-1")))
+    found = {node.text: node for node in root.iter() if node.tag.endswith("}text")}
+    circles = [node for node in root.iter() if node.tag.endswith("}circle")]
+    return (
+        [(float(found[name].get("x")), float(found[name].get("y"))) for name in names],
+        [tuple(float(node.get(key)) for key in ("cx", "cy", "r")) for node in circles],
+    )
+
+
+@pytest.mark.parametrize("server", [True, False])
+def test_twenty_parties_do_not_cover_each_other_nor_their_names(server):
+    names = tuple(f"party-{number}" for number in range(20))
+    edges = () if server else tuple((place, (place + 1) % 20) for place in range(20))
+    places, circles = texts_of(GraphPlot("g", names, (300,) * 20, edges, server), *names)
+    for place, (x, y, radius) in enumerate(circles):
+        for other, (a, b, r) in enumerate(circles[:place]):
+            assert math.hypot(x - a, y - b) > radius + r, (place, other)
+        for other, (a, b) in enumerate(places):
+            assert math.hypot(x - a, y - b) > radius, (place, other)
+
+
+def test_levels_that_are_near_have_names_that_do_not_touch():
+    line = Series("accuracy", (1, 100), (60.0, 88.0))
+    limits = (("pooled", 88.6), ("best party alone", 87.5))
+    plot = LinePlot("t", "round", "accuracy", (line,), limits=limits)
+    ((_, first), (_, second)), _ = texts_of(plot, "pooled", "best party alone")
+    assert second - first >= 13
+
+
 def test_what_a_plot_shows_is_in_its_data():
     lines = (Series("a", (1, 2), (3.0, 4.0)), Series("b", (1, 2), (5.0, 6.0)))
     assert LinePlot("t", "x", "y", lines).data().rows == ((1, 3.0, 5.0), (2, 4.0, 6.0))

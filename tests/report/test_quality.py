@@ -13,7 +13,7 @@ from dpadmm.run.classifier import HELD_OUT, PUBLIC, TRAINED_ON, Quality
 from dpadmm.run.record import RecordedRun
 
 
-def judged(content, about, classes=("no", "yes")):
+def judged(content, about, classes=("no", "yes"), noise=1.0):
     """A record with an evaluation: 80 of 100 rows are right."""
     content = copy.deepcopy(content) | {"classes": list(classes)}
     grid = ScoreGrid(len(classes), (-1.0, 0.0, 1.0))
@@ -24,7 +24,7 @@ def judged(content, about, classes=("no", "yes")):
         counts = np.concatenate([np.full(24, 100 / 8), right.ravel()])
     private = PrivacyStatement.from_dict(content["privacy"])
     quality = Quality(
-        NoisyHistogram(grid, counts, 0.0 if about == PUBLIC else 1.0, 100),
+        NoisyHistogram(grid, counts, 0.0 if about == PUBLIC else noise, 100),
         about,
         None if about == PUBLIC else private,
     )
@@ -48,7 +48,7 @@ def test_the_page_says_how_good_it_is_and_what_it_cost(record, about, phrase):
     run = judged(record(), about)
     report = run_report(run)
     answer = dict(report.answers)["How good it is"]
-    assert answer.startswith("accuracy 80.0% [")
+    assert answer.startswith("Accuracy 80.0% [")
     assert phrase in answer
     found = blocks(run)
     rows = {row[0]: row[1:] for row in found["Figures, with 95% intervals"].rows}
@@ -62,6 +62,13 @@ def test_the_page_says_how_good_it_is_and_what_it_cost(record, about, phrase):
     page = render(report)
     assert "Calibration" in page
     assert "True class (rows) by predicted class" in page
+
+
+def test_what_not_determined_means_is_said_where_it_stands(record):
+    page = render(run_report(judged(record(), HELD_OUT)))
+    assert "not determined" not in page.lower()
+    page = render(run_report(judged(record(), HELD_OUT, noise=1000.0)))
+    assert "Not determined: the noise is too large" in page
 
 
 def test_several_classes_have_figures_of_their_own(record):

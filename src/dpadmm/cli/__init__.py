@@ -32,12 +32,14 @@ from dpadmm.cli import (
     status,
     train,
 )
+from dpadmm.cli.options import Commands
 from dpadmm.cli.output import REFUSALS, print_refusal
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="dpadmm",
+    cls=Commands,
     help="Train one linear classifier together, without sharing rows, within a privacy budget.",
     no_args_is_help=True,
     add_completion=False,
@@ -92,6 +94,3 @@ def main(arguments: list[str] | None = None) -> None:
     except REFUSALS as error:
         print_refusal(command, str(error), as_json="--json" in words)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print_refusal(command, "stopped")
-        sys.exit(130)

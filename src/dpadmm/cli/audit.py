@@ -73,11 +73,22 @@ class AuditOptions:
 def audit(options: AuditOptions) -> None:
     """Run the worst case many times and bound from below what it loses; test a run's noise.
 
+    What is not given of an algorithm's setting is drawn from the seed. Examples:
+
+    * `dpadmm audit --algorithm dp-gd --samples 5000`
+
+    * `dpadmm audit --algorithm dp-gd --samples 5000 --noise-scale 0.5` (half the noise: refuted)
+
+    * `dpadmm audit --mechanism gaussian --epsilon 1 --delta 1e-5`
+
     Exits with 0 if the claim stands, 3 if it is refuted, 2 if the question makes no sense.
     """
     with refusals("audit", options.as_json):
         if (options.mechanism is None) == (options.algorithm is None):
-            raise ParameterError("either --mechanism or --algorithm must be given, and not both.")
+            raise ParameterError(
+                "either --mechanism or --algorithm must be given, and not both: see dpadmm audit "
+                "--help."
+            )
         with _progress(2 * options.samples) as on_progress:
             verdict = _audited(options, on_progress)
     if options.as_json:

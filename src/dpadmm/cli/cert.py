@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from dpadmm.cli.options import Commands
 from dpadmm.cli.output import JsonOption, emit, refusals, say
 
 _OWN_AUTHORITY = (
@@ -19,6 +20,7 @@ _OWN_AUTHORITY = (
 
 cert_app = typer.Typer(
     name="cert",
+    cls=Commands,
     help=f"Certificates of nodes, for mutual TLS: make them for a trial, look at them.\n\n"
     f"{_OWN_AUTHORITY}",
     no_args_is_help=True,

@@ -96,7 +96,8 @@ def compare(options: CompareOptions) -> None:
     from dpadmm.experiments.runner import Store, compute
 
     output = options.output
-    with refusals("compare", options.as_json):
+    kept = f"What is finished is kept in {output / 'cells'}: the same command goes on."
+    with refusals("compare", options.as_json, kept):
         told = _comparison(options)
         told.check()
         store = Store(output / "cells")
@@ -192,7 +193,9 @@ def _show(manifest: dict[str, Any], output: Path) -> None:
     console.print(manifest["headline"], style="bold", highlight=False)
     table = short_table(manifest)
     title = f"{manifest['data']['dataset']}: {manifest['data']['source']}"
-    show_table(title, table.columns, table.rows)
+    # The graph beside who trained: the columns then fit a terminal of 80.
+    rows = [(f"{who}, {graph}" if graph else who, *more) for who, graph, *more in table.rows]
+    show_table(title, ("who", *table.columns[2:]), rows)
     refused = {line["who"]: line["refused"] for line in manifest["lines"] if line["refused"]}
     for who, reason in refused.items():
         typer.echo(f"{who} was refused: {reason}")

@@ -48,14 +48,18 @@ class EvaluateOptions:
         float | None, typer.Option(help="Choose the threshold that reaches this specificity.")
     ] = None
     sure: Annotated[
-        bool, typer.Option(help="The interval's lower end must reach it, not only the estimate.")
+        bool,
+        typer.Option(
+            "--sure", help="The interval's lower end must reach it, not only the estimate."
+        ),
     ] = False
     confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95
     probabilities: Annotated[
-        bool, typer.Option(help="Fit probabilities to the histogram, for --write.")
+        bool,
+        typer.Option("--probabilities", help="Fit probabilities to the histogram, for --write."),
     ] = False
     write: Annotated[
-        bool, typer.Option(help="Write threshold and probabilities into the model.")
+        bool, typer.Option("--write", help="Write threshold and probabilities into the model.")
     ] = False
     delimiter: DelimiterOption = None
     as_json: JsonOption = False

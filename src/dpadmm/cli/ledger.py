@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import takes
+from dpadmm.cli.options import Commands, takes
 from dpadmm.cli.output import JsonOption, console, emit, refusals, say, show_table
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ledger_app = typer.Typer(
     name="ledger",
+    cls=Commands,
     help="The privacy budget of a data set: create its ledger, see it, check it, export it.",
     no_args_is_help=True,
 )
@@ -75,7 +76,11 @@ class LedgerOptions:
 @ledger_app.command()
 @takes(LedgerOptions)
 def init(options: LedgerOptions) -> None:
-    """Create the ledger of a data set, with nothing spent. It never replaces a file."""
+    """Create the ledger of a data set, with nothing spent. It never replaces a file.
+
+    Example: `dpadmm ledger init north.ledger --dataset patients --owner north --rows 6000
+    --epsilon 1 --delta 1e-6`
+    """
     from dpadmm.ledger.entries import ChargedData
     from dpadmm.ledger.filters import Policy
     from dpadmm.ledger.sqlite import SQLiteLedger
@@ -170,7 +175,8 @@ def verify(
 def export(
     path: PathArgument,
     messages: Annotated[
-        bool, typer.Option(help="With the bytes of the messages, as hexadecimal digits.")
+        bool,
+        typer.Option("--messages", help="With the bytes of the messages, as hexadecimal digits."),
     ] = False,
 ) -> None:
     """Print every row as a line of JSON: enough to recompute the spending."""

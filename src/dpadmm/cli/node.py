@@ -75,6 +75,8 @@ def node_command(options: NodeOptions) -> None:
             emit("node", _summary(run, setup.name))
         elif run is not None:
             _show(run)
+            if told.result is not None and told.result.statement is not None:
+                typer.echo(f"Statement: {told.result.statement}")
 
 
 def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run | None:

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from dpadmm.errors import ParameterError
 
@@ -26,6 +27,28 @@ AddressOption = Annotated[
     str | None,
     typer.Option(help="Of a running Dask or Ray cluster; without one, --jobs processes start."),
 ]
+
+
+class Commands(TyperGroup):
+    """Commands whose help shows no type beside flags: ``--json <bool>`` looks as if it took one."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Own options."""
+        return _bare_flags(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _bare_flags(command.get_params(ctx))
+        return command
+
+
+def _bare_flags(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
 
 
 def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:

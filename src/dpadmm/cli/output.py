@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import wrap
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -23,7 +25,13 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from dpadmm.errors import ClusterError, ConvergenceError, ExchangeError, LedgerError
+from dpadmm.errors import (
+    ClusterError,
+    ConvergenceError,
+    ExchangeError,
+    LedgerError,
+    missing_extra,
+)
 from dpadmm.plain import json_data, visible
 
 #: Version of the envelope below; a field never changes its meaning within a version.
@@ -90,45 +98,66 @@ def say(words: str) -> None:
 
 
 @contextmanager
-def refusals(command: str, as_json: bool) -> Iterator[None]:
-    """Turn a refusal inside into one sentence and exit code 2."""
+def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
+    """Turn a refusal inside into one sentence and exit code 2, Ctrl-C into one and 130.
+
+    ``stopped`` says what a command that was stopped has kept, and how it goes on.
+    """
     try:
         yield
     except REFUSALS as error:
         print_refusal(command, str(error), as_json=as_json)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        print_refusal(command, " ".join(("stopped.", stopped)).strip(), as_json=as_json)
+        raise typer.Exit(130) from None
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        told = f"this needs the extra {extra!r}: pip install 'dpadmm[{extra}]'."
-        print_refusal(command, told, as_json=as_json)
+        print_refusal(command, str(missing_extra(extra)), as_json=as_json)
         raise typer.Exit(2) from None
 
 
+# A space at which no line is broken.
+_JOINED: Final = "\N{NO-BREAK SPACE}"
 _FIGURE: Final = frozenset("0123456789.+-e%")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; what looks like a number stands on the right.
+    """Print a table that fits."""
+    console.print(f"[bold]{escape(title)}[/bold]", highlight=False)
+    print_table(fitting_table(columns, rows))
+
+
+def print_table(table: Table | Group) -> None:
+    """Print what :func:`fitting_table` made; a word that is longer than a line is not cut off."""
+    console.print(table, soft_wrap=isinstance(table, Group))
+
+
+def fitting_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    styles: Mapping[str, str] = MappingProxyType({}),
+) -> Table | Group:
+    """A table for the terminal; what looks like a number stands on the right.
 
     No word is broken: a name that is cut could be another. Where the longest words of all columns
-    do not fit beside each other, the cells of a row stand under each other.
+    do not fit beside each other, the cells of a row stand below its first one. Cells that are one
+    of the words in ``styles`` have that style.
     """
-    console.print(f"[bold]{escape(title)}[/bold]", highlight=False)
     body = [[_shown(str(cell)) for cell in row] for row in rows]
     widths = _column_widths([list(columns), *body], console.width)
     if widths is None:
-        _show_stacked(columns, body)
-        return
+        return _stacked(columns, body)
     table = Table()
     for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
         numbers = all(row[place][:1] in "0123456789-+." for row in body if row[place])
         side: Literal["left", "right"] = "right" if numbers and body else "left"
         table.add_column(column, justify=side, width=width, overflow="fold")
     for row in body:
-        table.add_row(*map(Text, row))
-    console.print(table)
+        table.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
+    return table
 
 
 def _column_widths(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
@@ -159,12 +188,17 @@ def _words(cell: str) -> Sequence[str]:
     return [cell] if set(cell) <= _FIGURE else cell.split() or [""]
 
 
-def _show_stacked(columns: Sequence[str], body: Sequence[Sequence[str]]) -> None:
-    """Print the cells of each row under each other, the first as its heading."""
+def _stacked(columns: Sequence[str], body: Sequence[Sequence[str]]) -> Group:
+    """The cells of each row that say something, below the first as their heading."""
+    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    lines = []
     for first, *others in body:
-        console.print(Text(first, style="bold"), soft_wrap=True)
-        for column, cell in zip(columns[1:], others, strict=True):
-            console.print(Text(f"  {column}: {cell}"), soft_wrap=True)
+        lines.append(Text(first, style="bold"))
+        named = zip(columns[1:], others, strict=True)
+        told = "; ".join(f"{column}:{_JOINED}{cell}" for column, cell in named if cell)
+        for line in wrap(told, console.width - 2, **whole):
+            lines.append(Text(f"  {line.replace(_JOINED, ' ')}"))
+    return Group(*lines)
 
 
 def show_meaning(meaning: Mapping[str, Any]) -> None:

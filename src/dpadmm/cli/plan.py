@@ -87,7 +87,10 @@ def plan_command(options: PlanOptions) -> None:
     from dpadmm.experiments.planner import plan_run
     from dpadmm.experiments.rehearsal import QUICK
 
-    with refusals("plan", options.as_json):
+    kept = "Nothing was kept; with --output FOLDER the same command would go on."
+    if options.output is not None:
+        kept = f"What is finished is kept in {options.output}: the same command goes on."
+    with refusals("plan", options.as_json, kept):
         question = _question(options)
         if options.write is not None:
             check_new(options.write, options.config)
@@ -170,7 +173,8 @@ def _show(outlook: Outlook, options: PlanOptions) -> None:
         show_table(title, table.columns, table.rows)
     left_out = [each.who for each in outlook.candidates if each.plan and not each.losses]
     if left_out:
-        say(f"Not rehearsed, it would take too long: {', '.join(left_out)}.")
+        why = "with --quick" if options.quick else "since it would take too long"
+        say(f"Not rehearsed {why}: {', '.join(left_out)}.")
     for candidate in outlook.candidates:
         if candidate.refused:
             say(f"{candidate.who} was refused: {candidate.refused}")

@@ -47,7 +47,8 @@ def reproduce_command(
     """
     from dpadmm.experiments.experiment import get_experiment, known_experiments
 
-    with refusals("reproduce", as_json):
+    kept = f"What is finished is kept in {output / 'cells'}: the same command goes on."
+    with refusals("reproduce", as_json, kept):
         known = known_experiments()
         chosen = list(known) if everything else (names or [])
         experiments = [get_experiment(name) for name in chosen]

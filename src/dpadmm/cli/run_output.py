@@ -65,7 +65,9 @@ def show_run(run: Run, title: str, *, rounds: str, own: bool = False) -> None:
         show_quality(quality, quality.evaluation(), [str(name) for name in run.classifier.classes])
     taken = "" if run.seconds is None else f", {run.seconds:.1f} s"
     typer.echo(f"Run {run.sha256[:12]}, {rounds} rounds{taken}.")
-    typer.echo(f"Model: {run.config.result.model}")
+    for kind, place in result_places(run.config.result).items():
+        if place is not None:
+            typer.echo(f"{kind.capitalize()}: {place}")
 
 
 def about_words(quality: Quality) -> str:

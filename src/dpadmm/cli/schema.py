@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import DelimiterOption, takes
+from dpadmm.cli.options import Commands, DelimiterOption, takes
 from dpadmm.cli.output import JsonOption, emit, refusals, show_table, warn
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.sentences import DataError
@@ -23,6 +23,7 @@ CHECK_WARNING = (
 
 schema_app = typer.Typer(
     name="schema",
+    cls=Commands,
     help="The public description of a table: draft one, check a file against one.",
     no_args_is_help=True,
 )
@@ -40,7 +41,9 @@ class DraftOptions:
     party: Annotated[
         str | None, typer.Option(help="Name of the column that says whose row it is.")
     ] = None
-    constant: Annotated[bool, typer.Option(help="Ask for a constant column.")] = False
+    constant: Annotated[
+        bool, typer.Option("--constant", help="Ask for a constant column: an intercept.")
+    ] = False
     max_levels: Annotated[
         int | None, typer.Option(min=1, help="The most levels of a categorical column (50).")
     ] = None
@@ -53,14 +56,17 @@ class DraftOptions:
         ),
     ] = None
     delimiter: DelimiterOption = None
-    force: Annotated[bool, typer.Option(help="Replace a schema that is there.")] = False
+    force: Annotated[bool, typer.Option("--force", help="Replace a schema that is there.")] = False
     as_json: JsonOption = False
 
 
 @schema_app.command()
 @takes(DraftOptions)
 def draft(options: DraftOptions) -> None:
-    """Write a first schema from a PUBLIC sample; read it through before sharing it."""
+    """Write a first schema from a PUBLIC sample; read it through before sharing it.
+
+    Example: `dpadmm schema draft public.csv --label readmitted --constant -o schema.toml`
+    """
     from dpadmm.data.draft import DRAFT_WARNING, MAX_LEVELS
     from dpadmm.data.draft import draft as drafted_from
 

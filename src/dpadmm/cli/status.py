@@ -11,19 +11,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
-from rich.text import Text
 
 from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, console, emit, envelope, refusals, say, warn
+from dpadmm.cli.output import (
+    JsonOption,
+    console,
+    emit,
+    envelope,
+    fitting_table,
+    print_table,
+    refusals,
+    say,
+    warn,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost
 
 if TYPE_CHECKING:
     from dpadmm.federation.status import NodeStatus
 
-_COLUMNS = ("node", "life", "round", "waiting for", "epsilon spent", "left", "last event", "age")
+_COLUMNS = ("node", "life", "round", "waiting for", "epsilon spent", "left", "last event", "age, s")
 _TROUBLE = ("dead", "silent")
 _STYLES = {"dead": "red", "silent": "yellow", "stopped": "yellow", "finished": "green"}
 
@@ -89,7 +99,7 @@ def status(options: StatusOptions) -> None:
                     nodes = read_statuses(wanted)
                     live.update(status_table(nodes), refresh=True)
         else:
-            console.print(status_table(nodes))
+            print_table(status_table(nodes))
     if any(node.life in _TROUBLE for node in nodes):
         raise typer.Exit(3)
 
@@ -148,14 +158,11 @@ def _serve(address: str, places: list[Path], options: StatusOptions) -> None:
         threading.Event().wait()
 
 
-def status_table(nodes: list[NodeStatus]) -> Table:
+def status_table(nodes: list[NodeStatus]) -> Table | Group:
     """One line per node."""
     from dpadmm.federation.facts import plain_text
 
-    table = Table()
-    for column in _COLUMNS:
-        right = column in ("round", "epsilon spent", "left", "age")
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    rows = []
     for node in nodes:
         content = node.content
         cells = (
@@ -166,10 +173,10 @@ def status_table(nodes: list[NodeStatus]) -> Table:
             _bound(content["epsilon_spent"], AtMost),
             _bound(content["epsilon_left"], AtLeast),
             _last(content["last_event"]),
-            f"{node.age:.0f} s",
+            f"{node.age:.0f}",
         )
-        table.add_row(*(Text(plain_text(cell), style=_STYLES.get(cell, "")) for cell in cells))
-    return table
+        rows.append([plain_text(cell) for cell in cells])
+    return fitting_table(_COLUMNS, rows, _STYLES)
 
 
 def _waiting(content: dict[str, Any]) -> str:

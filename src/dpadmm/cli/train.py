@@ -18,6 +18,7 @@ from dpadmm.errors import BudgetError
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
 if TYPE_CHECKING:
     from dpadmm.run.config import RunConfig
+    from dpadmm.run.result import Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,52 +45,64 @@ class TrainOptions:
 def train_command(options: TrainOptions) -> None:
     """Train a model as a configuration says; print what it cost each party's privacy.
 
-    A budget on the command line counts as if the configuration said it: record, model and the hash
-    of the run have it.
+    A configuration has the algorithm and its budget under `[run]`, the `schema` under `[data]`, a
+    `name` and a `file` under `[[party]]` for each party, and the `model` to write under `[result]`;
+    `dpadmm plan --write run.toml` makes one. Examples:
+
+    * `dpadmm train run.toml`
+
+    * `dpadmm train run.toml --epsilon 0.5` (record, model and the hash of the run have it)
+
+    A run that was stopped goes on by the same command, from its `checkpoint` under `[result]` or
+    from its ledgers.
     """
     from dpadmm.report.html import write_page
     from dpadmm.report.run import run_report
     from dpadmm.run.config import load_config
-    from dpadmm.run.from_files import Watch, spends_anew, train_run, write_results
+    from dpadmm.run.from_files import write_results
 
     as_json = options.as_json
-    with refusals("train", as_json):
+    goes_on = "With a checkpoint or ledgers the same command goes on; otherwise it begins anew."
+    with refusals("train", as_json, goes_on):
         told = load_config(options.config, options.budget)
-        again = spends_anew(told)
-        if again is not None:
-            warn(again)
-        with rounds_bar(quiet=as_json) as progress:
-            task = progress.add_task("checking", total=told.run.rounds)
-            stages: list[str] = []
-
-            def on_stage(stage: str) -> None:
-                stages.append(stage)
-                progress.update(task, description=stage)
-
-            watch = Watch(
-                on_stage=on_stage,
-                on_round=lambda done, rounds: progress.update(task, completed=done, total=rounds),
-            )
-            try:
-                run = train_run(told, watch)
-            except BudgetError as error:
-                # Rows are read once the first stage, the checks, is over.
-                _write_refusal(told, str(error), started=len(stages) > 1)
-                raise
+        run = _trained(told, quiet=as_json)
         record = write_results(run)
         # After the results: whatever happens to the page, what was paid for is there.
         if told.result.report_file is not None:
             write_page(told.result.report_file, run_report(record))
     for sentence in run.warnings:
         warn(sentence)
-    places = result_places(told.result)
     if as_json:
-        emit("train", places | run.summary())
+        emit("train", result_places(told.result) | run.summary())
         return
     show_run(run, "Spent", rounds=str(told.run.rounds))
-    for kind in ("record", "report"):
-        if places[kind] is not None:
-            typer.echo(f"{kind.capitalize()}: {places[kind]}")
+
+
+def _trained(config: RunConfig, *, quiet: bool) -> Run:
+    """Train, with a bar; a run over budget leaves a page that says so."""
+    from dpadmm.run.from_files import Watch, spends_anew, train_run
+
+    again, stages = spends_anew(config), list[str]()
+    with rounds_bar(quiet=quiet) as progress:
+        task = progress.add_task("checking", total=config.run.rounds)
+
+        def on_stage(stage: str) -> None:
+            # Once the first stage, the checks, is over: a run that is refused spends nothing.
+            if again is not None and len(stages) == 1:
+                warn(again)
+            stages.append(stage)
+            progress.update(task, description=stage)
+
+        watch = Watch(
+            on_stage=on_stage,
+            on_round=lambda done, rounds: progress.update(task, completed=done, total=rounds),
+        )
+        try:
+            return train_run(config, watch)
+        except BudgetError as error:
+            # Rows are read after the checks.
+            _write_refusal(config, str(error), started=len(stages) > 1)
+            raise
 
 
 def _write_refusal(config: RunConfig, reason: str, *, started: bool) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from dpadmm.data import raetsch
-from dpadmm.data.adult import WHERE as ADULT_WHERE
 from dpadmm.data.adult import load_adult
 from dpadmm.data.dataset import Dataset
 from dpadmm.data.raetsch import Origin
+from dpadmm.errors import unknown_name
 from dpadmm.sentences import DataError
 
-__all__ = ["NAMES", "load", "where"]
+__all__ = ["NAMES", "load"]
 
 NAMES: Final = ("adult", *raetsch.RAETSCH_NAMES)
 
@@ -45,11 +45,10 @@ def load(
     Raises
     ------
     DataError
-        If the name is not known or the data are not to be had; says where each can be had.
+        If the name is not known, or the data are not here; says where they can be had.
     """
     if name not in NAMES:
-        known = "; ".join(f"{known}: {where(known)}" for known in NAMES)
-        raise DataError(f"name must be one of {', '.join(NAMES)}; got {name!r}. {known}")
+        raise DataError(str(unknown_name("data set", name, NAMES)))
     if name == "adult":
         if rows is not None or origin != "auto":
             raise DataError("rows and origin are for Rätsch's problems; leave them out for adult")
@@ -57,8 +56,3 @@ def load(
     return raetsch.load_raetsch(
         name, folder, seed=seed, rows=rows, origin=origin, download=download
     )
-
-
-def where(name: str) -> str:
-    """Say where a data set can be had."""
-    return ADULT_WHERE if name == "adult" else raetsch.where_raetsch(name)

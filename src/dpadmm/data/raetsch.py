@@ -158,8 +158,8 @@ def where_raetsch(name: str) -> str:
     if recipe.draw:
         ways.append("draw it with origin='generator'")
     ways.append(
-        "fetch the benchmark's file with origin='raetsch' (pip install 'dpadmm[datasets]', and a "
-        "network)"
+        "fetch the benchmark's file with origin='raetsch' (pip install '.[datasets]' in a clone of "
+        "dpadmm, and a network)"
     )
     return ", or ".join(ways)
 

@@ -353,7 +353,7 @@ def _columns(table: _Table, schema: Schema, require_label: bool) -> list[str]:
     if missing:
         raise DataError(
             f"{table.where} must have the schema's columns; {_listed(missing)} not there: add "
-            "it, correct the schema, or check the delimiter and the header line"
+            "what is missing, correct the schema, or check the delimiter and the header line"
         )
     # The header is one: it has all names of the schema. So it may be shown.
     _refuse_repeats(table, show=True)

@@ -29,7 +29,7 @@ def quality_answer(run: RecordedRun) -> list[tuple[str, str]]:
         return []
     evaluation = run.quality.evaluation()
     accuracy, level = evaluation.accuracy, f"{100 * evaluation.confidence:g}%"
-    found = f"{accuracy.name} {_percent(accuracy)} ({level} interval)"
+    found = f"{accuracy.name.capitalize()} {_percent(accuracy)} ({level} interval)"
     return [(_QUALITY, f"{found}, {_about(run.quality)}.")]
 
 
@@ -84,14 +84,13 @@ def _figures(evaluation: ModelFigures, classes: tuple[str, ...], level: str) -> 
         for each in evaluation.classes:
             name = shown_name(classes[each.code], 40)
             rows += [_row(figure, name) for figure in each.estimates]
+    notes = ["Probabilities (Brier score, calibration) are those fitted to this histogram."]
+    if any(_NOT_DETERMINED in row for row in rows):
+        notes.insert(
+            0, "Not determined: the noise is too large for the rows that the figure is a share of."
+        )
     columns = ("figure", "estimate", "from", "to")
-    return Table(
-        f"Figures, with {level} intervals",
-        columns,
-        tuple(rows),
-        "Not determined: the noise is too large for the rows that the figure is a share of. "
-        "Probabilities (Brier score, calibration) are those fitted to this histogram.",
-    )
+    return Table(f"Figures, with {level} intervals", columns, tuple(rows), " ".join(notes))
 
 
 def _row(figure: Estimate, of: str = "") -> tuple[Cell, ...]:

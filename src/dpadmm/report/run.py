@@ -71,6 +71,9 @@ _MOST_POINTS = 300
 _MOST_COURSES = 6
 _MOST_BARS = 12
 
+# A part of the way that a model moved below which a difference is rounding.
+_ROUNDING = 1e-9
+
 
 def run_report(run: RecordedRun, *, more: Sequence[Section] = ()) -> Report:
     """The report of a run; ``more`` sections come first."""
@@ -336,8 +339,13 @@ def graph_section(run: RecordedRun) -> Section:
 
 def convergence_section(run: RecordedRun) -> Section:
     """How the parties came to agree, from messages alone."""
+    apart = apart_over_rounds(run)
+    words = "What is drawn here is a function of the messages alone: nothing was computed from "
+    words += "rows in any other way."
+    if run.history.disagreement and not apart and len(run.everybody) > 1:
+        words = f"All parties have the same model in every round. {words}"
     lines = (
-        (texts.DISAGREEMENT, texts.DISAGREEMENT_Y, run.history.disagreement),
+        (texts.DISAGREEMENT, texts.DISAGREEMENT_Y, apart),
         (texts.CHANGE, texts.CHANGE_Y, run.history.change),
     )
     plots = [
@@ -352,16 +360,13 @@ def convergence_section(run: RecordedRun) -> Section:
         for title, label, values in lines
         if values
     ]
-    return Section(
-        "Agreement and convergence",
-        (
-            Words(
-                "Both figures are functions of the messages alone: nothing here was "
-                "computed from rows in any other way."
-            ),
-            *plots,
-        ),
-    )
+    return Section("Agreement and convergence", (Words(words), *plots))
+
+
+def apart_over_rounds(run: RecordedRun) -> tuple[float, ...]:
+    """How far the parties' models are apart; nothing where that is rounding alone."""
+    apart, moved = run.history.disagreement, run.history.change
+    return apart if max(apart, default=0.0) > _ROUNDING * max(moved, default=1.0) else ()
 
 
 def weights_section(run: RecordedRun) -> list[Section]:
@@ -467,22 +472,33 @@ def configuration_section(run: RecordedRun) -> Section:
         if check.account is not None:
             head = f"head of the ledger of {shown_name(name, 40)}"
             facts.append((head, check.account.head))
-    words = "" if run.command else "Save this as run.toml beside the files that it names "
-    words += "" if run.command else "(they are recorded without folders). "
+    command, words, title = run.command or "", [], "Configuration"
+    if run.federation is not None:
+        command = "dpadmm node --config node.toml"
+        words.append("At every node, with the run that was agreed on.")
+    elif not command:
+        command, title = "dpadmm train run.toml", texts.CONFIGURATION_CODE
+        words.append(
+            "Save this as run.toml beside the files that it names (they are recorded without "
+            "folders)."
+        )
     if run.privacy.simulated:
-        words += "The noise is simulated, so that the same numbers come out."
-    else:
-        words += "Noise is drawn anew, so that the numbers differ, and the budget of the rows is "
-        words += "spent once more."
-    title = "Configuration" if run.command else texts.CONFIGURATION_CODE
+        words.append("The noise is simulated, so that the same numbers come out.")
+    elif run.ledgers:
+        words.append(
+            "The ledgers have this run: it is repeated from them, and nothing is spent. Under "
+            "another run_id it is another run, with noise drawn anew, and spends once more."
+        )
+    elif run.private:
+        words.append(
+            "Noise is drawn anew, so that the numbers differ, and the budget of the rows is spent "
+            "once more."
+        )
     return Section(
         texts.CONFIGURATION,
         (
-            Code(
-                "Run it again",
-                run.command or f"pip install dpadmm=={run.dpadmm}\ndpadmm train run.toml",
-            ),
-            Words(words),
+            Code("Run it again", command),
+            *([Words(" ".join(words))] if words else []),
             Code(title, configuration_text(run.config)),
             Facts(tuple(facts)),
         ),

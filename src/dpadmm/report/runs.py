@@ -11,7 +11,13 @@ from dpadmm.report.answers import banners, learnt, over_budget, riskiest
 from dpadmm.report.document import Banner, Block, Code, Report, Section, Words
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import LinePlot, Series
-from dpadmm.report.run import configuration_section, configuration_text, course, parties_section
+from dpadmm.report.run import (
+    apart_over_rounds,
+    configuration_section,
+    configuration_text,
+    course,
+    parties_section,
+)
 from dpadmm.report.tables import Table, delta_text
 from dpadmm.run.config import RunConfig
 from dpadmm.run.record import RecordedRun
@@ -167,8 +173,8 @@ def _runs_plots(named: Sequence[tuple[str, RecordedRun]]) -> list[LinePlot]:
         if run.private and courses:
             largest = max(courses, key=lambda course: course[-1])
             spent.append(course(name, [AtMost(value) for value in largest]))
-        if run.history.disagreement:
-            apart.append(course(name, run.history.disagreement))
+        if differences := apart_over_rounds(run):
+            apart.append(course(name, differences))
         if run.history.change:
             moved.append(course(name, run.history.change))
     wanted: list[tuple[str, str, list[Series], bool]] = [

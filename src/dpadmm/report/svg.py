@@ -135,6 +135,10 @@ MOST_LINKS: Final = 1500
 _PICTURE_WIDTH: Final = 420.0
 _PICTURE_HEIGHT: Final = 280.0
 
+_MIDDLE: Final = (_PICTURE_WIDTH / 2, _PICTURE_HEIGHT / 2 - 10)
+
+# More parties than this have small circles, and their names outside of them.
+_FEW: Final = 8
 # With more parties than this the names would cover each other; the table has them.
 _MOST_NAMES: Final = 24
 _SERVER: Final = -1
@@ -148,8 +152,8 @@ def draw_graph(plot: GraphPlot) -> tuple[list[Html], float]:
     drawn = [_line(*places[a], *places[b], "link") for a, b in links]
     if plot.server:
         drawn += _server(*places[_SERVER])
-    most = max(plot.rows, default=1)
-    small, large = (9.0, 20.0) if len(plot.names) <= _MOST_NAMES else (3.0, 7.0)
+    most, count = max(plot.rows, default=1), len(plot.names)
+    small, large = (9.0, 20.0) if count <= _FEW else (5.0, 9.0) if count <= _MOST_NAMES else (3, 7)
     for place, (name, rows) in enumerate(zip(plot.names, plot.rows, strict=True)):
         x, y = places[place]
         radius = max(small, large * math.sqrt(rows / most))
@@ -158,9 +162,19 @@ def draw_graph(plot: GraphPlot) -> tuple[list[Html], float]:
         drawn.append(
             element("circle", hint, cx=f"{x:g}", cy=f"{y:g}", r=f"{radius:.3g}", class_=class_)
         )
-        if len(plot.names) <= _MOST_NAMES:
+        if count <= _FEW:
             drawn.append(_label(x, y + radius + 14, cut(name, 18), "label halo", "middle"))
+        elif count <= _MOST_NAMES:
+            drawn.append(_label_outside(x, y, radius, cut(name, 10)))
     return drawn, _PICTURE_HEIGHT
+
+
+def _label_outside(x: float, y: float, radius: float, name: str) -> Html:
+    """A name on the side of its circle that is away from the middle, where others have theirs."""
+    right, down = x - _MIDDLE[0], y - _MIDDLE[1]
+    far = (radius + 7) / (math.hypot(right, down) or 1.0)
+    side = "middle" if abs(right) < 0.2 * abs(down) else "start" if right > 0 else "end"
+    return _label(round(x + far * right, 1), round(y + far * down + 4, 1), name, "label halo", side)
 
 
 def draw_waits(plot: WaitPlot) -> tuple[list[Html], float]:
@@ -228,8 +242,8 @@ def _places(topology: Topology) -> dict[int, tuple[float, float]]:
     flat = reach_y < 0.05 * reach_x
     return {
         node: (
-            round(_PICTURE_WIDTH / 2 + wide * (x - middle_x) / reach_x, 1),
-            round(_PICTURE_HEIGHT / 2 - 10 + (0.0 if flat else high * (y - middle_y) / reach_y), 1),
+            round(_MIDDLE[0] + wide * (x - middle_x) / reach_x, 1),
+            round(_MIDDLE[1] + (0.0 if flat else high * (y - middle_y) / reach_y), 1),
         )
         for node, (x, y) in found.items()
     }
@@ -301,6 +315,7 @@ _STYLES: Final = 6
 _CHARACTER: Final = 6.4
 _MOST_MARKS: Final = 16
 _LONGEST_LABEL: Final = 34
+_LABEL_HEIGHT: Final = 13.0
 _LONGEST_TICK: Final = 10
 
 # Of a figure with several plots: the width between them, and the height of a line of its heading.
@@ -441,15 +456,22 @@ def _lines(plot: LinePlot) -> tuple[list[Html], float]:
     heights += [level for _, level in plot.limits]
     up = scale_over(heights, bottom, top, log=plot.log_y, from_zero=plot.from_zero)
     drawn += _axes(plot, across, up, top, bottom)
-    for name, level in plot.limits:
-        if up.shows(level):
-            drawn.append(_line(_LEFT, up.at(level), _WIDTH - _RIGHT, up.at(level), "limit"))
-            drawn.append(
-                _label(_WIDTH - _RIGHT, up.at(level) - 5, cut(name, _LONGEST_LABEL), "label", "end")
-            )
+    drawn += _limits(plot, up)
     for place, line in enumerate(plot.series):
         drawn += _curve(plot, line, place, across, up)
     return drawn, bottom + _BOTTOM
+
+
+def _limits(plot: LinePlot, up: Scale) -> list[Html]:
+    """Levels across the plot, each named above its line, or below where another name is near."""
+    drawn, before = [], -math.inf
+    shown = [(up.at(level), name) for name, level in plot.limits if up.shows(level)]
+    for y, name in sorted(shown):
+        foot = y - 5 if y - 5 - before >= _LABEL_HEIGHT else y + _LABEL_HEIGHT
+        drawn.append(_line(_LEFT, y, _WIDTH - _RIGHT, y, "limit"))
+        drawn.append(_label(_WIDTH - _RIGHT, foot, cut(name, _LONGEST_LABEL), "label", "end"))
+        before = foot
+    return drawn
 
 
 def _axes(plot: LinePlot, across: Scale, up: Scale, top: float, bottom: float) -> list[Html]:
