@@ -142,7 +142,13 @@ def test_one_party_speaks_of_its_own_rows():
 
 @pytest.mark.parametrize(
     ("names", "parties", "deltas"),
-    [(("a", "b"), 1, (1e-5, 1e-5)), (("a", "b"), 2, (1e-5,)), (("a",), 2, (1e-5, 1e-5))],
+    [
+        (("a", "b"), 1, (1e-5, 1e-5)),
+        (("a", "b"), 2, (1e-5,)),
+        (("a",), 2, (1e-5, 1e-5)),
+        (("a", "b"), 3, (1e-5, 1e-5)),
+        (("a", "b"), 2, (1e-5, 1e-5, 1e-5)),
+    ],
 )
 def test_no_party_is_left_out_of_a_statement(names, parties, deltas):
     with pytest.raises(ValueError, match="argument"):

@@ -56,26 +56,39 @@ def browser():
         yield started
 
 
+@pytest.fixture(scope="module")
+def tab(browser):
+    """One for all tests: a page loaded into it is new, and a new one costs three times as much."""
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
 @pytest.fixture
-def opened(browser, pages):
+def opened(tab, pages):
     """Open a page; at the end nothing was logged and nothing was asked for."""
-    contexts, noise = [], []
+    noise = []
+    listeners = {
+        "console": lambda message: noise.append(message.text),
+        "pageerror": lambda error: noise.append(str(error)),
+        "request": lambda request: noise.append(request.url),
+    }
 
     def open_page(kind, viewport=LAPTOP, scheme="light"):
-        context = browser.new_context(viewport=viewport, color_scheme=scheme)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: noise.append(message.text))
-        page.on("pageerror", lambda error: noise.append(str(error)))
         address = pages[kind].as_uri()
-        page.on("request", lambda request: noise.append(request.url))
-        page.goto(address)
-        assert noise.pop(0) == address
-        return page
+        tab.set_viewport_size(viewport)
+        tab.emulate_media(media="null", color_scheme=scheme)
+        tab.goto(address)
+        noise.remove(address)
+        return tab
 
+    for event, listener in listeners.items():
+        tab.on(event, listener)
     yield open_page
-    for context in contexts:
-        context.close()
+    # What the last page still has to say comes before the next one is there.
+    tab.goto("about:blank")
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
     # Saving a file that the page holds is a request to the page itself.
     assert [entry for entry in noise if not entry.startswith("data:")] == []
 
@@ -136,32 +149,33 @@ def test_the_demo_answers_without_scrolling(opened):
         ("without", "NO PRIVACY GUARANTEE."),
     ],
 )
-@pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
-def test_what_may_not_be_overlooked_is_on_top(opened, kind, words, viewport):
-    page = opened(kind, viewport)
-    box = page.locator(f".banner:has-text('{words}')").first.bounding_box()
-    assert box["y"] + box["height"] <= viewport["height"]
-    assert box["width"] > 0.85 * viewport["width"]
+def test_what_may_not_be_overlooked_is_on_top(opened, kind, words):
+    page = opened(kind)
+    for viewport in (LAPTOP, PHONE):
+        page.set_viewport_size(viewport)
+        box = page.locator(f".banner:has-text('{words}')").first.bounding_box()
+        assert box["y"] + box["height"] <= viewport["height"]
+        assert box["width"] > 0.85 * viewport["width"]
 
 
 @pytest.mark.parametrize("link", ["Save the drawing", "Save the data"])
-@pytest.mark.parametrize("place", range(8))
-def test_every_figure_can_be_saved(opened, tmp_path, place, link):
-    # A page each: a browser asks before one page may save many files, if it takes them for its own.
-    page = opened("uneven")
-    figures = page.locator("figure")
-    assert figures.count() == 8
-    with page.expect_download() as saved:
-        figures.nth(place).locator(f"a:has-text('{link}')").click()
-    target = tmp_path / saved.value.suggested_filename
-    saved.value.save_as(target)
-    if target.suffix == ".svg":
-        root = ElementTree.fromstring(target.read_text(encoding="utf-8"))
-        assert root.attrib["viewBox"]
-    else:
-        rows = figures.nth(place).locator("tbody tr").count()
-        assert len(target.read_text(encoding="utf-8").splitlines()) == rows + 1
-    assert page.url.startswith("file:")
+def test_every_figure_can_be_saved(opened, tmp_path, link):
+    for place in range(8):
+        # A browser asks before one page may save many files, if it takes them for its own.
+        page = opened("uneven")
+        figures = page.locator("figure")
+        assert figures.count() == 8
+        with page.expect_download() as saved:
+            figures.nth(place).locator(f"a:has-text('{link}')").click()
+        target = tmp_path / saved.value.suggested_filename
+        saved.value.save_as(target)
+        if target.suffix == ".svg":
+            root = ElementTree.fromstring(target.read_text(encoding="utf-8"))
+            assert root.attrib["viewBox"]
+        else:
+            rows = figures.nth(place).locator("tbody tr").count()
+            assert len(target.read_text(encoding="utf-8").splitlines()) == rows + 1
+        assert page.url.startswith("file:")
 
 
 def test_a_saved_drawing_shows_itself(opened, browser, tmp_path):
