@@ -1,4 +1,4 @@
-"""The file of a ledger: nothing left open, nothing left behind, nothing read that was not written."""
+"""The file of a ledger: nothing left open or behind, and nothing read that was not written."""
 
 import os
 import sqlite3
@@ -157,5 +157,5 @@ def test_a_damaged_index_is_found(path):
     path.write_bytes(data.replace(b"areservation", b"breservation"))
     with EntryFile(path, timeout=1) as file:
         assert list(file.entries()) == ENTRIES
-        with pytest.raises(LedgerError, match="is damaged: .* missing from index once"):
+        with pytest.raises(LedgerError, match=r"is damaged: .* missing from index once"):
             file.check_storage()
