@@ -137,12 +137,53 @@ GAUSSIAN, SOLVE = GaussianRelease(1.0, 20.0), InexactSolve(1e-6, 1.0, 1e-3)
             Composed((PureRelease(0.1), SOLVE)),
             lambda factor: Composed((PureRelease(0.1), InexactSolve(2e-6 * factor, 1.0, 2e-3))),
         ),
+        (
+            Composed((PureRelease(0.1), SOLVE)),
+            lambda factor: Composed((PureRelease(0.1), InexactSolve(4e-6 * factor, 4.0, 1e-3))),
+        ),
+        (
+            # The same mu, for two rows of a person and for whatever rows.
+            Composed((PureRelease(0.1), SOLVE)),
+            lambda factor: Composed((PureRelease(0.1), GaussianRelease(1e-3 * factor, 1.0))),
+        ),
     ],
 )
 def test_a_release_may_be_dearer_by_rounding_alone(planned, released, factor):
     found = overspent([planned], [released(factor)], **BUDGET, rows_per_person=2)
     assert (found is None) == (factor < 1 + 1e-9)
     assert overspent([planned], [released(0.5)], **BUDGET) is None
+
+
+def test_a_free_part_costs_less_than_any_and_no_part_less_than_a_free_one():
+    dear = [Composed((PureRelease(0.1), GAUSSIAN))]
+    free = [Composed((PureRelease(0.1), PostProcessing()))]
+    assert overspent(dear, free, **BUDGET) is None
+    assert overspent(free, free, **BUDGET) is None
+    assert "release 1 would cost more" in overspent(free, dear, **BUDGET)
+
+
+def test_a_course_may_spend_exactly_the_budget():
+    most = [PureRelease(0.1 * (1 + 1e-9))] * 4
+    told = {"epsilon": epsilon_spent(most, DELTA).epsilon, "delta": DELTA}
+    assert overspent([PureRelease(0.1)] * 4, most, **told) is None
+    # Squares of doubles are not all doubles: of two budgets about one is met to the last bit.
+    for epsilon in np.linspace(1.0, 2.0, 20):
+        rule, told["epsilon"] = Policy(epsilon, DELTA).make_filter(), epsilon
+        sigma = 1 / rule.limit**0.5 + np.spacing(1 / rule.limit**0.5) * np.arange(-9, 10)
+        costs = {rule.cost(GaussianRelease(1.0, s)): GaussianRelease(1.0, s) for s in sigma}
+        if rule.limit in costs:
+            break
+    assert overspent(gaussian(), [costs[rule.limit]], **told) is None
+    words = overspent(gaussian(), [costs[min(c for c in costs if c > rule.limit)]], **told)
+    assert words.startswith("that would spend ")
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.3, 1.7, 1.9])
+def test_what_would_be_spent_is_rounded_up(sigma):
+    words = overspent(gaussian(), [GaussianRelease(1.0, sigma)], **BUDGET)
+    said = float(words.removeprefix("that would spend "))
+    spent = epsilon_spent([GaussianRelease(1.0, sigma)], DELTA).epsilon
+    assert spent * (1 - 1e-9) <= said < spent * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -170,6 +211,7 @@ def test_only_a_budget_with_room_lets_a_release_be_dearer(rows):
         Composed((GAUSSIAN, PureRelease(0.01))),
         Composed((PureRelease(0.01), SubsampledGaussian(10, 100, 1e-9, 1.0))),
         Composed((PureRelease(0.01), Repeated(GAUSSIAN, 2))),
+        Composed((PureRelease(0.01), PureRelease(0.01))),
         PureRelease(0.01),
     ],
 )

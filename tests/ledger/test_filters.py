@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from dpadmm.privacy.curves import rdp
 from dpadmm.privacy.events import (
     NON_PRIVATE,
     Composed,
+    Event,
     GaussianObjectivePerturbation,
     GaussianRelease,
     InexactSolve,
@@ -135,7 +137,7 @@ def test_a_spent_budget_is_a_guarantee_of_the_accountant():
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0, 100.0])
 def test_the_best_order_is_best_for_gaussians(epsilon, delta):
     chosen = Policy(epsilon, delta, filter="renyi")
     assert chosen.order == best_order(epsilon, delta)
@@ -161,11 +163,76 @@ def test_the_best_order_is_best_for_gaussians(epsilon, delta):
         ({"order": 4.0}, "order must be left out"),
         ({"filter": "renyi", "order": 1.0}, "order must be above 1"),
         ({"filter": "renyi", "order": 1.5}, "leave something to spend"),
+        ({"filter": "renyi", "order": 9.0}, "leave something to spend"),
     ],
 )
 def test_policies_are_checked(values, words):
     with pytest.raises(ParameterError, match=words):
         Policy(**({"epsilon": 1.0, "delta": 1e-5} | values))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"filter": "renyi", "order": 10.0},
+        {"filter": "renyi", "order": 1.5, "epsilon": 50.0},
+        {"epsilon_alone": 1.0},
+        {"colluders": 1},
+    ],
+)
+def test_policies_at_the_border_are_taken(values):
+    assert Policy(**({"epsilon": 1.0, "delta": 1e-5} | values)).make_filter().limit > 0
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.5, 1.0, 1.7, 8.0, 20.0])
+def test_a_budget_that_is_used_up_is_shown_as_itself(name, epsilon):
+    """Its rounding is counted in the limit, and must not be shown as more."""
+    rule = Policy(epsilon, 1e-5, filter=name, epsilon_alone=3 * epsilon).make_filter()
+    assert epsilon * (1 - 1e-9) < rule.epsilon(rule.limit) <= epsilon
+    assert 3 * epsilon * (1 - 1e-9) < rule.epsilon_alone(rule.limit_alone) <= 3 * epsilon
+    beyond = math.nextafter(rule.limit, math.inf) * (1 + 1e-9)
+    assert rule.epsilon(beyond) > epsilon
+    assert rule.epsilon(0.0) == rule.fitting_epsilon(0.0) == 0
+    assert rule.epsilon(1.0) > 0
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.999])
+def test_little_more_than_the_epsilon_that_is_said_to_fit_does_not(name, share):
+    rule = Policy(1.0, 1e-5, filter=name).make_filter()
+    left = share * rule.limit
+    for factor, fits in ((1.0, True), (1 + 1e-6, False)):
+        asked = rule.fitting_epsilon(left) * factor
+        event = GaussianRelease(float(gaussian_mu(asked, 1e-5)), 1.0)
+        assert (rule.cost(event) <= left) == fits
+
+
+@pytest.mark.parametrize("power", [1, 3, 5, 7, 9])
+def test_a_limit_near_order_one_is_rounded_down_where_logarithms_cancel(power):
+    """There 1 / order is all that is left, and its last bit is worth 1e-16 / (order - 1)."""
+    draw = np.random.default_rng(power)
+    for order in (1 + 10.0 ** -draw.uniform(power, power + 0.5, 20)).tolist():
+        limit = Policy(1.0, 1 / order, filter="renyi", order=order).make_filter().limit
+        with mpmath.workdps(50):
+            a, delta = mpmath.mpf(order), mpmath.mpf(1 / order)
+            most = 1 - mpmath.log(1 - 1 / a) + mpmath.log(delta * a) / (a - 1)
+            assert most * (1 - mpmath.mpf(10) ** (power - 14)) < limit <= most
+
+
+def test_an_unused_budget_fits_as_a_whole():
+    rule = Policy(1.0, 1e-5).make_filter()
+    assert rule.fitting_epsilon(rule.limit) == 1.0
+    assert rule.fitting_epsilon(math.nextafter(rule.limit, 0)) < 1.0
+
+
+@pytest.mark.parametrize("name", ["gaussian", "renyi"])
+def test_a_release_that_nothing_is_known_of_is_refused(name):
+    class Foreign(Event):
+        kind = "foreign"
+
+    with pytest.raises(BudgetError, match="'foreign'"):
+        Policy(1.0, 1e-5, filter=name).make_filter().cost(Foreign())
 
 
 def test_the_smallest_delta_of_a_policy():

@@ -452,6 +452,37 @@ def test_tampering_is_found_on_opening(charged, statements, words):
         SQLiteLedger(charged)
 
 
+def test_entries_that_vanish_while_a_ledger_is_open_are_missed(charged):
+    """Those that are left are a whole chain."""
+    with SQLiteLedger(charged) as ledger:
+        edit_and_mend(charged, "DELETE FROM entries WHERE number = 4")
+        with pytest.raises(LedgerError, match="its last row must be row 4; row 3 is"):
+            ledger.verify()
+
+
+def test_what_no_policy_allows_is_refused_without_waiting_for_others(charged):
+    with (
+        closing(sqlite3.connect(charged, isolation_level=None)) as holder,
+        SQLiteLedger(charged, timeout=0.05) as ledger,
+        ledger.open_run("first", "mark") as run,
+    ):
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(BudgetError, match="no policy allows it"):
+            run.reserve(2, NON_PRIVATE)
+
+
+def test_a_run_that_was_closed_takes_nothing(charged):
+    with SQLiteLedger(charged) as ledger:
+        # What is checked ahead of a run takes the same for granted as the run.
+        ledger.check_parameters("first", "mark")
+        run = ledger.open_run("first", "mark")
+        run.close()
+        for call in (lambda: run.reserve(1, EVENT), lambda: run.commit(1, MESSAGE)):
+            with pytest.raises(LedgerError, match="must be open in this process"):
+                call()
+        assert ledger.verify().head.number == 4
+
+
 def test_a_changed_message_is_never_sent(charged):
     edit(charged, "UPDATE entries SET message = zeroblob(48) WHERE number = 3")
     with (

@@ -50,7 +50,6 @@ class RunRecord:
     reservations: dict[int, int] = field(default_factory=dict)
     commits: dict[int, StoredMessage] = field(default_factory=dict)
     spent: Fraction = Fraction(0)
-    spent_alone: Fraction = Fraction(0)
 
 
 class Account:
@@ -99,14 +98,12 @@ class Account:
 
     def _left(self, rows: RowRange | None) -> Fraction:
         """What is left for a run on these rows."""
-        spent = self.costs.most(self._charged(rows))[0]
-        return max(Fraction(self.filter.limit) - spent, Fraction(0))
+        return Fraction(self.filter.limit) - self.costs.most(self._charged(rows))[0]
 
     def _left_alone(self, rows: RowRange | None) -> Fraction | None:
         if math.isinf(self.filter.limit_alone):
             return None
-        spent = self.costs.most(self._charged(rows))[1]
-        return max(Fraction(self.filter.limit_alone) - spent, Fraction(0))
+        return Fraction(self.filter.limit_alone) - self.costs.most(self._charged(rows))[1]
 
     def _charged(self, rows: RowRange | None) -> RowRange | None:
         """The positions that a release on these rows is charged to; None for all.
@@ -288,7 +285,6 @@ class Account:
             record.events[round_] = event
             record.reservations[round_] = number
             record.spent += cost
-            record.spent_alone += apart
             self.costs.add(cost, apart, self._charged(record.rows))
         elif entry.kind == "commit":
             if record.reservations.get(round_) != content["reservation"]:

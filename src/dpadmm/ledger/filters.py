@@ -279,7 +279,7 @@ class GaussianFilter(PrivacyFilter):
         """Invert the Gaussian curve, for what is left."""
         if left >= self.limit:
             return self.policy.epsilon
-        return self.epsilon(max(left, 0.0)) * (1 - _ROUNDED_DOWN)
+        return self.epsilon(left) * (1 - _ROUNDED_DOWN)
 
 
 @final
@@ -320,8 +320,6 @@ class RenyiFilter(PrivacyFilter):
 
     def fitting_epsilon(self, left: float) -> float:
         """The exact epsilon of a Gaussian whose divergence at the order is what is left."""
-        if left <= 0:
-            return 0.0
         mu = math.sqrt(2 * left / self.order)
         return float(gaussian_epsilon(mu, self.policy.delta)) * (1 - _ROUNDED_DOWN)
 
