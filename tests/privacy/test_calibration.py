@@ -12,6 +12,7 @@ from dpadmm.privacy.calibration import (
     InfeasibleBudgetError,
     exponential_rate,
     gaussian_sigma,
+    least_noise,
     objective_sigma,
     pure_level,
     pure_noise,
@@ -370,6 +371,20 @@ def test_noise_in_proportion_spends_the_budget(epsilon, delta, rounds, growth, r
 def test_equal_proportions_are_equal_levels():
     noise = pure_noise(1.0, 1e-5, np.full(50, 0.3), 0.0)
     assert 0.3 / noise == pytest.approx(float(pure_level(1.0, 1e-5, 50)), rel=2e-3)
+
+
+def test_a_budget_below_the_sum_of_what_is_fixed_may_do():
+    """What noise does not lower adds up to 2, composes to less, and leaves room for the rest."""
+    noise = pure_noise(1.5, 1e-5, np.full(200, 0.3), 0.01)
+    assert_calibrated(spent([(PureRelease(0.3 / noise + 0.01), 200)], 1e-5), 1.5, 2e-3)
+
+
+@pytest.mark.parametrize("cheap", [0.0, 0.5])
+@pytest.mark.parametrize("dear", [10.0, math.inf])
+@pytest.mark.parametrize("border", [0.02, 1.0, 1.05, 300.0])
+def test_the_search_for_noise_stays_on_the_safe_side_of_a_jump(cheap, dear, border):
+    found = least_noise(lambda noise: cheap if noise >= border else dear, 1.0, start=1.0)
+    assert border <= found <= border * (1 + 1e-9)
 
 
 def test_a_budget_below_what_noise_does_not_lower_is_refused():
