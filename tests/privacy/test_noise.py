@@ -152,6 +152,15 @@ def test_discrete_noise_lies_on_its_grid():
     assert np.array_equal(drawn, np.round(drawn / 2.0**10) * 2.0**10)
 
 
+def test_discrete_noise_stays_with_its_value_and_its_sigma():
+    """Neighbours with one sigma are drawn together: neither order nor spread is mixed up."""
+    values = np.arange(9000.0).reshape(2, 1, 5, 900)
+    sigma = np.array([[1e-3] * 5, [1e-3, 1e-6, 1e-6, 1e-3, 1e-4]])[:, None, :, None]
+    noisy = DiscreteNoise().add_gaussian(values, sigma, np.arange(2), 0, "output")
+    for vector in ((noisy - values) / sigma).reshape(10, 900):
+        assert stats.kstest(vector, "norm").pvalue > ALARM
+
+
 @pytest.mark.parametrize("factor", [1.0, 1.001, 1.999])
 def test_a_grid_is_never_wider_than_its_sigma_allows(factor):
     """At most 2^-60 sigma, and no finer than half of that.

@@ -46,6 +46,8 @@ SAMPLER_ALLOWANCE: Final = 1e-9
 LEAST_DELTA: Final = 1e-19
 # The grid of the discrete sampler is this many powers of two below sigma.
 _GRID_BITS: Final = 60
+# Numbers that the discrete sampler is asked for at once, which bounds the memory that it takes.
+_DRAWN_TOGETHER: Final = 4096
 #: The widest grid that noise is drawn on, in units of its sigma.
 GRID: Final = 2.0**-_GRID_BITS
 
@@ -302,17 +304,23 @@ class DiscreteNoise(NoiseSource):
     def add_gaussian(
         self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
     ) -> Array:
-        """``values`` on the grid, plus discrete Gaussian noise, one vector at a time."""
+        """``values`` on the grid, plus discrete Gaussian noise, each number by a draw of its own."""
         # OpenDP does not look at its input: values that are not finite would pass through it.
         if not np.isfinite(values).all():
             raise ValueError("values must be finite; nothing was drawn.")
-        spread = np.broadcast_to(sigma, values.shape)[..., 0]
-        noisy = np.empty_like(values)
-        for place in np.ndindex(values.shape[:-1]):
-            noisy[place] = self._measurement(values.shape[-1], float(spread[place]))(
-                values[place].tolist()
-            )
-        return noisy
+        features, spread = values.shape[-1], np.broadcast_to(sigma, values.shape)[..., 0].ravel()
+        vectors = values.reshape(spread.size, features)
+        noisy, first = np.empty_like(vectors), 0
+        # Neighbours with one sigma are one call, which costs as much as drawing ten numbers.
+        most = max(1, _DRAWN_TOGETHER // features)
+        while first < spread.size:
+            same = spread[first : first + most] == spread[first]
+            together = slice(first, first + (int(same.argmin()) or same.size))
+            given = vectors[together].ravel().tolist()
+            drawn = self._measurement(len(given), float(spread[first]))(given)
+            noisy[together] = np.reshape(drawn, (-1, features))
+            first = together.stop
+        return noisy.reshape(values.shape)
 
     def add_gaussian_steps(
         self, values: Array, sigma: float, step: float, parties: Parties, t: int, purpose: str
@@ -335,13 +343,13 @@ class DiscreteNoise(NoiseSource):
         return make_gaussian(domain, l2_distance(T=float), scale=sigma)
 
     @lru_cache(maxsize=64)  # noqa: B019 - measurements are few and live as long as the source
-    def _measurement(self, features: int, sigma: float) -> Any:
+    def _measurement(self, numbers: int, sigma: float) -> Any:
         # Not opendp.prelude, which brings scikit-learn and pandas and 100 MB of memory.
         from opendp.domains import atom_domain, vector_domain
         from opendp.measurements import make_gaussian
         from opendp.metrics import l2_distance
 
-        domain = vector_domain(atom_domain(T=float, nan=False), size=features)
+        domain = vector_domain(atom_domain(T=float, nan=False), size=numbers)
         exponent = math.floor(math.log2(sigma)) - _GRID_BITS
         return make_gaussian(domain, l2_distance(T=float), scale=sigma, k=exponent)
 
