@@ -54,6 +54,13 @@ def test_held_back_measures_are_scikit_learn_s(classes):
             assert MEASURES[name](models, problem)[run] == pytest.approx(value)
 
 
+def test_rows_with_one_score_count_half_in_the_area():
+    problem, models = problem_of(2)
+    tied = replace(problem, test_rows=problem.test_rows[np.arange(40) // 5])
+    expected = metrics.roc_auc_score(tied.test_codes, tied.test_rows @ models[:, 1, 0].mean(axis=0))
+    assert MEASURES["AUC"](models, tied)[1] == pytest.approx(expected)
+
+
 def test_measures_on_the_parties_rows():
     problem, models = problem_of(2)
     own, pooled, right = [], [], []

@@ -304,7 +304,7 @@ class DiscreteNoise(NoiseSource):
     def add_gaussian(
         self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
     ) -> Array:
-        """``values`` on the grid, plus discrete Gaussian noise, each number by a draw of its own."""
+        """``values`` on the grid, plus discrete Gaussian noise, a draw for each number."""
         # OpenDP does not look at its input: values that are not finite would pass through it.
         if not np.isfinite(values).all():
             raise ValueError("values must be finite; nothing was drawn.")
