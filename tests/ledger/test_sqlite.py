@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.edited_ledgers import edit, edit_and_mend
 
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
 from dpadmm.ledger.balance import Account, recompute
@@ -50,27 +51,6 @@ def charged(path):
         run.commit(0, MESSAGE)
         run.reserve(1, EVENT)
     return path
-
-
-def edit(path, *statements, keep_triggers=False):
-    """Change a ledger behind its back."""
-    # Closed also where a statement is refused.
-    with closing(sqlite3.connect(path)) as connection:
-        if not keep_triggers:
-            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-            for (name,) in names.fetchall():
-                connection.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
-
-
-def edit_and_mend(path, *statements):
-    """The same, with the triggers put back as they were."""
-    connection = sqlite3.connect(path)
-    kept = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    connection.close()
-    edit(path, *statements, *(text for (text,) in kept))
 
 
 # What is kept ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.helpers.edited_ledgers import edit
 
 from dpadmm.errors import LedgerError
 from dpadmm.ledger.entries import Entry
@@ -24,17 +25,6 @@ def path(tmp_path):
         for entry in ENTRIES[1:]:
             file.append(entry)
     return tmp_path / "x.ledger"
-
-
-def edit(path, *statements):
-    """Change a file behind its back, its triggers being dropped."""
-    with closing(sqlite3.connect(path)) as connection:
-        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-        for (name,) in names.fetchall():
-            connection.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
 
 
 def refused(path, words, call=EntryFile, **options):
