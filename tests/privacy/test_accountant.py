@@ -540,3 +540,19 @@ def test_next_to_no_noise_has_a_huge_or_infinite_epsilon_and_no_error(noise):
     found = epsilon_spent([event, event], 1e-5).epsilon
     # One release without amplification costs at least as much as its loss at the mean.
     assert found > 0.1 / noise
+
+
+@pytest.mark.parametrize("rows", [True, False, 0, 1.5, "2"])
+def test_rows_per_person_that_are_no_number_of_rows_are_refused(rows):
+    with pytest.raises(ValueError, match="rows_per_person must be a positive integer"):
+        epsilon_spent([GaussianRelease(1.0, 1.0)], 1e-5, rows_per_person=rows)
+
+
+def test_squares_whose_sum_is_no_double_are_no_guarantee():
+    assert spent([GaussianRelease(1.3e154, 1.0)] * 2) == math.inf
+
+
+@pytest.mark.parametrize("sigmas", [(1e4, 1.0), (1.0, 1e4), (3e7, 1.0, 3e7)])
+def test_a_running_sum_keeps_small_rounds_beside_large_ones(sigmas):
+    events = [GaussianRelease(1.0, sigma) for sigma in sigmas]
+    assert spend_over_rounds(events, 1e-5)[-1] == pytest.approx(spent(events), rel=1e-13)
