@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import ClassVar, Final, Literal, Self, final
 
 import numpy as np
@@ -250,10 +250,8 @@ class _Steps:
 
     def given(self, sigma: Array, budget: Budget) -> tuple[Array, Array]:
         """The two parts of a given noise of which the least epsilon can be proven."""
-        # Parties with the same numbers share the split; each different one is searched once.
-        search = cache(_best_share)
         found = [
-            search(
+            _best_share(
                 self._releases(place),
                 *(float(each[place]) for each in (sigma, self.difference, self.full, budget.delta)),
                 budget.rows_per_person,
@@ -264,6 +262,7 @@ class _Steps:
         return sigma * np.sqrt(1 - share), sigma * np.sqrt(share)
 
 
+@lru_cache(maxsize=256)
 def _best_share(
     releases: InnerReleases,
     sigma: float,
@@ -272,7 +271,7 @@ def _best_share(
     delta: float,
     rows_per_person: int,
 ) -> float:
-    """The part of a given variance to count for the batch differences."""
+    """The part of a given variance to count for the batch differences; a search of seconds."""
     history = partial(split_history, releases, sigma, difference, full)
     return best_split(history, delta, rows_per_person=rows_per_person)[0]
 
