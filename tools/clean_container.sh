@@ -14,7 +14,7 @@
 #   ALSO    further Debian packages, with commas; only the first time
 # pip inside asks the same index as outside: its settings (PIP_*, pip.conf) are handed on.
 set -euo pipefail
-clone="$(git -C "$(dirname "$0")" rev-parse --show-toplevel)"
+clone="$(cd "$(dirname "$0")/.." && pwd)"
 clean="${CLEAN:-/tmp/dpadmm-clean}"
 system="$clean/system"
 home="$clean/home"

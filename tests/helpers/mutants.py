@@ -169,10 +169,10 @@ MUTANTS = [
         "same-in-every-round-deployed",
         "noise of OpenDP's sampler kept and reused over rounds",
         "privacy/noise.py",
-        "                values[place].tolist()\n            )\n        return noisy",
-        "                values[place].tolist()\n            )\n"
+        "        return noisy.reshape(values.shape)",
         '        kept = self.__dict__.setdefault("kept", {})\n'
-        "        return values + kept.setdefault((values.shape, purpose), noisy - values)",
+        "        drawn = noisy.reshape(values.shape) - values\n"
+        "        return values + kept.setdefault((values.shape, purpose), drawn)",
         LONG,
     ),
     Mutant(
