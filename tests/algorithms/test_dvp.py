@@ -35,9 +35,9 @@ IDEAL_DELTA = DELTA * (1 - SAMPLER_ALLOWANCE)
 def test_without_noise_it_reaches_the_pooled_optimum(topology, noise):
     site = site_of(topology=topology)
     algorithm = configure(
-        "dvp", site, rounds=400, epsilon=1e3, tolerance=1e-12, options={"noise": noise}
+        "dvp", site, rounds=200, epsilon=1e3, tolerance=1e-12, options={"noise": noise}
     )
-    assert distance_from_the_optimum(algorithm, site, 400) < 1e-6
+    assert distance_from_the_optimum(algorithm, site, 200) < 1e-6
 
 
 def algorithm_2(parties, neighbours, *, penalties, rho, alphas, c1=0.25):

@@ -54,11 +54,11 @@ def with_penalties(penalties, rounds, **more):
 def test_without_noise_it_reaches_the_pooled_optimum(topology, noise):
     site = site_of(topology=topology)
     algorithm = configure(
-        "m-admm", site, rounds=400, epsilon=1e3, tolerance=1e-12, options={"noise": noise}
+        "m-admm", site, rounds=200, epsilon=1e3, tolerance=1e-12, options={"noise": noise}
     )
     # The penalty grows by e over a run, whatever its length.
-    assert algorithm.penalty[-1] == pytest.approx(0.02 * math.exp(399 / 400))
-    assert distance_from_the_optimum(algorithm, site, 400) < 1e-6
+    assert algorithm.penalty[-1] == pytest.approx(0.02 * math.exp(199 / 200))
+    assert distance_from_the_optimum(algorithm, site, 200) < 1e-6
 
 
 def test_penalties_of_each_party_do_not_move_the_optimum():

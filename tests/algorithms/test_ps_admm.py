@@ -24,7 +24,8 @@ from dpadmm.run.plan import plan
 from dpadmm.run.train import state_privacy, train
 from dpadmm.solvers.workspace import Workspace
 
-COUNTS = (60, 110, 200, 90)
+# Parties of one size have one calibration, which is searched for once.
+COUNTS = (60, 220, 60, 60)
 FEATURES, LAM = 4, 0.05
 WEIGHTS = len(COUNTS) * np.array(COUNTS) / sum(COUNTS)
 

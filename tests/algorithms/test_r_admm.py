@@ -127,8 +127,8 @@ def messages(algorithm, site, rounds, noise):
 @pytest.mark.parametrize("topology", ["ring", "path", "star", "complete"])
 def test_without_noise_it_reaches_the_pooled_optimum(topology, gamma):
     site = site_on(topology)
-    algorithm = configured("r-admm", site, rounds=400, gamma=gamma)
-    last = messages(algorithm, site, 400, Silence())[-1]
+    algorithm = configured("r-admm", site, rounds=250, gamma=gamma)
+    last = messages(algorithm, site, 250, Silence())[-1]
     optimum = oracles.pooled_optimum(PARTIES, lam=LAM, weights=np.ones(6))
     np.testing.assert_allclose(last, np.tile(optimum, (6, 1)), atol=1e-6)
 

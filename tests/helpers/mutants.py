@@ -643,8 +643,13 @@ MUTANTS = [
 
 def outcome(mutant, folder):
     """Run the killer against the mutant; the exit code and what it printed."""
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "src" / "dpadmm" / mutant.file).write_text(mutant.source(), encoding="utf-8")
+    # What Python compiled comes along, since a file that has changed is compiled again; what numba
+    # compiled may hold a piece of another file.
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("*.nb[ci]"))
+    changed = folder / "src" / "dpadmm" / mutant.file
+    changed.write_text(mutant.source(), encoding="utf-8")
+    for left in (changed.parent / "__pycache__").glob(f"{changed.stem}.*"):
+        left.unlink()
     return run_killer(mutant, folder / "src")
 
 
