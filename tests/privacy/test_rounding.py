@@ -573,6 +573,15 @@ def test_the_renyi_curve_of_a_batch_is_its_integral(batch, rows, sigma, order):
         assert ours < order * mu**2 / 2
 
 
+@pytest.mark.parametrize(("sigma", "order"), [(0.2, 30.0), (0.1, 12.0), (0.5, 60.0)])
+def test_the_renyi_curve_of_a_batch_reaches_what_hits_alone_cost(sigma, order):
+    """(q P + (1 - q) Q)^a Q^(1 - a) >= q^a P^a Q^(1 - a), far out of the mixture's centre."""
+    event = SubsampledGaussian(3, 100, 1.0, sigma)
+    least = order / (2 * sigma**2) + order * math.log(0.03) / (order - 1)
+    found = float(rdp(event, order)[0])
+    assert least <= found < order / (2 * sigma**2)
+
+
 @pytest.mark.parametrize("order", [1.01, 1.5, 3.0, 40.0, 1e4])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
 def test_the_conversion_of_renyi_curves_is_its_formula(order, delta):
