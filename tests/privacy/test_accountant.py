@@ -271,6 +271,18 @@ def test_a_mixture_costs_at_least_its_parts_and_at_most_their_sum():
     assert with_objective.epsilon <= 1.0 + spent([(OBJECTIVE, 10)])
 
 
+@pytest.mark.parametrize(
+    "largest", [GaussianRelease(1.0, 0.5), PureRelease(5.0), SubsampledGaussian(5, 500, 1.0, 0.3)]
+)
+def test_no_part_of_a_mixture_is_left_out(largest):
+    """Whichever part costs most, and once or several times."""
+    small = [GaussianRelease(1.0, 20.0), PureRelease(0.1), SubsampledGaussian(5, 500, 1.0, 5.0)]
+    for count in (1, 3):
+        together = epsilon_spent([*small, (largest, count)], 1e-5)
+        assert together.accountant == "privacy-loss"
+        assert spent([(largest, count)]) <= together.epsilon
+
+
 def test_a_delta_below_the_numerical_accuracy_falls_back_to_renyi():
     history = [(SubsampledGaussian(1, 100, 1.0, 2.0), 1000)]
     guarantee = epsilon_spent(history, 1e-13)
