@@ -148,6 +148,29 @@ def test_what_is_asked_beside_a_training_is_accounted(hospitals, dpadmm, asked, 
     assert 0.999 < told["statement"]["epsilon"] <= 1.0
     course = told["parties"][0]["epsilon_after_round"]
     assert len(course) == told["rounds"] + (rows == 60)
+    # At the delta of the run the curve is at what the run guarantees, and so are as many rounds.
+    assert told["curve"][0] == {"delta": 1e-3, "epsilon": told["statement"]["epsilon"]}
+    same = told["other_rounds"][1]
+    assert same["rounds"] == told["rounds"]
+    assert same["epsilon_with_this_noise"] == told["statement"]["epsilon"]
+
+
+def test_a_run_states_what_was_accounted(hospitals, dpadmm):
+    # Noise is shared, and that of the smallest party is enough for all in the training alone.
+    asked = 'party_weight = "equal"\nholdout = 0.25\nevaluate = true'
+    shared = 'algorithm_options = { noise = "shared" }'
+    text = (hospitals / "run.toml").read_text()
+    text = text.replace('"admm"', f'"dp-gd"\ndelta = 1e-3\nsimulation_key = 1\n{asked}\n{shared}')
+    for name, count in (("north", 60), ("south", 40), ("west", 20)):
+        text = text.replace(f'file = "{name}.csv"', f'file = "{name}.csv"\nrows = {count}')
+    (hospitals / "run.toml").write_text(text)
+    told, made = (
+        json.loads(dpadmm(command, hospitals / "run.toml", "--json").stdout)["result"]
+        for command in ("account", "train")
+    )
+    assert told["statement"].keys() == made["privacy"].keys()
+    for what in told["statement"].keys() - {"details", "noise"}:
+        assert told["statement"][what] == made["privacy"][what]
 
 
 def test_twice_as_many_rounds_are_shown_only_as_far_as_runs_go():

@@ -388,8 +388,8 @@ MUTANTS = [
         "kappa-of-pure",
         "ln(1 + kappa) left out of what a pure release is charged",
         "privacy/mechanisms.py",
-        "PureRelease(mu + math.log1p(kappa))",
-        "PureRelease(mu)",
+        "sum_up((mu, float(jacobian_epsilon(kappa))))",
+        "mu",
         "tests/privacy/test_mechanisms.py::test_objective_perturbation_is_charged_by_its_theorem",
     ),
     Mutant(

@@ -23,7 +23,12 @@ from dpadmm.privacy.accountant import (
     spend_over_rounds,
     total_mu,
 )
-from dpadmm.privacy.calibration import exponential_rate, pure_level
+from dpadmm.privacy.calibration import (
+    InfeasibleBudgetError,
+    exponential_rate,
+    objective_sigma,
+    pure_level,
+)
 from dpadmm.privacy.composition import (
     Basic,
     ExactGaussian,
@@ -57,8 +62,10 @@ from dpadmm.privacy.gaussian import (
     steepness,
 )
 from dpadmm.privacy.labels import joint_label_delta, joint_label_guarantee
+from dpadmm.privacy.mechanisms import ObjectivePerturbation
 from dpadmm.privacy.odds import Odds, attacker_odds
 from dpadmm.privacy.rounding import exp_up, round_down, round_up, sum_up
+from dpadmm.privacy.sensitivity import jacobian_epsilon, jacobian_ratio
 
 
 @pytest.fixture(autouse=True)
@@ -475,6 +482,38 @@ def test_pure_levels_without_delta_add_up_to_the_budget_at_most(epsilon, rounds,
     level = float(pure_level(epsilon, 0.0, rounds, rows_per_person=rows))
     assert Fraction(level) * rounds * rows <= Fraction(epsilon)
     assert level * rounds * rows >= epsilon * (1 - 1e-14)
+
+
+@given(
+    st.floats(1e-12, 1e6),
+    st.floats(1e-9, 10.0),
+    st.integers(1, 10**7),
+    st.floats(1e-6, 1e6),
+)
+def test_what_exponential_noise_is_charged_is_rounded_up(convexity, scale, rows, weight):
+    """Also kappa, which is worked out from public numbers and rounded on the way."""
+    kappa = jacobian_ratio(rows, convexity, weight=weight)
+    one = np.ones(1)
+    perturbation = ObjectivePerturbation(
+        "exp-norm", one, kappa.reshape(1), scale * one, one, one, one
+    )
+    ((charged,),) = [event.events[:1] for event in perturbation.events()]
+    exact = 1 / mpf(scale) + mpmath.log1p(mpf(weight) / 4 / (rows * mpf(convexity)))
+    # The rounding of mu is what sensitivities have to spare.
+    assert charged.epsilon >= exact * (1 - mpf(2) ** -52)
+    assert charged.epsilon <= exact * (1 + mpf(10) ** -14)
+    assert jacobian_epsilon(kappa) >= mpmath.log1p(mpf(weight) / 4 / (rows * mpf(convexity)))
+
+
+@pytest.mark.parametrize("kappa", [2e12, 1e16, 1e300])
+def test_a_kappa_that_leaves_no_order_guarantees_nothing(kappa):
+    event = GaussianObjectivePerturbation(0.1, kappa)
+    for history in ([event], [event, PureRelease(0.1)], [event, GaussianRelease(0.1, 1.0)]):
+        assert epsilon_spent(history, 1e-5).epsilon == math.inf
+        assert delta_spent(history, 1.0).delta == 1.0
+    assert np.all(rdp(event, np.array([1.1, 2.0]), 1) == math.inf)
+    with pytest.raises(InfeasibleBudgetError, match="a larger penalty or more rows"):
+        objective_sigma(1.0, 1e-5, 1.0, kappa)
 
 
 @pytest.mark.parametrize("seed", range(5))

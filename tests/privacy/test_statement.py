@@ -28,6 +28,44 @@ def test_the_network_has_the_largest_figure_never_the_sum():
     assert np.all(np.diff(made.rounds["a"]) > 0)
 
 
+TRAINED, COUNTED = [GaussianRelease(0.1, 1.0)] * 4, [GaussianRelease(0.25, 1.0)]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_events_that_read_other_rows_cost_the_larger_of_both(swapped):
+    first, second = (COUNTED, TRAINED) if swapped else (TRAINED, COUNTED)
+    for people in (1, 3):
+        charges = Charges(("a",), [first], (1e-5,), people, elsewhere=[second])
+        made = make_statement(charges, Terms(algorithm="x", noise="y", simulated=False))
+        ideal = 1e-5 * (1 - 1e-9)
+        assert made.epsilon == epsilon_spent(COUNTED, ideal, rows_per_person=people).epsilon
+        assert made.parties["a"].odds.mu is not None
+
+
+@pytest.mark.parametrize("people", [1, 2])
+def test_a_person_with_several_rows_pays_for_both_unless_all_is_gaussian(people):
+    """And of two theorems both are named, and neither's own curve is taken for that of both."""
+    pure = [PureRelease(0.2)]
+    charges = Charges(("a",), [pure], (1e-5,), people, elsewhere=[COUNTED])
+    made = make_statement(charges, Terms(algorithm="x", noise="y", simulated=False)).parties["a"]
+    ideal = 1e-5 * (1 - 1e-9)
+    apart = [epsilon_spent(each, ideal, rows_per_person=people) for each in (pure, COUNTED)]
+    both = epsilon_spent([*pure, *COUNTED], ideal, rows_per_person=people)
+    assert made.epsilon == (max(each.epsilon for each in apart) if people == 1 else both.epsilon)
+    assert all(each.theorem in made.theorem for each in apart[1:])
+    assert made.odds.mu is None
+    assert set(made.events) == {"gaussian", "pure"}
+
+
+def test_rows_that_were_read_elsewhere_count_against_whom_it_holds():
+    shared = [SharedGaussian(0.3, 1.0, 20, 9)]
+    charges = Charges(("a",), [TRAINED], (1e-5,), elsewhere=[shared])
+    made = make_statement(charges, Terms(algorithm="x", noise="y", simulated=False))
+    assert "at most 9 of the 20 parties" in made.adversary
+    left = epsilon_spent([shared[0].alone], 1e-5 * (1 - 1e-9)).epsilon
+    assert made.alone["a"].epsilon == left > made.epsilon
+
+
 def test_delta_leaves_room_for_samplers_that_are_not_ideal():
     """A billionth of it: epsilon is that of a delta smaller by so much."""
     events = [GaussianRelease(0.3, 1.0)] * 3
@@ -113,7 +151,7 @@ def test_a_statement_says_what_its_figures_rest_on():
     assert made.lines()[:4] == [
         (
             "Guarantee",
-            f"({figure}, 1e-05)-differential privacy of each party, total over the whole run; "
+            f"({figure}, 1e-5)-differential privacy of each party, total over the whole run; "
             "the largest of the parties' figures",
         ),
         ("Caveat", "Lost a node."),
@@ -135,7 +173,7 @@ def test_one_party_speaks_of_its_own_rows():
     made = statement([[GaussianRelease(0.1, 1.0)]], names=("south",), deltas=(1e-5,))
     (_, words), *_ = made.lines()
     assert words == (
-        f"({AtMost(made.epsilon)}, 1e-05)-differential privacy of the rows of south, total over "
+        f"({AtMost(made.epsilon)}, 1e-5)-differential privacy of the rows of south, total over "
         "the whole run"
     )
 
@@ -253,7 +291,7 @@ def test_shared_noise_has_two_guarantees_and_a_weaker_adversary():
     words = dict(made.lines())
     assert "at most 9 of the 20 parties together" in words["Adversary"]
     assert "may control all other parties" not in str(made)
-    assert f"({AtMost(made.alone['a'].epsilon)}, 1e-05)" in words["If all others collude"]
+    assert f"({AtMost(made.alone['a'].epsilon)}, 1e-5)" in words["If all others collude"]
     assert {"Masks", "A party that lies"} <= set(words)
     assert "for whom their mu add up" in words["Not covered"]
     assert "at two parties" not in words["Not covered"]

@@ -27,7 +27,7 @@ from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.mechanisms import SOLVED_TO, ObjectivePerturbation
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
-from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
+from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_epsilon, jacobian_ratio
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import reachable_tolerance
 
@@ -148,7 +148,7 @@ def _gradient_noise(
         return sigma * proportions * np.sqrt(inverse)
     if proportions is not None:
         return proportions * _noise_in_proportion(
-            budget, site.outputs, sensitivity / proportions, np.log1p(kappa), inexact_mu
+            budget, site.outputs, sensitivity / proportions, jacobian_epsilon(kappa), inexact_mu
         )
     level = release_level(site, budget, len(kappa))
     rates = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import typer
-from rich.text import Text
 
 from dpadmm.cli.options import named_values, read_value, takes
-from dpadmm.cli.output import JsonOption, console, emit, show_table
+from dpadmm.cli.output import JsonOption, console, emit, say, show_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.run import parameters as defaults
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dpadmm.privacy.events import Event
+    from dpadmm.privacy.statement import PrivacyStatement
+    from dpadmm.run.evaluate import Wish
     from dpadmm.run.parameters import TrainingParameters
     from dpadmm.run.plan import Plan
 
@@ -129,14 +130,24 @@ class _Question(NamedTuple):
     outputs: int = 1
     names: tuple[str, ...] | None = None
     simulated: bool = False
-    # What each party is charged beside the training, for the same rows.
+    # What is asked for beside the training, and what each party is charged for it.
+    wish: Wish | None = None
     beside: tuple[tuple[Event, ...], ...] = ()
 
-    def charged(self, training: Sequence[Sequence[Event]]) -> Sequence[Sequence[Event]]:
-        """What each party is charged in all."""
+    def histories(
+        self, training: Sequence[Sequence[Event]], *, gaussian: bool
+    ) -> list[list[tuple[Event, ...]]]:
+        """Of each party the releases that add up; of several lists the larger cost counts.
+
+        Rows kept out have a list of their own, as in a statement (:class:`Charges`).
+        """
         if not self.beside:
-            return training
-        return [(*events, *more) for events, more in zip(training, self.beside, strict=True)]
+            return [[tuple(events)] for events in training]
+        both = zip(training, self.beside, strict=True)
+        kept_out = self.wish is not None and self.wish.split.holdout
+        if kept_out and (gaussian or self.parameters.rows_per_person == 1):
+            return [[tuple(events), more] for events, more in both]
+        return [[(*events, *more)] for events, more in both]
 
     def plan(self, rounds: int | str) -> Plan:
         """The run, with so many rounds."""
@@ -190,11 +201,11 @@ def _from_config(path: Path) -> _Question:
         wish=told.run.wish,
     )
     parameters = told.parameters(names)
-    beside: tuple[tuple[Event, ...], ...] = ()
     expected, budget = whole.expected(), whole.training.budget
-    if expected is not None and budget is not None and not told.run.holdout:
+    if expected is not None and budget is not None:
+        # A histogram of the same rows takes its part of the budget.
         trained = dict(zip(names, budget.epsilon.tolist(), strict=True))
-        parameters, beside = replace(parameters, epsilon=trained), announced(expected)
+        parameters = replace(parameters, epsilon=trained)
     return _Question(
         parameters,
         [told.run.wish.split.train_rows(count) for count in counts.values()],
@@ -202,7 +213,8 @@ def _from_config(path: Path) -> _Question:
         schema.outputs,
         names,
         told.run.simulation_key is not None,
-        beside,
+        told.run.wish,
+        () if expected is None else announced(expected),
     )
 
 
@@ -210,50 +222,59 @@ def _run(question: _Question) -> dict[str, Any]:
     """Configure a run for public facts only and account what it announces."""
     from dpadmm.privacy.gaussian import gaussian_mu
     from dpadmm.privacy.noise import SimulatedNoise, secure_noise
+    from dpadmm.run.evaluate import Wish
+    from dpadmm.run.judge import state_whole
     from dpadmm.run.plan import announced
-    from dpadmm.run.train import state_privacy
 
     parameters = question.parameters
     people, planned = parameters.rows_per_person, question.plan(parameters.rounds)
+    wish = question.wish or Wish()
     site, budget = planned.site, planned.budget
     deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
     # Said of the noise that a run on this machine would draw.
     noise = SimulatedNoise(0) if question.simulated else secure_noise()
-    statement = state_privacy(planned, question.charged(events), noise)
+    statement = state_whole(planned, events, noise, wish, ahead=question.beside)
+    gaussian = all(each.gaussian for each in statement.parties.values())
     statement = replace(statement, noise=f"none drawn yet: this is a plan ({statement.noise})")
-    parties = []
-    for place, name in enumerate(site.names):
-        first, last = events[place][0].to_dict(), events[place][-1].to_dict()
-        parties.append(
-            {
-                "party": name,
-                "rows": int(site.rows[place]),
-                "degree": int(site.degree[place]),
-                "sensitivity": first.get("sensitivity"),
-                "sigma_first": first.get("sigma"),
-                "sigma_last": last.get("sigma"),
-                "epsilon": statement.parties[name].epsilon,
-                "delta": float(deltas[place]),
-                "accountant": statement.parties[name].accountant,
-                "theorem": statement.parties[name].theorem,
-                "epsilon_after_round": statement.rounds[name].tolist(),
-            }
-        )
     weakest = None if budget is None else float(gaussian_mu(budget.epsilon, budget.delta).max())
     return {
         "algorithm": planned.algorithm.name,
         "rounds": planned.rounds,
         "penalty": planned.penalty if planned.algorithm.uses_penalty else None,
         "budget_mu": weakest,
-        "parties": parties,
-        "curve": _curve(events, people),
+        "parties": [
+            _party(planned, place, events[place], statement) for place in range(len(site.names))
+        ],
+        "curve": _curve(chain(*question.histories(events, gaussian=gaussian)), people),
         "other_rounds": [
-            _other_rounds(question.plan(count), count, events, deltas, people)
+            _other_rounds(question, count, events, deltas, gaussian=gaussian)
             for count in _other_counts(parameters, planned.rounds)
         ],
         "statement": statement.to_dict(),
         "lines": statement.lines(),
+    }
+
+
+def _party(
+    planned: Plan, place: int, events: Sequence[Event], statement: PrivacyStatement
+) -> dict[str, Any]:
+    """What one party releases and is guaranteed."""
+    site = planned.site
+    name, first, last = site.names[place], events[0].to_dict(), events[-1].to_dict()
+    guarantee = statement.parties[name]
+    return {
+        "party": name,
+        "rows": int(site.rows[place]),
+        "degree": int(site.degree[place]),
+        "sensitivity": first.get("sensitivity"),
+        "sigma_first": first.get("sigma"),
+        "sigma_last": last.get("sigma"),
+        "epsilon": guarantee.epsilon,
+        "delta": 0.0 if planned.budget is None else float(planned.budget.delta[place]),
+        "accountant": guarantee.accountant,
+        "theorem": guarantee.theorem,
+        "epsilon_after_round": statement.rounds[name].tolist(),
     }
 
 
@@ -267,22 +288,26 @@ def _other_counts(parameters: TrainingParameters, rounds: int) -> tuple[int, ...
 
 
 def _other_rounds(
-    planned: Plan,
+    question: _Question,
     rounds: int,
     events: Sequence[Sequence[Event]],
     deltas: NDArray[np.float64],
-    people: int,
+    *,
+    gaussian: bool,
 ) -> dict[str, Any]:
     """What the same budget asks of the noise, and what the same noise would cost at most."""
     from dpadmm.privacy.accountant import epsilon_spent
     from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
     from dpadmm.run.plan import announced
 
+    planned, people = question.plan(rounds), question.parameters.rows_per_person
     calibrated = announced(planned)[0][0].to_dict()
+    trained = [tuple(own[t % len(own)] for t in range(rounds)) for own in events]
     # Parties often share a history; each different one is accounted once.
     histories = dict.fromkeys(
-        (tuple(own[t % len(own)] for t in range(rounds)), float(delta) * (1 - SAMPLER_ALLOWANCE))
-        for own, delta in zip(events, deltas, strict=True)
+        (history, float(delta) * (1 - SAMPLER_ALLOWANCE))
+        for own, delta in zip(question.histories(trained, gaussian=gaussian), deltas, strict=True)
+        for history in own
     )
     return {
         "rounds": rounds,
@@ -458,7 +483,7 @@ def _shown(key: str, value: Any) -> Any:
 # -- shared --------------------------------------------------------------------------------------
 
 
-def _curve(histories: Sequence[Sequence[Event]], rows_per_person: int) -> list[dict[str, float]]:
+def _curve(histories: Iterable[Sequence[Event]], rows_per_person: int) -> list[dict[str, float]]:
     """The largest epsilon of the parties at other deltas."""
     from dpadmm.privacy.accountant import epsilon_curve
     from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
@@ -485,7 +510,7 @@ def _show_curve(curve: list[dict[str, float]]) -> None:
 
 def _show_lines(lines: Sequence[tuple[str, str]]) -> None:
     for heading, words in lines:
-        console.print(Text.assemble((f"{heading}:", "bold"), f" {words}"))
+        say(words, heading)
 
 
 def _releases_made(text: str) -> int:

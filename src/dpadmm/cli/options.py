@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -11,12 +12,14 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 from typer.core import TyperGroup
 
+from dpadmm.cli.output import print_refusal
 from dpadmm.errors import ParameterError
 
 Options = TypeVar("Options")
 
 DelimiterOption = Annotated[
-    str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
+    str | None,
+    typer.Option(help="Between the cells of a CSV file, if not as the schema says."),
 ]
 
 #: Where a sweep's jobs are computed.
@@ -30,7 +33,18 @@ AddressOption = Annotated[
 
 
 class Commands(TyperGroup):
-    """Commands whose help shows no type beside flags: ``--json <bool>`` looks as if it took one."""
+    """Commands that say when they are stopped, and whose help shows no type beside flags.
+
+    ``--json <bool>`` looks as if it took one.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; Ctrl-C that none of them answers, such as while it loads, is told here."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print_refusal(str(ctx.invoked_subcommand), "stopped.", as_json="--json" in sys.argv)
+            raise typer.Exit(130) from None
 
     def get_params(self, ctx: Any) -> Any:
         """Own options."""

@@ -79,7 +79,7 @@ def print_refusal(command: str, message: str, *, as_json: bool = False) -> None:
     if as_json:
         content = {"version": JSON_VERSION, "command": command, "error": message}
         typer.echo(json.dumps(content, indent=2))
-    errors.print(Text(_shown(f"dpadmm: {message}")))
+    errors.print(Text(_flowing(f"dpadmm: {message}", errors)))
 
 
 def _shown(text: str) -> str:
@@ -87,14 +87,32 @@ def _shown(text: str) -> str:
     return visible(text, longest=_LONGEST, keep="\n\t")
 
 
+def _flowing(text: str, screen: Console) -> str:
+    """The same, broken between words on a terminal; in a file a line stays one.
+
+    A word that is longer than a line, such as a path, is left whole.
+    """
+    shown = _shown(text)
+    if not screen.is_terminal:
+        return shown
+    lines = (
+        wrap(line, screen.width, subsequent_indent="  ", **_WHOLE) or [""]
+        for line in shown.split("\n")
+    )
+    return "\n".join(line for broken in lines for line in broken)
+
+
 def warn(message: str) -> None:
     """Print a warning, one sentence on standard error."""
-    errors.print(Text(_shown(f"Warning: {message}")))
+    errors.print(Text(_flowing(f"Warning: {message}", errors)))
 
 
-def say(words: str) -> None:
-    """Print plain words, some of which may be others'."""
-    console.print(Text(_shown(words)), soft_wrap=True)
+def say(words: str, heading: str = "") -> None:
+    """Print plain words, some of which may be others', behind a heading if there is one."""
+    text = Text(_flowing(f"{heading}: {words}" if heading else words, console))
+    if heading:
+        text.stylize("bold", 0, len(heading) + 1)
+    console.print(text, soft_wrap=True)
 
 
 @contextmanager
@@ -118,6 +136,9 @@ def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
         print_refusal(command, str(missing_extra(extra)), as_json=as_json)
         raise typer.Exit(2) from None
 
+
+# Words and names are never broken.
+_WHOLE: Final[dict[str, Any]] = {"break_long_words": False, "break_on_hyphens": False}
 
 # A space at which no line is broken.
 _JOINED: Final = "\N{NO-BREAK SPACE}"
@@ -190,13 +211,12 @@ def _words(cell: str) -> Sequence[str]:
 
 def _stacked(columns: Sequence[str], body: Sequence[Sequence[str]]) -> Group:
     """The cells of each row that say something, below the first as their heading."""
-    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
     lines = []
     for first, *others in body:
         lines.append(Text(first, style="bold"))
         named = zip(columns[1:], others, strict=True)
         told = "; ".join(f"{column}:{_JOINED}{cell}" for column, cell in named if cell)
-        for line in wrap(told, console.width - 2, **whole):
+        for line in wrap(told, console.width - 2, **_WHOLE):
             lines.append(Text(f"  {line.replace(_JOINED, ' ')}"))
     return Group(*lines)
 
@@ -207,7 +227,7 @@ def show_meaning(meaning: Mapping[str, Any]) -> None:
 
     console.print(f"[bold]{HEADING}[/bold]", highlight=False)
     for heading, words in meaning["facts"]:
-        console.print(Text(f"{heading}: {words}."))
+        say(f"{words}.", heading)
     for title, table in meaning["tables"].items():
         show_table(title, table["columns"], table["rows"])
 

@@ -34,7 +34,7 @@ from dpadmm.privacy.composition import (
     Renyi,
     renyi_to_epsilon,
 )
-from dpadmm.privacy.curves import gaussian_mu_squared, objective_jacobian_rdp, rdp
+from dpadmm.privacy.curves import LARGEST_KAPPA, gaussian_mu_squared, objective_jacobian_rdp, rdp
 from dpadmm.privacy.events import (
     EVENT_KINDS,
     Event,
@@ -56,6 +56,7 @@ __all__ = [
     "delta_spent",
     "epsilon_curve",
     "epsilon_spent",
+    "larger",
     "network_guarantee",
     "spend_over_rounds",
     "total_mu",
@@ -92,6 +93,11 @@ class Guarantee:
     events: tuple[str, ...] = ()
 
     @property
+    def gaussian(self) -> bool:
+        """Whether all releases were Gaussian, so that their exact curve is known."""
+        return self.accountant == ExactGaussian.name
+
+    @property
     def odds(self) -> Odds:
         """What that means to somebody who guesses."""
         return attacker_odds(self.epsilon, self.delta, self.accountant)
@@ -112,6 +118,10 @@ class _Parts:
     def gaussian(self) -> GaussianRelease:
         """All Gaussian events as one, whose group cost is theirs."""
         return GaussianRelease(math.sqrt(self.mu_squared) / self.rows, 1.0)
+
+    def largest_kappa(self) -> float:
+        """How much a person can add to a Hessian at the most, relatively; 0 if to none."""
+        return self.rows * max((event.kappa for event in self.objective), default=0.0)
 
     def basic_pure(self) -> float:
         total = sum(count * Fraction(epsilon) for epsilon, count in self.pure.items())
@@ -252,14 +262,15 @@ def _renyi(parts: _Parts) -> Renyi:
             total = total + count * rdp(event, orders, parts.rows)
         return total * rounding
 
-    largest = float(kappas.max(initial=0.0)) * parts.rows
+    largest = parts.largest_kappa()
     return Renyi(curve, 1 + 1 / largest if largest else math.inf)
 
 
 def _bounds(parts: _Parts, tail: float) -> Iterator[Bound]:
     """Yield the valid bounds, the tightest kind first."""
     exact = ExactGaussian(math.sqrt(parts.mu_squared))
-    if not parts.private or not math.isfinite(parts.mu_squared):
+    known = parts.private and parts.largest_kappa() <= LARGEST_KAPPA
+    if not known or not math.isfinite(parts.mu_squared):
         yield NoGuarantee()
         return
     if not (parts.pure or parts.sampled or parts.objective):
@@ -287,7 +298,7 @@ def _best(parts: _Parts, delta: float, bounds: Sequence[Bound]) -> Guarantee:
         for bound in bounds
     ]
     epsilon, order, bound = min(found, key=lambda candidate: candidate[0])
-    if math.isinf(epsilon) and delta > 0 and parts.private and math.isfinite(parts.mu_squared):
+    if math.isinf(epsilon) and delta > 0 and not isinstance(bound, NoGuarantee):
         bound = _renyi(parts)
         epsilon, order = bound.search(renyi_to_epsilon, delta)
     return Guarantee(
@@ -377,6 +388,21 @@ def spend_over_rounds(events: Iterable[Event], delta: float, *, rows_per_person:
             spent.append(epsilon_spent(prefix, delta, rows_per_person=rows_per_person).epsilon)
     # A bound for more releases is one for fewer: grids differ, the truth does not.
     return np.minimum.accumulate(np.array(spent, dtype=np.float64)[::-1])[::-1]
+
+
+def larger(one: Guarantee, other: Guarantee) -> Guarantee:
+    """What holds where either of two guarantees does; it rests on what both rest on.
+
+    Of different accountants neither's own curve is known to bound the other's.
+    """
+    most = max(one, other, key=lambda guarantee: guarantee.epsilon)
+    return replace(
+        most,
+        delta=max(one.delta, other.delta),
+        accountant="; ".join(dict.fromkeys((one.accountant, other.accountant))),
+        theorem="; ".join(dict.fromkeys((one.theorem, other.theorem))),
+        events=tuple(dict.fromkeys((*one.events, *other.events))),
+    )
 
 
 def network_guarantee(guarantees: Iterable[Guarantee]) -> Guarantee:

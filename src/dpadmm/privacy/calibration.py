@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.accountant import History, epsilon_spent
-from dpadmm.privacy.curves import objective_jacobian_rdp
+from dpadmm.privacy.curves import LARGEST_KAPPA, objective_jacobian_rdp
 from dpadmm.privacy.events import (
     Event,
     GaussianObjectivePerturbation,
@@ -30,7 +30,12 @@ from dpadmm.privacy.events import (
 )
 from dpadmm.privacy.figures import AtLeast, AtMost
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.sensitivity import check_range, gradient_sensitivity, reals
+from dpadmm.privacy.sensitivity import (
+    check_range,
+    gradient_sensitivity,
+    jacobian_epsilon,
+    reals,
+)
 
 __all__ = [
     "InfeasibleBudgetError",
@@ -212,10 +217,10 @@ def exponential_rate(
     ``level`` is the epsilon of one release; it must exceed ln(1 + kappa), what the Jacobian costs.
     """
     level_, kappa_ = np.broadcast_arrays(reals(level), reals(kappa))
-    room = level_ - np.log1p(kappa_)
+    room = level_ - jacobian_epsilon(kappa_)
     if np.any(~(room > 0)):
         party = int(np.argmin(room))
-        needed = float(np.log1p(kappa_.flat[party]))
+        needed = float(jacobian_epsilon(kappa_.flat[party]))
         raise InfeasibleBudgetError(
             f"epsilon per release must exceed ln(1 + kappa) = {AtMost(needed)};"
             f" got {AtLeast(float(level_.flat[party]))}; fewer rounds, a larger penalty or more "
@@ -239,7 +244,9 @@ def _largest_mu_squared(
     order, narrowed three times, then the vertex of a parabola.
     """
     parties = epsilon.shape[0]
-    top = np.log((1 - 1e-9) / np.maximum(rows * kappas.max(axis=1), 1e-12))
+    most = rows * kappas.max(axis=1)
+    kappas = np.minimum(kappas, LARGEST_KAPPA / rows)
+    top = np.log((1 - 1e-9) / np.clip(most, 1e-12, LARGEST_KAPPA))
 
     def room(grid: Array) -> Array:
         a = 1 + np.exp(np.minimum(grid, top[:, None]))
@@ -263,8 +270,8 @@ def _largest_mu_squared(
         safe = np.where(np.isfinite(bend) & (bend > 0), bend, 1.0)
         vertex = np.where(bend > 0, 0.5 * (right - left) / safe, 0.0).clip(-1, 1) * width
         center = np.minimum(center + offsets[index], top)
-    largest: Array = np.maximum(best, room((center + vertex)[:, None])[:, 0])
-    return largest
+    largest = np.maximum(best, room((center + vertex)[:, None])[:, 0])
+    return np.where(most <= LARGEST_KAPPA, largest, -np.inf)
 
 
 def _over_columns(kappa: ArrayLike, rounds: int) -> tuple[Array, int]:

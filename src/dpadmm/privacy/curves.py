@@ -38,6 +38,7 @@ from dpadmm.privacy.rounding import round_up
 
 __all__ = [
     "GAUSSIAN_MU",
+    "LARGEST_KAPPA",
     "Amplified",
     "amplified",
     "gaussian_mu_squared",
@@ -123,6 +124,11 @@ def _rdp_pure(event: PureRelease, orders: Array, rows: int) -> Array:
     return result
 
 
+#: Beyond it nothing is guaranteed: Theorem OP needs orders below 1 + 1 / kappa, and doubles that
+#: tell them from 1.
+LARGEST_KAPPA: Final = 1e12
+
+
 def psi(orders: Array, t: Array | float) -> Array:
     """Return -ln(1 + t) - ln(1 - (a - 1) t) / (a - 1), rounded up; infinite past its pole."""
     slack = 1 - (orders - 1) * t
@@ -137,11 +143,12 @@ def psi(orders: Array, t: Array | float) -> Array:
 
 def objective_jacobian_rdp(orders: Array, kappa: ArrayLike, rows: int = 1) -> Array:
     """Return what the Jacobian adds to the Renyi curve of objective perturbation (broadcast)."""
-    total = rows * np.asarray(kappa, dtype=np.float64)
+    everything = rows * np.asarray(kappa, dtype=np.float64)
+    total = np.minimum(everything, LARGEST_KAPPA)
     negative = psi(orders, -total / (1 + total))
     if rows > 1:
         negative = np.where(total * np.sqrt(orders) > 1, orders * total**2 / 2, negative)
-    return psi(orders, total) + negative
+    return np.where(everything <= LARGEST_KAPPA, psi(orders, total) + negative, np.inf)
 
 
 def _rdp_objective(event: GaussianObjectivePerturbation, orders: Array, rows: int) -> Array:

@@ -93,11 +93,11 @@ def _infinite(value: float) -> str:
 
 
 def _written(value: Decimal, digits: int) -> str:
-    """Write all digits of a decimal, with an exponent where ``%g`` has one: 12, 0.001, 1e-05."""
+    """Write all digits of a decimal, with an exponent where ``%g`` has one: 12, 0.001, 1e-5."""
     value = value.normalize(Context(prec=digits))
     if not value:
         return "0"
     if -5 < value.adjusted() < digits:
         return f"{value:f}"
     mantissa = value.scaleb(-value.adjusted())
-    return f"{mantissa:f}e{value.adjusted():+03d}"
+    return f"{mantissa:f}e{value.adjusted():+d}"

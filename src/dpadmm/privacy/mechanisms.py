@@ -35,6 +35,8 @@ from dpadmm.privacy.events import (
 )
 from dpadmm.privacy.gradient_noise import GradientPerturbation, InnerNoise
 from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, NoiseSource
+from dpadmm.privacy.rounding import sum_up
+from dpadmm.privacy.sensitivity import jacobian_epsilon
 from dpadmm.privacy.summation import LEAST_STEPS, Summation
 
 __all__ = [
@@ -356,7 +358,7 @@ class ObjectivePerturbation:
             mu = float(self.sensitivity[place] / self.scale[place])
             kappa = float(self.kappa[place])
             exact: Event = (
-                PureRelease(mu + math.log1p(kappa))
+                PureRelease(sum_up((mu, float(jacobian_epsilon(kappa)))))
                 if self.kind == "exp-norm"
                 else GaussianObjectivePerturbation(mu, kappa)
             )

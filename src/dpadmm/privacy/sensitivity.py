@@ -21,6 +21,7 @@ from dpadmm.plain import Array
 __all__ = [
     "argmin_sensitivity",
     "gradient_sensitivity",
+    "jacobian_epsilon",
     "jacobian_ratio",
     "public_norm_factor",
 ]
@@ -65,6 +66,15 @@ def jacobian_ratio(
     """Return kappa = c c_1 / (n m): how much one row can add to the Hessian, relatively."""
     value: Array = reals(weight) * curvature / (reals(rows) * reals(convexity))
     check_range("kappa", value, zero=True)
+    return value
+
+
+def jacobian_epsilon(kappa: ArrayLike) -> Array:
+    """Return ln(1 + kappa), what the Jacobian costs a pure release, rounded up.
+
+    Kappa itself may be three units of 1.1e-16 too small, the logarithm two.
+    """
+    value: Array = (1 + 1e-15) * np.log1p(reals(kappa))
     return value
 
 

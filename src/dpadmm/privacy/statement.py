@@ -12,7 +12,13 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter
 
 from dpadmm.plain import Array, Delta, Epsilon, json_bound
-from dpadmm.privacy.accountant import Guarantee, epsilon_spent, network_guarantee, spend_over_rounds
+from dpadmm.privacy.accountant import (
+    Guarantee,
+    epsilon_spent,
+    larger,
+    network_guarantee,
+    spend_over_rounds,
+)
 from dpadmm.privacy.events import Event, alone, shared_events
 from dpadmm.privacy.figures import pair
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
@@ -267,21 +273,40 @@ class Charges:
         Of each party: its name, its events, the delta to state.
     rows_per_person
         How many rows are replaced at once.
+    elsewhere
+        Of each party: events that read other rows of it, none of which the first ones read.
     """
 
     names: Sequence[str]
     events: Sequence[Sequence[Event]]
     deltas: Sequence[float] | Array
     rows_per_person: int = 1
+    elsewhere: Sequence[Sequence[Event]] = ()
 
     def guarantees(self) -> dict[str, Guarantee]:
-        """What each party is guaranteed over the whole run."""
+        """What each party is guaranteed over the whole run, whichever rows a person has.
+
+        Events that read different rows cost a person the larger of both. Who has several rows may
+        have some among each: then that is known of Gaussian releases alone, and others add up
+        (:mod:`dpadmm.ledger.positions` has the proof).
+        """
 
         def account(history: tuple[Event, ...], delta: float) -> Guarantee:
             spent = epsilon_spent(history, _ideal(delta), rows_per_person=self.rows_per_person)
             return replace(spent, delta=delta)
 
-        return self._of_each(account)
+        here = self._of_each(account)
+        if not self.elsewhere:
+            return here
+        there = replace(self, events=self.elsewhere)._of_each(account)
+        if self.rows_per_person > 1:
+            pairs = zip(self.events, self.elsewhere, strict=True)
+            added = replace(self, events=[(*one, *other) for one, other in pairs])._of_each(account)
+            here = {
+                name: first if first.gaussian and there[name].gaussian else added[name]
+                for name, first in here.items()
+            }
+        return {name: larger(first, there[name]) for name, first in here.items()}
 
     def courses(self) -> dict[str, Array]:
         """What each party has spent after each round, at its delta."""
@@ -311,11 +336,15 @@ def make_statement(charges: Charges, terms: Terms, *, by_round: bool = True) -> 
     """
     parties = charges.guarantees()
     network = network_guarantee(parties.values())
-    everything = [event for history in charges.events for event in history]
+    histories = (*charges.events, *charges.elsewhere)
+    everything = [event for history in histories for event in history]
     apart: dict[str, Guarantee] = {}
     if shared_events(everything):
-        single = [[alone(event) for event in history] for history in charges.events]
-        apart = replace(charges, events=single).guarantees()
+        single, other = (
+            [[alone(event) for event in history] for history in read]
+            for read in (charges.events, charges.elsewhere)
+        )
+        apart = replace(charges, events=single, elsewhere=other).guarantees()
         terms = _shared_noise_terms(terms, apart)
     return PrivacyStatement(
         **vars(terms),

@@ -149,9 +149,10 @@ def state_whole(
     caveats: Sequence[str] = (),
     also_not_covered: Sequence[str] = (),
 ) -> PrivacyStatement:
-    """State what a run guarantees, with a histogram of the same rows if there was one.
+    """State what a run guarantees, with its histogram if there was one.
 
-    Where the rows of the evaluation were kept out of training, each statement is about its part.
+    A histogram of the rows that were trained on adds to what the training cost; where its rows were
+    kept out, the larger of the two is what a person is guaranteed.
 
     Parameters
     ----------
@@ -177,6 +178,7 @@ def state_whole(
         also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
         caveats=caveats,
         details=_details(planned, wish, judged, ahead=bool(ahead)),
+        elsewhere=counting if kept_out else (),
     )
 
 
@@ -195,15 +197,18 @@ def _details(
     split = wish.split
     if split.holdout:
         kept = f"the last {100 * split.holdout:g}% of every party's rows were not trained on"
-        if judged is None or judged.quality.privacy is None:
-            spent = "; what is sent of them to evaluate is charged to the ledger" if ahead else ""
-            return ((_ROWS, f"{kept}; this statement is about the others{spent}"),)
-        spent = pair(judged.quality.privacy.epsilon, judged.quality.privacy.delta)
+        if judged is None and not ahead:
+            return ((_ROWS, f"{kept}; this statement is about the others"),)
+        spent = "is charged whether it is complete or not"
+        if judged is not None and judged.quality.privacy is not None:
+            private = pair(judged.quality.privacy.epsilon, judged.quality.privacy.delta)
+            spent = f"is {private}-differentially private"
         return (
             (
                 _ROWS,
-                f"{kept}. Their evaluation is {spent}-differentially private, in an account of its "
-                f"own: for a person the larger of the two counts, not their sum{_several(planned)}",
+                f"{kept}. Their evaluation {spent}, in an account of its own: for a person the "
+                "larger of the two counts, not their sum, and it is the guarantee above"
+                f"{_several(planned)}",
             ),
         )
     if judged is None and not ahead:

@@ -190,6 +190,7 @@ def state_privacy(
     caveats: Sequence[str] = (),
     details: Sequence[tuple[str, str]] = (),
     by_round: bool = True,
+    elsewhere: Sequence[Sequence[Event]] = (),
 ) -> PrivacyStatement:
     """State what a run guarantees: the only maker of statements, for plans and for runs.
 
@@ -208,10 +209,13 @@ def state_privacy(
         Pairs of a heading and its words, beside those of the plan.
     by_round
         Whether to account every round.
+    elsewhere
+        What each party is charged for rows of it that no event of these read.
     """
     budget, names = planned.budget, planned.site.names
     deltas = np.zeros(len(names)) if budget is None else budget.delta
-    charges = Charges(names, events, deltas, 1 if budget is None else budget.rows_per_person)
+    people = 1 if budget is None else budget.rows_per_person
+    charges = Charges(names, events, deltas, people, elsewhere)
     terms = Terms(
         algorithm=planned.algorithm.name,
         noise=noise.description,
