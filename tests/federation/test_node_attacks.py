@@ -93,6 +93,17 @@ def test_no_one_but_the_owner_decides_what_is_spent(federation):
         federation.start("north")
         refused(federation, "north", words)
         (federation.folder / "north.out").unlink()
+    # Of a paper's noise counts what is proven, not what the paper claims.
+    rewrite(config, ("[policy]", '[policy]\ncalibration = ["published"]'))
+    agreed.write_text(
+        federation.agreed_text(
+            algorithm="pdml", calibration="published", algorithm_options={"initial_noise": 0.001}
+        )
+    )
+    federation.start("north")
+    refused(federation, "north", "allows, 1; what is proven of the agreed run is")
+    (federation.folder / "north.out").unlink()
+    config.write_text(honest)
     agreed.write_text(federation.agreed_text())
     rewrite(config, ("[policy]", '[policy]\nalgorithms = ["dvp"]'))
     federation.start("north")

@@ -5,18 +5,22 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
+from dpadmm.algorithms import reviewed
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.durable import check_writable
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.node_config import NodeConfig
 from dpadmm.federation.transport.session import Security
+from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.privacy.statement import Charges
 from dpadmm.run.config import DataSection, PartySection, ResultSection, RunConfig
 from dpadmm.run.evaluate import WholePlan
 from dpadmm.run.from_files import check_files, file_schema
 from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
-from dpadmm.run.plan import Plan
+from dpadmm.run.plan import Plan, announced
 
 __all__ = ["NodeSetup", "prepare_node"]
 
@@ -135,6 +139,8 @@ def prepare_node(
     setup = NodeSetup(
         config, agreed, schema, planned, security, tuple(str(item.message) for item in caught)
     )
+    if config.node.role == "party" and config.simulation is None:
+        _check_provable(setup)
     check_writable(config.messages, "messages")
     if config.result is not None:
         for what in ("model", "record", "statement"):
@@ -144,3 +150,29 @@ def prepare_node(
         told = setup.run_config()
         check_files(told, file_schema(schema, told))
     return setup
+
+
+def _check_provable(setup: NodeSetup) -> None:
+    """Refuse noise that is not calibrated here where what is proven of it exceeds the policy.
+
+    A paper's formulas, or an algorithm from outside, may spend another epsilon than is asked for.
+    """
+    planned, limit = setup.planned, setup.config.policy.epsilon
+    if setup.agreed.run.calibration == "proven" and reviewed(planned.algorithm.name):
+        return
+    place = setup.agreed.names.index(setup.name)
+    own, expected = planned.of_party(place), setup.whole().expected()
+    assert own.budget is not None
+    assert limit is not None
+    ahead = () if expected is None else announced(expected.of_party(place))
+    trained = announced(own)
+    if not setup.agreed.run.holdout:
+        trained, ahead = (tuple(chain(*trained, *ahead)),), ()
+    people = own.budget.rows_per_person
+    charges = Charges((setup.name,), trained, own.budget.delta, people, ahead)
+    proven = charges.guarantees()[setup.name].epsilon
+    if not proven <= limit:
+        raise ParameterError(
+            f"epsilon must be at most what [policy] allows, {Given(limit)}; what is proven of the "
+            f"agreed run is {AtMost(proven)}. Nothing was spent."
+        )
