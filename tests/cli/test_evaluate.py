@@ -42,7 +42,7 @@ def test_a_run_evaluates_itself_and_is_asked_again_for_nothing(hospitals, dpadmm
     done = dpadmm("train", run)
     assert done.exit_code == 0, done.output
     assert "Evaluated on 30 rows kept out of training, (20, 0.001)-differential" in done.stdout
-    assert max(map(len, done.stdout.split("Spent\n")[1].splitlines())) <= 100
+    assert max(map(len, done.stdout.split("How good it is\n")[1].splitlines())) <= 100
     before = {name: spent(hospitals, name) for name in ROWS}
     assert max(before.values()) <= 20.0
     told = result(dpadmm("evaluate", run, "--json"))
@@ -248,6 +248,37 @@ def test_an_evaluation_that_no_ledger_counts_says_that_it_adds_up(hospitals, dpa
     dpadmm("evaluate", run, "--epsilon", "1")
     caveats = load_model(hospitals / "m.model").privacy.caveats
     assert ["(20, " in each for each in caveats] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        ("--sensitivity", "5"),
+        ("--specificity", "nan"),
+        ("--threshold", "nan"),
+        ("--confidence", "7"),
+    ],
+)
+def test_what_no_histogram_could_answer_is_refused_before_one_is_paid_for(hospitals, dpadmm, wish):
+    run = write(hospitals, HELD_OUT, ledgers=20.0)
+    assert dpadmm("train", run).exit_code == 0
+    with SQLiteLedger(hospitals / "north.ledger") as ledger:
+        before = ledger.head
+    refused = dpadmm("evaluate", run, *wish)
+    assert refused.exit_code == 2
+    assert "must be a" in refused.stderr
+    with SQLiteLedger(hospitals / "north.ledger") as ledger:
+        assert ledger.head == before
+
+
+def test_what_was_paid_for_is_kept_though_a_threshold_is_out_of_reach(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT)
+    assert dpadmm("train", run).exit_code == 0
+    refused = dpadmm("evaluate", run, "--epsilon", "0.01", "--sensitivity", "0.999", "--sure")
+    assert refused.exit_code == 2
+    model = load_model(hospitals / "m.model")
+    assert model.classifier.quality is not None
+    assert "(0.01, 0.001)" in model.privacy.caveats[-1]
 
 
 def test_a_file_that_has_shrunk_has_other_last_rows(hospitals, dpadmm):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from dpadmm.run.classifier import Quality
     from dpadmm.run.config import RunConfig
     from dpadmm.run.model import Model
+
+_THRESHOLDS: Final = ("threshold", "sensitivity", "specificity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,7 @@ class EvaluateOptions:
     @property
     def chooses(self) -> bool:
         """Whether anything is chosen that a model could keep."""
-        thresholds = (self.threshold, self.sensitivity, self.specificity)
+        thresholds = (getattr(self, name) for name in _THRESHOLDS)
         return self.probabilities or any(each is not None for each in thresholds)
 
 
@@ -85,28 +88,27 @@ def evaluate(options: EvaluateOptions) -> None:
 
     A threshold is chosen by `--sensitivity` or `--specificity`, and written by `--write`.
     """
-    from dpadmm.run.model import load_model, save_model
+    from dpadmm.run.model import load_model
 
     with refusals("evaluate", options.as_json):
         _check_thresholds(options)
         config = _config(options.source)
         place = options.source if config is None else config.result.model
         model = load_model(place)
+        _check_classes(options, len(model.classifier.classes))
         stored = model.classifier.quality
         quality = _quality(options, config, model)
+        # What was paid for is kept at once: a threshold may turn out to be out of reach.
+        paid = quality.privacy is not None and (stored is None or options.epsilon is not None)
+        if paid:
+            model = _with_paid(model, quality, counted=config is not None and bool(config.ledgers))
+            _save(place, model, config)
         quality = _with_threshold(options, quality)
         evaluation = quality.evaluation(options.confidence)
-        # What was paid for is kept; a threshold changes predictions, and is written if asked.
-        paid = quality.privacy is not None and (stored is None or options.epsilon is not None)
-        if paid or options.write:
-            model = _kept(model, quality, options, paid=paid)
-            if paid and not quality.repeats(stored):
-                counted = config is not None and bool(config.ledgers)
-                told = model.classifier.evaluated_later(quality, counted=counted)
-                model = replace(model, classifier=told)
-            save_model(place, model)
-            if config is not None:
-                _tell_report(config, model)
+        # A threshold changes predictions, and is written if asked.
+        if options.write:
+            model = _with_choices(model, quality, options)
+            _save(place, model, config)
     if options.as_json:
         written = {"model": str(place), "written": bool(paid or options.write)}
         emit("evaluate", written | plain_quality(quality, evaluation))
@@ -119,16 +121,34 @@ def evaluate(options: EvaluateOptions) -> None:
 
 
 def _check_thresholds(options: EvaluateOptions) -> None:
-    names = ("threshold", "sensitivity", "specificity")
-    given = [f"--{name}" for name in names if getattr(options, name) is not None]
+    """Refuse what no histogram could answer, before one is paid for."""
+    from dpadmm.evaluation.intervals import normal_quantile
+    from dpadmm.evaluation.thresholds import check_wish
+
+    given = [f"--{name}" for name in _THRESHOLDS if getattr(options, name) is not None]
     if len(given) > 1:
         raise ParameterError(f"one of {', '.join(given)} must be given, not several; keep one.")
+    normal_quantile(options.confidence)
+    if options.threshold is not None and not math.isfinite(options.threshold):
+        raise ParameterError(f"--threshold must be a finite number; got {options.threshold!r}.")
+    if options.sensitivity is not None or options.specificity is not None:
+        check_wish(options.sensitivity, options.specificity)
     if options.public is not None:
         for name in ("epsilon", "delta", "noise"):
             if getattr(options, name) is not None:
                 raise ParameterError(
                     f"--{name} must be left out with --public: nothing is charged for public rows."
                 )
+
+
+def _check_classes(options: EvaluateOptions, classes: int) -> None:
+    """Refuse a threshold for several classes."""
+    given = [f"--{name}" for name in _THRESHOLDS if getattr(options, name) is not None]
+    if given and classes != 2:
+        raise ParameterError(
+            f"{given[0]} must be left out with {classes} classes: the class of the largest score "
+            "is predicted."
+        )
 
 
 def _config(source: Path) -> RunConfig | None:
@@ -180,18 +200,33 @@ def _with_threshold(options: EvaluateOptions, quality: Quality) -> Quality:
     return quality.with_links() if options.probabilities else quality
 
 
-def _kept(model: Model, quality: Quality, options: EvaluateOptions, *, paid: bool) -> Model:
-    """The model with what is to be kept of an evaluation."""
-    stored = model.classifier.quality
-    kept = quality if stored is None or (paid and _sharper(quality, stored)) else stored
-    if options.write:
-        changes: dict[str, Any] = {"threshold": quality.threshold}
-        if options.probabilities:
-            changes["links"] = quality.links
-        kept = replace(kept, **changes)
-    else:
-        kept = replace(kept, threshold=0.0 if stored is None else stored.threshold)
+def _with_paid(model: Model, quality: Quality, *, counted: bool) -> Model:
+    """The model with an evaluation of private rows, unless it knows a better one; and its cost."""
+    stored, classifier = model.classifier.quality, model.classifier
+    if not quality.repeats(stored):
+        classifier = classifier.evaluated_later(quality, counted=counted)
+    if stored is None or _sharper(quality, stored):
+        threshold = 0.0 if stored is None else stored.threshold
+        classifier = replace(classifier, quality=replace(quality, threshold=threshold))
+    return replace(model, classifier=classifier)
+
+
+def _with_choices(model: Model, quality: Quality, options: EvaluateOptions) -> Model:
+    """The model with what was chosen by an evaluation."""
+    changes: dict[str, Any] = {"threshold": quality.threshold}
+    if options.probabilities:
+        changes["links"] = quality.links
+    kept = replace(model.classifier.quality or quality, **changes)
     return replace(model, classifier=replace(model.classifier, quality=kept))
+
+
+def _save(place: Path, model: Model, config: RunConfig | None) -> None:
+    """Write the model, and what its run's record and page say of it."""
+    from dpadmm.run.model import save_model
+
+    save_model(place, model)
+    if config is not None:
+        _tell_report(config, model)
 
 
 def _sharper(found: Quality, stored: Quality) -> bool:

@@ -15,7 +15,7 @@ from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.evaluation.intervals import Estimate, normal_quantile
 from dpadmm.evaluation.metrics import ThresholdFigures, decision_at
 
-__all__ = ["choose_threshold"]
+__all__ = ["check_wish", "choose_threshold"]
 
 
 def choose_threshold(
@@ -45,7 +45,7 @@ def choose_threshold(
     ParameterError
         If no edge reaches it.
     """
-    name, wanted = _wish(sensitivity, specificity)
+    name, wanted = check_wish(sensitivity, specificity)
     if histogram.grid.classes != 2:
         raise ParameterError(
             f"a threshold must be for 2 classes; the histogram has {histogram.grid.classes}: the "
@@ -68,7 +68,8 @@ def choose_threshold(
     return chosen
 
 
-def _wish(sensitivity: float | None, specificity: float | None) -> tuple[str, float]:
+def check_wish(sensitivity: float | None, specificity: float | None) -> tuple[str, float]:
+    """Which of the two is wished for, and how much of it; or a refusal."""
     if (sensitivity is None) == (specificity is None):
         raise ParameterError(
             "sensitivity or specificity must be given, one of them; got "
