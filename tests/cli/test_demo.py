@@ -21,7 +21,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 def run_demo(folder, *words, **environment):
     inherited = {key: value for key, value in os.environ.items() if key != "DPADMM_DATA"}
     done = subprocess.run(
-        [sys.executable, "-c", "from dpadmm.cli import main; main()", "demo", *words],
+        [sys.executable, "-m", "dpadmm", "demo", *words],
         cwd=folder,
         env=inherited | environment,
         capture_output=True,

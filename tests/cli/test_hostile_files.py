@@ -287,7 +287,7 @@ def test_class_names_do_not_steer_the_terminal(model):
     hostile.write_bytes(repack(model.read_bytes(), change=change))
     rows = model.with_name("north.csv")
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    words = [sys.executable, "-c", "from dpadmm.cli import main; main()", "predict", hostile, rows]
+    words = [sys.executable, "-m", "dpadmm", "predict", hostile, rows]
     leader, follower = pty.openpty()
     done = subprocess.run(
         words, env=environment, stdout=follower, stderr=subprocess.PIPE, check=False, timeout=60

@@ -36,7 +36,7 @@ def path(tmp_path):
 
 def test_init_states_the_guarantee(tmp_path):
     output = call("init", tmp_path / "x", *OPTIONS).output
-    for words in ("(1, 1e-05)-differential privacy", "fully adaptive", "Adjacency", "Adversary"):
+    for words in ("(1, 1e-5)-differential privacy", "fully adaptive", "Adjacency", "Adversary"):
         assert words in output
     made = call("init", tmp_path / "y", *OPTIONS, "--filter", "renyi", "--json").output
     result = json.loads(made)["result"]
@@ -91,7 +91,7 @@ def test_show(path):
 
 def test_verify_and_its_noted_head(path):
     output = call("verify", path).output
-    assert "4 rows" in output
+    assert "4 entries" in output
     head = json.loads(call("verify", path, "--json").output)["result"]["head"]
     assert head in call("verify", path, "--head", head).output
     wrong = call("verify", path, "--head", "9:abc", "--json", code=2)

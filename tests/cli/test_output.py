@@ -11,7 +11,9 @@ import pytest
 import typer
 from rich.console import Console
 
+from dpadmm.__main__ import main
 from dpadmm.cli import output
+from dpadmm.cli.options import Commands
 
 NAMES = ("pr-admm-figure-2", "r-admm-figures-3-and-4", "consensus", "x")
 
@@ -73,6 +75,60 @@ def test_a_command_that_is_stopped_says_so_and_how_it_goes_on(capsys, as_json):
     assert words == ("stopped. The same command goes on." if as_json else "")
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_is_answered_before_a_command_has_begun(monkeypatch, capsys, as_json):
+    app = typer.Typer(cls=Commands)
+
+    @app.command()
+    def first() -> None:
+        raise KeyboardInterrupt
+
+    @app.command()
+    def second() -> None: ...
+
+    monkeypatch.setattr(sys, "argv", ["dpadmm", "first", *["--json"] * as_json])
+    with pytest.raises(SystemExit) as ended:
+        app(["first"])
+    assert ended.value.code == 130
+    told = capsys.readouterr()
+    assert told.err == "dpadmm: stopped.\n"
+    assert (json.loads(told.out)["command"] if as_json else told.out) == "first" * as_json
+
+
+def test_ctrl_c_is_answered_while_the_command_line_loads(monkeypatch, capsys):
+    def load() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpadmm.cli.main", load)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "dpadmm: stopped.\n"
+
+
+def test_words_break_between_words_on_a_terminal_and_nowhere_in_a_file(monkeypatch):
+    path = "/a/path/" + "x" * 40
+    words = f"what is guaranteed to everybody who is in {path}\nand a second line"
+    for terminal in (True, False):
+        for name in ("console", "errors"):
+            screen = Console(
+                file=io.StringIO(), width=30, force_terminal=terminal, color_system=None
+            )
+            screen.soft_wrap = name == "errors"
+            monkeypatch.setattr(output, name, screen)
+        output.say(words, "Guarantee")
+        output.warn(words)
+        output.print_refusal("train", words)
+        said, complained = output.console.file.getvalue(), output.errors.file.getvalue()
+        if terminal:
+            for line in (said + complained).splitlines():
+                assert len(line) <= 30 or line.strip() == path
+            assert said.startswith("Guarantee: what is guaranteed\n  to everybody who is in\n  /a/")
+        else:
+            assert said == f"Guarantee: {words}\n"
+            assert complained == f"Warning: {words}\ndpadmm: {words}\n"
+
+
 @pytest.mark.parametrize("command", [(), ("train",), ("ledger",), ("schema", "draft")])
 def test_help_fits_a_terminal_and_shows_no_type_beside_a_flag(dpadmm, command):
     text = dpadmm(*command, "--help").stdout
@@ -83,9 +139,8 @@ def test_help_fits_a_terminal_and_shows_no_type_beside_a_flag(dpadmm, command):
 
 def test_a_terminal_that_lacks_a_character_ends_no_command():
     """Where locales are missing or old, words are written out; what was spent is not lost."""
-    words = "from dpadmm.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", words, "account", "--help"],
+        [sys.executable, "-m", "dpadmm", "account", "--help"],
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,

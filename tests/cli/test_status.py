@@ -178,7 +178,7 @@ def test_an_escape_sequence_reaches_no_terminal(dpadmm, tmp_path):
     assert "\x1b[31m" not in dpadmm("status", tmp_path).output
 
 
-COMMAND = [sys.executable, "-c", "from dpadmm.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "dpadmm"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -99,6 +99,13 @@ def test_delimiters_are_found_by_the_label(tmp_path, delimiter):
     assert Schema.from_toml(found.to_toml()) == found
 
 
+def test_a_label_that_is_no_column_is_refused_with_the_nearest_one(tmp_path):
+    """Also behind a semicolon: the columns are listed one by one."""
+    SAMPLE.rename(columns={"y": "Readmitted"}).to_csv(tmp_path / "s.csv", index=False, sep=";")
+    with pytest.raises(DataError, match=r"columns age, work, .* Did you mean 'Readmitted'\?"):
+        draft(tmp_path / "s.csv", "readmited")
+
+
 def test_a_packed_file_of_tabs_needs_no_delimiter(tmp_path):
     SAMPLE.to_csv(tmp_path / "s.tsv.gz", index=False, sep="\t")
     assert draft_schema(tmp_path / "s.tsv.gz", "y").delimiter is None

@@ -140,6 +140,12 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
         load_schema(tmp_path / "bytes.toml")
 
 
+def test_a_file_that_is_no_schema_is_named(tmp_path):
+    (tmp_path / "north.csv").write_text("age,readmitted\n41,no\n")
+    with pytest.raises(DataError, match=r"must be valid TOML; got: .*\(in .*north\.csv\)"):
+        load_schema(tmp_path / "north.csv")
+
+
 def test_a_schema_cannot_be_changed():
     schema = Schema.from_dict(BASE)
     with pytest.raises(ValueError, match="frozen"):

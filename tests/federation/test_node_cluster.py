@@ -88,7 +88,7 @@ def test_a_node_without_workers_ends_and_goes_on_under_the_same_reservation(mort
     for name in federation.names:
         federation.make_ledger(name)
     config = write(federation, mortal.address)
-    words = [sys.executable, "-c", "from dpadmm.cli import main; main()"]
+    words = [sys.executable, "-m", "dpadmm"]
     words += ["node", "--config", str(config), "--insecure-loopback"]
     impatient = os.environ | {"DASK_DPADMM__PATIENCE": "0.5"}
     with (federation.folder / "north.out").open("wb") as output:

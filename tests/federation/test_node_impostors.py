@@ -168,7 +168,7 @@ def refusals_of(federation, name, reason):
     return [facts for facts in entries if facts["reason"] == reason]
 
 
-NODE = [sys.executable, "-c", "from dpadmm.cli import main; main()", "node", "--config"]
+NODE = [sys.executable, "-m", "dpadmm", "node", "--config"]
 
 
 @pytest.fixture(scope="module")

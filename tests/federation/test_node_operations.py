@@ -32,7 +32,7 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 
 NAMES = ("north", "south", "west")
-COMMAND = [sys.executable, "-c", "from dpadmm.cli import main; main()"]
+COMMAND = [sys.executable, "-m", "dpadmm"]
 ENVIRONMENT = os.environ | {
     "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
     "OPENBLAS_NUM_THREADS": "1",

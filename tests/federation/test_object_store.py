@@ -127,7 +127,7 @@ def test_a_node_checks_parts_in_a_store_and_spends_nothing(fork_server, tmp_path
         config = folder / "north.toml"
         told = f'data = "{address}"\nrows = "dask"\nscheduler = "{workers.address}"'
         config.write_text(config.read_text().replace('data = "north.csv"', told))
-        words = [sys.executable, "-c", "from dpadmm.cli import main; main()", "node", "--check"]
+        words = [sys.executable, "-m", "dpadmm", "node", "--check"]
         words += ["--config", str(config), "--insecure-loopback"]
         checked = subprocess.run(words, capture_output=True, text=True, timeout=120, env=os.environ)
         assert "answers and has 2 workers" in " ".join(checked.stdout.split()), checked.stderr

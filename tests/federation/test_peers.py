@@ -49,6 +49,7 @@ class Net:
         self.events = {name: [] for name in (*NAMES, "d")}
         self.waits = {name: [] for name in NAMES}
         self.sessions = []
+        self.stores = []
 
     def security(self, name, authority=None):
         folder = authority or self.folder
@@ -69,13 +70,14 @@ class Net:
 
     def mailbox(self, name, neighbours, store=None, patience=QUICK, security=None):
         session = self.session(name, neighbours, security)
+        self.stores.append(store or MemoryStore())
         return Mailbox(
             session,
             RUN,
             NAMES.index(name),
             {other: NAMES.index(other) for other in neighbours},
             SHAPE,
-            store or MemoryStore(),
+            self.stores[-1],
             patience=patience,
             on_refused=lambda other, reason, error: self.events[name].append(
                 ("message-refused", {"neighbour": other, "reason": reason, "error": str(error)})
@@ -94,8 +96,8 @@ class Net:
         return self.told(name, event)
 
     def close(self):
-        for session in self.sessions:
-            session.close()
+        for part in (*self.sessions, *self.stores):
+            part.close()
 
 
 @pytest.fixture
@@ -326,6 +328,15 @@ def test_a_neighbour_that_leaves_is_noticed(net):
     net.sessions.remove(a)
     a.close()
     assert net.wait_for("b", "neighbour-gone") == [{"level": "warning", "neighbour": "a"}]
+
+
+def test_nobody_is_warned_of_a_neighbour_that_said_that_it_ended(net):
+    b, a = net.session("b", ["a"]), net.session("a", ["b"])
+    net.wait_for("b", "neighbour-here")
+    b.left.add("a")
+    net.sessions.remove(a)
+    a.close()
+    assert net.wait_for("b", "neighbour-gone") == [{"level": "info", "neighbour": "a"}]
 
 
 def test_who_tells_neighbours_different_things_is_named_at_the_end(net, tmp_path):

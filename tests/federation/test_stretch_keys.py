@@ -21,7 +21,9 @@ OTHER_RUN = hashlib.sha256(b"another run").digest()
 
 @pytest.fixture
 def parties(tmp_path):
-    return Parties(tmp_path)
+    parties = Parties(tmp_path)
+    yield parties
+    parties.close()
 
 
 def announced(parties, name, stretch=None):

@@ -32,7 +32,9 @@ from dpadmm.privacy.mechanisms import release_again
 
 @pytest.fixture
 def parties(tmp_path):
-    return Parties(tmp_path)
+    parties = Parties(tmp_path)
+    yield parties
+    parties.close()
 
 
 class StretchFacts:

@@ -427,6 +427,7 @@ def test_the_terminal_shows_progress_and_warnings():
         "    watcher.waiting('south', 12.0)\n"
         "    watcher.event('started', round=0)\n"
         "    watcher.event('neighbour-lost', level='warning', neighbour='s\\x1b[1mouth')\n"
+        "    watcher.event('failed', level='error', error=ValueError('said at the end'))\n"
         "    import time; time.sleep(0.3)\n"
     )
     reader, writer = pty.openpty()
@@ -446,4 +447,5 @@ def test_the_terminal_shows_progress_and_warnings():
     assert "waiting for south 12 s" in shown
     assert "neighbour-lost" in shown
     assert "started" not in shown
+    assert "said at the end" not in shown
     assert "s\x1b[1mouth" not in shown

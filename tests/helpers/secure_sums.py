@@ -99,6 +99,7 @@ class Parties:
         trial = folder / "certificates"
         make_authority(trial)
         self.security, self.pins = {}, {}
+        self.stores = []
         for name in names:
             certificate, key = make_certificate(trial, name)
             self.security[name] = Security(trial / "ca.pem", certificate, key)
@@ -106,7 +107,12 @@ class Parties:
             (folder / name).mkdir()
 
     def store(self, name):
-        return MessageFile(self.folder / name / "messages")
+        self.stores.append(MessageFile(self.folder / name / "messages"))
+        return self.stores[-1]
+
+    def close(self):
+        for store in self.stores:
+            store.close()
 
     def stretch(self, run=RUN, lost=(), colluders=1):
         names = tuple(name for name in self.names if name not in lost)

@@ -26,6 +26,7 @@ from dpadmm.experiments.pages import experiment_meaning
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.experiments.verdicts import above
+from dpadmm.privacy.figures import AtMost
 from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
 
@@ -103,7 +104,7 @@ def check_epsilons(evaluation, results):
         needed = [privacy["algorithm"]]
         if not isinstance(privacy["epsilon"], str) and math.isfinite(privacy["epsilon"]):
             needed += [privacy[name] for name in ("theorem", "adjacency", "adversary")]
-            needed.append(f"{privacy['delta']:g}")
+            needed.append(str(AtMost(privacy["delta"])))
         if privacy["calibration"] == "published":
             assert privacy["claim"]
             needed += [privacy["claim"], "what is proven of the same noise"]

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.progress import Progress
-from rich.text import Text
 
 from dpadmm.cli.options import named_values, takes
-from dpadmm.cli.output import JsonOption, console, emit, errors, refusals, show_table
+from dpadmm.cli.output import JsonOption, emit, errors, refusals, say, show_table
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost
 
@@ -166,7 +165,7 @@ def _show(verdict: Verdict) -> None:
         ("verdict", verdict.verdict),
     ]
     show_table("Audit", ("", "finding"), lines)
-    console.print(Text(verdict.words()), soft_wrap=True)
+    say(verdict.words())
 
 
 def _noise_lines(verdict: Verdict) -> list[tuple[str, str]]:

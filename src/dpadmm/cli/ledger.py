@@ -151,7 +151,7 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute every hash, message and cost; fails at the first row that is wrong."""
+    """Recompute every hash, message and cost; fails at the first entry that is wrong."""
     with refusals("ledger verify", as_json), _open(path) as ledger:
         account = ledger.verify(head)
         if as_json:
@@ -159,7 +159,7 @@ def verify(
             return
         assert account.head is not None
         say(
-            f"{path} is consistent: {account.head.number + 1} rows, epsilon = "
+            f"{path} is consistent: {account.head.number + 1} entries, epsilon = "
             f"{AtMost(account.spent_epsilon)} of {Given(account.policy.epsilon)} spent at delta = "
             f"{Given(account.policy.delta)}."
         )
@@ -179,7 +179,7 @@ def export(
         typer.Option("--messages", help="With the bytes of the messages, as hexadecimal digits."),
     ] = False,
 ) -> None:
-    """Print every row as a line of JSON: enough to recompute the spending."""
+    """Print every entry as a line of JSON: enough to recompute the spending."""
     with refusals("ledger export", False), _open(path) as ledger:
         for row in ledger.export(messages=messages):
             sys.stdout.write(json.dumps(row) + "\n")

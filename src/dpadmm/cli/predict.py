@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -29,38 +30,32 @@ def predict(
 ) -> None:
     """Predict the rows of a file: a label and its score for each, in the order of the file.
 
-    Probabilities are written where the model has them: trained with `probabilities = true`, or
-    with the logistic loss. A threshold that `dpadmm evaluate --write` chose is used.
+    Columns that the model does not use are not read. Probabilities are written where it has them:
+    trained with `probabilities = true`, or with the logistic loss. A threshold that `dpadmm
+    evaluate --write` chose is used.
     """
     # Imported here, so that help answers without loading scikit-learn.
+    from dpadmm.run import predict as predictions
     from dpadmm.run.model import load_model
-    from dpadmm.run.predict import (
-        has_labels,
-        offers_probabilities,
-        predict_file,
-        prediction_columns,
-    )
 
     with refusals("predict", as_json):
         if as_json and output is None:
             raise ParameterError("--output must be given with --json; got none")
         _check_files(model, data, output)
         loaded = load_model(model)
-        if probabilities and not offers_probabilities(loaded):
+        if probabilities and not predictions.offers_probabilities(loaded):
             raise _no_probabilities(model)
-        printable = all(str(name).isprintable() for name in loaded.classifier.classes)
-        if output is None and sys.stdout.isatty() and not printable:
-            raise ParameterError(
-                f"--output must be given: class names of {model} have control characters, which "
-                "are not for a terminal; got none"
-            )
-        rows = predict_file(loaded, data, output or sys.stdout.buffer, delimiter=delimiter)
-        if not as_json and has_labels(loaded, data, delimiter=delimiter):
+        if output is None and sys.stdout.isatty():
+            _refuse_unprintable(loaded.classifier.classes, model)
+        rows = predictions.predict_file(
+            loaded, data, output or sys.stdout.buffer, delimiter=delimiter
+        )
+        if not as_json and predictions.has_labels(loaded, data, delimiter=delimiter):
             _tell_how_to_evaluate(model, data)
         if output is None:
             return
     if as_json:
-        columns = prediction_columns(loaded)
+        columns = predictions.prediction_columns(loaded)
         emit("predict", {"output": str(output), "rows": rows, "columns": columns})
     else:
         typer.echo(f"Wrote {output}: {rows} rows.")
@@ -74,6 +69,14 @@ def _check_files(model: Path, data: Path, output: Path | None) -> None:
         raise ParameterError(
             f"data must be a file, which is read more than once; got {data}, a folder, a pipe "
             "or a device"
+        )
+
+
+def _refuse_unprintable(classes: Iterable[object], model: Path) -> None:
+    if not all(str(name).isprintable() for name in classes):
+        raise ParameterError(
+            f"--output must be given: class names of {model} have control characters, which are "
+            "not for a terminal; got none"
         )
 
 

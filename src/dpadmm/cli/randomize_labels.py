@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadmm.cli.options import DelimiterOption, takes
+from dpadmm.cli.options import takes
 from dpadmm.cli.output import JsonOption, emit, refusals
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.privacy.figures import Given
@@ -38,7 +38,9 @@ class RandomizeOptions:
     epsilon_column: Annotated[
         str | None, typer.Option(help="Name of the column with each label's own epsilon.")
     ] = None
-    delimiter: DelimiterOption = None
+    delimiter: Annotated[
+        str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
+    ] = None
     as_json: JsonOption = False
 
 

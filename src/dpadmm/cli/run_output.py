@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from dpadmm.run.classifier import Quality
     from dpadmm.run.config import ResultSection
     from dpadmm.run.result import Run
+
+# How the lines of a ledger begin that the statement of a run does not have; `dpadmm ledger show`
+# prints all of them.
+_OF_A_BUDGET: Final = ("Data set:", "Guarantee:", "Spent", "Accounts:", "Left:")
 
 
 def result_places(result: ResultSection) -> dict[str, str | None]:
@@ -42,11 +46,8 @@ def show_run(run: Run, title: str, *, rounds: str, own: bool = False) -> None:
         Whether there is only the owner's ledger, which needs no name.
     """
     summary = run.summary()
-    for name, words in summary["ledgers"].items():
-        console.print("Ledger" if own else f"Ledger of {name}", style="bold", highlight=False)
-        console.print(words, markup=False, highlight=False, soft_wrap=True)
     for heading, words in run.privacy.lines():
-        console.print(f"{heading}: {words}", markup=False, highlight=False, soft_wrap=True)
+        say(words, heading)
     show_table(
         title,
         ("party", "rows", "epsilon", "delta"),
@@ -60,6 +61,9 @@ def show_run(run: Run, title: str, *, rounds: str, own: bool = False) -> None:
             for party in summary["parties"]
         ],
     )
+    for name, words in summary["ledgers"].items():
+        console.print("Ledger" if own else f"Ledger of {name}", style="bold", highlight=False)
+        say("\n".join(line for line in words.splitlines() if line.startswith(_OF_A_BUDGET)))
     quality = run.classifier.quality
     if quality is not None:
         show_quality(quality, quality.evaluation(), [str(name) for name in run.classifier.classes])

@@ -55,7 +55,9 @@ class DraftOptions:
             "draws curves, where without it draws a straight line. Takes no constant.",
         ),
     ] = None
-    delimiter: DelimiterOption = None
+    delimiter: Annotated[
+        str | None, typer.Option(help="Between the cells of a CSV file; found if not given.")
+    ] = None
     force: Annotated[bool, typer.Option("--force", help="Replace a schema that is there.")] = False
     as_json: JsonOption = False
 

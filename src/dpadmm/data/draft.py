@@ -6,6 +6,7 @@ never draft from private rows.
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from typing import Any, Final, NamedTuple
@@ -181,7 +182,12 @@ def _check_sample(table: pa.Table, label: str, party: str | None) -> None:
     names = table.schema.names
     for role, name in (("label", label), ("party", party)):
         if name is not None and name not in names:
-            raise DataError(f"{role} must be one of the columns {', '.join(names)}; got {name!r}")
+            plain = {known.casefold(): known for known in names}
+            near = difflib.get_close_matches(name.casefold(), plain, n=1)
+            hint = f". Did you mean {plain[near[0]]!r}?" if near else ""
+            raise DataError(
+                f"{role} must be one of the columns {', '.join(names)}; got {name!r}{hint}"
+            )
     for name in names:
         check_type(name, table.schema.field(name).type, "the sample", as_number=False)
     if not table.num_rows:

@@ -476,4 +476,7 @@ def load_schema(path: str | Path) -> Schema:
         text = read_text(path)
     except FileRefusal as error:
         raise DataError(f"schema must be a readable UTF-8 file; got {path}: {error}") from None
-    return Schema.from_toml(text)
+    try:
+        return Schema.from_toml(text)
+    except DataError as error:
+        raise DataError(f"{error} (in {path})") from None

@@ -153,11 +153,20 @@ def encoded_batches(
     delimiter: str | None = None,
     require_label: bool = True,
     drop_incomplete_public_rows: bool = False,
+    only_known: bool = True,
 ) -> Iterator[EncodedBatch]:
-    """Read a table and encode it piece by piece; parameters and refusals are :func:`encode`'s."""
+    """Read a table and encode it piece by piece; parameters and refusals are :func:`encode`'s.
+
+    ``only_known``: refuse columns that the schema does not name, as everywhere but in rows that a
+    finished model is used on.
+    """
     with own_words(source):
         for batch, ragged in read_batches(
-            source, schema, delimiter=delimiter, require_label=require_label
+            source,
+            schema,
+            delimiter=delimiter,
+            require_label=require_label,
+            only_known=only_known,
         ):
             yield encode_batch(
                 batch,
@@ -173,6 +182,7 @@ def read_batches(
     *,
     delimiter: str | None = None,
     require_label: bool = True,
+    only_known: bool = True,
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Read the columns a schema names, piece by piece.
 
@@ -184,13 +194,18 @@ def read_batches(
     """
     with own_words(source):
         table = _opened(source, delimiter or schema.delimiter)
-        names = _columns(table, schema, require_label)
+        names = _columns(table, schema, require_label, only_known)
         numeric = {column.name for column in schema.numeric}
         yield from table.read(names, [name for name in names if name not in numeric])
 
 
 def check_columns(
-    source: Source, schema: Schema, *, delimiter: str | None = None, require_label: bool = True
+    source: Source,
+    schema: Schema,
+    *,
+    delimiter: str | None = None,
+    require_label: bool = True,
+    only_known: bool = True,
 ) -> int | None:
     """Refuse a table whose columns are not the schema's, without reading a row.
 
@@ -201,7 +216,7 @@ def check_columns(
     """
     with own_words(source):
         table = _opened(source, delimiter or schema.delimiter)
-        _columns(table, schema, require_label)
+        _columns(table, schema, require_label, only_known)
         return table.rows
 
 
@@ -209,17 +224,19 @@ def find_delimiter(source: Source, needed: Sequence[str]) -> str | None:
     """What stands between the cells of a (public) CSV file whose columns have some names.
 
     The first of a comma (a tab for ``.tsv``), a semicolon, a tab and a bar that makes its first
-    line hold them all; None for what is there without being told, for other sources, and where
-    there is none.
+    line hold them all, or the one that makes the most columns; None for what is there without
+    being told, and for other sources.
     """
     if not isinstance(source, (str, Path)) or ".tsv" in Path(source).suffixes:
         return None
+    columns: dict[str | None, int] = {}
     for delimiter in (None, ";", "\t", "|"):
         with own_words(source):
             table = _opened(source, delimiter)
             if table.types is not None or set(needed) <= set(table.names):
                 return delimiter
-    return None
+            columns[delimiter] = len(table.names)
+    return max(columns, key=lambda delimiter: columns[delimiter])
 
 
 def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
@@ -343,7 +360,7 @@ def _refuse_repeats(table: _Table, *, show: bool) -> None:
         seen.add(name)
 
 
-def _columns(table: _Table, schema: Schema, require_label: bool) -> list[str]:
+def _columns(table: _Table, schema: Schema, require_label: bool, only_known: bool) -> list[str]:
     """Names to read; what is missing, too much or of an unusable type is refused by name."""
     needed = [column.name for column in schema.columns]
     needed += [] if schema.party is None else [schema.party]
@@ -358,7 +375,7 @@ def _columns(table: _Table, schema: Schema, require_label: bool) -> list[str]:
     # The header is one: it has all names of the schema. So it may be shown.
     _refuse_repeats(table, show=True)
     extra = [name for name in table.names if name not in needed and name not in schema.ignore]
-    if extra:
+    if extra and only_known:
         raise DataError(
             f"{table.where} must have no columns but the schema's; {_listed(extra)} not in it: "
             "remove it, or name it in the schema under ignore"

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rich.filesize import decimal
+
 from dpadmm.durable import check_writable
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.federation.identity import describe
@@ -133,9 +135,9 @@ def _messages(setup: NodeSetup) -> str:
                 f"messages and ledger must have room for {takes} bytes ({rounds} rounds, messages "
                 f"of {size} bytes); {free} are free. Make room, or name other places."
             )
-        found.append(f"{takes} of {free} free")
+        found.append(f"{decimal(takes)} of {decimal(free)} free")
     taken = ", and ".join(found)
-    return f"a message has {size} bytes, and {rounds} rounds take up to {taken}."
+    return f"a message has {decimal(size)}, and {rounds} rounds take up to {taken}."
 
 
 def _cluster(scheduler: str) -> str:

@@ -28,7 +28,7 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 
 __all__ = ["LocalNode", "free_ports", "run_nodes", "write_federation"]
 
-_COMMAND: Final = (sys.executable, "-c", "from dpadmm.cli import main; main()", "node", "--config")
+_COMMAND: Final = (sys.executable, "-m", "dpadmm", "node", "--config")
 _SHOWN_LINES: Final = 20
 
 

@@ -38,6 +38,8 @@ LEVELS: Final = ("info", "warning", "error")
 # The status file is also a sign of life; durable writes of the ledger must not wait for it.
 _HEARTBEAT: Final = 1.0
 _ROUND: Final = "round"
+# On a terminal the command ends with the whole sentence; the log has it either way.
+_SAID_AT_THE_END: Final = ("failed", "stopped")
 _ROUND_LINES: Final = 1.0
 _MOST_SENDERS: Final = 1000
 _MOST_OTHERS: Final = 300
@@ -142,7 +144,7 @@ class Watcher(Closable):
                 del events[:-MOST_EVENTS]
             line = entry | {"node": self.node, "run": self.run, "facts": told}
             self._write_line(json.dumps(line, allow_nan=False))
-            if self._progress is not None and level != "info":
+            if self._progress is not None and level != "info" and name not in _SAID_AT_THE_END:
                 style = "red" if level == "error" else "yellow"
                 self._progress.console.print(Text(f"{name}: {words}", style=style))
 

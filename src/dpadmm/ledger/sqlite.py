@@ -239,8 +239,9 @@ class SQLiteLedger(Closable):
         known = self._account.runs.get(run_id)
         if known is not None and (known.fingerprint, known.rows) != (fingerprint, rows):
             raise LedgerError(
-                f"run {run_id!r} must continue with the parameters it began with; they differ. "
-                "Give the new run a name of its own."
+                f"run {run_id!r} must continue with the parameters it began with, and "
+                f"{len(known.events)} of its rounds are charged; they differ. Take the change "
+                "back, or give the new run another run_id, at every party."
             )
 
     def verify(self, head: str | None = None) -> Account:

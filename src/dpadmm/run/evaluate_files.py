@@ -196,10 +196,10 @@ def evaluate_public(model: Model, source: Path, *, delimiter: str | None = None)
             "dpadmm.evaluation.histogram"
         )
     schema, classifier = without_party(model.schema), model.classifier
-    check_columns(source, schema, delimiter=delimiter)
+    check_columns(source, schema, delimiter=delimiter, only_known=False)
     grid = ScoreGrid.of_model(classifier.coef, len(classifier.classes))
     counts, rows = np.zeros(grid.cells), 0
-    for batch in encoded_batches(source, schema, delimiter=delimiter):
+    for batch in encoded_batches(source, schema, delimiter=delimiter, only_known=False):
         assert batch.labels is not None
         first = 0
         for piece in encoded_pieces(batch, schema):

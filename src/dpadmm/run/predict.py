@@ -64,7 +64,8 @@ def has_labels(model: Model, source: Path, *, delimiter: str | None = None) -> b
     if model.schema is None:
         return False
     try:
-        check_columns(source, without_party(model.schema), delimiter=delimiter)
+        schema = without_party(model.schema)
+        check_columns(source, schema, delimiter=delimiter, only_known=False)
     except DataError:
         return False
     return True
@@ -84,7 +85,8 @@ def predict_file(
     model
         One with a schema.
     source
-        The file. It needs no label column; a row with odd content is encoded as the schema says.
+        The file. It needs no label column, and may have more than the schema names; a row with odd
+        content is encoded as the schema says.
     output
         A ``.csv`` or ``.parquet`` file to make, complete or not at all; or a stream for CSV.
     delimiter
@@ -96,12 +98,15 @@ def predict_file(
             "load_model(...).to_estimator().predict(...)"
         )
     schema = without_party(model.schema)
-    check_columns(source, schema, delimiter=delimiter, require_label=False)
+    check_columns(source, schema, delimiter=delimiter, require_label=False, only_known=False)
     types = [pa.string(), *[pa.float64()] * (len(prediction_columns(model)) - 1)]
     layout = pa.schema(list(zip(prediction_columns(model), types, strict=True)))
     estimator, count = model.to_estimator(), 0
+    batches = encoded_batches(
+        source, schema, delimiter=delimiter, require_label=False, only_known=False
+    )
     with _writer(output, layout) as writer:
-        for encoded in encoded_batches(source, schema, delimiter=delimiter, require_label=False):
+        for encoded in batches:
             for rows in encoded_pieces(encoded, schema):
                 writer.write_table(_predicted(estimator, rows, layout))
             count += encoded.counts.rows

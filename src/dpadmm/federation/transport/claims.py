@@ -137,8 +137,8 @@ class Claims:
         if self.hears(name, said) and not known:
             self._tell("neighbour-here", neighbour=name)
 
-    def goes(self, name: str, said: str) -> None:
-        """Take note that a process is gone."""
+    def goes(self, name: str, said: str, *, expected: bool = False) -> None:
+        """Take note that a process is gone; nobody is warned of one that said that it ended."""
         self._judge(name)
         with self._lock:
             self._alive[name].discard(said)
@@ -150,7 +150,8 @@ class Claims:
                 self._gone_since[name] = time.monotonic()
                 self._current[name] = min(left - self._stopped[name], default=said)
         if lost:
-            self._tell("neighbour-gone", level="warning", neighbour=name)
+            level = "info" if expected else "warning"
+            self._tell("neighbour-gone", level=level, neighbour=name)
 
     def told(self) -> dict[str, str]:
         """Who has which name now, by hashes of instances."""

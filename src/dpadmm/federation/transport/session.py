@@ -307,7 +307,7 @@ class PeerSession(Closable):
             self.left.discard(neighbour)
             self.claims.comes(neighbour, said)
         else:
-            self.claims.goes(neighbour, said)
+            self.claims.goes(neighbour, said, expected=neighbour in self.left)
 
     def _link(self, event: Any) -> None:
         """Name whoever connects with a certificate that is no neighbour's: it is not served."""
