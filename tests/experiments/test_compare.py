@@ -185,8 +185,7 @@ ARGUMENTS = [
 
 def started(folder):
     environment = os.environ | {"PYTHONPATH": SOURCE}
-    code = "from dpadmm.cli import main; main()"
-    command = [sys.executable, "-c", code, *ARGUMENTS, "--output", str(folder)]
+    command = [sys.executable, "-m", "dpadmm", *ARGUMENTS, "--output", str(folder)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
 
 
