@@ -36,6 +36,7 @@ from benchmarks.utility import (
 )
 from dpadmm.experiments.baselines import alone_cells, pooled_cell
 from dpadmm.experiments.problems import OnePartyProblem
+from dpadmm.privacy.figures import Given
 from dpadmm.report.plots import LinePlot, Series
 from dpadmm.report.svg import draw, standalone
 
@@ -107,7 +108,7 @@ def drawn(numbers: dict[str, Any]) -> str:
     lines = numbers["curves"] | flat
     plot = LinePlot(
         title=f"Accuracy over epsilon: UCI Adult at {numbers['parties']} parties",
-        x_label=f"epsilon of every person, in total (delta {numbers['delta']:g})",
+        x_label=f"epsilon of every person, in total (delta {Given(numbers['delta'])})",
         y_label="accuracy on held-out rows, %",
         series=tuple(Series(name, across, tuple(each)) for name, each in lines.items()),
         log_x=True,

@@ -122,7 +122,7 @@ def test_published_iterates_and_claim_are_those_of_algorithm_1(scheme):
     assert (replaced > 0) == ("threshold" in scheme)
     claim = algorithm.claim(site)
     assert f"rho = {AtMost(rho)}" in claim
-    assert f"epsilon = {epsilon:g} at delta = 1e-05" in claim
+    assert f"epsilon = {epsilon:g} at delta = 1e-5" in claim
     # Lemma 5 has no rows in it: the noise protects far more than is claimed.
     for history in history_of(algorithm, site, rounds):
         assert epsilon_spent(history, DELTA).epsilon < epsilon / 5

@@ -235,7 +235,7 @@ def test_what_differs_is_said_of_whom():
     meaning = meaning_of([Shown("one", privacy), Shown("two", outside)])
     facts = dict(meaning.facts)
     assert facts["Delta (one)"] == "0.001"
-    assert facts["Delta (two)"] == "1e-06"
+    assert facts["Delta (two)"] == "1e-6"
     assert "Adjacency" in facts
     assert meaning.mark(privacy) != meaning.mark(outside)
     assert "not reviewed" in meaning.markdown()

@@ -58,14 +58,14 @@ def test_a_given_number_has_an_exponent_beyond_what_a_double_tells():
         (0.1, "0.1", "0.1"),
         (1.0, "1", "1"),
         (1e-4, "0.0001", "0.0001"),
-        (1e-5, "1e-05", "1e-05"),
-        (1e4, "1e+04", "10000"),
+        (1e-5, "1e-5", "1e-5"),
+        (1e4, "1e+4", "10000"),
         (0.99996, "1", "0.99996"),
         (1.00004, "1.001", "1.00004"),
-        (1e-6 * (1 + 1e-9), "1.001e-06", "1.00001e-06"),
+        (1e-6 * (1 + 1e-9), "1.001e-6", "1.00001e-6"),
         (0.9999997614575877, "1", "1"),
         (1.2345671, "1.235", "1.23457"),
-        (123456.7, "1.235e+05", "123457"),
+        (123456.7, "1.235e+5", "123457"),
         (math.inf, "infinite", "infinite"),
     ],
 )
@@ -75,7 +75,7 @@ def test_how_bounds_look(value, four, six):
 
 def test_what_is_left_is_rounded_down_and_a_pair_up():
     assert str(AtLeast(0.9999997)) == "0.999999"
-    assert pair(1.0000001, 1e-6 * (1 + 1e-9)) == "(1.00001, 1.00001e-06)"
+    assert pair(1.0000001, 1e-6 * (1 + 1e-9)) == "(1.00001, 1.00001e-6)"
     assert str(AtMost(math.nan)) == "unknown"
     assert (str(Given(math.inf)), str(AtLeast(-math.inf))) == ("infinite", "-infinite")
 

@@ -60,7 +60,7 @@ _TOTAL: Final = (
 _NOISE: Final = {"published": "as published", "proven": "proven"}
 #: More different numbers than this are shown as a range.
 _MOST_NUMBERS: Final = 6
-#: What a guarantee in words starts with: "(1, 1e-05)-" or "0.4-".
+#: What a guarantee in words starts with: "(1, 1e-5)-" or "0.4-".
 _QUANTITY: Final = re.compile(r"^(\([^()]*\)|[0-9.e+]+)-(?=[a-z])")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.privacy.figures import AtMost, Given, pair
 from dpadmm.privacy.odds import Odds
 from dpadmm.privacy.rounding import exp_up
 from dpadmm.report import texts
@@ -12,7 +12,6 @@ from dpadmm.report.document import Banner, Tile
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import GuessPlot
 from dpadmm.report.quality import quality_answer
-from dpadmm.report.tables import delta_text
 from dpadmm.run.classifier import EVALUATED_LATER
 from dpadmm.run.record import RecordedRun
 
@@ -106,7 +105,7 @@ def _cautions(run: RecordedRun) -> Iterator[Banner]:
     if privacy.calibration == "published":
         proven = texts.PROVEN_NOTHING
         if run.private:
-            epsilon, delta = AtMost(privacy.epsilon), delta_text(privacy.delta)
+            epsilon, delta = AtMost(privacy.epsilon), AtMost(privacy.delta)
             proven = texts.PROVEN_PAIR.format(epsilon=epsilon, delta=delta)
         claim = privacy.claim or "no figure."
         claim = claim if claim.endswith(".") else f"{claim}."
@@ -155,7 +154,7 @@ def tiles(run: RecordedRun) -> tuple[Tile, ...]:
     """The figures that are seen at once."""
     privacy = run.privacy
     epsilon = f"{AtMost(privacy.epsilon):4}" if run.private else texts.NONE
-    delta = delta_text(privacy.delta) if run.private else texts.NONE
+    delta = str(AtMost(privacy.delta)) if run.private else texts.NONE
     which = "if noise is secret" if privacy.simulated else "the largest"
     return (
         Tile(epsilon, f"epsilon, {which}"),
@@ -253,12 +252,11 @@ def _guaranteed(run: RecordedRun) -> str:
         )
     # The record of a node is about its own rows; the others state their own.
     whose = shown_name(run.names[0], 40) if len(run.names) == 1 else "each party"
-    delta = delta_text(privacy.delta)
     private = (
-        f"({AtMost(privacy.epsilon)}, {delta})-differential privacy, in total over the whole run."
+        f"{pair(privacy.epsilon, privacy.delta)}-differential privacy, in total over the whole run."
     )
     factor = f"{AtMost(exp_up(privacy.epsilon)):3}" if privacy.epsilon < 700 else "any number of"
-    likely = f"would have become more than {factor} times as likely, plus {delta}."
+    likely = f"would have become more than {factor} times as likely, plus {AtMost(privacy.delta)}."
     if privacy.simulated:
         words = (
             "To nobody, since the noise can be drawn again. With secret noise it would be, to the "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpadmm.privacy.figures import AtMost
+from dpadmm.privacy.figures import AtMost, pair
 from dpadmm.privacy.rounding import sum_up
 from dpadmm.report import texts
 from dpadmm.report.answers import banners, learnt, over_budget, riskiest
@@ -18,7 +18,7 @@ from dpadmm.report.run import (
     course,
     parties_section,
 )
-from dpadmm.report.tables import Table, delta_text
+from dpadmm.report.tables import Table
 from dpadmm.run.config import RunConfig
 from dpadmm.run.record import RecordedRun
 from dpadmm.version import __version__
@@ -114,7 +114,7 @@ def _in_short(run: RecordedRun) -> str:
     guarantee = texts.PROVEN_NOTHING
     if run.private:
         guarantee = texts.PROVEN_PAIR.format(
-            epsilon=AtMost(privacy.epsilon), delta=delta_text(privacy.delta)
+            epsilon=AtMost(privacy.epsilon), delta=AtMost(privacy.delta)
         )
     return f"{learnt(run)} Guaranteed: {guarantee}."
 
@@ -136,7 +136,7 @@ def _together(named: Sequence[tuple[str, RecordedRun]]) -> str:
     delta = sum_up(run.privacy.delta for _, run in named)
     words = (
         "If these runs are about the same people, their guarantees add up: in total "
-        f"({AtMost(epsilon)}, {delta_text(delta)})-differential privacy by basic composition. A "
+        f"{pair(epsilon, delta)}-differential privacy by basic composition. A "
         "ledger composes them more tightly."
     )
     if any(run.privacy.alone for _, run in named):

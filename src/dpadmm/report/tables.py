@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
-__all__ = ["Cell", "Table", "cell_text", "delta_text"]
+__all__ = ["Cell", "Table", "cell_text"]
 
 
 Cell: TypeAlias = str | int | float | None
@@ -26,21 +26,13 @@ def cell_text(cell: Cell) -> str:
     if isinstance(cell, int):
         return f"{cell:,}"
     if isinstance(cell, Given):
-        return _short_exponent(str(cell))
+        return str(cell)
     if isinstance(cell, AtMost | AtLeast):
-        return _short_exponent(f"{cell:4}")
+        return f"{cell:4}"
     if math.isinf(cell):
         return "infinite" if cell > 0 else "-infinite"
-    return _short_exponent(f"{cell:.4g}")
-
-
-def delta_text(delta: float) -> str:
-    """A delta without the zeros that a computer puts into an exponent."""
-    return _short_exponent(str(AtMost(delta)))
-
-
-def _short_exponent(text: str) -> str:
-    return text.replace("e-0", "e-").replace("e+0", "e+")
+    # Without the zeros that a computer puts into an exponent, as bounds are shown.
+    return f"{cell:.4g}".replace("e-0", "e-").replace("e+0", "e+")
 
 
 @dataclass(frozen=True)
