@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any, Final
 
@@ -380,11 +381,10 @@ def _open_questions(verdicts: Sequence[_Verdict]) -> list[str]:
 def _counts(verdicts: Sequence[_Verdict]) -> Table:
     """How many conclusions came to what, of all papers and of each, by the noise."""
     outcomes = (*VERDICTS, _DEPENDS)
-    papers = dict.fromkeys(each.manifest["citation"] for each in verdicts)
-    groups = [("all", list(verdicts))] + [
-        (paper, [each for each in verdicts if each.manifest["citation"] == paper])
-        for paper in papers
-    ]
+    papers: dict[str, list[_Verdict]] = {}
+    for each in verdicts:
+        papers.setdefault(each.manifest["citation"], []).append(each)
+    groups = [("all", list(verdicts)), *((_short_name(own), own) for own in papers.values())]
     rows: list[tuple[str | int, ...]] = []
     for name, group in groups:
         shown = name
@@ -394,6 +394,11 @@ def _counts(verdicts: Sequence[_Verdict]) -> Table:
                 rows.append((shown, column, *(found[outcome] for outcome in outcomes)))
                 shown = ""
     return Table.of(("paper", "noise", *outcomes), rows)
+
+
+def _short_name(verdicts: Sequence[_Verdict]) -> str:
+    """What the names of a paper's experiments begin with: its algorithm."""
+    return commonprefix([each.manifest["experiment"] for each in verdicts]).rstrip("-")
 
 
 def _variants(summary: Summary, choice: str, verdict: str) -> str:
