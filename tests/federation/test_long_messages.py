@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.filesize import decimal
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
@@ -243,7 +244,8 @@ def test_what_all_rounds_take_is_compared_with_what_is_free(federation, monkeypa
         monkeypatch.setattr(shutil, "disk_usage", lambda place, usage=usage: usage)
         (found,) = (check for check in check_node(setup) if check.check == "messages")
         assert found.ok is ok
-        assert f"{takes} " in found.words
+        # People read sizes at a glance; a refusal is exact.
+        assert (f"take up to {decimal(takes)} of" if ok else f"{takes} bytes") in found.words
         assert str(size) in found.words
 
 
