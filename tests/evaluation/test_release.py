@@ -14,13 +14,17 @@ from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.evaluate import (
     HISTOGRAM_SHARE,
     EvaluationTerms,
+    Split,
+    Wish,
     evaluation_id,
     plan_evaluation,
+    plan_whole,
     release_histogram,
     shared_budgets,
 )
+from dpadmm.run.judge import state_whole
 from dpadmm.run.parameters import TrainingParameters
-from dpadmm.run.plan import plan
+from dpadmm.run.plan import announced, plan
 
 ROWS = {"north": 60, "south": 41, "west": 30}
 RANDOM = np.random.default_rng(3)
@@ -183,8 +187,6 @@ def test_training_and_histogram_of_the_same_rows_fill_the_budget_together():
     trained, counted = shared_budgets(planned(told))
     training = planned(TrainingParameters("dp-gd", epsilon=trained, delta=1e-5, rounds=20))
     histogram = plan_evaluation(weights(2), 2, ROWS, EvaluationTerms(counted, 1e-5))
-    from dpadmm.run.plan import announced
-
     events = [*announced(training)[0], *announced(histogram)[0]]
     spent = epsilon_spent(events, 1e-5).epsilon
     assert 0.9999 < spent <= 1.0
@@ -197,3 +199,26 @@ def test_releases_that_are_not_gaussian_share_no_budget():
     planned = plan(told, [5000, 5000], features=4)
     with pytest.raises(ParameterError, match="probabilities must be fitted to rows kept out"):
         shared_budgets(planned)
+
+
+@pytest.mark.parametrize("people", [1, 2])
+def test_a_person_with_rows_in_both_parts_spends_no_more_than_was_asked_for(people):
+    """The larger of both costs is known to bound that for Gaussian releases alone."""
+    rows = {"a": 5000, "b": 5000}
+
+    def whole(algorithm):
+        told = TrainingParameters(algorithm, epsilon=4.0, rounds=2, rows_per_person=people)
+        wish = Wish(Split(0.2), evaluate=True)
+        return plan_whole(told, rows, features=4, classes=2, wish=wish)
+
+    def spent(planned):
+        noise, ahead = SimulatedNoise(0), announced(planned.expected())
+        training = planned.training
+        return state_whole(training, announced(training), noise, planned.wish, ahead=ahead).epsilon
+
+    assert spent(whole("dp-gd")) <= 4.0
+    if people == 1:
+        assert spent(whole("dvp")) <= 4.0
+    else:
+        with pytest.raises(ParameterError, match=r"rows_per_person must be 1 .* 'dvp'; got 2"):
+            whole("dvp")

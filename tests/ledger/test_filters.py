@@ -74,7 +74,8 @@ def test_gaussian_costs_add_up_over_parts_and_people():
     assert filter_.cost(GaussianRelease(0.1, 2.0)) == pytest.approx(0.15**2)
     assert filter_.cost(PostProcessing()) == 0
     both = Composed((GaussianRelease(0.1, 2.0), InexactSolve(0.01, 1.0, 2.0)))
-    assert filter_.cost(both) == pytest.approx(0.15**2 + 0.01**2)
+    # Each of three rows of a person, wherever they are, may move a solver by all it is off by.
+    assert filter_.cost(both) == pytest.approx(0.15**2 + 0.03**2)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi"])

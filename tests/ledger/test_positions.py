@@ -14,7 +14,7 @@ from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.positions import PositionCosts, RowRange
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.privacy.events import GaussianRelease, PureRelease
+from dpadmm.privacy.events import GaussianRelease, InexactSolve, PureRelease
 
 ROWS = 10
 TRAIN, HELD_OUT = RowRange(0, 8), RowRange(8, 10)
@@ -145,6 +145,16 @@ def test_other_releases_add_up_for_a_person_with_several_rows(tmp_path, rows_per
                 run.reserve(0, PureRelease(0.1))
         once = float(Fraction(ledger.account.filter.cost(PureRelease(0.1))))
         assert float(ledger.account.spent) == pytest.approx(once if maximum else 2 * once)
+
+
+def test_what_a_solver_is_off_by_counts_for_one_row_in_each_part(tmp_path):
+    with make(tmp_path, rows_per_person=2, epsilon=4.0) as ledger:
+        made = {"train": InexactSolve(0.05, 1.0, 1.0), "evaluate": GaussianRelease(0.05, 1.0)}
+        for (run_id, each), rows in zip(made.items(), (TRAIN, HELD_OUT), strict=True):
+            with ledger.open_run(run_id, "same", rows_per_person=2, rows=rows) as run:
+                run.reserve(0, each)
+        # The first moves by 0.1 with any of its rows, the second by 0.05 with each.
+        assert ledger.account.spent >= Fraction(0.1) ** 2 + Fraction(0.05) ** 2
 
 
 def test_the_rows_of_a_run_stay_and_are_checked(tmp_path):

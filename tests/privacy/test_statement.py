@@ -9,8 +9,15 @@ import pytest
 
 from dpadmm import ADMMClassifier
 from dpadmm.privacy.accountant import epsilon_spent, spend_over_rounds
-from dpadmm.privacy.events import GaussianRelease, NonPrivate, PureRelease, SharedGaussian
+from dpadmm.privacy.events import (
+    GaussianRelease,
+    InexactSolve,
+    NonPrivate,
+    PureRelease,
+    SharedGaussian,
+)
 from dpadmm.privacy.figures import AtMost
+from dpadmm.privacy.gaussian import gaussian_epsilon
 from dpadmm.privacy.noise import SIMULATED
 from dpadmm.privacy.statement import Charges, PrivacyStatement, Terms, make_statement
 
@@ -55,6 +62,16 @@ def test_a_person_with_several_rows_pays_for_both_unless_all_is_gaussian(people)
     assert all(each.theorem in made.theorem for each in apart[1:])
     assert made.odds.mu is None
     assert set(made.events) == {"gaussian", "pure"}
+
+
+def test_what_a_solver_is_off_by_is_paid_for_with_any_row_and_adds_up():
+    """It is the same for one row of a person as for all: the larger does not bound one in each."""
+    solved, counted = [InexactSolve(0.5, 1.0, 1.0)], [GaussianRelease(0.5, 1.0)]
+    charges = Charges(("a",), [solved], (1e-5,), 2, elsewhere=[counted])
+    made = make_statement(charges, Terms(algorithm="x", noise="y", simulated=False))
+    # One row among each: mu = 1 by the first, 1/2 by the second.
+    together = gaussian_epsilon(math.hypot(1.0, 0.5), 1e-5)
+    assert made.epsilon >= together > epsilon_spent(solved, 1e-5, rows_per_person=2).epsilon
 
 
 def test_rows_that_were_read_elsewhere_count_against_whom_it_holds():

@@ -45,6 +45,7 @@ from dpadmm.privacy.composition import renyi_to_epsilon
 from dpadmm.privacy.curves import gaussian_mu_squared, rdp
 from dpadmm.privacy.events import (
     Event,
+    InexactSolve,
     LabelRandomizedResponse,
     NonPrivate,
     SharedGaussian,
@@ -261,8 +262,12 @@ class GaussianFilter(PrivacyFilter):
         return mu**2 if steep else mu**2 * (1 + _ROUNDING)
 
     def _part_cost(self, event: Event) -> float:
-        square = gaussian_mu_squared(event, self.policy.rows_per_person)
-        return math.inf if square is None else square
+        people = self.policy.rows_per_person
+        square = gaussian_mu_squared(event, people)
+        if square is None:
+            return math.inf
+        # Who has a row in each of two parts is moved by all of it in both (positions).
+        return people**2 * square if isinstance(event, InexactSolve) else square
 
     def _unknown(self, event: Event) -> str:
         return (

@@ -17,7 +17,8 @@ A person with k rows, at positions :math:`p_1..p_k`, moves a Gaussian release by
 .. math:: \sum_r c_r^2\mu_r^2 \;\le\; k\sum_i\sum_{r:\,p_i\in R_r}\mu_r^2
           \;\le\; k^2\max_p\sum_{r:\,p\in R_r}\mu_r^2 ,
 
-so that the maximum holds for Gaussian releases, charged for k rows each. Of other releases no such
+so that the maximum holds for Gaussian releases, charged for k rows each. What a solver may be off
+by moves by all of it with any of the k rows, and is charged k^2 times. Of other releases no such
 bound is known here: then every cost is charged to all positions.
 
 An order that depends on what rows hold, such as a sorted table, is not covered: replacing one row

@@ -40,6 +40,7 @@ from dpadmm.privacy.events import (
     Event,
     GaussianObjectivePerturbation,
     GaussianRelease,
+    InexactSolve,
     LabelRandomizedResponse,
     NonPrivate,
     PureRelease,
@@ -94,8 +95,11 @@ class Guarantee:
 
     @property
     def gaussian(self) -> bool:
-        """Whether all releases were Gaussian, so that their exact curve is known."""
-        return self.accountant == ExactGaussian.name
+        """Whether all releases were Gaussian, and each moves with every row of a person.
+
+        What a solver may be off by is the same for one row and for several.
+        """
+        return self.accountant == ExactGaussian.name and InexactSolve.kind not in self.events
 
     @property
     def odds(self) -> Odds:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.positions import RowRange
 from dpadmm.plain import Array
 from dpadmm.privacy.curves import gaussian_mu_squared
-from dpadmm.privacy.events import single_events
+from dpadmm.privacy.events import Event, InexactSolve, single_events
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import get_loss
@@ -225,7 +226,9 @@ def plan_whole(
             )
         refuse_apart(training)
         terms = EvaluationTerms.of_run(parameters)
-        if not wish.split.holdout:
+        if wish.split.holdout:
+            _refuse_both_parts(training)
+        else:
             trained, counted = shared_budgets(training)
             training = planned(replace(parameters, epsilon=trained))
             terms = replace(terms, epsilon=counted)
@@ -242,6 +245,36 @@ def refuse_apart(training: Plan) -> None:
             f"algorithm {training.algorithm.name!r}: a histogram counts true labels, which it "
             "protects apart from rows. Evaluate on public rows."
         )
+
+
+def _refuse_both_parts(training: Plan) -> None:
+    """Refuse a budget that a person with rows in both parts would exceed.
+
+    The larger of both costs is known to cover that for Gaussian releases alone
+    (:mod:`dpadmm.ledger.positions`).
+    """
+    budget = training.budget
+    assert budget is not None
+    exact = _gaussian(training) and not any(isinstance(e, InexactSolve) for e in _parts(training))
+    if budget.rows_per_person > 1 and not exact:
+        raise ParameterError(
+            "rows_per_person must be 1 to evaluate on rows kept out of training with the algorithm "
+            f"{training.algorithm.name!r}; got {budget.rows_per_person}: its releases are not "
+            "Gaussian, so that what both parts cost a person with rows in each adds up, beyond "
+            "epsilon. Use an algorithm with Gaussian releases, such as 'dp-gd', or train without "
+            "evaluate and probabilities."
+        )
+
+
+def _parts(planned: Plan) -> Iterator[Event]:
+    """Everything that a run releases."""
+    for event in chain(*announced(planned)):
+        yield from (part for part, _ in single_events(event))
+
+
+def _gaussian(planned: Plan) -> bool:
+    """Whether every release of a run is Gaussian."""
+    return all(gaussian_mu_squared(part, 1) is not None for part in _parts(planned))
 
 
 @dataclass(frozen=True)
@@ -383,8 +416,7 @@ def shared_budgets(planned: Plan) -> tuple[dict[str, float], dict[str, float]]:
     """
     budget = planned.budget
     assert budget is not None
-    parts = (part for events in announced(planned) for e in events for part, _ in single_events(e))
-    if any(gaussian_mu_squared(part, 1) is None for part in parts):
+    if not _gaussian(planned):
         raise ParameterError(
             f"probabilities must be fitted to rows kept out of training with the algorithm "
             f"{planned.algorithm.name!r}, whose releases are not Gaussian and share no budget "
