@@ -5,7 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpadmm.federation.party import _noise_error
+pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+
+from tests.helpers.federation_net import Federation
+
+from dpadmm.federation.party import _about_losses, _ahead, _noise_error
+from dpadmm.federation.setup import NodeSetup
+from dpadmm.privacy.figures import AtMost
+from dpadmm.run.evaluate import evaluation_id
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import plan
@@ -38,3 +45,50 @@ def test_the_error_of_the_noise_is_that_of_the_messages_that_were_heard():
 @pytest.mark.parametrize("how", [{"gone": ("west",)}, {"lost": "west"}])
 def test_a_run_that_did_not_go_as_planned_has_no_error_that_is_known(how):
     assert _noise_error(part(planned("dp-gd"), NAMES, **how), "auto") is None
+
+
+def of_node(folder, **run):
+    """A node of an agreed run, and its part of the run."""
+    made = Federation(folder, None, NAMES, tls=False, run=run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        told = made.agreed.plan(made.schema)
+    config = SimpleNamespace(node=SimpleNamespace(name="north"))
+    setup = NodeSetup(config, made.agreed, made.schema, told, None, ())
+    run_id = made.agreed.run.run_id
+    stretch = SimpleNamespace(lost=("west",), agreed=made.agreed, run_id=run_id)
+    hearing = SimpleNamespace(lost=None, refused_sum=None, done=3)
+    node = SimpleNamespace(setup=setup, ledger=None)
+    return SimpleNamespace(
+        node=node, stretch=stretch, hearing=hearing, own=told.of_party(1), number=1, is_whole=True
+    )
+
+
+SERVED = {"algorithm": "dp-gd", "topology": "server", "rounds": 4}
+
+
+def test_who_went_on_relies_on_what_the_run_was_to_spend_in_all(tmp_path):
+    # The training has a part of the budget, the histogram the rest.
+    run = of_node(tmp_path, **SERVED, probabilities=True)
+    assert run.own.budget.epsilon[0] < 1.0
+    assert "Rely on the agreed budget, (1, 0.001), of which" in _about_losses(run, run)[-1]
+
+
+def test_who_went_on_with_the_noise_of_a_paper_relies_on_what_is_proven(tmp_path):
+    run = of_node(tmp_path, algorithm="dvp", calibration="published", rounds=4)
+    proven = run.node.setup.proven.epsilon
+    assert proven > 1.0
+    words = f"Rely on what is proven of the agreed run, ({AtMost(proven)}, 0.001), of which"
+    assert words in _about_losses(run, run)[-1]
+
+
+def test_an_evaluation_that_was_charged_is_stated_though_its_training_is_not_whole_again(tmp_path):
+    run = of_node(tmp_path, **SERVED, probabilities=True)
+    counted = _ahead(run.node, run)
+    assert len(counted[0]) == 1
+    run.is_whole = False
+    assert _ahead(run.node, run) == ()
+    expected = run.node.setup.whole().expected()
+    known = {evaluation_id(run.stretch.run_id, expected): None}
+    run.node.ledger = SimpleNamespace(refresh=lambda: SimpleNamespace(runs=known))
+    assert _ahead(run.node, run) == counted

@@ -27,14 +27,13 @@ from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
-from dpadmm.privacy.figures import Given
 from dpadmm.problem.rows import Shard
 from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
 from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality
 from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
-from dpadmm.run.evaluate import histogram_of
+from dpadmm.run.evaluate import evaluated_before, histogram_of
 from dpadmm.run.from_files import (
     estimator_parameters,
     file_schema,
@@ -384,7 +383,7 @@ def _trained(
             node.noise,
             agreed.run.wish,
             judged=judged,
-            ahead=_ahead(setup, part),
+            ahead=_ahead(node, part),
             caveats=caveats,
         ),
         classes=schema.classes,
@@ -443,10 +442,16 @@ def node_run(
     )
 
 
-def _ahead(setup: NodeSetup, part: _Part) -> tuple[tuple[Event, ...], ...]:
-    """What this node is charged for the evaluation of its model; nothing where there is none."""
-    expected = setup.whole(part.stretch.agreed).expected()
-    if expected is None or not part.is_whole:
+def _ahead(node: NodeRuntime, part: _Part) -> tuple[tuple[Event, ...], ...]:
+    """What this node is charged for the evaluation of its model; nothing where there is none.
+
+    A node that has lost its messages may end earlier than it did before it was started again: what
+    its ledger was charged for then was sent.
+    """
+    expected = node.setup.whole(part.stretch.agreed).expected()
+    known = () if node.ledger is None else node.ledger.refresh().runs
+    charged = part.is_whole or evaluated_before(known, part.stretch.run_id)
+    if expected is None or not charged:
         return ()
     return announced(expected.of_party(part.number))
 
@@ -511,7 +516,6 @@ def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
     """What the statement says about nodes that were lost: the model's part, and the last one."""
     caveats = []
     stretch, lost = part.stretch, part.hearing.lost
-    budget = part.own.budget
     if stretch.lost:
         caveats.append(f"Went on without: {', '.join(stretch.lost)}: {WHEN_LOST['continue']}")
     if lost is not None:
@@ -530,11 +534,11 @@ def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
             f"{last.stretch.run.hex()}. The model is that of the rounds before; what was charged "
             "since is counted."
         )
-    if caveats and budget is not None:
+    if caveats and part.own.budget is not None:
         # When to stop or go on may have been chosen by others after seeing messages.
-        agreed = f"({Given(budget.epsilon[0])}, {Given(budget.delta[0])})"
+        agreed = part.node.setup.agreed_words()
         caveats.append(
-            f"Rely on the agreed budget, {agreed}, of which what is stated was charged: others "
-            "may have chosen the moment after seeing messages."
+            f"Rely on {agreed}, of which what is stated was charged: others may have chosen the "
+            "moment after seeing messages."
         )
     return tuple(caveats)

@@ -14,7 +14,8 @@ from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.node_config import NodeConfig
 from dpadmm.federation.transport.session import Security
-from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.privacy.accountant import Guarantee
+from dpadmm.privacy.figures import AtMost, Given, pair
 from dpadmm.privacy.statement import Charges
 from dpadmm.run.config import DataSection, PartySection, ResultSection, RunConfig
 from dpadmm.run.evaluate import WholePlan
@@ -63,6 +64,40 @@ class NodeSetup:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return (agreed or self.agreed).whole(self.schema)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether noise is set here so that what is proven is within what is asked for.
+
+        A paper's formulas, or an algorithm from outside, may spend another epsilon.
+        """
+        return self.agreed.run.calibration == "proven" and reviewed(self.planned.algorithm.name)
+
+    @cached_property
+    def proven(self) -> Guarantee:
+        """What is proven of this party's share of the agreed run, its histogram included."""
+        place = self.agreed.names.index(self.name)
+        own, expected = self.planned.of_party(place), self.whole().expected()
+        assert own.budget is not None
+        ahead = () if expected is None else announced(expected.of_party(place))
+        trained = announced(own)
+        if not self.agreed.run.holdout:
+            trained, ahead = (tuple(chain(*trained, *ahead)),), ()
+        people = own.budget.rows_per_person
+        charges = Charges((self.name,), trained, own.budget.delta, people, ahead)
+        return charges.guarantees()[self.name]
+
+    def agreed_words(self) -> str:
+        """What this party may rely on, whatever became of the agreed run."""
+        run = self.agreed.run
+        epsilon, delta = (
+            float(told[self.name] if isinstance(told, dict) else told)
+            for told in (run.epsilon, run.delta)
+        )
+        # What is asked for in all: the training may be only a part of it.
+        if self.calibrated or self.proven.epsilon <= epsilon:
+            return f"the agreed budget, ({Given(epsilon)}, {Given(delta)})"
+        return f"what is proven of the agreed run, {pair(self.proven.epsilon, delta)}"
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -153,24 +188,12 @@ def prepare_node(
 
 
 def _check_provable(setup: NodeSetup) -> None:
-    """Refuse noise that is not calibrated here where what is proven of it exceeds the policy.
-
-    A paper's formulas, or an algorithm from outside, may spend another epsilon than is asked for.
-    """
-    planned, limit = setup.planned, setup.config.policy.epsilon
-    if setup.agreed.run.calibration == "proven" and reviewed(planned.algorithm.name):
-        return
-    place = setup.agreed.names.index(setup.name)
-    own, expected = planned.of_party(place), setup.whole().expected()
-    assert own.budget is not None
+    """Refuse noise that is not calibrated here where what is proven of it exceeds the policy."""
+    limit = setup.config.policy.epsilon
     assert limit is not None
-    ahead = () if expected is None else announced(expected.of_party(place))
-    trained = announced(own)
-    if not setup.agreed.run.holdout:
-        trained, ahead = (tuple(chain(*trained, *ahead)),), ()
-    people = own.budget.rows_per_person
-    charges = Charges((setup.name,), trained, own.budget.delta, people, ahead)
-    proven = charges.guarantees()[setup.name].epsilon
+    if setup.calibrated:
+        return
+    proven = setup.proven.epsilon
     if not proven <= limit:
         raise ParameterError(
             f"epsilon must be at most what [policy] allows, {Given(limit)}; what is proven of the "

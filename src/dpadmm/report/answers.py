@@ -69,8 +69,8 @@ def _losses(run: RecordedRun) -> Iterator[Banner]:
     if federation.lost is not None:
         words = (
             "A node was lost, and this one ended with the model of round "
-            f"{federation.rounds_complete} of {run.rounds}. Rely on the agreed budget: what was "
-            "spent so far was decided by who was lost, and when."
+            f"{federation.rounds_complete} of {run.rounds}. Rely on what all of its rounds would "
+            "spend: what was spent so far was decided by who was lost, and when."
         )
         yield Banner("caution", "ENDED EARLY.", words)
 
