@@ -12,6 +12,8 @@ from dpadmm.report.run import run_report
 from dpadmm.run.classifier import HELD_OUT, PUBLIC, TRAINED_ON, Quality
 from dpadmm.run.record import RecordedRun
 
+QUALITY = "How good it is"
+
 
 def judged(content, about, classes=("no", "yes"), noise=1.0):
     """A record with an evaluation: 80 of 100 rows are right."""
@@ -34,6 +36,15 @@ def judged(content, about, classes=("no", "yes"), noise=1.0):
 def blocks(run):
     (section,) = (each for each in run_report(run).sections if each.title == "How good it is")
     return {getattr(block, "title", "words"): block for block in section.blocks}
+
+
+def test_the_page_says_that_rows_in_both_parts_add_up(record):
+    content = record()
+    assert "the larger of what" in dict(run_report(judged(content, HELD_OUT)).answers)[QUALITY]
+    content["privacy"]["rows_per_person"] = 2
+    for party in content["privacy"]["parties"].values():
+        party["accountant"] = "renyi"
+    assert "spent adds up" in dict(run_report(judged(content, HELD_OUT)).answers)[QUALITY]
 
 
 @pytest.mark.parametrize(

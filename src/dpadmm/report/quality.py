@@ -7,6 +7,7 @@ from typing import Final
 from dpadmm.evaluation.intervals import Estimate
 from dpadmm.evaluation.metrics import ClassFigures, ModelFigures
 from dpadmm.privacy.figures import pair
+from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report.document import Block, Section, Words
 from dpadmm.report.markup import shown_name
 from dpadmm.report.plots import LinePlot, Series
@@ -30,7 +31,7 @@ def quality_answer(run: RecordedRun) -> list[tuple[str, str]]:
     evaluation = run.quality.evaluation()
     accuracy, level = evaluation.accuracy, f"{100 * evaluation.confidence:g}%"
     found = f"{accuracy.name.capitalize()} {_percent(accuracy)} ({level} interval)"
-    return [(_QUALITY, f"{found}, {_about(run.quality)}.")]
+    return [(_QUALITY, f"{found}, {_about(run.quality, run.privacy)}.")]
 
 
 def quality_section(run: RecordedRun) -> list[Section]:
@@ -40,8 +41,8 @@ def quality_section(run: RecordedRun) -> list[Section]:
     evaluation, classes = run.quality.evaluation(), run.classes
     level = f"{100 * evaluation.confidence:g}%"
     words = (
-        f"Evaluated {_about(run.quality)}. One histogram was released, of true class by score; "
-        f"every figure here follows from it. Intervals ({level}) cover both which "
+        f"Evaluated {_about(run.quality, run.privacy)}. One histogram was released, of true class "
+        f"by score; every figure here follows from it. Intervals ({level}) cover both which "
         "rows happened to be evaluated on and the noise; each holds by itself, not "
         "all of them at once."
     )
@@ -53,7 +54,7 @@ def quality_section(run: RecordedRun) -> list[Section]:
     return [Section(_QUALITY, tuple(blocks))]
 
 
-def _about(quality: Quality) -> str:
+def _about(quality: Quality, trained: PrivacyStatement) -> str:
     rows = f"{quality.histogram.rows:,}"
     if quality.about == PUBLIC or quality.privacy is None:
         return f"exactly, on {rows} public rows, for nothing"
@@ -61,10 +62,12 @@ def _about(quality: Quality) -> str:
     if quality.privacy.simulated:
         spent = f"what would be, were the noise secret, {spent}"
     if quality.about == HELD_OUT:
+        counts = "the larger of what the training and evaluations spent counts"
+        if quality.adds_to(trained):
+            counts = "with rows among both what the training and evaluations spent adds up"
         return (
             f"on {rows} rows kept out of training, for {spent}-differential privacy in an account "
-            "of their own: for a person the larger of what the training and evaluations spent "
-            "counts"
+            f"of their own: for a person {counts}"
         )
     return (
         f"on the {rows} rows that were trained on, which is optimistic, for {spent}-differential "

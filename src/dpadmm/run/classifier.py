@@ -16,6 +16,7 @@ from dpadmm.evaluation.intervals import Estimate
 from dpadmm.evaluation.link import Link, fit_links
 from dpadmm.evaluation.metrics import ModelFigures, evaluate_histogram
 from dpadmm.plain import Array, json_data
+from dpadmm.privacy.accountant import network_guarantee
 from dpadmm.privacy.figures import pair
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
@@ -130,6 +131,17 @@ class Quality:
     def repeats(self, other: Quality | None) -> bool:
         """Whether it is the same release again: nobody draws the same noise twice."""
         return other is not None and np.array_equal(self.histogram.counts, other.histogram.counts)
+
+    def adds_to(self, trained: PrivacyStatement) -> bool:
+        """Whether what it cost a person adds to what the training did; else the larger counts.
+
+        Who has several rows may have some among those kept out and some among the others
+        (:mod:`dpadmm.ledger.positions`).
+        """
+        if self.about != HELD_OUT or self.privacy is None:
+            return self.about == TRAINED_ON
+        each = (*trained.parties.values(), *self.privacy.parties.values())
+        return trained.rows_per_person > 1 and not all(one.gaussian for one in each)
 
     def __str__(self) -> str:
         figures = self.evaluation().estimates
@@ -258,15 +270,27 @@ class Classifier:
         if quality.about == HELD_OUT:
             where = "the rows kept out of training"
             adds = "counts for people among them where it is more; evaluations of them add up"
+            if quality.adds_to(self.privacy):
+                adds = "adds to it, since a person may have rows among both"
         assert quality.spent is not None
         sentence = (
-            f"{EVALUATED_LATER}, on {where}, for {pair(*quality.spent)}-differential privacy: that "
-            f"is not part of what this statement guarantees, and {adds}."
+            f"{EVALUATED_LATER}, on {where}, for {pair(*quality.spent)}-differential privacy"
+            f"{self._against(quality)}: that is not part of what this statement guarantees, and "
+            f"{adds}."
         )
         known = self.privacy.caveats
         if counted and sentence in known:
             return self
         return replace(self, privacy=replace(self.privacy, caveats=(*known, sentence)))
+
+    def _against(self, quality: Quality) -> str:
+        """Against whom an evaluation with shared noise holds, where the statement names others."""
+        stated = quality.privacy
+        if stated is None or not stated.alone or stated.adversary == self.privacy.adversary:
+            return ""
+        worst = network_guarantee(stated.alone.values())
+        left = pair(worst.epsilon, worst.delta)
+        return f" against {stated.adversary} (if all others collude, {left})"
 
     def give_to(self, estimator: Any) -> None:
         """Make an estimator a fitted one; it may change its arrays without changing these."""
