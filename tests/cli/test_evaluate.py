@@ -18,10 +18,12 @@ HELD_OUT = 'algorithm = "dp-gd"\nepsilon = 20.0\ndelta = 1e-3\nholdout = 0.25\nr
 def write(folder, run, *, ledgers=None):
     text = (folder / "run.toml").read_text().replace('algorithm = "admm"', run, 1)
     if ledgers is not None:
+        ledgers = ledgers if isinstance(ledgers, dict) else {"epsilon": ledgers}
         text += "[ledgers]\n"
         for name, rows in ROWS.items():
             data = ChargedData("rows", name, rows)
-            SQLiteLedger.create(folder / f"{name}.ledger", data, Policy(ledgers, 1e-3)).close()
+            policy = Policy(delta=1e-3, **ledgers)
+            SQLiteLedger.create(folder / f"{name}.ledger", data, policy).close()
             text += f'{name} = "{name}.ledger"\n'
     (folder / "run.toml").write_text(text)
     return folder / "run.toml"
@@ -299,3 +301,23 @@ def test_labels_that_are_protected_apart_are_not_counted(hospitals, dpadmm):
     refused = dpadmm("evaluate", run, "--epsilon", "5")
     assert refused.exit_code == 2
     assert "a histogram counts true labels" in refused.stderr
+
+
+def test_a_ledger_says_against_whom_it_holds_where_earlier_runs_shared_their_noise(
+    hospitals, dpadmm
+):
+    shared = 'algorithm = "dp-gd"\nepsilon = 1.0\ndelta = 1e-3\nrun_id = "shared"\n'
+    shared += 'algorithm_options = { noise = "shared" }'
+    run = write(hospitals, shared, ledgers={"epsilon": 20.0, "colluders": 1})
+    weaker = "Adversary: the server or any listener"
+    done = dpadmm("train", run)
+    assert done.exit_code == 0, done.output
+    # What the statement of the run says is not said again with each ledger; its theorem is another.
+    assert done.stdout.count(weaker) == 1
+    assert done.stdout.count("Filter: gaussian") == len(ROWS)
+    own = run.read_text().replace('noise = "shared"', "")
+    run.write_text(own.replace('run_id = "shared"', 'run_id = "own"'))
+    done = dpadmm("train", run)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("Adversary: sees every message") == 1
+    assert done.stdout.count(weaker) == len(ROWS)

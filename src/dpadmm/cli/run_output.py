@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -13,13 +13,15 @@ from dpadmm.privacy.figures import AtMost, pair
 if TYPE_CHECKING:
     from dpadmm.evaluation.intervals import Estimate
     from dpadmm.evaluation.metrics import ModelFigures
+    from dpadmm.privacy.statement import PrivacyStatement
     from dpadmm.run.classifier import Quality
     from dpadmm.run.config import ResultSection
     from dpadmm.run.result import Run
 
-# How the lines of a ledger begin that the statement of a run does not have; `dpadmm ledger show`
-# prints all of them.
-_OF_A_BUDGET: Final = ("Data set:", "Guarantee:", "Spent", "Accounts:", "Left:")
+# How the lines of a ledger begin that the statement of a run does not have, and those that it may
+# have in the same words; `dpadmm ledger show` prints all of them.
+_OF_A_BUDGET: Final = ("Data set:", "Guarantee:", "Filter:", "Spent", "Accounts:", "Left:")
+_OF_BOTH: Final = ("Adjacency:", "Adversary:")
 
 
 def result_places(result: ResultSection) -> dict[str, str | None]:
@@ -63,7 +65,7 @@ def show_run(run: Run, title: str, *, rounds: str, own: bool = False) -> None:
     )
     for name, words in summary["ledgers"].items():
         console.print("Ledger" if own else f"Ledger of {name}", style="bold", highlight=False)
-        say("\n".join(line for line in words.splitlines() if line.startswith(_OF_A_BUDGET)))
+        say("\n".join(_of_ledger(words, run.privacy)))
     quality = run.classifier.quality
     if quality is not None:
         show_quality(quality, quality.evaluation(), [str(name) for name in run.classifier.classes])
@@ -72,6 +74,17 @@ def show_run(run: Run, title: str, *, rounds: str, own: bool = False) -> None:
     for kind, place in result_places(run.config.result).items():
         if place is not None:
             typer.echo(f"{kind.capitalize()}: {place}")
+
+
+def _of_ledger(words: str, stated: PrivacyStatement) -> Iterator[str]:
+    """What a ledger says that the statement above it does not.
+
+    Earlier runs may have counted on the noise of others: then it holds against fewer.
+    """
+    said = {f"{heading}: {line}" for heading, line in stated.lines()}
+    for line in words.splitlines():
+        if line.startswith(_OF_A_BUDGET) or (line.startswith(_OF_BOTH) and line not in said):
+            yield line
 
 
 def about_words(quality: Quality) -> str:
