@@ -283,6 +283,51 @@ def test_what_was_paid_for_is_kept_though_a_threshold_is_out_of_reach(hospitals,
     assert "(0.01, 0.001)" in model.privacy.caveats[-1]
 
 
+def test_places_that_could_not_keep_an_evaluation_are_refused_before_it_is_paid_for(
+    hospitals, dpadmm
+):
+    run = write(hospitals, HELD_OUT, ledgers=20.0)
+    assert dpadmm("train", run).exit_code == 0
+    with SQLiteLedger(hospitals / "north.ledger") as ledger:
+        before = ledger.head
+    record = (hospitals / "record.json").read_text()
+    (hospitals / "record.json").write_text("no record")
+    refused = dpadmm("evaluate", run)
+    assert refused.exit_code == 2
+    assert "must be a readable JSON file" in refused.stderr
+    (hospitals / "record.json").write_text(record)
+    (hospitals / "m.html").unlink()
+    (hospitals / "m.html").mkdir()
+    refused = dpadmm("evaluate", run)
+    assert refused.exit_code == 2
+    assert "report must be a file" in refused.stderr
+    with SQLiteLedger(hospitals / "north.ledger") as ledger:
+        assert ledger.head == before
+
+
+def test_what_is_said_of_an_evaluation_says_what_it_rests_on(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT.replace('run_id = "first"', "simulation_key = 1"))
+    assert dpadmm("train", run).exit_code == 0
+    for _ in range(2):
+        done = dpadmm("evaluate", run)
+        assert done.exit_code == 0, done.output
+        for heading in ("Guarantee", "Rows", "Adjacency", "Adversary", "Theorem", "Not covered"):
+            assert f"\n{heading}: " in done.stdout
+
+
+def test_a_sharper_evaluation_leaves_predictions_as_they_were(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT.replace('run_id = "first"', "simulation_key = 1"))
+    assert dpadmm("train", run).exit_code == 0
+    chosen = ("--threshold", "0.1", "--probabilities", "--write")
+    assert dpadmm("evaluate", run, *chosen).exit_code == 0
+    before = load_model(hospitals / "m.model").classifier.quality
+    assert dpadmm("evaluate", run, "--epsilon", "100").exit_code == 0
+    after = load_model(hospitals / "m.model").classifier.quality
+    assert after.histogram.noise_variance < before.histogram.noise_variance
+    assert (after.threshold, after.links) == (before.threshold, before.links)
+    assert after.links
+
+
 def test_a_file_that_has_shrunk_has_other_last_rows(hospitals, dpadmm):
     simulated = HELD_OUT.replace('run_id = "first"', "simulation_key = 1")
     run = write(hospitals, simulated)

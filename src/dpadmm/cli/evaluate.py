@@ -114,6 +114,8 @@ def evaluate(options: EvaluateOptions) -> None:
         emit("evaluate", written | plain_quality(quality, evaluation))
         return
     show_quality(quality, evaluation, [str(name) for name in model.classifier.classes])
+    for heading, words in () if quality.privacy is None else quality.privacy.lines():
+        say(words, heading)
     if paid or options.write:
         say(f"Written: {place}")
     elif options.chooses:
@@ -177,8 +179,24 @@ def _quality(options: EvaluateOptions, config: RunConfig | None, model: Model) -
             "same rows: this one spends its epsilon anew, and what all of them guarantee adds up. "
             "Name a ledger for every party under [ledgers] (dpadmm ledger init) to have it counted."
         )
+    _check_places(config)
     request = EvaluationRequest(options.epsilon, options.delta, options.noise)
     return evaluate_run(config, model, request).quality
+
+
+def _check_places(config: RunConfig) -> None:
+    """Refuse places that could not keep what is about to be paid for."""
+    from dpadmm.durable import check_writable
+    from dpadmm.run.record import read_record
+
+    result = config.result
+    check_writable(result.model, "model")
+    if result.record is None or not result.record.exists():
+        return
+    read_record(result.record)
+    for what, place in (("record", result.record), ("report", result.report_file)):
+        if place is not None:
+            check_writable(place, what)
 
 
 def _with_threshold(options: EvaluateOptions, quality: Quality) -> Quality:
@@ -205,9 +223,13 @@ def _with_paid(model: Model, quality: Quality, *, counted: bool) -> Model:
     stored, classifier = model.classifier.quality, model.classifier
     if not quality.repeats(stored):
         classifier = classifier.evaluated_later(quality, counted=counted)
-    if stored is None or _sharper(quality, stored):
-        threshold = 0.0 if stored is None else stored.threshold
-        classifier = replace(classifier, quality=replace(quality, threshold=threshold))
+    if stored is None:
+        classifier = replace(classifier, quality=replace(quality, threshold=0.0))
+    elif _sharper(quality, stored):
+        # What was chosen for predictions stays until something else is.
+        links = quality.links or stored.links
+        kept = replace(quality, threshold=stored.threshold, links=links)
+        classifier = replace(classifier, quality=kept)
     return replace(model, classifier=classifier)
 
 
