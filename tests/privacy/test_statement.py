@@ -47,6 +47,9 @@ def test_events_that_read_other_rows_cost_the_larger_of_both(swapped):
         ideal = 1e-5 * (1 - 1e-9)
         assert made.epsilon == epsilon_spent(COUNTED, ideal, rows_per_person=people).epsilon
         assert made.parties["a"].odds.mu is not None
+        # Round by round, and in the end what is guaranteed of both.
+        course = spend_over_rounds(first, ideal, rows_per_person=people)
+        assert made.rounds["a"].tolist() == [*course, made.epsilon]
 
 
 @pytest.mark.parametrize("people", [1, 2])

@@ -224,6 +224,15 @@ def test_the_data_are_those_of_the_record(record, page):
     assert [float(row[1]) for row in change[1:]] == content["history"]["change"]
 
 
+def test_a_course_that_is_longer_than_the_run_says_what_its_last_figure_is(record, page):
+    content = record("uneven")
+    words = "The last is with the histogram"
+    assert words not in page(content)
+    for spent in content["epsilon_after_rounds"].values():
+        spent.append(2 * spent[-1])
+    assert words in page(content)
+
+
 def test_a_page_is_small_whatever_the_run(record, page):
     content = record("uneven")
     rounds, parties = 20_000, 2_000

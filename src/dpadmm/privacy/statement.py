@@ -142,7 +142,8 @@ class PrivacyStatement(Terms):
     parties
         Each party's guarantee over the whole run.
     rounds
-        Each party's epsilon after each round, at its delta; empty where it was not asked for.
+        Each party's epsilon after each round, at its delta, and in the end after a histogram, too;
+        empty where it was not asked for.
     adversary
         Against whom the guarantee holds.
     alone
@@ -309,7 +310,7 @@ class Charges:
         return {name: larger(first, there[name]) for name, first in here.items()}
 
     def courses(self) -> dict[str, Array]:
-        """What each party has spent after each round, at its delta."""
+        """What each party has spent after each round, at its delta: of the first events alone."""
 
         def account(history: tuple[Event, ...], delta: float) -> Array:
             people = self.rows_per_person
@@ -346,13 +347,17 @@ def make_statement(charges: Charges, terms: Terms, *, by_round: bool = True) -> 
         )
         apart = replace(charges, events=single, elsewhere=other).guarantees()
         terms = _shared_noise_terms(terms, apart)
+    courses = charges.courses() if by_round else {}
+    if charges.elsewhere:
+        # What reads other rows comes last: then the guarantee is that of all.
+        courses = {name: np.append(each, parties[name].epsilon) for name, each in courses.items()}
     return PrivacyStatement(
         **vars(terms),
         epsilon=network.epsilon,
         delta=network.delta,
         rows_per_person=charges.rows_per_person,
         parties=parties,
-        rounds=charges.courses() if by_round else {},
+        rounds=courses,
         adversary=adversary_words(everything),
         alone=apart,
     )

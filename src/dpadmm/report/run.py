@@ -205,6 +205,8 @@ def _rounds_plot(run: RecordedRun) -> LinePlot | None:
             shared.setdefault(spent, []).append(name)
     highest = sorted(shared, key=lambda spent: -spent[-1])[:_MOST_COURSES]
     note = _thinned_note(run.rounds)
+    if any(len(spent) > run.rounds for spent in shared):
+        note = f" The last is with the histogram that was released after them.{note}"
     if len(shared) > _MOST_COURSES:
         note += f" Of {len(shared)} different courses the {_MOST_COURSES} highest are drawn."
     lines = []
