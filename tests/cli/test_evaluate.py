@@ -315,6 +315,23 @@ def test_what_is_said_of_an_evaluation_says_what_it_rests_on(hospitals, dpadmm):
             assert f"\n{heading}: " in done.stdout
 
 
+def test_a_run_that_is_repeated_from_its_ledgers_still_tells_of_later_evaluations(
+    hospitals, dpadmm
+):
+    run = write(hospitals, HELD_OUT.replace("20.0", "1.0"), ledgers=25.0)
+    assert dpadmm("train", run).exit_code == 0
+    assert dpadmm("evaluate", run, "--epsilon", "3").exit_code == 0
+    (before,) = load_model(hospitals / "m.model").privacy.caveats
+    assert dpadmm("train", run).exit_code == 0
+    assert load_model(hospitals / "m.model").privacy.caveats == (before,)
+    assert before in json.loads((hospitals / "record.json").read_text())["privacy"]["caveats"]
+    assert "MORE WAS SPENT." in (hospitals / "m.html").read_text()
+    # Another run has another model, of which nothing is known yet.
+    run.write_text(run.read_text().replace('"first"', '"second"'))
+    assert dpadmm("train", run).exit_code == 0
+    assert load_model(hospitals / "m.model").privacy.caveats == ()
+
+
 def test_a_sharper_evaluation_leaves_predictions_as_they_were(hospitals, dpadmm):
     run = write(hospitals, HELD_OUT.replace('run_id = "first"', "simulation_key = 1"))
     assert dpadmm("train", run).exit_code == 0
