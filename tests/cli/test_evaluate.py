@@ -305,6 +305,22 @@ def test_places_that_could_not_keep_an_evaluation_are_refused_before_it_is_paid_
         assert ledger.head == before
 
 
+def test_how_much_to_spend_must_be_said_where_a_person_may_have_rows_in_both_parts(
+    hospitals, dpadmm
+):
+    told = 'algorithm = "dvp"\nepsilon = 20.0\ndelta = 1e-3\nholdout = 0.25\nsimulation_key = 1'
+    run = write(hospitals, told + "\nrows_per_person = 2")
+    done = dpadmm("train", run)
+    assert done.exit_code == 0, done.output
+    refused = dpadmm("evaluate", run)
+    assert refused.exit_code == 2
+    assert "epsilon must be given where a person may have several rows" in refused.stderr
+    done = dpadmm("evaluate", run, "--epsilon", "3")
+    assert done.exit_code == 0, done.output
+    (caveat,) = load_model(hospitals / "m.model").privacy.caveats
+    assert "adds to it, since a person may have rows among both" in caveat
+
+
 def test_what_is_said_of_an_evaluation_says_what_it_rests_on(hospitals, dpadmm):
     run = write(hospitals, HELD_OUT.replace('run_id = "first"', "simulation_key = 1"))
     assert dpadmm("train", run).exit_code == 0

@@ -49,6 +49,7 @@ __all__ = [
     "evaluation_id",
     "evaluation_noise",
     "histogram_of",
+    "parts_add_up",
     "plan_evaluation",
     "plan_whole",
     "refuse_apart",
@@ -247,20 +248,26 @@ def refuse_apart(training: Plan) -> None:
         )
 
 
-def _refuse_both_parts(training: Plan) -> None:
-    """Refuse a budget that a person with rows in both parts would exceed.
+def parts_add_up(training: Plan) -> bool:
+    """Whether training and evaluation add up for a person, though they read different rows.
 
-    The larger of both costs is known to cover that for Gaussian releases alone
-    (:mod:`dpadmm.ledger.positions`).
+    Who has several rows may have some in both parts: the larger of both costs is known to cover
+    that for Gaussian releases alone (:mod:`dpadmm.ledger.positions`).
     """
     budget = training.budget
-    assert budget is not None
-    exact = _gaussian(training) and not any(isinstance(e, InexactSolve) for e in _parts(training))
-    if budget.rows_per_person > 1 and not exact:
+    if budget is None or budget.rows_per_person == 1:
+        return False
+    return not _gaussian(training) or any(isinstance(e, InexactSolve) for e in _parts(training))
+
+
+def _refuse_both_parts(training: Plan) -> None:
+    """Refuse a budget that a person with rows in both parts would exceed."""
+    if parts_add_up(training):
+        assert training.budget is not None
         raise ParameterError(
             "rows_per_person must be 1 to evaluate on rows kept out of training with the algorithm "
-            f"{training.algorithm.name!r}; got {budget.rows_per_person}: its releases are not "
-            "Gaussian, so that what both parts cost a person with rows in each adds up, beyond "
+            f"{training.algorithm.name!r}; got {training.budget.rows_per_person}: its releases are "
+            "not Gaussian, so that what both parts cost a person with rows in each adds up, beyond "
             "epsilon. Use an algorithm with Gaussian releases, such as 'dp-gd', or train without "
             "evaluate and probabilities."
         )

@@ -27,6 +27,7 @@ from dpadmm.run.evaluate import (
     Wish,
     evaluation_id,
     evaluation_noise,
+    parts_add_up,
     plan_whole,
     refuse_apart,
 )
@@ -56,7 +57,8 @@ class EvaluationRequest:
     Attributes
     ----------
     epsilon, delta
-        Its budget. Without rows kept out of training an epsilon must be given: it adds up.
+        Its budget. Where it adds up an epsilon must be given: without rows kept out of training,
+        or where a person may have rows in both parts (:func:`parts_add_up`).
     noise, colluders
         Whose noise the counts get.
     """
@@ -174,6 +176,12 @@ def _whole(
             wish=Wish(wish.split),
         )
     refuse_apart(whole.training)
+    if request.epsilon is None and parts_add_up(whole.training):
+        raise ParameterError(
+            "epsilon must be given where a person may have several rows (rows_per_person) and "
+            "releases are not Gaussian: what the evaluation spends adds to what the training "
+            "spent, also on rows kept out; got none."
+        )
     terms = request.terms(config, tuple(rows))
     return replace(whole, wish=replace(wish, evaluate=False), terms=terms)
 
