@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os.path import commonprefix
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -398,7 +398,9 @@ def _counts(verdicts: Sequence[_Verdict]) -> Table:
 
 def _short_name(verdicts: Sequence[_Verdict]) -> str:
     """What the names of a paper's experiments begin with: its algorithm."""
-    return commonprefix([each.manifest["experiment"] for each in verdicts]).rstrip("-")
+    words = (each.manifest["experiment"].split("-") for each in verdicts)
+    shared = takewhile(lambda place: len(set(place)) == 1, zip(*words, strict=False))
+    return "-".join(place[0] for place in shared)
 
 
 def _variants(summary: Summary, choice: str, verdict: str) -> str:
