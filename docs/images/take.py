@@ -16,8 +16,8 @@ from playwright.sync_api import sync_playwright
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 VIEWS = {
-    "light": ({"width": 1160, "height": 720}, "light"),
-    "dark": ({"width": 1160, "height": 720}, "dark"),
+    "light": ({"width": 1160, "height": 680}, "light"),
+    "dark": ({"width": 1160, "height": 680}, "dark"),
     "phone": ({"width": 390, "height": 844}, "light"),
 }
 
