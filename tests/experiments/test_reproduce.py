@@ -116,12 +116,15 @@ def test_a_page_says_which_choice_decides(done):
     )
     everything, of_paper = (
         "| all | proven | 0 | 0 | 0 | 1 |",
-        "A. Nobody, A paper | proven | 0 | 0 | 0 | 1 |",
+        "| small-figure-1 | proven | 0 | 0 | 0 | 1 |",
     )
     places = [index.index(words) for words in (heads, everything, of_paper, "reproduce --all")]
     assert places == sorted(places)
     link = "[small-figure-1](small-figure-1/page.md)"
     assert f"| {link} | It learns. | proven | rounds | our settings | 1 |" in index
+    # Of several experiments of a paper, what their names begin with.
+    both = contents_page([manifest, {**manifest, "experiment": "small-table-1"}])
+    assert "| small | proven | 0 | 0 | 0 | 2 |" in both
 
 
 def test_a_verdict_is_one_of_three():
