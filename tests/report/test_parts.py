@@ -163,6 +163,11 @@ def texts_of(plot, *names):
     )
 
 
+def test_a_style_reads_the_same_whoever_writes_it_again():
+    """Pythons differ in which of these signs they write out; notebooks keep what they wrote."""
+    assert not set(FIGURE_STYLE) & set("\"'<>&")
+
+
 @pytest.mark.parametrize("server", [True, False])
 def test_twenty_parties_do_not_cover_each_other_nor_their_names(server):
     names = tuple(f"party-{number}" for number in range(20))
