@@ -255,16 +255,20 @@ def test_renyi_of_next_to_no_noise_is_that_of_all_hits(batch, rows):
     assert float(rdp(event, 3.0, rows)[0]) == pytest.approx(3 * (min(batch, rows) * 100) ** 2 / 2)
 
 
-@pytest.mark.parametrize(("order", "sigma"), [(10.0, 1.0), (2.5, 0.2), (12.0, 20.0)])
-@pytest.mark.parametrize("power", [7, 40])
-def test_hits_too_rare_for_doubles_count_in_the_renyi_curve(order, sigma, power):
-    """60 of 60 rows are hit less often than 1e-324, and E[(P/Q)^a] >= p^a e^(a (a - 1) mu^2/2)."""
-    event = SubsampledGaussian(60, 10**power, 1.0, sigma)
-    rare = -math.log(math.comb(10**power, 60))
-    least = order * (60 / sigma) ** 2 / 2 + order * rare / (order - 1)
-    most = order * (60 / sigma) ** 2 / 2
-    assert least <= float(rdp(event, order, 60)[0]) <= most * (1 + 1e-12)
-    curve = amplified(event, 60)
+@pytest.mark.parametrize(
+    ("rows", "population", "order", "mu"),
+    [(60, 10**7, 10.0, 60.0), (60, 10**40, 2.5, 300.0), (8, 10**50, 25.0, 3.5)],
+)
+def test_hits_too_rare_for_doubles_count_in_the_renyi_curve(rows, population, order, mu):
+    """All rows are hit with a weight below 1e-308; gamma >= q e^t leaves a sum in closed form."""
+    event = SubsampledGaussian(rows, population, 1.0, rows / mu)
+    rate = group_sampling_rate(event, rows)
+    weight = -math.log(math.comb(population, rows)) - math.log(rate)
+    most = order * mu**2 / 2
+    least = most + (order * math.log(rate) + weight) / (order - 1)
+    assert weight < math.log(sys.float_info.min)
+    assert 0 < least * (1 - 1e-9) <= float(rdp(event, order, rows)[0]) <= most * (1 + 1e-12)
+    curve = amplified(event, rows)
     assert min(curve.weights) >= sys.float_info.min
     assert sum(curve.weights) == pytest.approx(1, rel=1e-12)
 
