@@ -267,7 +267,10 @@ def test_hits_too_rare_for_doubles_count_in_the_renyi_curve(rows, population, or
     most = order * mu**2 / 2
     least = most + (order * math.log(rate) + weight) / (order - 1)
     assert weight < math.log(sys.float_info.min)
-    assert 0 < least * (1 - 1e-9) <= float(rdp(event, order, rows)[0]) <= most * (1 + 1e-12)
+    found = float(rdp(event, order, rows)[0])
+    assert 0 < least * (1 - 1e-9) <= found <= most * (1 + 1e-12)
+    if rows == 8:  # few enough for the integral: their weight is rounded up to 1e-300
+        assert found <= least + (math.log(1e-300) - weight) / (order - 1) + 1e-6
     curve = amplified(event, rows)
     assert min(curve.weights) >= sys.float_info.min
     assert sum(curve.weights) == pytest.approx(1, rel=1e-12)
