@@ -94,6 +94,15 @@ def test_nor_more_if_all_others_collude(beyond):
         assert account.left > 0
 
 
+def test_an_owner_who_did_not_agree_to_shared_noise_is_told_of_epsilon():
+    """No epsilon_alone was ever given: what does not fit is the budget itself."""
+    account = opened()
+    rounds = account.rounds_left(SHARED)
+    words = rf"these {rounds + 1} rounds must fit into epsilon = 1 at .* has not agreed to noise"
+    with pytest.raises(BudgetError, match=words):
+        account.require([SHARED] * (rounds + 1))
+
+
 # Words -------------------------------------------------------------------------------------------
 
 

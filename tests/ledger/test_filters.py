@@ -1,5 +1,6 @@
 """Privacy filters: what they allow, to the last digit, and what they refuse."""
 
+import json
 import math
 from fractions import Fraction
 
@@ -163,6 +164,9 @@ def test_the_best_order_is_best_for_gaussians(epsilon, delta):
         ({"filter": "gausian"}, "gaussian"),
         ({"order": 4.0}, "order must be left out"),
         ({"filter": "renyi", "order": 1.0}, "order must be above 1"),
+        ({"filter": "renyi", "order": math.nan}, "order must be a positive number"),
+        ({"filter": "renyi", "order": math.inf}, "order must be a positive number"),
+        ({"filter": "renyi", "order": "20"}, "order must be a positive number"),
         ({"filter": "renyi", "order": 1.5}, "leave something to spend"),
         ({"filter": "renyi", "order": 9.0}, "leave something to spend"),
     ],
@@ -183,6 +187,29 @@ def test_policies_are_checked(values, words):
 )
 def test_policies_at_the_border_are_taken(values):
     assert Policy(**({"epsilon": 1.0, "delta": 1e-5} | values)).make_filter().limit > 0
+
+
+def test_a_policy_of_other_numbers_is_kept_as_plain_ones():
+    """As they are written down and read again: whatever it was made from, it is the same."""
+    policy = Policy(
+        np.float32(1.0),
+        Fraction(1, 1024),
+        np.int64(2),
+        "renyi",
+        np.float32(20.0),
+        np.int32(3),
+        Fraction(5, 2),
+    )
+    plain = {
+        "epsilon": 1.0,
+        "delta": 1 / 1024,
+        "rows_per_person": 2,
+        "filter": "renyi",
+        "order": 20.0,
+        "colluders": 3,
+        "epsilon_alone": 2.5,
+    }
+    assert json.dumps(policy.to_dict()) == json.dumps(plain)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
 from dpadmm.privacy.curves import (
@@ -16,6 +16,7 @@ from dpadmm.privacy.curves import (
     gaussian_mu_squared,
     group_sampling_rate,
     loss_masses,
+    loss_reach,
     rdp,
 )
 from dpadmm.privacy.events import (
@@ -171,6 +172,21 @@ def test_renyi_of_pure_events_is_that_of_randomised_response():
         assert (ours <= epsilon).all()
 
 
+@pytest.mark.parametrize(("epsilon", "order"), [(1.0, 700.0), (0.3, 2e4), (6.0, 101.0), (2.0, 1e9)])
+def test_renyi_of_pure_events_at_large_orders_is_that_of_the_likelier_answer(epsilon, order):
+    """The other answer is e^(order epsilon) times less likely."""
+    direct = (order * epsilon - math.log1p(math.exp(epsilon))) / (order - 1)
+    assert float(rdp(PureRelease(epsilon), order)[0]) == pytest.approx(direct, rel=1e-11)
+    assert float(rdp(PureRelease(epsilon), order)[0]) >= direct * (1 - 1e-15)
+
+
+@pytest.mark.parametrize("epsilon", [1e-60, 1e-90, 1e-140])
+def test_renyi_of_a_tiny_pure_event_is_its_square(epsilon):
+    found = rdp(PureRelease(epsilon), ORDERS)
+    np.testing.assert_allclose(found, ORDERS * epsilon**2 / 2, rtol=1e-11)
+    assert (found >= ORDERS * epsilon**2 / 2 * (1 - 1e-15)).all()
+
+
 def test_renyi_of_a_repeated_event_is_multiplied():
     for event in (GaussianRelease(0.3, 1.0), SubsampledGaussian(2, 50, 1.0, 1.5)):
         np.testing.assert_allclose(rdp(Repeated(event, 7), ORDERS, 2), 7 * rdp(event, ORDERS, 2))
@@ -182,6 +198,7 @@ def test_renyi_of_gaussian_parts_adds_up():
     np.testing.assert_allclose(rdp(Composed(parts), ORDERS), expected)
     assert gaussian_mu_squared(parts[1], rows=7) == pytest.approx(0.01)
     assert gaussian_mu_squared(parts[0], rows=7) == pytest.approx(2.1**2)
+    assert gaussian_mu_squared(parts[0]) == pytest.approx(0.3**2)
     assert gaussian_mu_squared(PureRelease(1.0)) is None
     assert np.isinf(rdp(NonPrivate(), ORDERS)).all()
 
@@ -212,6 +229,66 @@ def test_renyi_of_a_batch_of_one_matches_the_true_pair():
     np.testing.assert_allclose(
         rdp(SubsampledGaussian(20, 20, 1.0, sigma), orders), orders / (2 * sigma**2)
     )
+
+
+def test_renyi_of_many_rows_in_a_batch_is_its_integral():
+    """Twenty hits cost twenty times the mu of one: the curve has details of both sizes."""
+    rows, batch, population, mu = 40, 20, 1000, 0.01
+    hits = np.arange(1, batch + 1)
+    ways = [math.comb(rows, j) * math.comb(population - rows, batch - j) for j in hits.tolist()]
+    rate = sum(ways) / math.comb(population, batch)
+    weights = np.array([number / sum(ways) for number in ways])
+    nodes, shares = np.polynomial.legendre.leggauss(20)
+    width = mu / 4
+    t = (width * np.arange(1200)[:, None] + width * (1 + nodes) / 2).ravel()[:, None]
+    deltas = ndtr(hits * mu / 2 - t / (hits * mu))
+    deltas -= np.exp(t) * ndtr(-hits * mu / 2 - t / (hits * mu))
+    mixture = (1 + (1 + rate * np.expm1(t)) ** -3.0) * rate**2 * np.exp(t) * deltas * weights
+    integral = mixture.sum(axis=1) @ np.tile(shares * width / 2, 1200)
+    found = float(rdp(SubsampledGaussian(batch, population, 1.0, 1 / mu), 2.0, rows)[0])
+    assert found == pytest.approx(math.log1p(2 * integral), rel=1e-8)
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(5, 2), (2, 5), (4, 4)])
+def test_renyi_of_next_to_no_noise_is_that_of_all_hits(batch, rows):
+    event = SubsampledGaussian(batch, 100, 1.0, 0.01)
+    assert float(rdp(event, 3.0, rows)[0]) == pytest.approx(3 * (min(batch, rows) * 100) ** 2 / 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "population", "order", "mu"),
+    [(60, 10**7, 10.0, 60.0), (60, 10**40, 2.5, 300.0), (8, 10**50, 25.0, 3.5)],
+)
+def test_hits_too_rare_for_doubles_count_in_the_renyi_curve(rows, population, order, mu):
+    """All rows are hit with a weight below 1e-308; gamma >= q e^t leaves a sum in closed form."""
+    event = SubsampledGaussian(rows, population, 1.0, rows / mu)
+    rate = group_sampling_rate(event, rows)
+    weight = -math.log(math.comb(population, rows)) - math.log(rate)
+    most = order * mu**2 / 2
+    least = most + (order * math.log(rate) + weight) / (order - 1)
+    assert weight < math.log(sys.float_info.min)
+    found = float(rdp(event, order, rows)[0])
+    assert 0 < least * (1 - 1e-9) <= found <= most * (1 + 1e-12)
+    if rows == 8:  # few enough for the integral: their weight is rounded up to 1e-300
+        assert found <= least + (math.log(1e-300) - weight) / (order - 1) + 1e-6
+    curve = amplified(event, rows)
+    assert min(curve.weights) >= sys.float_info.min
+    assert sum(curve.weights) == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("sensitivity", [0.0, 1e160])
+def test_batches_that_cost_nothing_or_everything(sensitivity):
+    event = SubsampledGaussian(5, 100, sensitivity, 1.0)
+    for rows in (1, 3):
+        assert (rdp(event, ORDERS, rows) == (math.inf if sensitivity else 0.0)).all()
+
+
+def test_each_order_has_its_own_value():
+    """In any order of them; at the first one here the curve of a batch is not amplified."""
+    event = SubsampledGaussian(5, 100, 1.0, 1.0)
+    values = rdp(event, [1e5, 2.0, 4.0])
+    assert values.tolist() == [5e4, *rdp(event, [2.0, 4.0]).tolist()]
+    assert values[2] < 1
 
 
 def test_renyi_of_subsampling_matches_the_discretised_pair():
@@ -327,8 +404,25 @@ def test_a_group_that_every_batch_meets_is_not_amplified():
     )
 
 
+def test_a_group_that_one_batch_misses_is_amplified():
+    """Of six rows three are replaced: one batch of twenty holds none of them, another all three."""
+    curve = amplified(SubsampledGaussian(3, 6, 1.0, 0.7), rows=3)
+    assert curve.rate == pytest.approx(0.95)
+    assert curve.weights == pytest.approx((9 / 19, 9 / 19, 1 / 19))
+    assert curve.mus == pytest.approx((1 / 0.7, 2 / 0.7, 3 / 0.7))
+
+
+def test_the_rate_of_one_row_is_its_share_to_the_last_bit():
+    for batch in range(1, 101):
+        assert amplified(SubsampledGaussian(batch, 100, 1.0, 1.0)).rate == batch / 100
+
+
 def test_a_curve_reaches_no_further_than_its_tail():
     event = SubsampledGaussian(5, 100, 1.0, 0.7)
+    assert amplified(SubsampledGaussian(3, 10, 1e-9, 0.7)).reach(1e-3) == 0
+    assert loss_reach(PureRelease(0.4), 1e-9) == 0.4
+    assert loss_reach(PureRelease(0.4), 1e-9, 3) == pytest.approx(1.2)
+    assert loss_reach(GaussianRelease(1.0, 1.0), 1e-5) == float(gaussian_epsilon(1.0, 1e-5))
     assert amplified(event).reach(0.05) == amplified(event).reach(0.06) == 0
     assert amplified(SubsampledGaussian(5, 100, 0.0, 0.7)).reach(1e-9) == 0
     for rows in (1, 3):
@@ -346,6 +440,9 @@ def test_group_sampling_rate_is_hypergeometric():
         missed = math.comb(100 - rows, 10) / math.comb(100, 10)
         assert group_sampling_rate(event, rows) == pytest.approx(1 - missed, rel=1e-12)
     assert group_sampling_rate(event, 91) == 1
+    event = SubsampledGaussian(3, 6, 1.0, 1.0)
+    rates = [group_sampling_rate(event, rows) for rows in range(1, 7)]
+    assert rates == pytest.approx([0.5, 0.8, 0.95, 1, 1, 1])
 
 
 @pytest.mark.parametrize(
@@ -373,6 +470,25 @@ def test_discretised_losses_dominate_the_curve(event, rows):
             true = math.exp(amplified(event, rows).log_delta(np.array(epsilon)))
         assert ours >= true * (1 - 1e-9) - 1e-12
         assert ours <= true * 1.01 + 1e-4
+
+
+@pytest.mark.parametrize("event", [GaussianRelease(0.0, 1.0), SubsampledGaussian(1, 9, 1e-9, 1.0)])
+def test_losses_within_the_tail_are_one_step_of_the_grid(event):
+    first, masses, infinite = loss_masses(event, 0.1, 1e-3)
+    assert -1 <= first <= 0
+    assert first + masses.size == 2
+    assert masses.sum() + infinite == pytest.approx(1, rel=1e-12)
+    assert infinite <= 1e-3
+
+
+@pytest.mark.parametrize("tail", [1e-2, 1e-6])
+def test_the_lowest_losses_are_moved_up_as_far_as_they_do_not_matter(tail):
+    """Losses of a Gaussian are Gaussian: a thousandth of the tail is moved, and no more."""
+    mu, step = 4.0, 0.02
+    first, masses, _ = loss_masses(GaussianRelease(mu, 1.0), step, tail)
+    share = norm.cdf((step * first - mu**2 / 2) / mu)
+    assert 0.8e-3 * tail < share < 1.2e-3 * tail
+    assert masses[0] == pytest.approx(share, rel=0.2)
 
 
 @settings(max_examples=25)
@@ -409,5 +525,10 @@ def test_unknown_and_label_events_have_no_row_curve():
             rdp(event, 2.0)
     with pytest.raises(TypeError, match="no privacy-loss"):
         loss_masses(GaussianObjectivePerturbation(0.1, 0.1), 0.1, 1e-9)
-    with pytest.raises(ValueError, match="orders must be"):
-        rdp(PureRelease(1.0), 1.0)
+
+
+@pytest.mark.parametrize("order", [1.0, 0.5, -2.0, math.inf, math.nan])
+def test_one_impossible_order_among_others_is_refused(order):
+    for orders in (order, [2.0, order], [order, 2.0]):
+        with pytest.raises(ValueError, match="orders must be"):
+            rdp(PureRelease(1.0), orders)

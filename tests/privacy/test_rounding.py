@@ -621,6 +621,27 @@ def test_the_renyi_curve_of_a_batch_reaches_what_hits_alone_cost(sigma, order):
     assert least <= found < order / (2 * sigma**2)
 
 
+@pytest.mark.parametrize(("batch", "sigma", "order"), [(3, 1e7, 1.5e9), (30, 1e7, 1.5e8)])
+def test_the_renyi_curve_of_a_batch_is_rounded_up_at_large_orders(batch, sigma, order):
+    """There a last bit of gamma counts a billion times: integrate around the peak."""
+    with mpmath.workdps(30):
+        q, a, mu = mpf(batch) / 100, mpf(order), 1 / mpf(sigma)
+        peak = a * q * mu**2
+        for _ in range(20):
+            peak = mu**2 * (a - 1) * q * mp.exp(peak) / (1 + q * mp.expm1(peak))
+
+        def integrand(t):
+            gamma = 1 + q * mp.expm1(t)
+            return (gamma ** (a - 2) + gamma ** (-a - 1)) * mp.exp(t) * exact_delta(t, mu)
+
+        low, high = max(peak - 12 * mu, 0), peak + 12 * mu
+        edges = [low + (high - low) * k / 6 for k in range(7)]
+        integral = q**2 * mp.quad(integrand, edges, maxdegree=4)
+        true = mp.log(1 + a * (a - 1) * integral) / (a - 1)
+        ours = mpf(float(rdp(SubsampledGaussian(batch, 100, 1.0, sigma), order)[0]))
+        assert true <= ours <= true * (1 + mpf("1e-5"))
+
+
 @pytest.mark.parametrize("order", [1.01, 1.5, 3.0, 40.0, 1e4])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
 def test_the_conversion_of_renyi_curves_is_its_formula(order, delta):

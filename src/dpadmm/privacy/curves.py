@@ -10,6 +10,7 @@ the cost is then that of replacing all of them at once (the statements are those
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -115,7 +116,7 @@ def _rdp_pure(event: PureRelease, orders: Array, rows: int) -> Array:
     divergence = np.where(
         growth,
         np.log1p(excess),
-        np.logaddexp(orders * epsilon, (1 - orders) * epsilon) - np.logaddexp(0, epsilon),
+        orders * epsilon - np.logaddexp(0, epsilon),
     )
     # Near 1 it is the small difference of what order and order - 1 stand for.
     rounding = np.maximum(1e-12, 1e-15 * orders / (orders - 1))
@@ -195,7 +196,10 @@ class Amplified:
 
 
 def amplified(event: Event, rows: int = 1) -> Amplified:
-    """Return the curve of a subsampled or Gaussian event."""
+    """Return the curve of a subsampled or Gaussian event.
+
+    Hits that are too rare for doubles are left out; all of them together are below 1e-300.
+    """
     if not isinstance(event, SubsampledGaussian):
         mu_squared = gaussian_mu_squared(event, rows)
         if mu_squared is None:
@@ -211,7 +215,7 @@ def amplified(event: Event, rows: int = 1) -> Amplified:
     # The hypergeometric distribution, given at least one hit.
     ways = [math.comb(rows, j) * math.comb(rest, event.batch - j) for j in hits]
     weights = [(j, number / sum(ways)) for j, number in zip(hits, ways, strict=True)]
-    kept = [(j, weight) for j, weight in weights if weight > 0]
+    kept = [(j, weight) for j, weight in weights if weight >= sys.float_info.min]
     return Amplified(
         group_sampling_rate(event, rows),
         tuple(weight for _, weight in kept),
@@ -228,10 +232,12 @@ def _rdp_subsampled(event: SubsampledGaussian, orders: Array, rows: int) -> Arra
     whose integrand is smooth on the scale min(mu, 1) and negligible 40 mu past its peak.
     """  # noqa: D400
     curve = amplified(event, rows)
-    rate, mu = curve.rate, float(curve.mus[-1])
+    rate, mu = curve.rate, min(rows, event.batch) * _mu(event.sensitivity, event.sigma)
     result: Array = orders * (mu * mu) / 2
     if rate == 1 or mu == 0 or not math.isfinite(mu * mu):
         return result
+    if curve.mus[-1] < mu:  # however rare the other hits are, a large order makes them count
+        curve = Amplified(rate, (*curve.weights, 1e-300), (*curve.mus, mu))
     for index, order in enumerate(orders):
         reach = (order + 0.5) * mu * mu + 40 * mu
         panels = math.ceil(reach / min(curve.mus[0], 1.0)) * 2
@@ -300,7 +306,7 @@ def rdp(event: Event, orders: ArrayLike, rows: int = 1) -> Array:
 def pure_log_delta(epsilon: Array, level: float) -> Array:
     """Return ln((e^level - e^epsilon) / (1 + e^level))_+: the curve of randomised response."""
     with np.errstate(divide="ignore"):
-        share = np.log(np.maximum(-np.expm1(np.minimum(epsilon - level, 0.0)), 0.0))
+        share = np.log(-np.expm1(np.minimum(epsilon - level, 0.0)))
     log_delta: Array = share - np.logaddexp(0.0, -level)
     return log_delta
 
