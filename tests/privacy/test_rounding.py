@@ -18,6 +18,8 @@ from dpadmm.errors import ParameterError
 from dpadmm.ledger.filters import Policy
 from dpadmm.privacy.accountant import (
     _ladder,
+    _renyi,
+    _split,
     delta_spent,
     epsilon_spent,
     spend_over_rounds,
@@ -694,6 +696,18 @@ def test_histories_with_objective_perturbation_are_rounded_up(rows):
                 total += a * (rows * mpf(event.sensitivity) / mpf(event.sigma)) ** 2 / 2
     true = total + mp.log(1 - 1 / a) - (mp.log(mpf(delta)) + mp.log(a)) / (a - 1)
     assert true <= mpf(found.epsilon) <= true * (1 + mpf("1e-11"))
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.03, 0.05])
+def test_a_renyi_curve_is_no_less_than_the_sum_of_many(epsilon):
+    """Hundreds of additions, each of which may round down."""
+    sizes = [epsilon]
+    while len(sizes) < 400:
+        sizes.append(math.nextafter(sizes[-1], 1.0))
+    history, orders = list(map(PureRelease, sizes)), np.array([2.0, 7.0, 30.0])
+    each = np.array([rdp(event, orders, 1) for event in history])
+    added = [math.fsum(column) for column in each.T]
+    assert (_renyi(_split(history, 1)).curve(orders) >= added).all()
 
 
 def test_the_smallest_of_several_orders_counts():
