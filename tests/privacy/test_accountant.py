@@ -660,3 +660,10 @@ def test_a_basic_bound_adds_an_epsilon_to_the_pure_ones():
     found = epsilon_spent(history, 1e-5)
     assert found.accountant == "basic"
     assert found.epsilon == pytest.approx(40 + spent([(OBJECTIVE, 50)]), rel=1e-12)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.1, 2.0, 1e6])
+def test_objective_perturbation_without_delta_has_no_epsilon(kappa):
+    event = GaussianObjectivePerturbation(0.1, kappa)
+    assert spent([event], 0.0) == math.inf
+    assert spent([event, PureRelease(0.1)], 0.0) == math.inf
