@@ -1,3 +1,4 @@
+import inspect
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpadmm.privacy import accountant
 from dpadmm.privacy.accountant import (
     Guarantee,
     delta_spent,
@@ -667,3 +669,29 @@ def test_objective_perturbation_without_delta_has_no_epsilon(kappa):
     event = GaussianObjectivePerturbation(0.1, kappa)
     assert spent([event], 0.0) == math.inf
     assert spent([event, PureRelease(0.1)], 0.0) == math.inf
+
+
+def test_an_event_that_is_listed_but_has_no_rule_is_refused(monkeypatch):
+    @dataclass(frozen=True, slots=True)
+    class Listed(Event):
+        kind: ClassVar[str] = "listed"
+
+    monkeypatch.setattr(accountant, "_KNOWN", accountant._KNOWN | {Listed})
+    for history in ([Listed()], [(Listed(), 0)], [Composed((PureRelease(0.1), Listed()))]):
+        with pytest.raises(TypeError, match="cannot be accounted"):
+            spent(history)
+
+
+def test_a_guarantee_is_for_one_row_unless_it_says_more():
+    assert Guarantee(1.0, 0.0, "", "").rows_per_person == 1
+    assert epsilon_spent([PureRelease(0.1)], 0.0).rows_per_person == 1
+    assert epsilon_spent([PureRelease(0.1)], 0.0, rows_per_person=3).rows_per_person == 3
+
+
+@pytest.mark.parametrize(
+    "function", [epsilon_spent, delta_spent, total_mu, epsilon_curve, spend_over_rounds]
+)
+def test_rows_per_person_are_given_by_name(function):
+    """A third number by position could be taken for anything."""
+    given = inspect.signature(function).parameters["rows_per_person"]
+    assert (given.kind, given.default) == (inspect.Parameter.KEYWORD_ONLY, 1)

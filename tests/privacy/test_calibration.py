@@ -1,3 +1,4 @@
+import inspect
 import itertools
 import math
 import re
@@ -478,6 +479,7 @@ def test_the_party_whose_budget_is_too_small_is_told_what_would_do(rows):
     floor.append((InexactSolve(0.15, 1.0, 1.0), 3))
     least = spent(floor, 1e-5, rows_per_person=rows)
     assert refusal.value.smallest_epsilon == pytest.approx(least, rel=1e-9)
+    assert str(refusal.value).startswith("epsilon must exceed")
     # What is shown suffices.
     (shown,) = re.findall(r"epsilon must exceed ([0-9.]+), what", str(refusal.value))
     assert least <= float(shown) <= least * (1 + 1e-5)
@@ -507,3 +509,28 @@ def test_one_release_without_any_order_is_refused_whatever_the_budget():
             with pytest.raises(InfeasibleBudgetError) as refusal:
                 objective_sigma(epsilon, 1e-5, 0.01, kappa, np.ones(2), rows_per_person=rows)
             assert refusal.value.smallest_epsilon == math.inf
+
+
+def test_noise_is_for_one_round_unless_more_are_named():
+    for find in (gaussian_sigma, lambda *budget: objective_sigma(*budget, 0.01)):
+        sigma = float(find(1.0, 1e-5, 0.01))
+        event = GaussianRelease(0.01, sigma)
+        if find is not gaussian_sigma:
+            event = GaussianObjectivePerturbation(0.01 / sigma, 0.01)
+        assert_calibrated(spent([event], 1e-5), 1.0, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (gaussian_sigma, "rows_per_person"),
+        (pure_level, "rows_per_person"),
+        (pure_noise, "rows_per_person"),
+        (objective_sigma, "rows_per_person"),
+        (subsampled_sigma, "rows_per_person"),
+        (exponential_rate, "weight"),
+    ],
+)
+def test_what_is_one_unless_told_is_given_by_name(function, name):
+    given = inspect.signature(function).parameters[name]
+    assert (given.kind, given.default) == (inspect.Parameter.KEYWORD_ONLY, 1)
