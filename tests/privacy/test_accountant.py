@@ -1,4 +1,3 @@
-import inspect
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -689,9 +688,19 @@ def test_a_guarantee_is_for_one_row_unless_it_says_more():
 
 
 @pytest.mark.parametrize(
-    "function", [epsilon_spent, delta_spent, total_mu, epsilon_curve, spend_over_rounds]
+    ("function", "at"),
+    [
+        (epsilon_spent, [1e-5]),
+        (delta_spent, [1.0]),
+        (total_mu, []),
+        (epsilon_curve, [[1e-5]]),
+        (spend_over_rounds, [1e-5]),
+    ],
 )
-def test_rows_per_person_are_given_by_name(function):
-    """A third number by position could be taken for anything."""
-    given = inspect.signature(function).parameters["rows_per_person"]
-    assert (given.kind, given.default) == (inspect.Parameter.KEYWORD_ONLY, 1)
+def test_rows_per_person_are_given_by_name(function, at):
+    """A number by position could be taken for anything."""
+    history = [GaussianRelease(1.0, 5.0)]
+    assert function(history, *at, rows_per_person=1) == function(history, *at)
+    assert function(history, *at, rows_per_person=2) != function(history, *at)
+    with pytest.raises(TypeError, match="positional argument"):
+        function(history, *at, 2)

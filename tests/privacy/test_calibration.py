@@ -1,4 +1,3 @@
-import inspect
 import itertools
 import math
 import re
@@ -521,16 +520,18 @@ def test_noise_is_for_one_round_unless_more_are_named():
 
 
 @pytest.mark.parametrize(
-    ("function", "name"),
+    ("function", "arguments", "name"),
     [
-        (gaussian_sigma, "rows_per_person"),
-        (pure_level, "rows_per_person"),
-        (pure_noise, "rows_per_person"),
-        (objective_sigma, "rows_per_person"),
-        (subsampled_sigma, "rows_per_person"),
-        (exponential_rate, "weight"),
+        (gaussian_sigma, (1.0, 1e-5, 0.01, 1.0), "rows_per_person"),
+        (pure_level, (1.0, 0.0, 3), "rows_per_person"),
+        (pure_noise, (1.0, 0.0, 1.0, 0.0), "rows_per_person"),
+        (objective_sigma, (1.0, 1e-5, 0.01, 0.01, 1.0), "rows_per_person"),
+        (subsampled_sigma, (1.0, 0.3, 1, 1, 10, 1.0), "rows_per_person"),
+        (exponential_rate, (1.0, 10, 0.1), "weight"),
     ],
 )
-def test_what_is_one_unless_told_is_given_by_name(function, name):
-    given = inspect.signature(function).parameters[name]
-    assert (given.kind, given.default) == (inspect.Parameter.KEYWORD_ONLY, 1)
+def test_what_is_one_unless_told_is_given_by_name(function, arguments, name):
+    """A number by position could be taken for anything."""
+    assert function(*arguments, **{name: 1}) == function(*arguments)
+    with pytest.raises(TypeError, match="positional argument"):
+        function(*arguments, 2)

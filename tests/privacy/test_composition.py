@@ -8,7 +8,7 @@ import pytest
 from mpmath import mp, mpf
 
 from dpadmm.privacy.composition import OptimalPure, PrivacyLoss
-from dpadmm.privacy.events import PureRelease
+from dpadmm.privacy.events import GaussianRelease, PureRelease
 
 
 @pytest.mark.parametrize("flips", [0, 1])
@@ -44,3 +44,9 @@ def test_a_delta_of_twice_the_error_of_the_transforms_has_no_epsilon():
         assert epsilon == composed.get_epsilon_for_delta(delta - rounding)
         assert 0.8 - 1e-9 <= epsilon < 0.81
     assert bound.delta(1.0) == rounding
+
+
+def test_losses_too_large_for_a_grid_have_no_epsilon_and_a_delta_of_one():
+    bound = PrivacyLoss([(GaussianRelease(1.0, 1e-5), 1)], 1, 1e-9)
+    assert bound.epsilon(0.5) == math.inf
+    assert bound.delta(1e9) == 1
