@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpadmm.privacy import accountant
 from dpadmm.privacy.accountant import (
     Guarantee,
     delta_spent,
     epsilon_curve,
     epsilon_spent,
+    larger,
     network_guarantee,
     spend_over_rounds,
     total_mu,
@@ -568,3 +570,137 @@ def test_squares_whose_sum_is_no_double_are_no_guarantee():
 def test_a_running_sum_keeps_small_rounds_beside_large_ones(sigmas):
     events = [GaussianRelease(1.0, sigma) for sigma in sigmas]
     assert spend_over_rounds(events, 1e-5)[-1] == pytest.approx(spent(events), rel=1e-13)
+
+
+# What no other test would miss -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        [PureRelease(0.1), GaussianRelease(1.0, 1.0), GaussianRelease(1.0, 1.0)],
+        [PureRelease(0.2), PureRelease(0.3), PostProcessing(), PureRelease(0.1)],
+        [PostProcessing(), OBJECTIVE, OBJECTIVE, PostProcessing()],
+    ],
+)
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_every_round_is_charged_with_those_before_it(rounds, delta):
+    found = spend_over_rounds(rounds, delta)
+    prefixes = [spent(rounds[: number + 1], delta) for number in range(len(rounds))]
+    # Grids of the numerical composition differ.
+    np.testing.assert_allclose(found, prefixes, rtol=1e-4)
+    assert (found <= prefixes).all()
+
+
+@pytest.mark.parametrize("events", [[], [GaussianRelease(1.0, 1.0)], [PureRelease(0.1)]])
+def test_rounds_are_refused_as_a_whole_history_is(events):
+    for delta in (-1e-9, 1.0, math.nan):
+        with pytest.raises(ValueError, match=r"delta must be in \[0, 1\)"):
+            spend_over_rounds(events, delta)
+    for rows in (0, 1.5, True):
+        with pytest.raises(ValueError, match="rows_per_person must be a positive integer"):
+            spend_over_rounds(events, 1e-5, rows_per_person=rows)
+
+
+def test_an_infinite_or_negative_epsilon_has_no_delta():
+    for epsilon in (-1e-9, math.inf, math.nan):
+        with pytest.raises(ValueError, match="epsilon must be a non-negative finite number"):
+            delta_spent([GaussianRelease(1.0, 1.0)], epsilon)
+
+
+def test_the_larger_of_two_guarantees_has_the_larger_epsilon_and_the_larger_delta():
+    one = Guarantee(1.0, 1e-6, "a", "A", events=("pure",))
+    other = Guarantee(2.0, 1e-7, "b", "B", events=("gaussian",))
+    both = Guarantee(2.0, 1e-6, "a; b", "A; B", events=("pure", "gaussian"))
+    assert larger(one, other) == both
+    assert larger(other, one).epsilon == 2.0
+    assert larger(other, one).delta == 1e-6
+    assert network_guarantee([one, other]).delta == 1e-6
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_gaussian_releases_in_a_mixture_count_once_for_all_rows_of_a_person(rows):
+    mixture = [(GaussianRelease(1.0, 40.0), 4), PureRelease(1e-6)]
+    found = epsilon_spent(mixture, 1e-5, rows_per_person=rows)
+    exact = float(gaussian_epsilon(rows / 20, 1e-5))
+    assert found.accountant == "privacy-loss"
+    assert exact <= found.epsilon <= exact * (1 + 1e-4)
+
+
+def test_one_release_without_any_order_among_others_guarantees_nothing():
+    """Theorem OP needs orders that doubles tell from 1, for every release and all rows."""
+    known = GaussianObjectivePerturbation(0.1, 0.1)
+    border, beyond = (GaussianObjectivePerturbation(0.1, kappa) for kappa in (1e12, 1.1e12))
+    assert epsilon_spent([known, border], 1e-5).accountant == "renyi"
+    assert epsilon_spent([known, border], 1e-5).epsilon < math.inf
+    for history, rows in (([known, beyond], 1), ([beyond, known], 1), ([known, border], 2)):
+        found = epsilon_spent(history, 1e-5, rows_per_person=rows)
+        assert (found.accountant, found.epsilon) == ("none", math.inf)
+        assert delta_spent(history, 1e20, rows_per_person=rows).delta == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "accountant"),
+    [(GaussianRelease(1.0, 1.0), "exact-gaussian"), (SAMPLED, "privacy-loss")],
+)
+def test_without_delta_no_other_theorem_steps_in(event, accountant):
+    found = epsilon_spent([event], 0.0)
+    assert (found.epsilon, found.accountant, found.order) == (math.inf, accountant, None)
+
+
+def test_a_loss_too_large_for_a_grid_leaves_no_delta():
+    """Noise so small that no grid holds its losses."""
+    history = [GaussianRelease(1.0, 1e-5), PureRelease(0.1)]
+    assert delta_spent(history, 1.0).delta == 1
+    assert delta_spent(history, 1e9).delta == 1
+
+
+def test_a_basic_bound_adds_an_epsilon_to_the_pure_ones():
+    """Where pure releases are huge beside objective perturbation, nothing else is as good."""
+    history = [PureRelease(40.0), (OBJECTIVE, 50)]
+    found = epsilon_spent(history, 1e-5)
+    assert found.accountant == "basic"
+    assert found.epsilon == pytest.approx(40 + spent([(OBJECTIVE, 50)]), rel=1e-12)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.1, 2.0, 1e6])
+def test_objective_perturbation_without_delta_has_no_epsilon(kappa):
+    event = GaussianObjectivePerturbation(0.1, kappa)
+    assert spent([event], 0.0) == math.inf
+    assert spent([event, PureRelease(0.1)], 0.0) == math.inf
+
+
+def test_an_event_that_is_listed_but_has_no_rule_is_refused(monkeypatch):
+    @dataclass(frozen=True, slots=True)
+    class Listed(Event):
+        kind: ClassVar[str] = "listed"
+
+    monkeypatch.setattr(accountant, "_KNOWN", accountant._KNOWN | {Listed})
+    for history in ([Listed()], [(Listed(), 0)], [Composed((PureRelease(0.1), Listed()))]):
+        with pytest.raises(TypeError, match="cannot be accounted"):
+            spent(history)
+
+
+def test_a_guarantee_is_for_one_row_unless_it_says_more():
+    assert Guarantee(1.0, 0.0, "", "").rows_per_person == 1
+    assert epsilon_spent([PureRelease(0.1)], 0.0).rows_per_person == 1
+    assert epsilon_spent([PureRelease(0.1)], 0.0, rows_per_person=3).rows_per_person == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "at"),
+    [
+        (epsilon_spent, [1e-5]),
+        (delta_spent, [1.0]),
+        (total_mu, []),
+        (epsilon_curve, [[1e-5]]),
+        (spend_over_rounds, [1e-5]),
+    ],
+)
+def test_rows_per_person_are_given_by_name(function, at):
+    """A number by position could be taken for anything."""
+    history = [GaussianRelease(1.0, 5.0)]
+    assert function(history, *at, rows_per_person=1) == function(history, *at)
+    assert function(history, *at, rows_per_person=2) != function(history, *at)
+    with pytest.raises(TypeError, match="positional argument"):
+        function(history, *at, 2)

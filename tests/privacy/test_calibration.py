@@ -1,5 +1,7 @@
 import itertools
 import math
+import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -36,6 +38,7 @@ from dpadmm.privacy.histories import (
 from dpadmm.privacy.sensitivity import (
     argmin_sensitivity,
     gradient_sensitivity,
+    jacobian_epsilon,
     jacobian_ratio,
     public_norm_factor,
 )
@@ -393,3 +396,142 @@ def test_a_budget_below_what_noise_does_not_lower_is_refused():
     assert refusal.value.smallest_epsilon == pytest.approx(0.2, abs=0.01)
     with pytest.raises(ValueError, match="shares must be positive"):
         pure_noise(1.0, 1e-5, [1.0, 0.0], 0.0)
+
+
+# What no other test would miss -------------------------------------------------------------------
+
+
+def test_a_budget_of_exactly_what_noise_does_not_lower_is_refused():
+    """Of no more than the other releases cost nothing is left for noise to spend."""
+    pure, gaussian = [PureRelease(0.5)], [GaussianRelease(1.0, 20.0)]
+    calls = [
+        (0.5, lambda budget: pure_level(budget, 0.0, 3, extra=pure)),
+        (0.5, lambda budget: pure_noise(budget, 0.0, [1.0, 1.0], 0.0, extra=pure)),
+        (
+            spent(gaussian, 1e-5),
+            lambda budget: subsampled_sigma(budget, 1e-5, 3, 1, 10, 1.0, extra=gaussian),
+        ),
+        (
+            float(jacobian_epsilon(0.1)),
+            lambda budget: exponential_rate([1.0, budget], 10, [0.0, 0.1]),
+        ),
+    ]
+    for least, call in calls:
+        for budget in (least, 0.8 * least):
+            with pytest.raises(InfeasibleBudgetError, match="must exceed") as refusal:
+                call(budget)
+            assert refusal.value.smallest_epsilon == least
+
+
+def test_pure_levels_without_delta_leave_room_for_other_releases():
+    for other, left in ((0.4, 0.2), (0.97, 0.01)):
+        level = float(pure_level(1.0, 0.0, 3, extra=[PureRelease(other)]))
+        assert 3 * Fraction(level) + Fraction(other) <= 1
+        assert level == pytest.approx(left, rel=2e-3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_without_delta_makes_sums_of_the_budget_at_most(seed):
+    """In fractions: nothing is lost to the order in which a charge is worked out."""
+    draw = np.random.default_rng(seed)
+    for _ in range(20):
+        epsilon, shares = float(draw.uniform(0.1, 5)), draw.uniform(0.1, 2, 3)
+        fixed = draw.uniform(0, epsilon / 12, 3)
+        noise = Fraction(pure_noise(epsilon, 0.0, shares, fixed, rows_per_person=2))
+        each = [Fraction(share) / noise for share in shares.tolist()]
+        total = 2 * (sum(each) + sum(map(Fraction, fixed.tolist())))
+        assert Fraction(0.998 * epsilon) <= total <= Fraction(epsilon)
+
+
+def test_costs_on_the_border_end_the_search_for_noise():
+    assert least_noise(lambda noise: 1 / noise, 1.0, start=1.0) == 1
+    assert least_noise(lambda noise: 0.999, 1.0, start=1.0) == 1
+    assert least_noise(lambda noise: 0.0, 1.0, start=1e-3) == 1e-3
+
+
+@pytest.mark.parametrize("kappa", [0.002, [0.002, 0.001], [[0.002, 0.001, 0.003]]])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_every_round_of_every_party_pays_for_its_jacobian(kappa, rows):
+    sigma = np.atleast_1d(objective_sigma(1.0, 1e-6, 0.01, kappa, np.ones(3), rows_per_person=rows))
+    columns = np.atleast_1d(kappa) if np.ndim(kappa) < 2 else np.array(kappa).T
+    for party, noise in enumerate(sigma.tolist()):
+        ratios = columns[:, 0] if np.ndim(kappa) == 2 else np.repeat(columns[party], 3)
+        events = [GaussianObjectivePerturbation(0.01 / noise, ratio) for ratio in ratios.tolist()]
+        assert_calibrated(spent(events, 1e-6, rows_per_person=rows), 1.0, 1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_the_party_whose_budget_is_too_small_is_told_what_would_do(rows):
+    kappa = np.array([[0.01, 0.02, 0.03], [0.2, 0.1, 0.15], [0.01, 0.01, 0.01]])
+    with pytest.raises(InfeasibleBudgetError) as refusal:
+        objective_sigma(
+            [50.0, 1.0, 60.0],
+            1e-5,
+            0.01,
+            kappa,
+            np.ones(3),
+            inexact_mu=[0.1, 0.3, 0.2],
+            rows_per_person=rows,
+        )
+    # The solver's tolerance is the same for one row and for several.
+    floor = [GaussianObjectivePerturbation(0.0, each) for each in kappa[1].tolist()]
+    floor.append((InexactSolve(0.15, 1.0, 1.0), 3))
+    least = spent(floor, 1e-5, rows_per_person=rows)
+    assert refusal.value.smallest_epsilon == pytest.approx(least, rel=1e-9)
+    assert str(refusal.value).startswith("epsilon must exceed")
+    # What is shown suffices.
+    (shown,) = re.findall(r"epsilon must exceed ([0-9.]+), what", str(refusal.value))
+    assert least <= float(shown) <= least * (1 + 1e-5)
+    assert "got 1.0;" in str(refusal.value)
+
+
+def test_inexact_solves_that_cost_a_little_too_much_are_refused():
+    mu = float(gaussian_mu(1.0, 1e-5))
+    for inexact in (1.001 * mu, [0.0, 1.1 * mu]):
+        with pytest.raises(InfeasibleBudgetError, match="the inexact solves of 1 rounds cost"):
+            objective_sigma(1.0, 1e-5, 0.01, 0.0, inexact_mu=inexact)
+
+
+def test_one_delta_that_is_none_among_others_is_refused():
+    for wrong in (0.0, 1.0, 1.5, math.nan):
+        with pytest.raises(ValueError, match=r"delta must be in \(0, 1\) for Gaussian noise"):
+            objective_sigma(1.0, [1e-5, wrong], 0.01, 0.1)
+
+
+def test_one_release_without_any_order_is_refused_whatever_the_budget():
+    """Theorem OP needs orders that doubles tell from 1, for every release and all rows."""
+    sigma = float(objective_sigma(1e14, 1e-5, 0.01, [[0.1, 1e12]], np.ones(2))[0])
+    events = [GaussianObjectivePerturbation(0.01 / sigma, kappa) for kappa in (0.1, 1e12)]
+    assert_calibrated(spent(events, 1e-5), 1e14, 1e-3)
+    for kappa, rows in (([[0.1, 2e12]], 1), ([[2e12, 0.1]], 1), ([[0.1, 0.9e12]], 2)):
+        for epsilon in (1e14, 1e20):
+            with pytest.raises(InfeasibleBudgetError) as refusal:
+                objective_sigma(epsilon, 1e-5, 0.01, kappa, np.ones(2), rows_per_person=rows)
+            assert refusal.value.smallest_epsilon == math.inf
+
+
+def test_noise_is_for_one_round_unless_more_are_named():
+    for find in (gaussian_sigma, lambda *budget: objective_sigma(*budget, 0.01)):
+        sigma = float(find(1.0, 1e-5, 0.01))
+        event = GaussianRelease(0.01, sigma)
+        if find is not gaussian_sigma:
+            event = GaussianObjectivePerturbation(0.01 / sigma, 0.01)
+        assert_calibrated(spent([event], 1e-5), 1.0, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "name"),
+    [
+        (gaussian_sigma, (1.0, 1e-5, 0.01, 1.0), "rows_per_person"),
+        (pure_level, (1.0, 0.0, 3), "rows_per_person"),
+        (pure_noise, (1.0, 0.0, 1.0, 0.0), "rows_per_person"),
+        (objective_sigma, (1.0, 1e-5, 0.01, 0.01, 1.0), "rows_per_person"),
+        (subsampled_sigma, (1.0, 0.3, 1, 1, 10, 1.0), "rows_per_person"),
+        (exponential_rate, (1.0, 10, 0.1), "weight"),
+    ],
+)
+def test_what_is_one_unless_told_is_given_by_name(function, arguments, name):
+    """A number by position could be taken for anything."""
+    assert function(*arguments, **{name: 1}) == function(*arguments)
+    with pytest.raises(TypeError, match="positional argument"):
+        function(*arguments, 2)

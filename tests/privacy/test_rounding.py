@@ -18,6 +18,8 @@ from dpadmm.errors import ParameterError
 from dpadmm.ledger.filters import Policy
 from dpadmm.privacy.accountant import (
     _ladder,
+    _renyi,
+    _split,
     delta_spent,
     epsilon_spent,
     spend_over_rounds,
@@ -448,6 +450,51 @@ def test_composed_pure_releases_of_any_size_are_rounded_up(seed):
             assert exact_pure_delta(bound.epsilon(delta), level, count) <= mpf(delta)
 
 
+def pure_delta_from_the_border(epsilon, level, count):
+    """Optimal composition from the smallest loss above epsilon on, as far as terms count."""
+    epsilon, level = mpf(epsilon), mpf(level)
+    flips = int(mp.ceil((count - epsilon / level) / 2)) - 1
+    truth, total = 1 / (1 + mp.exp(-level)), mpf(0)
+    mass = mp.binomial(count, flips) * truth ** (count - flips) * (1 - truth) ** flips
+    while flips >= 0 and mass > total * mpf("1e-25"):
+        total += mass * (1 - mp.exp(epsilon - (count - 2 * flips) * level))
+        mass *= mp.exp(level) * flips / (count - flips + 1)
+        flips -= 1
+    return total
+
+
+def test_both_sums_over_pure_releases_agree():
+    for epsilon in (0.3, 3.0, 9.7):
+        direct, short = (
+            total(epsilon, 0.2, 50) for total in (exact_pure_delta, pure_delta_from_the_border)
+        )
+        assert abs(direct - short) <= direct * mpf("1e-22")
+
+
+@pytest.mark.parametrize("level", [0.03, 0.1])
+def test_a_hundred_thousand_composed_pure_releases_are_rounded_up(level):
+    """Logarithms of factorials have six digits before the point, and lose as many behind it."""
+    bound = OptimalPure(level, 100_000)
+    with mpmath.workdps(40):
+        for delta in (1e-9, 0.3):
+            epsilon = bound.epsilon(delta)
+            true = pure_delta_from_the_border(epsilon, level, 100_000)
+            assert mpf(delta) * (1 - mpf("1e-7")) <= true <= mpf(delta)
+            assert true <= mpf(bound.delta(epsilon)) <= true * (1 + mpf("1e-8"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_composed_pure_releases_of_huge_epsilons_are_rounded_up(seed):
+    """Losses of millions have few digits left behind the point."""
+    draw = np.random.default_rng(seed)
+    for level in powers(draw, 6, 7, 30):
+        bound = OptimalPure(level, 9)
+        for flips in (0, 2):
+            epsilon = (9 - 2 * flips) * level - float(draw.uniform(0, 1e-3))
+            true = pure_delta_from_the_border(epsilon, level, 9)
+            assert true <= mpf(bound.delta(epsilon))
+
+
 def test_levels_beyond_all_digits_cost_their_sum():
     assert OptimalPure(1e17, 3).epsilon(1e-5) == 3e17
     assert OptimalPure(1e17, 3).delta(1.0) == 1
@@ -717,6 +764,18 @@ def test_histories_with_objective_perturbation_are_rounded_up(rows):
     assert true <= mpf(found.epsilon) <= true * (1 + mpf("1e-11"))
 
 
+@pytest.mark.parametrize("epsilon", [0.01, 0.03, 0.05])
+def test_a_renyi_curve_is_no_less_than_the_sum_of_many(epsilon):
+    """Hundreds of additions, each of which may round down."""
+    sizes = [epsilon]
+    while len(sizes) < 400:
+        sizes.append(math.nextafter(sizes[-1], 1.0))
+    history, orders = list(map(PureRelease, sizes)), np.array([2.0, 7.0, 30.0])
+    each = np.array([rdp(event, orders, 1) for event in history])
+    added = [math.fsum(column) for column in each.T]
+    assert (_renyi(_split(history, 1)).curve(orders) >= added).all()
+
+
 def test_the_smallest_of_several_orders_counts():
     orders, curve = [1.5, 4.0, 30.0], [0.1, 0.2, 2.0]
     single = [renyi_to_epsilon([a], [r], 1e-5)[0] for a, r in zip(orders, curve, strict=True)]
@@ -757,6 +816,16 @@ def test_numerical_composition_is_above_the_exact_one(mu, count):
     assert bound.epsilon(3 * rounding) == composed.get_epsilon_for_delta(2 * rounding)
     assert bound.epsilon(2 * rounding) == math.inf
     assert bound.delta(50.0) >= rounding
+
+
+@pytest.mark.parametrize("largest", range(6))
+def test_no_release_is_lost_where_many_are_composed_in_pairs(largest):
+    """Each is too long for a direct convolution; one of them costs more than all others."""
+    sizes = [0.2 + 0.01 * number for number in range(6)]
+    sizes[largest] = 2.0
+    bound = PrivacyLoss([(GaussianRelease(mu, 1.0), 1) for mu in sizes], 1, 1e-9)
+    exact = ExactGaussian(math.hypot(*sizes)).epsilon(1e-5)
+    assert exact <= bound.epsilon(1e-5) <= exact * (1 + 1e-3)
 
 
 def test_basic_composition_adds_what_the_pure_releases_cost():

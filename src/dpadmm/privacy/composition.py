@@ -179,6 +179,9 @@ class OptimalPure:
         if not room > 0:
             return total if index == 0 else max(float(losses[index]), 0.0)
         epsilon = float(upper[index] + np.log(room) - lower[index])
+        if index < self.count:
+            # The line ends at the next loss; where next to no room is left, it has no digits.
+            epsilon = max(epsilon, float(losses[index + 1]))
         return min(max(epsilon + 1e-12 * (1 + abs(epsilon)), 0.0), total)
 
 
