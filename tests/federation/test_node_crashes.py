@@ -142,7 +142,7 @@ def test_killed_and_cut_off_nodes_finish_and_charge_once(fork_server, tmp_path):
 @pytest.mark.skipif("DPADMM_DATA" not in os.environ, reason="DPADMM_DATA must name the folder")
 def test_adult_through_thirty_deaths_and_five_cuts(fork_server, tmp_path):
     table = adult_table()
-    schema = (resources.files("dpadmm.data.named") / "adult.toml").read_text("utf-8")
+    schema = (resources.files("dpadmm.data") / "adult.toml").read_text("utf-8")
     ends = [table.num_rows * place // len(NAMES) for place in range(len(NAMES) + 1)]
 
     def write_rows(folder, rows):
