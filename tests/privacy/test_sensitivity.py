@@ -27,6 +27,12 @@ def test_one_number_that_is_not_finite_among_others_is_refused(value):
             refused()
 
 
+def test_weight_and_slope_are_one_where_they_are_not_given():
+    assert gradient_sensitivity(10.0) == 0.2
+    assert argmin_sensitivity(10.0, 2.0) == 0.1
+    assert jacobian_ratio(10.0, 1.0) == 0.025
+
+
 def test_a_loss_without_curvature_adds_nothing_to_a_hessian():
     assert jacobian_ratio([100, 50], 1.0, curvature=0.0).tolist() == [0.0, 0.0]
     with pytest.raises(ValueError, match="gradient sensitivity must be positive"):
