@@ -76,7 +76,7 @@ def best_split(
 
 @lru_cache(maxsize=256)
 def one_release_noise(
-    epsilon: float, delta: float, run: InnerReleases, *, share: float, rows_per_person: int = 1
+    epsilon: float, delta: float, run: InnerReleases, *, share: float, rows_per_person: int
 ) -> tuple[float, float]:
     r"""Return (gradient noise, difference noise) in units of their sensitivities.
 
@@ -112,7 +112,7 @@ def split_noise(
     difference: float,
     gradient: float,
     *,
-    rows_per_person: int = 1,
+    rows_per_person: int,
 ) -> tuple[float, float]:
     """Return (sigma, share): the least noise of :func:`split_history` within the budget.
 
