@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpadmm.experiments.experiment import known_experiments
-from dpadmm.experiments.pages import contents_page
+from dpadmm_papers.experiment import known_experiments
+from dpadmm_papers.pages import contents_page
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

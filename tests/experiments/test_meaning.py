@@ -20,11 +20,11 @@ from dpadmm.experiments.baselines import (
 from dpadmm.experiments.comparison import BASELINES, Comparison, parse_entry
 from dpadmm.experiments.comparison_pages import write_comparison
 from dpadmm.experiments.meaning import RELEASES, Shown, meaning_of
-from dpadmm.experiments.pages import contents_page, reproduce
 from dpadmm.experiments.runner import Store
 from dpadmm.privacy.events import EVENT_KINDS
 from dpadmm.privacy.statement import ADVERSARY, adjacency_words
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.pages import contents_page, reproduce
 
 # Published PDML is told its noise, which the proven one refuses: each is refused once.
 PDML = ("pdml:label_epsilon=1", "pdml:label_epsilon=1,initial_noise=1.0")
@@ -197,7 +197,7 @@ def test_the_page_and_the_index_of_an_experiment_say_it(rerun):
 
 def test_reproduce_prints_it(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "dpadmm.experiments.experiment.known_experiments", lambda: {"small": SmallExperiment()}
+        "dpadmm_papers.experiment.known_experiments", lambda: {"small": SmallExperiment()}
     )
     arguments = ["reproduce", "small", "--jobs", "1", "--output", str(tmp_path)]
     printed = CliRunner().invoke(app, arguments)

@@ -11,24 +11,23 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of
+from dpadmm.experiments.problems import NamedProblem
+from dpadmm.experiments.statistics import mean_interval
+from dpadmm.privacy.figures import AtMost
+from dpadmm.report.tables import Table
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Experiment,
     Finding,
     ours,
     paper,
-    seed_of,
 )
-from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.pages import experiment_meaning
-from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.verdicts import above
-from dpadmm.privacy.figures import AtMost
-from dpadmm.report.tables import Table
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.pages import experiment_meaning
+from dpadmm_papers.verdicts import above
 
 SMALL = NamedProblem("waveform", 3, 60, 100, drawn_rows=400)
 

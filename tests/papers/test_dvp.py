@@ -8,13 +8,13 @@ import pytest
 from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.experiment import check_findings, ours, summaries
 from dpadmm.experiments.job import Result
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.privacy.trade_off import LossCurve
 from dpadmm_papers.dvp.figure_2 import Figure2, SelectionOfRho
 from dpadmm_papers.dvp.figure_3 import Figure3
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, label
+from dpadmm_papers.experiment import check_findings, ours, summaries
+from dpadmm_papers.trade_off import LossCurve
 
 SMALL = {
     "C^R": ours(60, "small"),

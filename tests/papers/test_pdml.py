@@ -7,17 +7,17 @@ import pytest
 from tests.helpers.more_runs import every_second, with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.experiment import check_findings, ours
 from dpadmm.experiments.job import Result, TrainingJob
-from dpadmm.experiments.preparations import StandardizedProblem
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.runner import Store, compute
+from dpadmm_papers.experiment import check_findings, ours
 from dpadmm_papers.pdml import EXPERIMENTS
 from dpadmm_papers.pdml.comparison import COLUMNS, PRINTED, SETS, cell_by_cell, judge, mean_of_sets
 from dpadmm_papers.pdml.figure_3 import Figure3
 from dpadmm_papers.pdml.figure_4 import Figure4
 from dpadmm_papers.pdml.scheme import SHARED, Variant, convergence_round, final_risk
 from dpadmm_papers.pdml.table_1 import Table1
+from dpadmm_papers.preparations import StandardizedProblem
 
 SMALL = {
     "data": ours("twonorm", "drawn"),

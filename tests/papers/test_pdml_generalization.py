@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpadmm.experiments.experiment import check_findings, ours
 from dpadmm.experiments.job import Result
-from dpadmm.experiments.preparations import ReportedProblem
 from dpadmm.experiments.problems import NamedProblem
+from dpadmm_papers.experiment import check_findings, ours
 from dpadmm_papers.pdml.generalization import Generalization, OptimumJob
+from dpadmm_papers.preparations import ReportedProblem
 
 WHOLE = NamedProblem("twonorm", 2, 300, 1, drawn_rows=2000)
 

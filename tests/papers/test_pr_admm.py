@@ -7,11 +7,11 @@ import pytest
 from tests.helpers.more_runs import every_second, with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.experiment import check_findings
 from dpadmm.experiments.job import Result
-from dpadmm.experiments.pages import reproduce
 from dpadmm.experiments.runner import Store
 from dpadmm_papers import EXPERIMENTS
+from dpadmm_papers.experiment import check_findings
+from dpadmm_papers.pages import reproduce
 from dpadmm_papers.pr_admm.accuracy import Figures5And6
 from dpadmm_papers.pr_admm.convergence import Figure4
 from dpadmm_papers.pr_admm.noise import Lemma5

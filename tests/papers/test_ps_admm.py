@@ -9,9 +9,9 @@ import pytest
 from tests.helpers.more_runs import every_second, with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.experiment import check_findings, ours, seed_of
-from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.job import Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import NamedProblem
+from dpadmm_papers.experiment import check_findings, ours
 from dpadmm_papers.ps_admm.cost import Cost
 from dpadmm_papers.ps_admm.figures_2_3 import Figure2, Figure3
 from dpadmm_papers.ps_admm.section_5 import ACCURACY, LOSS

@@ -8,13 +8,13 @@ import pytest
 from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.experiment import check_findings, summaries
 from dpadmm.experiments.figures import figure_table
 from dpadmm.experiments.job import OptimumJob, Result, TrainingJob
-from dpadmm.experiments.pages import experiment_meaning, page
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.problem.topologies import build_topology
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import check_findings, summaries
+from dpadmm_papers.pages import experiment_meaning, page
 from dpadmm_papers.r_admm import EXPERIMENTS
 from dpadmm_papers.r_admm.common import GAUSSIAN, KIND, spent
 from dpadmm_papers.r_admm.computation import Computation

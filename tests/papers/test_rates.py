@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpadmm.experiments.experiment import check_findings, ours
+from dpadmm_papers.experiment import check_findings, ours
 from dpadmm_papers.pdml.rates import Theorems1And2
 from dpadmm_papers.ps_admm.rates import Theorems3And4
 

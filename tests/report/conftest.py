@@ -8,7 +8,6 @@ from tests.helpers.small_experiments import SMALL, SmallExperiment
 
 from dpadmm.experiments.comparison import Comparison, parse_entry
 from dpadmm.experiments.comparison_pages import write_comparison
-from dpadmm.experiments.pages import reproduce
 from dpadmm.experiments.runner import Store
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
@@ -16,6 +15,7 @@ from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.record import RecordedRun
+from dpadmm_papers.pages import reproduce
 
 SCHEMA = """
 constant = true

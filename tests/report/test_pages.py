@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.pages import reproduce
 from dpadmm.experiments.runner import Store
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED
@@ -23,6 +22,7 @@ from dpadmm.report.run import run_report
 from dpadmm.report.runs import runs_report
 from dpadmm.report.tables import cell_text
 from dpadmm.run.record import RecordedRun
+from dpadmm_papers.pages import reproduce
 
 
 def words(page):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dpadmm.experiments.experiment import Experiment
 from dpadmm_papers import dvp, pdml, pr_admm, ps_admm, r_admm
+from dpadmm_papers.experiment import Experiment
 
 __all__ = ["EXPERIMENTS"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -14,32 +14,43 @@ import typer
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 import dpadmm
-from dpadmm.cli import (
-    account,
-    audit,
-    cert,
-    compare,
-    demo,
-    evaluate,
-    ledger,
-    node,
-    plan,
-    predict,
-    randomize_labels,
-    report,
-    reproduce,
-    schema,
-    status,
-    train,
-)
 from dpadmm.cli.options import Commands
 from dpadmm.cli.output import REFUSALS, print_refusal
 
 __all__ = ["app", "main"]
 
+#: Where each command lives, in the order of the help. Loaded when called: what a command does not
+#: need costs it nothing.
+COMMANDS: Final = {
+    "demo": "dpadmm.cli.demo:demo",
+    "account": "dpadmm.cli.account:account",
+    "audit": "dpadmm.cli.audit:audit",
+    "plan": "dpadmm.cli.plan:plan_command",
+    "train": "dpadmm.cli.train:train_command",
+    "evaluate": "dpadmm.cli.evaluate:evaluate",
+    "predict": "dpadmm.cli.predict:predict",
+    "compare": "dpadmm.cli.compare:compare",
+    # The second distribution, dpadmm-papers, brings its command.
+    "reproduce": "dpadmm_papers.command:reproduce_command",
+    "report": "dpadmm.cli.report:report",
+    "node": "dpadmm.cli.node:node_command",
+    "status": "dpadmm.cli.status:status",
+    "randomize-labels": "dpadmm.cli.randomize_labels:randomize_labels_command",
+    "schema": "dpadmm.cli.schema:schema_app",
+    "ledger": "dpadmm.cli.ledger:ledger_app",
+    "cert": "dpadmm.cli.cert:cert_app",
+}
+
+
+class _Dpadmm(Commands):
+    """The commands of :data:`COMMANDS`."""
+
+    places = COMMANDS
+
+
 app = typer.Typer(
     name="dpadmm",
-    cls=Commands,
+    cls=_Dpadmm,
     help="Train one linear classifier together, without sharing rows, within a privacy budget.",
     no_args_is_help=True,
     add_completion=False,
@@ -62,24 +73,6 @@ def _options(
     ] = False,
 ) -> None:
     """Train one linear classifier together, without sharing rows, within a privacy budget."""
-
-
-app.command()(demo.demo)
-app.command()(account.account)
-app.command()(audit.audit)
-app.command("plan")(plan.plan_command)
-app.command("train")(train.train_command)
-app.command()(evaluate.evaluate)
-app.command()(predict.predict)
-app.command()(compare.compare)
-app.command("reproduce")(reproduce.reproduce_command)
-app.command()(report.report)
-app.command("node")(node.node_command)
-app.command()(status.status)
-app.command("randomize-labels")(randomize_labels.randomize_labels_command)
-app.add_typer(schema.schema_app)
-app.add_typer(ledger.ledger_app)
-app.add_typer(cert.cert_app)
 
 
 def main(arguments: list[str] | None = None) -> None:

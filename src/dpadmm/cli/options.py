@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Annotated, Any, TypeVar, get_type_hints
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -38,6 +39,13 @@ class Commands(TyperGroup):
     ``--json <bool>`` looks as if it took one.
     """
 
+    #: Commands by name that are loaded when asked for, each as ``module:name``.
+    places: ClassVar[Mapping[str, str]] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every name, in the order of the help."""
+        return [*self.places, *super().list_commands(ctx)]
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command; Ctrl-C that none of them answers, such as while it loads, is told here."""
         try:
@@ -51,11 +59,37 @@ class Commands(TyperGroup):
         return _bare_flags(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command."""
+        """A command, loaded now if nobody asked for it before."""
+        if cmd_name in self.places and cmd_name not in self.commands:
+            self.commands[cmd_name] = _load(cmd_name, self.places[cmd_name])
         command = super().get_command(ctx, cmd_name)
         if command is not None:
             _bare_flags(command.get_params(ctx))
         return command
+
+
+def _load(name: str, place: str) -> Any:
+    """The command at ``module:name``: a function with options, or a group of commands."""
+    module, _, attribute = place.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name != package:
+            raise
+
+        def found() -> None:
+            """Not installed."""
+            raise ParameterError(
+                f"{name} must have the package {package!r}, which is not installed. Install it "
+                "(in a clone of the repository: pip install -e papers)."
+            )
+
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
+    alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
 
 
 def _bare_flags(parameters: list[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from dpadmm.run.plan import Plan, plan
 from dpadmm.run.train import lay_out, state_privacy, train
 from dpadmm.version import __version__
 
-__all__ = ["DrawnJob", "Job", "OfTraining", "OptimumJob", "Result", "TrainingJob"]
+__all__ = ["DrawnJob", "Job", "OfTraining", "OptimumJob", "Result", "TrainingJob", "seed_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,3 +343,8 @@ class OptimumJob(DrawnJob):
         )
         models = np.broadcast_to(fitted.coef_, (parties, 1, 1, problem.features))
         return get_measure("average loss")(models, problem)[0], fitted.coef_[0]
+
+
+def seed_of(text: str) -> int:
+    """A seed for a cell from its label, so that cells draw their noise independently."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])

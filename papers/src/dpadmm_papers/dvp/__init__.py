@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpadmm.experiments.experiment import Experiment
 from dpadmm_papers.dvp.figure_2 import Figure2, SelectionOfRho
 from dpadmm_papers.dvp.figure_3 import Figure3
+from dpadmm_papers.experiment import Experiment
 
 __all__ = ["EXPERIMENTS"]
 

@@ -7,14 +7,14 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
-from dpadmm.experiments.verdicts import all_above, all_below, within
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label
+from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
+from dpadmm_papers.verdicts import all_above, all_below, within
 
 __all__ = ["Figure2", "SelectionOfRho"]
 

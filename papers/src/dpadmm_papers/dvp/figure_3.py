@@ -8,7 +8,13 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.statistics import difference
+from dpadmm.plain import Array
+from dpadmm.report.tables import Table
+from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Experiment,
@@ -17,15 +23,9 @@ from dpadmm.experiments.experiment import (
     ours,
     paper,
 )
-from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.loss_fits import NEAR, Fitted, Samples, fit_resampled
-from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.verdicts import Judged, VerdictWord, above, below, certain, every
-from dpadmm.plain import Array
-from dpadmm.privacy.trade_off import LossCurve, PrivacyUtility, design_alpha
-from dpadmm.report.tables import Table
-from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label
+from dpadmm_papers.loss_fits import NEAR, Fitted, Samples, fit_resampled
+from dpadmm_papers.trade_off import LossCurve, PrivacyUtility, design_alpha
+from dpadmm_papers.verdicts import Judged, VerdictWord, above, below, certain, every
 
 __all__ = ["Figure3", "design_panels", "grid_panel", "iteration_panel", "outcome_panels"]
 
@@ -207,7 +207,7 @@ class Figure3(Section5):
                 "the paper claims. What the iterations come to together is in the last table.",
                 "U_priv - L_acc has no maximum unless alpha has a lower limit: it grows without "
                 "bound as alpha goes to 0. The paper's Assumption 6 has its two directions the "
-                "wrong way round. `dpadmm.privacy.trade_off.design_alpha` solves it for costs of "
+                "wrong way round. `dpadmm_papers.trade_off.design_alpha` solves it for costs of "
                 "one's own.",
             ),
         )

@@ -11,14 +11,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
-from dpadmm.experiments.experiment import Experiment, Setting, ours, paper, seed_of
-from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.job import Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, difference
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import Experiment, Setting, ours, paper
 
 __all__ = ["CALIBRATIONS", "CITATION", "CONTROL", "SETTINGS", "Section5", "falls", "label"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpadmm.experiments.experiment import Experiment
+from dpadmm_papers.experiment import Experiment
 from dpadmm_papers.pdml.figure_3 import Figure3
 from dpadmm_papers.pdml.figure_4 import Figure4
 from dpadmm_papers.pdml.generalization import Generalization

@@ -7,7 +7,13 @@ from typing import ClassVar, Final, final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.statistics import mean_interval
+from dpadmm.plain import Array
+from dpadmm.privacy.figures import AtMost, Given
+from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Experiment,
@@ -15,13 +21,6 @@ from dpadmm.experiments.experiment import (
     Setting,
     ours,
 )
-from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.verdicts import Judged, above, below, within
-from dpadmm.plain import Array
-from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.report.tables import Table
 from dpadmm_papers.pdml.scheme import (
     ADULT,
     CITATION,
@@ -35,6 +34,7 @@ from dpadmm_papers.pdml.scheme import (
     paired,
     risk_course,
 )
+from dpadmm_papers.verdicts import Judged, above, below, within
 
 __all__ = ["Figure3"]
 

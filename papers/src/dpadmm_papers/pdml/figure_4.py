@@ -8,7 +8,13 @@ from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.statistics import Interval
+from dpadmm.plain import Array
+from dpadmm.privacy.figures import Given
+from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Experiment,
@@ -17,13 +23,6 @@ from dpadmm.experiments.experiment import (
     ours,
     paper,
 )
-from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.statistics import Interval
-from dpadmm.experiments.verdicts import all_above, all_below, all_within
-from dpadmm.plain import Array
-from dpadmm.privacy.figures import Given
-from dpadmm.report.tables import Table
 from dpadmm_papers.pdml.scheme import (
     ADULT,
     CITATION,
@@ -38,6 +37,7 @@ from dpadmm_papers.pdml.scheme import (
     paired,
     risk_course,
 )
+from dpadmm_papers.verdicts import all_above, all_below, all_within
 
 __all__ = ["Figure4"]
 

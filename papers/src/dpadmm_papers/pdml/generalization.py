@@ -19,7 +19,15 @@ from typing import Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.problems import NamedProblem, dense
+from dpadmm.experiments.statistics import difference, mean_interval
+from dpadmm.plain import Array
+from dpadmm.privacy.figures import Given
+from dpadmm.problem.losses import corrected_for_label_noise, get_loss
+from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Experiment,
@@ -27,19 +35,11 @@ from dpadmm.experiments.experiment import (
     Setting,
     ours,
 )
-from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.iterates import Objective
-from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.preparations import ReportedProblem
-from dpadmm.experiments.problems import NamedProblem, dense
-from dpadmm.experiments.statistics import difference, mean_interval
-from dpadmm.experiments.verdicts import all_above, all_below, certain
-from dpadmm.plain import Array
-from dpadmm.privacy.figures import Given
-from dpadmm.problem.losses import corrected_for_label_noise, get_loss
-from dpadmm.report.tables import Table
+from dpadmm_papers.iterates import Objective
 from dpadmm_papers.pdml.scheme import CITATION, SHARED
 from dpadmm_papers.pdml.theory import constants, corollary_1, corollary_2, data_term, rademacher
+from dpadmm_papers.preparations import ReportedProblem
+from dpadmm_papers.verdicts import all_above, all_below, certain
 
 __all__ = ["Generalization", "OptimumJob"]
 

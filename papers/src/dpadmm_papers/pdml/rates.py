@@ -16,15 +16,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Conclusion, Setting, ours
 from dpadmm.experiments.job import Result, TrainingJob
-from dpadmm.experiments.preparations import ReportedProblem
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.rates import RateExperiment, rate_conclusions
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import build_topology
+from dpadmm_papers.experiment import Conclusion, Setting, ours
 from dpadmm_papers.pdml.scheme import ADULT, CITATION, Kind, adult_cell, adult_variant
 from dpadmm_papers.pdml.theory import spectrum
+from dpadmm_papers.preparations import ReportedProblem
+from dpadmm_papers.rates import RateExperiment, rate_conclusions
 
 __all__ = ["Theorems1And2"]
 

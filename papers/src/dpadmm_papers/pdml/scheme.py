@@ -8,13 +8,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Setting, ours, paper, seed_of
-from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.job import Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import Setting, ours, paper
 
 __all__ = [
     "ADULT",

@@ -8,7 +8,12 @@ from dataclasses import replace
 from itertools import permutations
 from typing import ClassVar, Final, final
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.problems import NamedProblem, ProblemSource
+from dpadmm.experiments.statistics import mean_interval
+from dpadmm.privacy.figures import Given
+from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Experiment,
@@ -17,12 +22,6 @@ from dpadmm.experiments.experiment import (
     ours,
     paper,
 )
-from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.preparations import CodedProblem, StandardizedProblem
-from dpadmm.experiments.problems import NamedProblem, ProblemSource
-from dpadmm.experiments.statistics import mean_interval
-from dpadmm.privacy.figures import Given
-from dpadmm.report.tables import Table
 from dpadmm_papers.pdml.comparison import (
     COLUMNS,
     PRINTED,
@@ -45,6 +44,7 @@ from dpadmm_papers.pdml.scheme import (
     Variant,
     guarantee_row,
 )
+from dpadmm_papers.preparations import CodedProblem, StandardizedProblem
 
 __all__ = ["Table1"]
 

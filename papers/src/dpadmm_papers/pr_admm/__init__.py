@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dpadmm.experiments.experiment import Experiment
+from dpadmm_papers.experiment import Experiment
 from dpadmm_papers.pr_admm.accuracy import Figures5And6
 from dpadmm_papers.pr_admm.convergence import Figure4
 from dpadmm_papers.pr_admm.noise import Lemma5

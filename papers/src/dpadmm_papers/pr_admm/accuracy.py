@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.verdicts import is_ahead
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
     EVERYONE,
@@ -26,6 +25,7 @@ from dpadmm_papers.pr_admm.section import (
     Section5,
     percent,
 )
+from dpadmm_papers.verdicts import is_ahead
 
 __all__ = ["Figures5And6"]
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.verdicts import Judged, all_below, close_to, lower_in_most, many_idle
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
     EVERYONE,
@@ -25,6 +24,7 @@ from dpadmm_papers.pr_admm.section import (
     Regime,
     Section5,
 )
+from dpadmm_papers.verdicts import Judged, all_below, close_to, lower_in_most, many_idle
 
 __all__ = ["Figure4"]
 

@@ -17,15 +17,14 @@ from typing import ClassVar, Final
 import numpy as np
 
 from dpadmm.algorithms.pr_admm import PRADMM
-from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.verdicts import all_above, points
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.topologies import build_topology
 from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
     MEASURES,
@@ -37,6 +36,7 @@ from dpadmm_papers.pr_admm.section import (
     percent,
 )
 from dpadmm_papers.pr_admm.theory import periodic_total_printed, zcdp_epsilon
+from dpadmm_papers.verdicts import all_above, points
 
 __all__ = ["Lemma5"]
 

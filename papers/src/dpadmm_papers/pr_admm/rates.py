@@ -17,11 +17,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Conclusion, Setting, ours
 from dpadmm.experiments.job import Result, TrainingJob
-from dpadmm.experiments.rates import RateExperiment, rate_conclusions
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import build_topology
+from dpadmm_papers.experiment import Conclusion, Setting, ours
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
     PERIODIC,
@@ -37,6 +36,7 @@ from dpadmm_papers.pr_admm.theory import (
     periodic_total_printed,
     zcdp_epsilon,
 )
+from dpadmm_papers.rates import RateExperiment, rate_conclusions
 
 __all__ = ["Theorems5And6"]
 

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Final, NamedTuple, TypedDict
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Experiment, Setting, ours, paper, seed_of
-from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.job import Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import Experiment, Setting, ours, paper
 from dpadmm_papers.pr_admm.theory import zcdp_epsilon, zcdp_rho
 
 __all__ = [

@@ -6,13 +6,12 @@ from abc import ABC
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
-from dpadmm.experiments.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.verdicts import is_best
 from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
     ITERATION,
@@ -22,6 +21,7 @@ from dpadmm_papers.pr_admm.section import (
     Regime,
     Section5,
 )
+from dpadmm_papers.verdicts import is_best
 
 __all__ = ["Figure2", "Figure3"]
 

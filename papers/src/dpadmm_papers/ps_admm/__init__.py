@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpadmm.experiments.experiment import Experiment
+from dpadmm_papers.experiment import Experiment
 from dpadmm_papers.ps_admm.cost import Cost
 from dpadmm_papers.ps_admm.figures_2_3 import Figure2, Figure3
 from dpadmm_papers.ps_admm.rates import Theorems3And4

@@ -17,25 +17,24 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of
+from dpadmm.experiments.problems import NamedProblem
+from dpadmm.experiments.statistics import mean_interval
+from dpadmm.plain import Array
+from dpadmm.report.tables import Table
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Experiment,
     Finding,
     Setting,
     ours,
-    seed_of,
 )
-from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.iterates import CountJob
-from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.verdicts import Judged, all_below, certain
-from dpadmm.plain import Array
-from dpadmm.report.tables import Table
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.iterates import CountJob
 from dpadmm_papers.ps_admm.setting import CITATION, CONTROLS, DVP, PS, SETTINGS, control, parameters
+from dpadmm_papers.verdicts import Judged, all_below, certain
 
 __all__ = ["Cost"]
 

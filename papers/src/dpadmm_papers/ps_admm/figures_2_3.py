@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Conclusion, Finding
 from dpadmm.experiments.job import Result
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
-from dpadmm.experiments.verdicts import all_above, all_within, within
 from dpadmm.plain import Array
+from dpadmm_papers.experiment import Conclusion, Finding
 from dpadmm_papers.ps_admm.section_5 import ACCURACY, LOSS, Section5
 from dpadmm_papers.ps_admm.setting import CONTROLS, Kind
+from dpadmm_papers.verdicts import all_above, all_within, within
 
 __all__ = ["Figure2", "Figure3"]
 

@@ -19,18 +19,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Conclusion, Finding, Setting, ours, seed_of
-from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.job import Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.rates import RateExperiment, rate_conclusions
 from dpadmm.experiments.statistics import difference
-from dpadmm.experiments.verdicts import all_above
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import Conclusion, Finding, Setting, ours
 from dpadmm_papers.ps_admm.setting import CITATION, CONTROLS, PS, SETTINGS, control, parameters
 from dpadmm_papers.ps_admm.theory import convergence_bound, noise_growth, privacy_noise
+from dpadmm_papers.rates import RateExperiment, rate_conclusions
+from dpadmm_papers.verdicts import all_above
 
 __all__ = ["Theorems3And4"]
 

@@ -8,18 +8,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Evaluation, Experiment, Finding, Setting, seed_of
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, mean_interval
-from dpadmm.experiments.verdicts import all_above
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.losses import get_loss
 from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import Evaluation, Experiment, Finding, Setting
 from dpadmm_papers.ps_admm.setting import (
     CITATION,
     CONTROL,
@@ -34,6 +33,7 @@ from dpadmm_papers.ps_admm.setting import (
     control,
     parameters,
 )
+from dpadmm_papers.verdicts import all_above
 
 __all__ = [
     "ACCURACY",

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.experiment import Experiment, Setting, ours, paper
 from dpadmm.experiments.job import OfTraining, Result
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import Experiment, Setting, ours, paper
 
 __all__ = [
     "CITATION",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpadmm.experiments.experiment import Experiment
+from dpadmm_papers.experiment import Experiment
 from dpadmm_papers.r_admm.computation import Computation
 from dpadmm_papers.r_admm.figure_1 import FigureOne
 from dpadmm_papers.r_admm.figure_5 import FigureFive

@@ -15,9 +15,8 @@ import numpy as np
 from dpadmm.algorithms.m_admm import MADMM
 from dpadmm.algorithms.perturbed_admm import PerturbedADMM
 from dpadmm.algorithms.r_admm import RecycledADMM
-from dpadmm.experiments.experiment import Experiment, Finding, Setting, ours, paper, seed_of
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval, ranges
@@ -26,6 +25,7 @@ from dpadmm.privacy.figures import Given
 from dpadmm.problem.topologies import build_topology
 from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import Experiment, Finding, Setting, ours, paper
 from dpadmm_papers.r_admm.theory import privacy_loss
 
 __all__ = [

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.statistics import mean_interval
+from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Finding,
     Setting,
     ours,
 )
-from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.iterates import COUNTED, CostJob
-from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.statistics import mean_interval
-from dpadmm.experiments.verdicts import all_below, certain, every
-from dpadmm.report.tables import Table
+from dpadmm_papers.iterates import COUNTED, CostJob
 from dpadmm_papers.r_admm.common import COMMON, Section8
+from dpadmm_papers.verdicts import all_below, certain, every
 
 __all__ = ["Computation"]
 

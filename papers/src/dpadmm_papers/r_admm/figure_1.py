@@ -7,7 +7,10 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.job import Job, OptimumJob, Result
+from dpadmm.experiments.problems import NamedProblem
+from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Experiment,
@@ -16,10 +19,9 @@ from dpadmm.experiments.experiment import (
     ours,
     paper,
 )
-from dpadmm.experiments.job import Job, OptimumJob, Result
-from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import Interval, mean_interval
-from dpadmm.experiments.verdicts import (
+from dpadmm_papers.r_admm.common import CITATION, COMMON
+from dpadmm_papers.r_admm.courses import REACHED, Courses, NoiselessCell, even_steps, left_over
+from dpadmm_papers.verdicts import (
     Judged,
     VerdictWord,
     all_above,
@@ -28,8 +30,6 @@ from dpadmm.experiments.verdicts import (
     every,
     within,
 )
-from dpadmm_papers.r_admm.common import CITATION, COMMON
-from dpadmm_papers.r_admm.courses import REACHED, Courses, NoiselessCell, even_steps, left_over
 
 __all__ = ["FigureOne"]
 

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, Final, NamedTuple
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.meaning import bound_of
+from dpadmm.experiments.statistics import contrast, difference
+from dpadmm.privacy.figures import AtMost
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Finding,
@@ -14,11 +18,6 @@ from dpadmm.experiments.experiment import (
     ours,
     paper,
 )
-from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.meaning import bound_of
-from dpadmm.experiments.statistics import contrast, difference
-from dpadmm.experiments.verdicts import Judged, all_above, all_below, listed
-from dpadmm.privacy.figures import AtMost
 from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
     COMMON,
@@ -34,6 +33,7 @@ from dpadmm_papers.r_admm.common import (
     placed,
     privacy_panels,
 )
+from dpadmm_papers.verdicts import Judged, all_above, all_below, listed
 
 __all__ = ["FigureFive"]
 

@@ -8,7 +8,13 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.figures import Curve, Panel
+from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.meaning import epsilon_of
+from dpadmm.experiments.statistics import Interval, contrast, difference, mean_interval, ranges
+from dpadmm.plain import Array
+from dpadmm.report.tables import Table
+from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
     Finding,
@@ -16,13 +22,6 @@ from dpadmm.experiments.experiment import (
     ours,
     paper,
 )
-from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.meaning import epsilon_of
-from dpadmm.experiments.statistics import Interval, contrast, difference, mean_interval, ranges
-from dpadmm.experiments.verdicts import Judged, above, all_below, all_within, certain, every
-from dpadmm.plain import Array
-from dpadmm.report.tables import Table
 from dpadmm_papers.r_admm.common import (
     CALIBRATIONS,
     COMMON,
@@ -41,6 +40,7 @@ from dpadmm_papers.r_admm.common import (
     privacy_panels,
     spent,
 )
+from dpadmm_papers.verdicts import Judged, above, all_below, all_within, certain, every
 
 __all__ = ["FigureFour", "FigureThree", "FigureTwo"]
 

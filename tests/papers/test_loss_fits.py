@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dpadmm.experiments.loss_fits import fit_resampled
-from dpadmm.privacy.trade_off import LossCurve, PrivacyUtility, design_alpha
+from dpadmm_papers.loss_fits import fit_resampled
+from dpadmm_papers.trade_off import LossCurve, PrivacyUtility, design_alpha
 
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 

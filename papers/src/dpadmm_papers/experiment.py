@@ -3,7 +3,7 @@
 How a verdict is reached:
 
 * **Three words.** A finding "stands", "does not stand" or is "not decided"
-  (:mod:`~dpadmm.experiments.verdicts`: ``above``, ``below``, ``within`` make a word of an interval,
+  (:mod:`~dpadmm_papers.verdicts`: ``above``, ``below``, ``within`` make a word of an interval,
   ``every``, ``some``, ``at_least`` join words, ``all_above`` and its like also say the number).
   :meth:`Finding.judged` takes a word, or a bool for what has no noise, and the number;
   :meth:`Finding.of` takes both as one ``Judged``.
@@ -28,7 +28,6 @@ How a verdict is reached:
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -39,8 +38,8 @@ from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.experiments.figures import Panel
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.runner import OnDone, Store, compute
-from dpadmm.experiments.verdicts import VERDICTS, Judged, VerdictWord, certain
 from dpadmm.report.tables import Table
+from dpadmm_papers.verdicts import VERDICTS, Judged, VerdictWord, certain
 
 __all__ = [
     "MORE_RUNS",
@@ -59,7 +58,6 @@ __all__ = [
     "ours",
     "paper",
     "second_look",
-    "seed_of",
     "summaries",
 ]
 
@@ -309,11 +307,6 @@ def check_findings(experiment: Experiment, findings: Iterable[Finding]) -> None:
                 "twice. Name the choice and the variant."
             )
         found.add(finding.what)
-
-
-def seed_of(text: str) -> int:
-    """A seed for a cell from its label, so that cells draw their noise independently."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])
 
 
 def known_experiments() -> dict[str, Experiment]:

@@ -7,14 +7,14 @@ import pytest
 from scipy.optimize import minimize
 from tests.helpers.small_experiments import SMALL
 
-from dpadmm.experiments.experiment import Finding
-from dpadmm.experiments.iterates import IterateJob, Objective, rate
 from dpadmm.experiments.job import Result, TrainingJob
-from dpadmm.experiments.rates import RateExperiment, looks_until, rate_conclusions
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.train import lay_out, train
+from dpadmm_papers.experiment import Finding
+from dpadmm_papers.iterates import IterateJob, Objective, rate
+from dpadmm_papers.rates import RateExperiment, looks_until, rate_conclusions
 
 
 def objective(tilts=0.0, regularization=0.3):

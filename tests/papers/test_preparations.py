@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpadmm.experiments.preparations import CodedProblem, ReportedProblem, StandardizedProblem
 from dpadmm.experiments.problems import NamedProblem, dense
+from dpadmm_papers.preparations import CodedProblem, ReportedProblem, StandardizedProblem
 
 WHOLE = NamedProblem("twonorm", 3, 60, 200, drawn_rows=400)
 DRAWN = NamedProblem("twonorm", 2, 300, 1, drawn_rows=2000)

@@ -8,7 +8,11 @@ import pytest
 from tests.helpers.small_experiments import SMALL
 
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.runner import Store
+from dpadmm.experiments.statistics import mean_interval, ranges
+from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import (
     MORE_RUNS,
     Conclusion,
     Evaluation,
@@ -20,11 +24,7 @@ from dpadmm.experiments.experiment import (
     ours,
     summaries,
 )
-from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.runner import Store
-from dpadmm.experiments.statistics import mean_interval, ranges
-from dpadmm.experiments.verdicts import above
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.verdicts import above
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpadmm.experiments.experiment import seed_of
+from dpadmm.experiments.job import seed_of
 from dpadmm.experiments.statistics import LOOK_LEVEL, Interval
-from dpadmm.experiments.verdicts import Judged, VerdictWord, below, every, within
 from dpadmm.plain import Array
-from dpadmm.privacy.trade_off import (
+from dpadmm_papers.trade_off import (
     LossCurve,
     PrivacyUtility,
     design_alpha,
     fit_loss,
     fit_losses,
 )
+from dpadmm_papers.verdicts import Judged, VerdictWord, below, every, within
 
 __all__ = ["NEAR", "Fitted", "Samples", "fit_resampled"]
 

@@ -18,8 +18,8 @@ from dpadmm.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from dpadmm.experiments.experiment import Experiment
     from dpadmm.experiments.job import Job
+    from dpadmm_papers.experiment import Experiment
 
 
 def reproduce_command(
@@ -45,7 +45,7 @@ def reproduce_command(
     criterion that was fixed beforehand: after 10 runs, and after 60 where 10 do not decide.
     Finished work is kept in `cells/` there: the same command, run again, goes on where it stopped.
     """
-    from dpadmm.experiments.experiment import get_experiment, known_experiments
+    from dpadmm_papers.experiment import get_experiment, known_experiments
 
     kept = f"What is finished is kept in {output / 'cells'}: the same command goes on."
     with refusals("reproduce", as_json, kept):
@@ -115,8 +115,8 @@ def _rerun(
 
 def _further(experiment: Experiment, output: Path) -> dict[str, Job]:
     """What the second look of an experiment needs, all of whose first cells are computed."""
-    from dpadmm.experiments.experiment import first_look
     from dpadmm.experiments.runner import Store, compute
+    from dpadmm_papers.experiment import first_look
 
     results = compute(experiment.cells(), Store(output / "cells"))
     look = first_look(experiment, results)
@@ -125,8 +125,8 @@ def _further(experiment: Experiment, output: Path) -> dict[str, Job]:
 
 def _page(experiment: Experiment, output: Path) -> dict[str, Any]:
     """Write what an experiment leaves, all of whose cells are computed; and sum it up."""
-    from dpadmm.experiments.pages import reproduce
     from dpadmm.experiments.runner import Store
+    from dpadmm_papers.pages import reproduce
 
     done = reproduce(experiment, output / experiment.name, Store(output / "cells"))
     return {
@@ -146,9 +146,9 @@ def _write_contents(output: Path) -> None:
     import json
 
     from dpadmm.durable import write_whole
-    from dpadmm.experiments.experiment import known_experiments
-    from dpadmm.experiments.manifests import MANIFEST_VERSION
-    from dpadmm.experiments.pages import contents_page
+    from dpadmm_papers.experiment import known_experiments
+    from dpadmm_papers.manifests import MANIFEST_VERSION
+    from dpadmm_papers.pages import contents_page
 
     places = [output / name / "manifest.json" for name in known_experiments()]
     found = [json.loads(place.read_text()) for place in places if place.exists()]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpadmm.experiments.statistics import Interval, mean_interval
-from dpadmm.experiments.verdicts import (
+from dpadmm_papers.verdicts import (
     VERDICTS,
     above,
     all_above,

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import curve_fit
 
 from dpadmm.errors import ParameterError
-from dpadmm.privacy.trade_off import LossCurve, PrivacyUtility, design_alpha, fit_loss
+from dpadmm_papers.trade_off import LossCurve, PrivacyUtility, design_alpha, fit_loss
 
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tests.helpers.small_experiments import SMALL
 
-from dpadmm.experiments.iterates import COUNTED, CostJob
 from dpadmm.experiments.job import TrainingJob
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.iterates import COUNTED, CostJob
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 import scipy
 
-from dpadmm.experiments.experiment import MORE_RUNS, Experiment, Look
 from dpadmm.experiments.job import Job, Result
 from dpadmm.experiments.meaning import Meaning
 from dpadmm.version import __version__
+from dpadmm_papers.experiment import MORE_RUNS, Experiment, Look
 
 __all__ = ["MANIFEST_VERSION", "cell_of", "manifest_of", "manifest_text"]
 

@@ -8,16 +8,16 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.experiment import Conclusion, Evaluation, Experiment, Finding
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.iterates import IterateJob, rate
 from dpadmm.experiments.job import Job, Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
-from dpadmm.experiments.verdicts import VerdictWord, below
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
 from dpadmm.run.choice import chosen_rounds
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm_papers.experiment import Conclusion, Evaluation, Experiment, Finding
+from dpadmm_papers.iterates import IterateJob, rate
+from dpadmm_papers.verdicts import VerdictWord, below
 
 __all__ = ["RateExperiment", "looks_until", "rate_conclusions"]
 

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.durable import write_whole
-from dpadmm.experiments.experiment import (
+from dpadmm.experiments.figures import figure_table, write_figure, write_table
+from dpadmm.experiments.job import Result
+from dpadmm.experiments.meaning import HEADING, THEOREMS, Meaning, Shown, meaning_of
+from dpadmm.experiments.runner import OnDone, Store
+from dpadmm.experiments.statistics import LOOK_LEVEL
+from dpadmm.report import texts
+from dpadmm.report.document import Banner, Code, Facts, Report, Section, Words
+from dpadmm.report.html import write_report
+from dpadmm.report.tables import Table
+from dpadmm.version import __version__
+from dpadmm_papers.experiment import (
     Evaluation,
     Experiment,
     Finding,
@@ -19,18 +29,8 @@ from dpadmm.experiments.experiment import (
     look_twice,
     summaries,
 )
-from dpadmm.experiments.figures import figure_table, write_figure, write_table
-from dpadmm.experiments.job import Result
-from dpadmm.experiments.manifests import manifest_of, manifest_text
-from dpadmm.experiments.meaning import HEADING, THEOREMS, Meaning, Shown, meaning_of
-from dpadmm.experiments.runner import OnDone, Store
-from dpadmm.experiments.statistics import LOOK_LEVEL
-from dpadmm.experiments.verdicts import VERDICTS
-from dpadmm.report import texts
-from dpadmm.report.document import Banner, Code, Facts, Report, Section, Words
-from dpadmm.report.html import write_report
-from dpadmm.report.tables import Table
-from dpadmm.version import __version__
+from dpadmm_papers.manifests import manifest_of, manifest_text
+from dpadmm_papers.verdicts import VERDICTS
 
 __all__ = ["Reproduction", "contents_page", "experiment_meaning", "page", "reproduce"]
 

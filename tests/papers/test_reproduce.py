@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
 from dpadmm.experiments import problems
-from dpadmm.experiments.experiment import Finding, Look, get_experiment
-from dpadmm.experiments.manifests import cell_of, manifest_of, manifest_text
-from dpadmm.experiments.pages import contents_page, experiment_meaning, page, reproduce
 from dpadmm.experiments.runner import Store
-from dpadmm.experiments.verdicts import VERDICTS
 from dpadmm_papers import EXPERIMENTS
+from dpadmm_papers.experiment import Finding, Look, get_experiment
+from dpadmm_papers.manifests import cell_of, manifest_of, manifest_text
+from dpadmm_papers.pages import contents_page, experiment_meaning, page, reproduce
+from dpadmm_papers.verdicts import VERDICTS
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ class Entry:
 
 def test_outside_experiments_come_in_the_same_door(monkeypatch):
     found = [Entry(EXPERIMENTS), Entry({"small": SmallExperiment()})]
-    monkeypatch.setattr("dpadmm.experiments.experiment.entry_points", lambda group: found)
+    monkeypatch.setattr("dpadmm_papers.experiment.entry_points", lambda group: found)
     assert isinstance(get_experiment("small"), SmallExperiment)
     found.append(Entry({"small": SmallExperiment()}))
     with pytest.raises(ParameterError, match="must have one source; 'elsewhere"):
@@ -159,7 +159,7 @@ def test_outside_experiments_come_in_the_same_door(monkeypatch):
 
 
 def test_without_any_the_command_says_how_to_get_them(monkeypatch):
-    monkeypatch.setattr("dpadmm.experiments.experiment.entry_points", lambda group: [])
+    monkeypatch.setattr("dpadmm_papers.experiment.entry_points", lambda group: [])
     result = CliRunner().invoke(app, ["reproduce"])
     assert result.exit_code == 2
     assert "Install dpadmm-papers" in result.stderr
