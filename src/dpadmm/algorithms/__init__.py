@@ -6,21 +6,13 @@ proves has not been reviewed here, and statements say so.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import isabstract
-from typing import Final
+from typing import Final, final
 
-from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm
-from dpadmm.algorithms.consensus_admm import ConsensusADMM
-from dpadmm.algorithms.dp_gd import DPGD
-from dpadmm.algorithms.dvp import DVP
-from dpadmm.algorithms.m_admm import MADMM
-from dpadmm.algorithms.pdml import PDML
-from dpadmm.algorithms.pr_admm import PRADMM
-from dpadmm.algorithms.ps_admm import PSADMM
-from dpadmm.algorithms.r_admm import MRADMM, RADMM
-from dpadmm.algorithms.scas_admm import SCASADMM
 from dpadmm.errors import ParameterError, unknown_name
 
 __all__ = ["HISTOGRAM", "REGISTRY", "algorithm_names", "get_algorithm", "reviewed"]
@@ -29,22 +21,41 @@ ALGORITHM_GROUP: Final = "dpadmm.algorithms"
 #: What is released beside training; nobody chooses it as an algorithm.
 HISTOGRAM: Final = "score-histogram"
 
-REGISTRY: Final[dict[str, type[Algorithm]]] = {
-    algorithm.name: algorithm
-    for algorithm in (
-        ADMM,
-        ConsensusADMM,
-        DVP,
-        MADMM,
-        PRADMM,
-        RADMM,
-        MRADMM,
-        SCASADMM,
-        PSADMM,
-        PDML,
-        DPGD,
-    )
-}
+
+@final
+class _Registry(Mapping[str, type[Algorithm]]):
+    """Algorithms by name, each loaded when it is asked for."""
+
+    def __init__(self, homes: dict[str, str]) -> None:
+        self._homes = homes
+
+    def __getitem__(self, name: str) -> type[Algorithm]:
+        module, _, kind = self._homes[name].partition(":")
+        algorithm: type[Algorithm] = getattr(import_module(f"{__name__}.{module}"), kind)
+        return algorithm
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+
+REGISTRY: Final[Mapping[str, type[Algorithm]]] = _Registry(
+    {
+        "admm": "admm:ADMM",
+        "consensus-admm": "consensus_admm:ConsensusADMM",
+        "dvp": "dvp:DVP",
+        "m-admm": "m_admm:MADMM",
+        "pr-admm": "pr_admm:PRADMM",
+        "r-admm": "r_admm:RADMM",
+        "mr-admm": "r_admm:MRADMM",
+        "scas-admm": "scas_admm:SCASADMM",
+        "ps-admm": "ps_admm:PSADMM",
+        "pdml": "pdml:PDML",
+        "dp-gd": "dp_gd:DPGD",
+    }
+)
 
 
 def algorithm_names() -> list[str]:
