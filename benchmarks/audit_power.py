@@ -14,7 +14,7 @@ import numpy as np
 
 from dpadmm.audit.algorithms import AlgorithmCase
 from dpadmm.audit.cases import audit_case
-from dpadmm.audit.covariance import NoiseScores, find_faults
+from dpadmm.audit.oracle import NoiseScores, find_faults
 
 SEEDS = range(3)
 SAMPLES = 50_000

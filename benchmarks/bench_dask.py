@@ -26,8 +26,7 @@ import numpy as np
 from benchmarks.bench_core import Row
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
-from dpadmm.problem.row_sums import piece_rows, summation_error
-from dpadmm.problem.rows import PartedRows, RowBlock, Shard
+from dpadmm.problem.rows import PartedRows, RowBlock, Shard, piece_rows, summation_error
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
 from dpadmm.run.parameters import TrainingParameters

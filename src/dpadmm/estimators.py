@@ -340,7 +340,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if name == "class_weight":
                 advice = (
                     "for unequal classes choose a threshold by a wanted sensitivity or specificity "
-                    "(dpadmm evaluate --sensitivity, or dpadmm.evaluation.thresholds)"
+                    "(dpadmm evaluate --sensitivity, or dpadmm.evaluation.metrics)"
                 )
             raise ParameterError(
                 f"{name} must not be given: a weighted row would move the messages further than "

@@ -19,8 +19,7 @@ from dpadmm.privacy.events import GaussianRelease, SharedGaussian
 from dpadmm.privacy.mechanisms import release_covered
 from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
 from dpadmm.problem.losses import LOSSES
-from dpadmm.problem.row_sums import summation_error
-from dpadmm.problem.rows import Shard
+from dpadmm.problem.rows import Shard, summation_error
 from dpadmm.run.engine import run
 from dpadmm.run.exchange import Exchange
 from dpadmm.run.parameters import TrainingParameters

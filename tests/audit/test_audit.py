@@ -12,17 +12,9 @@ from scipy import stats
 from scipy.special import expit
 
 from dpadmm.algorithms import REGISTRY
-from dpadmm.algorithms.base import Budget, Settings
-from dpadmm.algorithms.objective_release import ObjectiveRelease
+from dpadmm.algorithms.base import Budget, ObjectiveRelease, Settings
 from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.audit.algorithms import AlgorithmCase
-from dpadmm.audit.bounds import (
-    ScoreCounts,
-    audit_scores,
-    choose_attack,
-    clopper_pearson_lower,
-    clopper_pearson_upper,
-)
 from dpadmm.audit.cases import (
     audit_case,
     exp_norm_case,
@@ -33,7 +25,16 @@ from dpadmm.audit.cases import (
 from dpadmm.audit.noise import SharedNoise, SilentNoise
 from dpadmm.audit.registry import MECHANISMS, mechanism_case
 from dpadmm.audit.scene import Candidate, canary_rows, one_party
-from dpadmm.audit.verdict import AuditSetting, EpsilonClaim, GaussianClaim
+from dpadmm.audit.verdict import (
+    AuditSetting,
+    EpsilonClaim,
+    GaussianClaim,
+    ScoreCounts,
+    audit_scores,
+    choose_attack,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianObjectivePerturbation

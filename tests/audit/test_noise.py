@@ -9,9 +9,8 @@ from scipy import stats
 from dpadmm.algorithms import REGISTRY
 from dpadmm.audit.algorithms import AlgorithmCase
 from dpadmm.audit.cases import audit_case
-from dpadmm.audit.covariance import NoiseScores, find_faults, normal_scores
 from dpadmm.audit.noise import EchoNoise, RecordingNoise
-from dpadmm.audit.oracle import Oracle, parts_of
+from dpadmm.audit.oracle import NoiseScores, Oracle, find_faults, normal_scores, parts_of
 from dpadmm.audit.registry import audit_algorithm
 from dpadmm.audit.scene import Federation, Scene, draw_scene
 from dpadmm.audit.witness import audit_noise

@@ -5,8 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
-from dpadmm.evaluation.intervals import CountTable
-from dpadmm.evaluation.ranking import _moments, area_under_curve
+from dpadmm.evaluation.intervals import CountTable, _moments, area_under_curve
 
 Z = 1.959963984540054
 

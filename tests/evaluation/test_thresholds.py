@@ -5,7 +5,7 @@ import pytest
 
 from dpadmm.errors import ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
-from dpadmm.evaluation.thresholds import choose_threshold
+from dpadmm.evaluation.metrics import choose_threshold
 
 GRID = ScoreGrid(2, (-1.0, 0.0, 1.0))
 # Sensitivity at the edges: .95, .8, .4; specificity: .3, .7, .9.

@@ -411,7 +411,7 @@ MUTANTS = [
     Mutant(
         "sampling-rate",
         "batches charged as if drawn from twice the rows",
-        "privacy/gradient_noise.py",
+        "privacy/calibration.py",
         "                    int(self.rows[place]),\n",
         "                    2 * int(self.rows[place]),\n",
         audit("--algorithm ps-admm --option inner_steps=4 --option batch_size=4", SHORT),

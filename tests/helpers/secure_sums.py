@@ -22,7 +22,7 @@ from dpadmm.federation.transport.sum_exchange import SumExchange, added_words
 from dpadmm.federation.transport.wire import decode_words, encode_message
 from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.mechanisms import release_again
-from dpadmm.privacy.summation import Summation
+from dpadmm.privacy.sensitivity import Summation
 
 NAMES = ("north", "south", "west", "east")
 HUB = "hub"

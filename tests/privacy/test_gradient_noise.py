@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from dpadmm.privacy.calibration import GradientPerturbation
 from dpadmm.privacy.events import Composed, GaussianRelease, Repeated, SubsampledGaussian
-from dpadmm.privacy.gradient_noise import GradientPerturbation
 
 
 def perturbation(form, steps):

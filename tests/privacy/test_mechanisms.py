@@ -10,6 +10,7 @@ from scipy import stats
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.privacy import mechanisms
 from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.calibration import GradientPerturbation
 from dpadmm.privacy.events import (
     Composed,
     GaussianRelease,
@@ -19,7 +20,6 @@ from dpadmm.privacy.events import (
     SharedGaussian,
     SubsampledGaussian,
 )
-from dpadmm.privacy.gradient_noise import GradientPerturbation
 from dpadmm.privacy.noise import (
     GRID,
     SAMPLER_ALLOWANCE,
@@ -27,7 +27,7 @@ from dpadmm.privacy.noise import (
     SecureNoise,
     SimulatedNoise,
 )
-from dpadmm.privacy.summation import Summation
+from dpadmm.privacy.sensitivity import Summation
 
 ALARM = 1e-6
 NODES, SHAPE = np.arange(2), (2, 300, 1, 4)

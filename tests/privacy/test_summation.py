@@ -8,7 +8,7 @@ import pytest
 from scipy.special import ndtr
 
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.privacy.summation import Summation, finest_step, least_steps
+from dpadmm.privacy.sensitivity import Summation, finest_step, least_steps
 
 STEP = 2.0**-40
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpadmm.problem.row_sums import (
+from dpadmm.problem.rows import (
     RunningSum,
     SparseColumns,
     dense_sums,
@@ -85,6 +85,6 @@ def test_a_running_sum_keeps_what_rounding_takes_away():
 def test_the_sum_of_a_party_is_that_of_its_pieces(kind, monkeypatch):
     random = np.random.default_rng(0)
     rows, weights = random.normal(size=(3000, 4)), random.normal(size=(3000, 2))
-    monkeypatch.setattr("dpadmm.problem.row_sums._PIECE_BYTES", 1)
+    monkeypatch.setattr("dpadmm.problem.rows._PIECE_BYTES", 1)
     found = row_sums(sparse.csr_array(rows) if kind == "sparse" else rows, weights)
     np.testing.assert_allclose(found, weights.T @ rows, atol=1e-10)

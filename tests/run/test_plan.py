@@ -6,12 +6,12 @@ import warnings
 import numpy as np
 import pytest
 
-from dpadmm.algorithms.objective_release import _EXCESS
+from dpadmm.algorithms.base import _EXCESS
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.noise import LEAST_DELTA, SAMPLER_ALLOWANCE
-from dpadmm.privacy.summation import _CHANCE
+from dpadmm.privacy.sensitivity import _CHANCE
 from dpadmm.run.parameters import PrivacyWarning, TrainingParameters
 from dpadmm.run.plan import announced, auto_penalty, plan
 

@@ -9,7 +9,7 @@ from scipy.optimize import approx_fprime
 from tests.helpers import oracles
 
 from dpadmm.errors import ConvergenceError, ParameterError
-from dpadmm.problem import row_sums
+from dpadmm.problem import rows as row_layout
 from dpadmm.problem import rows as rows_module
 from dpadmm.problem.losses import LOSSES, get_loss
 from dpadmm.problem.rows import RowBlock, Shard
@@ -291,7 +291,7 @@ def test_rows_of_few_nonzero_numbers_are_as_if_they_had_many(outputs, monkeypatc
 def test_a_party_read_in_pieces_is_the_party_read_at_once(monkeypatch):
     parties, site, linear = problem(6, [9_000], "logistic")
     whole = workspace_of(parties, site).argmin(linear, np.ones(1), 1e-11)
-    monkeypatch.setattr(row_sums, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(row_layout, "_PIECE_BYTES", 1)
     pieces = workspace_of(parties, site).argmin(linear, np.ones(1), 1e-11)
     np.testing.assert_allclose(pieces.point, whole.point, atol=1e-10)
 

@@ -8,8 +8,7 @@ from tests.helpers.row_parts import PartsHere, parted_shard
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
-from dpadmm.problem.row_sums import piece_rows, summation_error
-from dpadmm.problem.rows import Shard, label_signs
+from dpadmm.problem.rows import Shard, label_signs, piece_rows, summation_error
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
 from dpadmm.run.parameters import TrainingParameters

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpadmm.solvers.secants import Secants
+from dpadmm.solvers.newton import Secants
 
 FEATURES = 5
 
@@ -50,7 +50,7 @@ def test_it_is_the_bfgs_update_of_every_lane(seed, steps):
     assert (np.einsum("nlf,nlf->nl", found, vectors) > 0).all()
     for written_bytes in (1 << 22, 1):  # all nodes at once, and one by one
         kept = np.tile(matrix, (nodes, lanes, 1, 1))
-        with patch("dpadmm.solvers.secants._WRITE_BYTES", written_bytes):
+        with patch("dpadmm.solvers.newton._WRITE_BYTES", written_bytes):
             secants.write_into(kept)
         size = np.abs(expected).max()
         np.testing.assert_allclose(kept, expected, rtol=1e-6, atol=1e-6 * size)

@@ -6,7 +6,7 @@ from scipy import sparse
 from tests.helpers import oracles
 
 from dpadmm.errors import ParameterError
-from dpadmm.privacy.gradient_noise import InnerNoise
+from dpadmm.privacy.calibration import InnerNoise
 from dpadmm.problem.losses import LOSSES, get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site

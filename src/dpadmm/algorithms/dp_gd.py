@@ -11,7 +11,7 @@ mechanism for federated learning with secure aggregation", ICML 2021.
     v \leftarrow \beta v + G,\qquad z \leftarrow z - s\,v
 
 z and v are functions of the sums alone, and z is the model of every party. Replacing one row moves
-a summand, computed by sums with the error :math:`\gamma_i` (:mod:`dpadmm.problem.row_sums`), by at
+a summand, computed by sums with the error :math:`\gamma_i` (:mod:`dpadmm.problem.rows`), by at
 most
 
 .. math:: \Delta_i = \frac{2Lc_i\sqrt K}{n_i} + 2\gamma_i c_i L\sqrt K + g\sqrt{dK},
@@ -53,9 +53,8 @@ from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
-from dpadmm.privacy.sensitivity import gradient_sensitivity
-from dpadmm.privacy.summation import Summation
-from dpadmm.problem.row_sums import summation_error
+from dpadmm.privacy.sensitivity import Summation, gradient_sensitivity
+from dpadmm.problem.rows import summation_error
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 

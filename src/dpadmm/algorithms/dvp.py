@@ -37,14 +37,16 @@ from pydantic import Field
 from dpadmm.algorithms.base import GraphOptions, Options, Settings, graph_convexity
 from dpadmm.algorithms.inputs import CourseOption, check_common, over_rounds
 from dpadmm.algorithms.objective import (
+    PerturbedADMM,
+    check_noise,
     check_total,
     check_within_budget,
     least_penalty,
+    noise_arrays,
     plan_objective,
     release_level,
     site_kappa,
 )
-from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import exponential_rate
 from dpadmm.privacy.figures import AtMost

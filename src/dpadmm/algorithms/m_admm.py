@@ -39,13 +39,15 @@ from pydantic import Field
 from dpadmm.algorithms.base import Budget, GraphOptions, Options, Settings, graph_convexity
 from dpadmm.algorithms.inputs import CourseOption, grown, over_rounds
 from dpadmm.algorithms.objective import (
+    PerturbedADMM,
+    check_noise,
     check_total,
     check_within_budget,
     least_penalty,
+    noise_arrays,
     plan_objective,
     site_kappa,
 )
-from dpadmm.algorithms.perturbed_admm import PerturbedADMM, check_noise, noise_arrays
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import InfeasibleBudgetError

@@ -43,9 +43,9 @@ from dpadmm.algorithms.scas_admm import (
 )
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
+from dpadmm.privacy.calibration import GradientPerturbation, InnerNoise
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
-from dpadmm.privacy.gradient_noise import GradientPerturbation, InnerNoise
 from dpadmm.privacy.histories import (
     InnerReleases,
     best_split,
@@ -56,7 +56,7 @@ from dpadmm.privacy.histories import (
 from dpadmm.privacy.mechanisms import Released, release_noisy_gradients
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity
-from dpadmm.problem.row_sums import summation_error
+from dpadmm.problem.rows import summation_error
 from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import loss_code
 from dpadmm.solvers.workspace import Workspace
@@ -306,7 +306,7 @@ def _check_size(state: SVRGState, site: Site, algorithm: PSADMM) -> None:
     r"""Refuse a state in which rounding could exceed its room in the sensitivities; public values.
 
     Rounding moves a full gradient at x by a few ulps of :math:`c(L + c_1\|x\|)`, by
-    :math:`c\,\gamma_h L` as rows are summed up (:mod:`dpadmm.problem.row_sums`) and by
+    :math:`c\,\gamma_h L` as rows are summed up (:mod:`dpadmm.problem.rows`) and by
     :math:`c\,c_1\gamma_d\|x\|` as margins are, on both of two data sets; and a batch difference by
     what :func:`dpadmm.solvers.svrg.descend` counts with, at iterates as far away as messages can
     drive them.

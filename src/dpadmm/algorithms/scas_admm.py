@@ -38,8 +38,8 @@ from dpadmm.algorithms.base import Algorithm, Options, Settings
 from dpadmm.algorithms.consensus_admm import ServerState, server_absorb
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
+from dpadmm.privacy.calibration import InnerNoise
 from dpadmm.privacy.events import NON_PRIVATE, Event
-from dpadmm.privacy.gradient_noise import InnerNoise
 from dpadmm.privacy.mechanisms import Released, draw_batches, release_unprotected
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.site import Site

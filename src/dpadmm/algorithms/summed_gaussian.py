@@ -21,7 +21,7 @@ from dpadmm.privacy.mechanisms import (
     shared_gaussian_events,
 )
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.privacy.summation import NOISE_REACH, Summation, finest_step, least_steps
+from dpadmm.privacy.sensitivity import NOISE_REACH, Summation, finest_step, least_steps
 from dpadmm.problem.site import Site
 
 __all__ = ["SummedGaussian", "default_colluders", "shared_noise", "summation_for"]

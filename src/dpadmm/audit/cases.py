@@ -15,11 +15,18 @@ from typing import Final, Literal, final
 
 import numpy as np
 
-from dpadmm.algorithms.objective_release import ObjectiveRelease
-from dpadmm.audit.bounds import SMALLEST_SAMPLE, audit_scores
+from dpadmm.algorithms.base import ObjectiveRelease
 from dpadmm.audit.noise import SharedNoise
 from dpadmm.audit.scene import Candidate, canary_rows, one_party
-from dpadmm.audit.verdict import AuditSetting, Claim, EpsilonClaim, GaussianClaim, Verdict
+from dpadmm.audit.verdict import (
+    SMALLEST_SAMPLE,
+    AuditSetting,
+    Claim,
+    EpsilonClaim,
+    GaussianClaim,
+    Verdict,
+    audit_scores,
+)
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import (

@@ -14,8 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from dpadmm.algorithms import get_algorithm
-from dpadmm.algorithms.base import Algorithm, Budget, Settings
-from dpadmm.algorithms.objective_release import ObjectiveRelease
+from dpadmm.algorithms.base import Algorithm, Budget, ObjectiveRelease, Settings
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array
 from dpadmm.problem.losses import LOSSES, Loss

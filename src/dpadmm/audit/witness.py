@@ -25,9 +25,8 @@ import numpy as np
 
 from dpadmm.algorithms.base import Algorithm, GraphState, graph_linear
 from dpadmm.algorithms.ps_admm import PSADMM
-from dpadmm.audit.covariance import Deviation, NoiseScores, find_faults, normal_scores
 from dpadmm.audit.noise import EchoNoise, RecordingNoise
-from dpadmm.audit.oracle import Oracle, parts_of
+from dpadmm.audit.oracle import Deviation, NoiseScores, Oracle, find_faults, normal_scores, parts_of
 from dpadmm.audit.scene import Federation, Scene
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import MemoryLedger

@@ -52,7 +52,7 @@ def demo(options: DemoOptions) -> None:
     can draw again.
     """
     if options.federated:
-        from dpadmm.cli.federated_demo import federated_demo
+        from dpadmm.cli.demo_words import federated_demo
 
         federated_demo(
             options.nodes, options.rounds, options.seed, options.results, options.as_json

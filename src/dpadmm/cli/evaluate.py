@@ -125,7 +125,7 @@ def evaluate(options: EvaluateOptions) -> None:
 def _check_thresholds(options: EvaluateOptions) -> None:
     """Refuse what no histogram could answer, before one is paid for."""
     from dpadmm.evaluation.intervals import normal_quantile
-    from dpadmm.evaluation.thresholds import check_wish
+    from dpadmm.evaluation.metrics import check_wish
 
     given = [f"--{name}" for name in _THRESHOLDS if getattr(options, name) is not None]
     if len(given) > 1:
@@ -200,7 +200,7 @@ def _check_places(config: RunConfig) -> None:
 
 
 def _with_threshold(options: EvaluateOptions, quality: Quality) -> Quality:
-    from dpadmm.evaluation.thresholds import choose_threshold
+    from dpadmm.evaluation.metrics import choose_threshold
 
     threshold = quality.threshold if options.threshold is None else options.threshold
     if options.threshold is not None:

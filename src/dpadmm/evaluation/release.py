@@ -34,7 +34,7 @@ from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
-from dpadmm.privacy.summation import Summation
+from dpadmm.privacy.sensitivity import Summation
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 

@@ -22,7 +22,7 @@ from dpadmm.federation.transport.masks import DecodedSums, Masks
 from dpadmm.federation.transport.words import Announcing
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.mechanisms import Released, release_covered
-from dpadmm.privacy.summation import Summation
+from dpadmm.privacy.sensitivity import Summation
 from dpadmm.run.exchange import Exchange, RunEnded
 
 __all__ = ["KnownSums", "gathered_keys", "masks_of", "own_key"]

@@ -152,7 +152,7 @@ class SharedGaussian(Event):
       have a product within :math:`\exp(\pm(2\sqrt{Mv}+2v)/24s^2)` but for a chance of
       :math:`2e^{-v}`; with v = 100 and M up to :math:`10^7` that is a privacy loss of
       :math:`10^{-11}`, and for more numbers s is larger
-      (:func:`~dpadmm.privacy.summation.least_steps`).
+      (:func:`~dpadmm.privacy.sensitivity.least_steps`).
 
     Both are below the room that sensitivities and deltas leave for samplers
     (:data:`~dpadmm.privacy.noise.SAMPLER_ALLOWANCE`).

@@ -21,6 +21,7 @@ from scipy.special import expit
 
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.plain import Array, Words
+from dpadmm.privacy.calibration import GradientPerturbation, InnerNoise
 from dpadmm.privacy.events import (
     NON_PRIVATE,
     Composed,
@@ -33,11 +34,9 @@ from dpadmm.privacy.events import (
     PureRelease,
     SharedGaussian,
 )
-from dpadmm.privacy.gradient_noise import GradientPerturbation, InnerNoise
 from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.rounding import sum_up
-from dpadmm.privacy.sensitivity import jacobian_epsilon
-from dpadmm.privacy.summation import LEAST_STEPS, Summation
+from dpadmm.privacy.sensitivity import LEAST_STEPS, Summation, jacobian_epsilon
 
 __all__ = [
     "SOLVED_TO",
@@ -391,7 +390,7 @@ def release_objective(
               g\sqrt d \le \tfrac{1}{16}\mathrm{tol}/m,
 
     which is what is charged. The second bound holds because
-    :meth:`~dpadmm.algorithms.objective_release.ObjectiveRelease.announce` refuses a tolerance below
+    :meth:`~dpadmm.algorithms.base.ObjectiveRelease.announce` refuses a tolerance below
     64 units in the last place of the largest b; the third because
     :math:`g \le 2^{-60}\,\mathrm{output\_sigma}`, and mu is not tiny, which is checked here.
 

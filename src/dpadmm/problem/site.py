@@ -12,7 +12,7 @@ from scipy import sparse
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.problem.losses import Loss
-from dpadmm.problem.row_sums import single_sum_error, summation_error
+from dpadmm.problem.rows import single_sum_error, summation_error
 from dpadmm.problem.topologies import Topology
 
 __all__ = ["Site"]

@@ -11,8 +11,15 @@ from scipy import sparse
 
 from dpadmm.plain import Array
 from dpadmm.problem.losses import Loss
-from dpadmm.problem.row_sums import RunningSum, SparseColumns, dense_sums, piece_rows
-from dpadmm.problem.rows import RowBlock, Rows, thin_rows
+from dpadmm.problem.rows import (
+    RowBlock,
+    Rows,
+    RunningSum,
+    SparseColumns,
+    dense_sums,
+    piece_rows,
+    thin_rows,
+)
 from dpadmm.problem.site import Site
 
 __all__ = ["ALL", "BlockLoss", "Chosen"]

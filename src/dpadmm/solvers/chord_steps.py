@@ -4,7 +4,7 @@ r"""Steps of many small parties, one party after the other, compiled.
           g = \frac{c}{n}\sum_k l'(w\cdot u_k)\,u_k + m w + \mathrm{lin}
 
 as :mod:`~dpadmm.solvers.newton` takes them, P improved by the steps of the solve
-(:mod:`~dpadmm.solvers.secants`), for the logistic loss. A step of a thousand parties at once
+(:mod:`~dpadmm.solvers.newton`), for the logistic loss. A step of a thousand parties at once
 touches far more numbers than a cache holds, in every one of its operations; the rows of one small
 party stay in the nearest cache for its whole solve. Only a simulation has many parties in a
 process: a party's own process does not load compiled code.
@@ -153,7 +153,7 @@ def _set_loss_sum(total: Array, slopes: Array, columns: Array, node: int, point:
 def _write_into(
     inverse: Array, node: int, learnt: tuple[Array, Array, Array], pairs: int, work: Array
 ) -> None:
-    """The P of the solves to come, as :meth:`~dpadmm.solvers.secants.Secants.write_into` has it."""
+    """The P of the solves to come, as :meth:`~dpadmm.solvers.newton.Secants.write_into` has it."""
     moves, changes, weights = learnt
     for pair in range(pairs):
         weight = weights[pair]

@@ -4,9 +4,9 @@ r"""Passes over rows in parts that lie elsewhere: the work goes to the parts, su
 
 **The same sum.** A part gives back the sums of its pieces, a few thousand times smaller than the
 rows, and they are added up here in the order of the parts, with the compensated sum of every other
-pass (:func:`~dpadmm.problem.row_sums.summation_error` counts its error). So a pass gives the same
+pass (:func:`~dpadmm.problem.rows.summation_error` counts its error). So a pass gives the same
 bits whoever worked on a part, how often and in which order; and where every part but the last has
-a multiple of :func:`~dpadmm.problem.row_sums.piece_rows` rows, the pieces are those of the same
+a multiple of :func:`~dpadmm.problem.rows.piece_rows` rows, the pieces are those of the same
 rows in one file, and so are the bits (unless one process keeps them sparse for being mostly
 zeros, which is never done to a part).
 

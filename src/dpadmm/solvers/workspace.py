@@ -13,7 +13,7 @@ from scipy import sparse
 
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.privacy.gradient_noise import InnerNoise
+from dpadmm.privacy.calibration import InnerNoise
 from dpadmm.problem.rows import PartedBlock, RowBlock, Shard
 from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
@@ -257,7 +257,7 @@ def check_reachable(site: Site, linear: Array, convexity: Array, tolerance: Arra
     * A margin, a product of d numbers, is off by at most :math:`\gamma_d r`, and the curvature
       bound carries that into its slope: the last term.
     * A mean of n slopes times rows of norm 1 is off by at most :math:`\gamma_h L`
-      (:func:`~dpadmm.problem.row_sums.summation_error`: h does not grow with n). There may be a
+      (:func:`~dpadmm.problem.rows.summation_error`: h does not grow with n). There may be a
       second one, made once: the fixed part of the gradients of rows whose slopes differ.
     * A slope is off by a few u of itself and of its margin; what is left are single operations on
       vectors of the size of lin, of ``m r`` and of the loss gradient, and their norm, each off by

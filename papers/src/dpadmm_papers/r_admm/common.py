@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from dpadmm.algorithms.m_admm import MADMM
-from dpadmm.algorithms.perturbed_admm import PerturbedADMM
+from dpadmm.algorithms.objective import PerturbedADMM
 from dpadmm.algorithms.r_admm import RecycledADMM
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of

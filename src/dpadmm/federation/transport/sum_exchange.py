@@ -23,7 +23,7 @@ from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.wire import decode_words
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.mechanisms import Released, release_covered
-from dpadmm.privacy.summation import Summation
+from dpadmm.privacy.sensitivity import Summation
 from dpadmm.problem.site import Site
 
 __all__ = ["PastSum", "SumExchange", "SumRefused", "added_words"]
