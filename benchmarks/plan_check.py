@@ -42,7 +42,7 @@ from dpadmm.data.adult import adult_schema
 from dpadmm.data.schema import Schema
 from dpadmm.experiments.baselines import pooled_cell
 from dpadmm.experiments.difficulties import DIFFICULTIES
-from dpadmm.experiments.job import TrainingJob
+from dpadmm.experiments.jobs import TrainingJob
 from dpadmm.experiments.question import Planned, RunQuestion
 from dpadmm.experiments.rehearsal import (
     FACTORS,

@@ -39,7 +39,7 @@ from dpadmm.data.fourier import fourier_map, map_rows
 from dpadmm.data.generators import NORM_BOUNDS
 from dpadmm.data.named import load
 from dpadmm.experiments.baselines import PRIVATE_BASELINES, alone_cells, pooled_cell, private_cell
-from dpadmm.experiments.job import TrainingJob
+from dpadmm.experiments.jobs import TrainingJob
 from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource, compact
 from dpadmm.plain import Array
 from dpadmm.problem.rows import clip_rows, label_signs

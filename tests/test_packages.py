@@ -19,7 +19,7 @@ from dpadmm.data.named import load
 from dpadmm.data.row_parts import list_parts
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.runner import Store, compute
+from dpadmm.experiments.jobs import Store, compute
 from dpadmm.privacy.noise import SecureNoise, secure_noise
 from dpadmm.sentences import DataError
 from dpadmm.solvers.cluster import Cluster

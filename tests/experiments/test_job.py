@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dpadmm.experiments.job import OptimumJob
+from dpadmm.experiments.jobs import OptimumJob
 from dpadmm.experiments.problems import NamedProblem, dense
 
 TINY = NamedProblem("waveform", 3, 60, 100, drawn_rows=400)

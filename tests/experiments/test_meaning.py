@@ -19,8 +19,8 @@ from dpadmm.experiments.baselines import (
 )
 from dpadmm.experiments.comparison import BASELINES, Comparison, parse_entry
 from dpadmm.experiments.comparison_pages import write_comparison
+from dpadmm.experiments.jobs import Store
 from dpadmm.experiments.meaning import RELEASES, Shown, meaning_of
-from dpadmm.experiments.runner import Store
 from dpadmm.privacy.events import EVENT_KINDS
 from dpadmm.privacy.statement import ADVERSARY, adjacency_words
 from dpadmm.run.parameters import TrainingParameters

@@ -10,7 +10,7 @@ from tests.helpers.small_experiments import SMALL
 
 from dpadmm.errors import ParameterError
 from dpadmm.experiments import problems
-from dpadmm.experiments.job import OptimumJob
+from dpadmm.experiments.jobs import OptimumJob
 from dpadmm.experiments.measures import MEASURES, get_measure
 from dpadmm.experiments.problems import OnePartyProblem, Problem
 

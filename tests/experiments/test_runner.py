@@ -9,9 +9,8 @@ import pytest
 from tests.helpers.small_experiments import SMALL, Note
 
 from dpadmm.errors import ParameterError
-from dpadmm.experiments import runner
-from dpadmm.experiments.job import TrainingJob
-from dpadmm.experiments.runner import DamagedCellWarning, Store, WorkerError, compute
+from dpadmm.experiments import jobs as runner
+from dpadmm.experiments.jobs import DamagedCellWarning, Store, TrainingJob, WorkerError, compute
 from dpadmm.run.parameters import TrainingParameters
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.job import Result
+from dpadmm.experiments.jobs import Result
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm_papers.dvp.figure_2 import Figure2, SelectionOfRho
 from dpadmm_papers.dvp.figure_3 import Figure3

@@ -8,8 +8,7 @@ import pytest
 from tests.helpers.small_experiments import SMALL
 
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.job import Job, Result, TrainingJob
-from dpadmm.experiments.runner import Store
+from dpadmm.experiments.jobs import Job, Result, Store, TrainingJob
 from dpadmm.experiments.statistics import mean_interval, ranges
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import (

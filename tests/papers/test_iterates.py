@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.helpers.small_experiments import SMALL
 
-from dpadmm.experiments.job import TrainingJob
+from dpadmm.experiments.jobs import TrainingJob
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.iterates import COUNTED, CostJob
 

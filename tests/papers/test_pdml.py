@@ -7,9 +7,8 @@ import pytest
 from tests.helpers.more_runs import every_second, with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.jobs import Result, Store, TrainingJob, compute
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.runner import Store, compute
 from dpadmm_papers.experiment import check_findings, ours
 from dpadmm_papers.pdml import EXPERIMENTS
 from dpadmm_papers.pdml.comparison import COLUMNS, PRINTED, SETS, cell_by_cell, judge, mean_of_sets

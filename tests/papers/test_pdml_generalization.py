@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpadmm.experiments.job import Result
+from dpadmm.experiments.jobs import Result
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm_papers.experiment import check_findings, ours
 from dpadmm_papers.pdml.generalization import Generalization, OptimumJob

@@ -7,8 +7,7 @@ import pytest
 from tests.helpers.more_runs import every_second, with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.job import Result
-from dpadmm.experiments.runner import Store
+from dpadmm.experiments.jobs import Result, Store
 from dpadmm_papers import EXPERIMENTS
 from dpadmm_papers.experiment import check_findings
 from dpadmm_papers.pages import reproduce

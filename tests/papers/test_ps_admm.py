@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.more_runs import every_second, with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
-from dpadmm.experiments.job import Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm_papers.experiment import check_findings, ours
 from dpadmm_papers.ps_admm.cost import Cost

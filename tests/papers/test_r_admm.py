@@ -9,7 +9,7 @@ from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
 from dpadmm.experiments.figures import figure_table
-from dpadmm.experiments.job import OptimumJob, Result, TrainingJob
+from dpadmm.experiments.jobs import OptimumJob, Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.problem.topologies import build_topology
 from dpadmm.run.parameters import TrainingParameters

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from tests.helpers.small_experiments import SMALL
 
-from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.jobs import Result, TrainingJob
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters

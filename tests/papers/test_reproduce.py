@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
 from dpadmm.experiments import problems
-from dpadmm.experiments.runner import Store
+from dpadmm.experiments.jobs import Store
 from dpadmm_papers import EXPERIMENTS
 from dpadmm_papers.experiment import Finding, Look, get_experiment
 from dpadmm_papers.manifests import cell_of, manifest_of, manifest_text

@@ -8,7 +8,7 @@ from tests.helpers.small_experiments import SMALL, SmallExperiment
 
 from dpadmm.experiments.comparison import Comparison, parse_entry
 from dpadmm.experiments.comparison_pages import write_comparison
-from dpadmm.experiments.runner import Store
+from dpadmm.experiments.jobs import Store
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
 from dpadmm.run.config import load_config

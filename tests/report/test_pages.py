@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.runner import Store
+from dpadmm.experiments.jobs import Store
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED
 from dpadmm.report.answers import riskiest

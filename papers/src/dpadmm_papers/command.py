@@ -18,7 +18,7 @@ from dpadmm.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from dpadmm.experiments.job import Job
+    from dpadmm.experiments.jobs import Job
     from dpadmm_papers.experiment import Experiment
 
 
@@ -89,7 +89,7 @@ def _rerun(
     """Look once at all, again at those that need it, and write the pages."""
     import joblib
 
-    from dpadmm.experiments.runner import Store, compute
+    from dpadmm.experiments.jobs import Store, compute
 
     store = Store(output / "cells")
     pool = joblib.Parallel(n_jobs=min(jobs, len(experiments)))
@@ -115,7 +115,7 @@ def _rerun(
 
 def _further(experiment: Experiment, output: Path) -> dict[str, Job]:
     """What the second look of an experiment needs, all of whose first cells are computed."""
-    from dpadmm.experiments.runner import Store, compute
+    from dpadmm.experiments.jobs import Store, compute
     from dpadmm_papers.experiment import first_look
 
     results = compute(experiment.cells(), Store(output / "cells"))
@@ -125,7 +125,7 @@ def _further(experiment: Experiment, output: Path) -> dict[str, Job]:
 
 def _page(experiment: Experiment, output: Path) -> dict[str, Any]:
     """Write what an experiment leaves, all of whose cells are computed; and sum it up."""
-    from dpadmm.experiments.runner import Store
+    from dpadmm.experiments.jobs import Store
     from dpadmm_papers.pages import reproduce
 
     done = reproduce(experiment, output / experiment.name, Store(output / "cells"))

@@ -36,8 +36,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.experiments.figures import Panel
-from dpadmm.experiments.job import Job, Result
-from dpadmm.experiments.runner import OnDone, Store, compute
+from dpadmm.experiments.jobs import Job, OnDone, Result, Store, compute
 from dpadmm.report.tables import Table
 from dpadmm_papers.verdicts import VERDICTS, Judged, VerdictWord, certain
 

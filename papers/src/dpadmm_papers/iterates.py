@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dpadmm.experiments.job import OfTraining, Result
+from dpadmm.experiments.jobs import OfTraining, Result
 from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import Problem
 from dpadmm.plain import Array

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpadmm.experiments.job import seed_of
+from dpadmm.experiments.jobs import seed_of
 from dpadmm.experiments.statistics import LOOK_LEVEL, Interval
 from dpadmm.plain import Array
 from dpadmm_papers.trade_off import (

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import scipy
 
-from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import Meaning
 from dpadmm.version import __version__
 from dpadmm_papers.experiment import MORE_RUNS, Experiment, Look

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from dpadmm.durable import write_whole
 from dpadmm.experiments.figures import figure_table, write_figure, write_table
-from dpadmm.experiments.job import Result
+from dpadmm.experiments.jobs import OnDone, Result, Store
 from dpadmm.experiments.meaning import HEADING, THEOREMS, Meaning, Shown, meaning_of
-from dpadmm.experiments.runner import OnDone, Store
 from dpadmm.experiments.statistics import LOOK_LEVEL
 from dpadmm.report import texts
 from dpadmm.report.document import Banner, Code, Facts, Report, Section, Words
@@ -147,7 +146,7 @@ def reproduce(
     store
         Where finished cells are kept.
     jobs, on_done
-        As in :func:`~dpadmm.experiments.runner.compute`.
+        As in :func:`~dpadmm.experiments.jobs.compute`.
     """
     start = time.monotonic()
     look = look_twice(experiment, store, jobs=jobs, on_done=on_done)

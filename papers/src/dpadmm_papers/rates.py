@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.jobs import Job, Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table

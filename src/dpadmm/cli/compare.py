@@ -93,7 +93,7 @@ def compare(options: CompareOptions) -> None:
     crash, goes on where it stopped and gives the same table.
     """
     from dpadmm.experiments.comparison_pages import write_comparison
-    from dpadmm.experiments.runner import Store, compute
+    from dpadmm.experiments.jobs import Store, compute
 
     output = options.output
     kept = f"What is finished is kept in {output / 'cells'}: the same command goes on."

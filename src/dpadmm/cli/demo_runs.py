@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpadmm.cli.output import console
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.experiments.baselines import alone_cells, pooled_cell, private_alone_cells
-from dpadmm.experiments.job import Job, TrainingJob
+from dpadmm.experiments.jobs import Job, TrainingJob
 from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import Problem, ProblemSource
 from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval

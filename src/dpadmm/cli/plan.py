@@ -83,7 +83,7 @@ def plan_command(options: PlanOptions) -> None:
     Losses are points of accuracy below pooled training without privacy, with the spread of one run.
     The exit code is 1 where the loss wanted by `--loss` is out of reach at medium difficulty.
     """
-    from dpadmm.experiments.outlook_pages import check_new, write_configuration, write_outlook
+    from dpadmm.experiments.outlook import check_new, write_configuration, write_outlook
     from dpadmm.experiments.planner import plan_run
     from dpadmm.experiments.rehearsal import QUICK
 
@@ -166,7 +166,7 @@ def _places(options: PlanOptions) -> dict[str, Any]:
 
 
 def _show(outlook: Outlook, options: PlanOptions) -> None:
-    from dpadmm.experiments.outlook_pages import NOTICE, outlook_sentence, outlook_tables
+    from dpadmm.experiments.outlook import NOTICE, outlook_sentence, outlook_tables
 
     console.print(outlook_sentence(outlook), style="bold", highlight=False)
     for title, table in outlook_tables(outlook).items():

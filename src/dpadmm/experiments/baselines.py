@@ -33,7 +33,7 @@ import numpy as np
 from dpadmm.algorithms.base import Budget
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.algorithms.objective import gaussian_room
-from dpadmm.experiments.job import Job, TrainingJob
+from dpadmm.experiments.jobs import Job, TrainingJob
 from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.problem.losses import get_loss

@@ -33,7 +33,7 @@ from dpadmm.experiments.baselines import (
     private_alone_cells,
     private_cell,
 )
-from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import epsilon_of, releases_of
 from dpadmm.experiments.problems import NamedProblem, OnePartyProblem, ProblemSource
 from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval

@@ -22,7 +22,7 @@ from dpadmm.experiments.baselines import (
 )
 from dpadmm.experiments.comparison import BASELINES, CHOOSES, Comparison, Line, comparison_table
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
-from dpadmm.experiments.job import Result
+from dpadmm.experiments.jobs import Result
 from dpadmm.experiments.meaning import GUARANTEES, HEADING, Meaning, Shown, meaning_of
 from dpadmm.experiments.statistics import BEATS, BELOW, LEVEL, LEVEL_WITH, percent, standing
 from dpadmm.privacy.figures import AtMost, Given

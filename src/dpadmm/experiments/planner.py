@@ -23,11 +23,10 @@ from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.experiments.comparison import default_entries, parse_entry
 from dpadmm.experiments.difficulties import DIFFICULTIES
-from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.jobs import Job, OnDone, Result, Store, compute
 from dpadmm.experiments.outlook import WORTH, Change, Outlook, Prospect, SmallestEpsilon, hints_for
 from dpadmm.experiments.question import RunQuestion, budget_mu
 from dpadmm.experiments.rehearsal import Effort, ExpectedLoss, NoiseCurve, Rehearsal, mean_noise
-from dpadmm.experiments.runner import OnDone, Store, compute
 from dpadmm.privacy.gaussian import gaussian_epsilon
 from dpadmm.privacy.noise import secure_noise
 from dpadmm.run.parameters import AUTO, ROUNDS, TrainingParameters
@@ -72,7 +71,7 @@ def plan_run(
     jobs
         Processes to use; as many as there are cores unless given.
     backend, address
-        Where, as of :func:`~dpadmm.experiments.runner.compute`.
+        Where, as of :func:`~dpadmm.experiments.jobs.compute`.
     on_done
         Told of progress.
 

@@ -30,7 +30,7 @@ import numpy as np
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.experiments.baselines import pooled_cell
 from dpadmm.experiments.difficulties import DIFFICULTIES, Difficulty, GeneratedProblem
-from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import OnePartyProblem, ProblemSource
 from dpadmm.experiments.question import RunQuestion, budget_mu
 from dpadmm.plain import Array

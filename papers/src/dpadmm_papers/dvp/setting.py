@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
-from dpadmm.experiments.job import Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, difference
 from dpadmm.plain import Array

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given

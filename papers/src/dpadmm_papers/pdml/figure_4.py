@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, final
 import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.statistics import Interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given

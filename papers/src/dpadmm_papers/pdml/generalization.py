@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, NamedTuple, final
 import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.problems import NamedProblem, dense
 from dpadmm.experiments.statistics import difference, mean_interval
 from dpadmm.plain import Array

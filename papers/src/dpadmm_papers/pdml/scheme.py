@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from dpadmm.experiments.job import Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.plain import Array

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import permutations
 from typing import ClassVar, Final, final
 
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.jobs import Job, Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.privacy.figures import Given

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.jobs import Job, Result
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.tables import Table

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
 from dpadmm.privacy.figures import AtMost, Given

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm.experiments.job import Result, TrainingJob
+from dpadmm.experiments.jobs import Result, TrainingJob
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import build_topology
 from dpadmm_papers.experiment import Conclusion, Setting, ours

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypedDict
 
 import numpy as np
 
-from dpadmm.experiments.job import Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval

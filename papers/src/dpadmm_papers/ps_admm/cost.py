@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.plain import Array

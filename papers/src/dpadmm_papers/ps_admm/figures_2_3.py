@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from dpadmm.experiments.job import Result
+from dpadmm.experiments.jobs import Result
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
 from dpadmm.plain import Array
 from dpadmm_papers.experiment import Conclusion, Finding

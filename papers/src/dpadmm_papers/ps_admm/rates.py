@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpadmm.experiments.job import Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import difference
 from dpadmm.plain import Array

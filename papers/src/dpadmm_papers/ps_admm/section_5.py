@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, mean_interval

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.job import OfTraining, Result
+from dpadmm.experiments.jobs import OfTraining, Result
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters

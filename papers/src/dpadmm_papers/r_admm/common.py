@@ -16,7 +16,7 @@ from dpadmm.algorithms.m_admm import MADMM
 from dpadmm.algorithms.objective import PerturbedADMM
 from dpadmm.algorithms.r_admm import RecycledADMM
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result, TrainingJob, seed_of
+from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval, ranges

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms.r_admm import MRADMM
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import DrawnJob, Result, TrainingJob
+from dpadmm.experiments.jobs import DrawnJob, Result, TrainingJob
 from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import Problem
 from dpadmm.experiments.statistics import Interval, mean_interval

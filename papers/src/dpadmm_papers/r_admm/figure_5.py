@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, ClassVar, Final, NamedTuple
 
-from dpadmm.experiments.job import Job, Result, TrainingJob
+from dpadmm.experiments.jobs import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import contrast, difference
 from dpadmm.privacy.figures import AtMost

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.job import Job, Result
+from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import epsilon_of
 from dpadmm.experiments.statistics import Interval, contrast, difference, mean_interval, ranges
 from dpadmm.plain import Array
