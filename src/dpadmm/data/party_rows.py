@@ -63,7 +63,7 @@ def encode_by_party(
         parties: dict[str, _Part] = {}
         for batch in encoded_batches(source, schema, delimiter=delimiter):
             for name, rows in _by_party(batch):
-                if name is None or name in schema.missing_values:
+                if name is None or name in schema.all_missing_values:
                     raise DataError(
                         f"every row of {source} must name its party in the column "
                         f"{schema.party!r}; there is one that does not: complete it"
