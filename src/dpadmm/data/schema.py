@@ -460,15 +460,18 @@ class Schema(Part):
                     f"{name!r}: correct it"
                 )
         flags = {key: told.pop(key) for key in ("trim", "ignore_case") if key in told}
-        content = self.model_dump() | told
-        marks = (*self.missing_marks, *told.get("missing_marks", ()))
-        content["missing_marks"] = tuple(dict.fromkeys(marks))
-        parts = [(self.label.column, self.label, content["label"])]
-        parts += zip((c.name for c in self.columns), self.columns, content["columns"], strict=True)
-        for name, part, written in parts:
+
+        def spelt(name: str, part: Label | Column) -> dict[str, Any]:
+            written = part.model_dump()
             if isinstance(part, Spelling):
                 more = (*part.aliases, *aliases.get(name, ()))
-                written |= {"aliases": tuple(dict.fromkeys(more)), **flags}
+                written |= flags | {"aliases": tuple(dict.fromkeys(more))}
+            return written
+
+        marks = (*self.missing_marks, *told.get("missing_marks", ()))
+        content = self.model_dump() | told | {"missing_marks": tuple(dict.fromkeys(marks))}
+        content["label"] = spelt(self.label.column, self.label)
+        content["columns"] = tuple(spelt(column.name, column) for column in self.columns)
         return Schema.from_dict(content)
 
     @classmethod
