@@ -50,7 +50,7 @@ def test_check_counts_and_shows_no_cell(run, drafted, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("age,[bold]work,y\nsecret1,a,no\n99,secret2,secret3\n1,2\n30,,yes\n")
     plain = run("check", drafted, rows)
-    assert plain.exit_code == 0
+    assert plain.exit_code == 1
     assert "4 rows, 1 of them ragged lines, 2 bad labels" in plain.stdout
     assert "do not share" in plain.stdout
     assert "[bold]work" in plain.stdout
