@@ -158,6 +158,8 @@ def test_a_draft_tells_what_it_found(run, tmp_path):
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)["result"]
     assert (told["delimiter"], told["decimal"], told["numeric"]) == (";", ",", ["dose"])
+    assert (told["ignored"], told["categorical"]) == (["patient", "admitted"], [])
+    assert load_schema(schema).ignore == ("patient", "admitted")
     for hint, words in zip(
         told["hints"], ("with a comma", "'patient' looks like an", "'admitted' holds"), strict=True
     ):

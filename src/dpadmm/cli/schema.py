@@ -98,6 +98,7 @@ def draft(options: DraftOptions) -> None:
             **_encoding(schema),
             "delimiter": schema.delimiter,
             "decimal": schema.decimal,
+            "ignored": list(schema.ignore),
             "hints": list(hints),
         }
         emit("schema draft", content)

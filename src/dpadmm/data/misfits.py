@@ -10,7 +10,6 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -66,27 +65,25 @@ def misfits(
     return (*sentences, *_about_labels(schema, survey, cells))
 
 
-@dataclass(slots=True)
-class _Cells:
-    """Texts that mean nothing by the label or a column, numbers with a comma, missing labels."""
+class _Cells(NamedTuple):
+    """Per column: texts that mean nothing, how many numbers have a comma, and missing texts."""
 
     unknown: dict[str, Counter[str]]
-    commas: Counter[str] = field(default_factory=Counter)
-    missing_labels: int = 0
+    commas: Counter[str]
+    missing: Counter[str]
 
 
 def _looked_at(source: Source, schema: Schema, delimiter: str | None) -> _Cells:
     label = schema.label
     spelt: list[tuple[str, Sequence[str], Spelling]] = [(label.column, label.told, label)]
     spelt += [(column.name, column.levels, column) for column in schema.categorical]
-    found = _Cells({name: Counter() for name, _, _ in spelt})
+    found = _Cells({name: Counter() for name, _, _ in spelt}, Counter(), Counter())
     for batch, _ in read_batches(source, schema, delimiter=delimiter):
         for name, known, part in spelt:
             texts = cells_as_text(batch[name])
             codes = codes_of(texts, known, schema.all_missing_values, part)
             _count(found.unknown[name], texts.filter(pa.array(codes == OTHER)))
-            if part is label:
-                found.missing_labels += int(np.count_nonzero(codes == MISSING))
+            found.missing[name] += int(np.count_nonzero(codes == MISSING))
         for column in () if schema.decimal == "," else schema.numeric:
             found.commas[column.name] += _commas(batch[column.name])
     return found
@@ -179,7 +176,7 @@ def _about_labels(schema: Schema, survey: Survey, cells: _Cells) -> Iterator[str
     else:
         advice += _aliases(mend.left, label.told, rows, where)
     if bad:
-        missing = cells.missing_labels
+        missing = cells.missing[label.column]
         if missing:
             advice.append(f"complete the {missing} that are missing, or take these rows out")
         head = "every label is bad" if bad == rows else f"{bad} of {rows} labels are bad"

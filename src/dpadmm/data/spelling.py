@@ -113,8 +113,8 @@ class Spelling(Part):
         for alias, meant in self.aliases:
             if meant not in known:
                 raise fail(
-                    f"aliases must mean one of {what}, {', '.join(map(repr, known))}; got "
-                    f"{alias!r} for {meant!r}: correct it"
+                    f"aliases must mean one of the {what}; got {shown_value(alias)} for "
+                    f"{shown_value(meant)}, which is none: correct it"
                 )
             key = self.folded(alias)
             same = meanings.get(key, meanings.get(twin(key), meant))
