@@ -50,7 +50,7 @@ def test_check_counts_and_shows_no_cell(run, drafted, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("age,[bold]work,y\nsecret1,a,no\n99,secret2,secret3\n1,2\n30,,yes\n")
     plain = run("check", drafted, rows)
-    assert plain.exit_code == 0
+    assert plain.exit_code == 1
     assert "4 rows, 1 of them ragged lines, 2 bad labels" in plain.stdout
     assert "do not share" in plain.stdout
     assert "[bold]work" in plain.stdout
@@ -158,6 +158,8 @@ def test_a_draft_tells_what_it_found(run, tmp_path):
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)["result"]
     assert (told["delimiter"], told["decimal"], told["numeric"]) == (";", ",", ["dose"])
+    assert (told["ignored"], told["categorical"]) == (["patient", "admitted"], [])
+    assert load_schema(schema).ignore == ("patient", "admitted")
     for hint, words in zip(
         told["hints"], ("with a comma", "'patient' looks like an", "'admitted' holds"), strict=True
     ):

@@ -128,18 +128,35 @@ def test_decimal_commas_are_found_and_read(tmp_path):
     ("name", "values", "words"),
     [
         ("PatientId", [1.5, 2.5, 1.5] * 10, "looks like an identifier (by its name)"),
-        ("code", [f"c{n}" for n in range(30)], "nearly every value is there once"),
-        ("number", list(range(30)), "nearly every value is there once"),
+        ("code", [f"c{n}" for n in range(30)], "most values differ"),
+        ("number", list(range(30)), "nearly all values differ"),
+        ("case", [f"c{n // 2}" for n in range(30)], "most values differ"),
+        ("zone", [f"z{n // 3}" for n in range(30)], None),
+        ("pulse", list(range(40, 130, 3)), None),
         ("weight", [n + 0.5 for n in range(30)], None),
-        ("paid", [n % 5 for n in range(30)], None),
+        ("dose", [n % 5 for n in range(30)], None),
         ("seen", ["3.1.2024", "12/31/99", "2024-02-03T10:00"] * 10, "holds dates"),
+        ("seen", ["3.1.2024 10:15", "24.12.2023 08:00", "2024-02-03 10:00"] * 10, "holds dates"),
         ("seen", ["3.1.2024", "12/31/99", "later"] * 10, None),
     ],
 )
-def test_identifiers_and_dates_are_told_of(name, values, words):
-    sample = pd.DataFrame({name: values, "y": ["a", "b"] * 15})
-    hints = draft(sample, "y").hints
-    assert len(hints) == (words is not None)
-    if words is not None:
-        assert words in hints[0]
-        assert repr(name) in hints[0]
+def test_identifiers_and_dates_are_left_out_and_told_of(name, values, words):
+    sample = pd.DataFrame({name: values, "paid": [n % 5 for n in range(30)], "y": ["a", "b"] * 15})
+    schema, hints = draft(sample, "y")
+    if words is None:
+        assert hints == schema.ignore == ()
+        assert schema.columns[0].name == name
+        return
+    (hint,) = hints
+    assert words in hint
+    assert f"column {name!r}" in hint
+    assert "leaves it out" in hint
+    assert schema.ignore == (name,)
+    assert [column.name for column in schema.columns] == ["paid"]
+    assert encode(sample, schema).counts.rows == 30
+
+
+def test_a_sample_of_identifiers_and_dates_alone_is_refused():
+    sample = pd.DataFrame({"id": range(30), "seen": ["2024-01-02"] * 30, "y": ["a", "b"] * 15})
+    with pytest.raises(DataError, match=r"neither an identifier nor a date; got only 'id', 'seen'"):
+        draft(sample, "y")

@@ -293,3 +293,71 @@ def test_signs_need_two_classes():
         _ = encoded(u=[0], v=[0], k=["z"], y=["b"]).signs
     with pytest.raises(DataError, match="none"):
         _ = encoded(u=[0], v=[0], k=["z"]).signs
+
+
+SPELT = Schema(
+    label=Label(
+        column="y",
+        classes=("negative", "positive"),
+        aliases={"pos.": "positive", "1": "positive"},
+        ignore_case=True,
+    ),
+    columns=(
+        CategoricalColumn(
+            name="k",
+            levels=("full time", "STRASSE"),
+            aliases={"ft": "full time"},
+            trim=True,
+            ignore_case=True,
+        ),
+        NumericColumn(name="u", lower=0.0, upper=10.0),
+    ),
+    decimal=",",
+    missing_marks=("k. A.", "-9,5"),
+)
+
+
+def test_labels_and_levels_are_read_however_the_schema_lets_them_be_spelt():
+    found = encoded(
+        SPELT,
+        y=["Positive", " POSITIVE ", "Pos.", "1.0", "negative", "positiv"],
+        k=["Full Time\u00a0", "FT", "\ufeffstraße", "K. A.", "\u00a0", "part time"],
+        u=["2,5", "k. A.", "-9.5", "-9,5", "2.5", "11"],
+    )
+    assert found.labels.tolist() == [1, 1, 1, 1, 0, 0]
+    assert found.counts.bad_labels == 1
+    # u, u is missing, k=full time, k=STRASSE, k is missing, k is other
+    assert np.argmax(found.rows[:, 2:], axis=1).tolist() == [0, 0, 1, 2, 2, 3]
+    assert found.counts.columns["u"].missing == 3
+    plain = encoded(
+        Schema.from_dict(SPELT.model_dump() | {"label": {"column": "y", "classes": SPELT.classes}}),
+        y=["Positive", "pos.", "positive", "1", "2", "3"],
+        k=["ft"] * 6,
+        u=["1"] * 6,
+    )
+    assert plain.labels.tolist() == [0, 0, 1, 0, 0, 0]
+
+
+def test_only_white_space_of_ascii_is_trimmed_unless_told():
+    label = Label(column="y", classes=("a", "b"))
+    for told, codes in ((label, [1, 0, 0]), (label.model_copy(update={"trim": True}), [1, 1, 1])):
+        schema = Schema(label=told, columns=SPELT.columns)
+        found = encoded(schema, y=[" b\t", "\u00a0b", "\u200bb\ufeff"], k=["ft"] * 3, u=["1"] * 3)
+        assert found.labels.tolist() == codes
+
+
+def test_a_positive_value_may_be_spelt_otherwise_too():
+    label = Label(column="y", positive="yes", aliases={"ja": "yes"}, ignore_case=True)
+    schema = Schema(label=label, columns=SPELT.columns, missing_marks=("k. A.",))
+    found = encoded(schema, y=["YES", "Ja", "no", "k. a.", "?"], k=["ft"] * 5, u=["1"] * 5)
+    assert found.labels.tolist() == [1, 1, 0, 0, 0]
+    assert found.counts.bad_labels == 2
+
+
+@given(st.lists(st.text(max_size=4), min_size=1, max_size=8))
+def test_a_cell_spelt_in_any_way_becomes_what_it_does_alone(cells):
+    columns = {"y": cells, "k": cells, "u": cells}
+    together = encoded(SPELT, **columns)
+    alone = [encoded(SPELT, y=[cell], k=[cell], u=[cell]) for cell in cells]
+    assert together.rows.tobytes() == b"".join(each.rows.tobytes() for each in alone)
+    assert together.labels.tolist() == [int(each.labels[0]) for each in alone]

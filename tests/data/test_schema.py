@@ -1,12 +1,14 @@
 """The public description: what is refused, and in which words; the hash; reading and writing."""
 
 import copy
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadmm.data.schema import CategoricalColumn, Label, NumericColumn, Schema, load_schema
+from dpadmm.data.spelling import Reading, Spelling
 from dpadmm.sentences import DataError, canonical_text
 
 BASE = {
@@ -99,6 +101,28 @@ def test_a_positive_value_stands_against_all_others():
         ({"constant": 1e300}, ["constant", "up to 1000", "1e+300"]),
         ({"constant": "yes"}, ["constant", "true, false", "yes"]),
         ({"label": "income"}, ["label"]),
+        ({"label__aliases": {"Low": "lo"}}, ["label", "aliases", "'Low' for 'lo'", "classes"]),
+        ({"label__aliases": {"high": "low"}}, ["aliases", "one meaning", "'high' is 'high' and"]),
+        ({"label__aliases": {"H": "high", " H": "low"}}, ["label, aliases", "once"]),
+        ({"label__aliases": ["H"]}, ["label", "aliases"]),
+        ({"label__ignore_case": "yes"}, ["label", "ignore_case"]),
+        (
+            {"label__ignore_case": True, "label__aliases": {"H": "high", "h": "low"}},
+            ["aliases", "'h' is 'high' and 'low'"],
+        ),
+        (
+            {"label__classes": ["low", "Low"], "label__ignore_case": True},
+            ["classes must differ", "ignore_case", "'low' and 'Low'"],
+        ),
+        ({"label__classes": ["1", "2"], "label__aliases": {"1.0": "2"}}, ["'1.0' is '1' and '2'"]),
+        ({"columns__1__aliases": {"x": "secret"}}, ["'work'", "aliases", "levels", "'secret'"]),
+        (
+            {"columns__1__levels": ["a", "a\u00a0"], "columns__1__trim": True},
+            ["'work'", "levels must differ", "trim", r"'a' and 'a\xa0'"],
+        ),
+        ({"columns__0__trim": True}, ["'age'", "trim", "not a known key"]),
+        ({"columns__1__aliases": {"Private": "private", "PRIVATE": "private"}}, []),
+        ({"columns__1__ignore_case": True, "columns__1__aliases": {"PUBLIC": "public"}}, []),
         ({"columns__0__name": "{x}", "columns__0__lower": 200}, ["'{x}'", "lower"]),
     ],
 )
@@ -174,7 +198,8 @@ def schemas(draw):
             )
         else:
             levels = draw(st.lists(texts.map(canonical_text), min_size=1, unique=True))
-            columns.append(CategoricalColumn(name=name, levels=tuple(levels)))
+            aliases = draw(st.sampled_from([(), (("another spelling", levels[0]),)]))
+            columns.append(CategoricalColumn(name=name, levels=tuple(levels), aliases=aliases))
     content = {
         "label": Label(column=names[-1], classes=("0", "1")),
         "columns": tuple(columns),
@@ -290,3 +315,59 @@ def test_the_version_decides_the_range_of_a_column_that_has_none(version, ends):
         0.0,
         1.0,
     )
+
+
+SPELT = {
+    "label__aliases": {"H": "high"},
+    "label__ignore_case": True,
+    "columns__1__aliases": {"priv.": "private"},
+    "columns__1__trim": True,
+    "missing_marks": ["k. A."],
+    "decimal": ",",
+}
+
+
+def test_how_a_file_is_written_is_kept_and_is_no_part_of_the_hash():
+    plain, spelt = Schema.from_dict(BASE), Schema.from_dict(changed(**SPELT))
+    assert spelt.sha256 == plain.sha256
+    assert spelt != plain
+    assert Schema.from_toml(spelt.to_toml()) == spelt
+    assert Schema.from_dict(json.loads(json.dumps(spelt.model_dump(mode="json")))) == spelt
+    # What is not used is not written.
+    assert not set(plain.label.model_dump()) & set(Spelling.model_fields)
+    assert "missing_marks" not in plain.model_dump(mode="json")
+
+
+def test_a_reading_stands_over_the_schema_and_is_read_once_however_often_it_is_told():
+    reading = Reading(
+        delimiter=";",
+        decimal=",",
+        missing_marks=("k. A.",),
+        aliases={"income": {"H": "high"}, "work": {"priv.": "private"}},
+        trim=True,
+    )
+    plain = Schema.from_dict(changed(label__aliases={"L": "low"}, columns__1__ignore_case=True))
+    read = plain.read_as(reading)
+    assert read.sha256 == plain.sha256
+    assert (read.delimiter, read.decimal) == (";", ",")
+    assert read.all_missing_values == (*plain.missing_values, "k. A.")
+    assert read.label.aliases == (("L", "low"), ("H", "high"))
+    assert (read.label.trim, read.label.ignore_case) == (True, False)
+    assert (read.columns[1].trim, read.columns[1].ignore_case) == (True, True)
+    assert read.read_as(reading) == read
+    assert plain.read_as(Reading()) is plain
+
+
+@pytest.mark.parametrize(
+    ("aliases", "words"),
+    [
+        ({"age": {"x": "1"}}, "for the label or a categorical column of the schema; got 'age'"),
+        ({"nothing": {"x": "1"}}, "got 'nothing'"),
+        ({"income": {"L": "high"}}, "'L' is 'low' and 'high'"),
+        ({"work": {"x": "low"}}, "'x' for 'low', which is none"),
+    ],
+)
+def test_a_reading_that_does_not_fit_the_schema_is_refused(aliases, words):
+    schema = Schema.from_dict(changed(label__aliases={"L": "low"}))
+    with pytest.raises(DataError, match=words):
+        schema.read_as(Reading(aliases=aliases))

@@ -173,6 +173,9 @@ def test_a_line_longer_than_a_block_is_a_row_like_any_other(write, monkeypatch):
         (b"u,k,u,y\n1,p,1,yes\n", ["'u' is there twice"]),
         ("u,k,y\n1,p,yes\n".encode("utf-16"), ["UTF-16"]),
         (b'"u,k,y\n1,p,yes\n', ["not there"]),
+        (b"U,k,y\n1,p,yes\n", ["'u' is not there", "It has 'U' for 'u': rename one"]),
+        (b"u,k, Y\xc2\xa0\n1,p,yes\n", ["'y' is not there", r"It has 'Y\xa0' for 'y'"]),
+        (b"\xef\xbb\xbf\xef\xbb\xbfu,K,y\n1,p,yes\n", [r"It has '\ufeffu' for 'u', 'K' for 'k'"]),
     ],
 )
 def test_a_wrong_header_is_refused_in_one_sentence(write, content, words):

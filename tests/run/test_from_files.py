@@ -396,3 +396,63 @@ def test_a_run_is_not_refused_for_rows_that_are_not_there(hospitals, algorithm):
     told = f'algorithm = "{algorithm}"\nepsilon = 100.0\ncalibration = "published"\npenalty = 0.5\n'
     edit(hospitals, 'algorithm = "admm"\n', told)
     prepare(load_config(hospitals / "run.toml"))
+
+
+GERMAN_KEYS = """
+delimiter = ";"
+decimal = ","
+missing_marks = ["k. A."]
+ignore_case = true
+[party.aliases.y]
+ja = "yes"
+nein = "no"
+[party.aliases.ward]
+"Station A" = "a"
+"""
+
+
+def german(folder, name, output):
+    """Write the rows of a party as a German program does, and plainly with the same numbers."""
+    table = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
+    table["age"] = [f"{age}.5" if age != "100" else "" for age in table["age"]]
+    table.to_csv(folder / f"{name}.csv", index=False)
+    table["age"] = [age.replace(".", ",") or "k. A." for age in table["age"]]
+    table["ward"] = table["ward"].map({"a": "STATION A", "b": "B"})
+    table["y"] = table["y"].map({"yes": "Ja", "no": "NEIN"})
+    (folder / output).write_bytes(table.to_csv(index=False, sep=";").encode("utf-8-sig"))
+
+
+def test_a_german_file_of_one_party_gives_the_model_of_the_plain_one(hospitals):
+    edit(hospitals, 'algorithm = "admm"', 'algorithm = "pr-admm"\nepsilon = 5\nsimulation_key = 3')
+    german(hospitals, "south", "sued.csv")
+    expected = trained(hospitals)
+    edit(hospitals, '"south.csv"', '"sued.csv"' + GERMAN_KEYS)
+    run = trained(hospitals)
+    assert run.estimator.coef_.tobytes() == expected.estimator.coef_.tobytes()
+    assert run.sha256 == expected.sha256
+    assert run.model.schema == expected.model.schema
+    # New files of that party are read so, too; those of the others as ever.
+    write_results(run)
+    model = load_model(hospitals / "m.model")
+    for name, party in (("sued", "south"), ("south", None)):
+        source = hospitals / f"{name}.csv"
+        assert predict_file(model, source, hospitals / f"{name}-out.csv", party=party) == 40
+    assert (hospitals / "sued-out.csv").read_bytes() == (hospitals / "south-out.csv").read_bytes()
+    with pytest.raises(ParameterError, match=r"party must be one of: north, south, west; got 'sou"):
+        predict_file(model, hospitals / "sued.csv", hospitals / "o.csv", party="sout")
+
+
+def test_a_model_reads_new_files_as_all_files_of_the_run_were_written(hospitals):
+    for name in ("north", "south", "west"):
+        german(hospitals, name, f"{name}.csv")
+    keys = GERMAN_KEYS.replace("party.", "data.")
+    edit(hospitals, 'schema = "schema.toml"\n', f'schema = "schema.toml"\n{keys}')
+    model = trained(hospitals).model
+    assert model.schema.label.aliases == (("ja", "yes"), ("nein", "no"))
+    assert predict_file(model, hospitals / "south.csv", hospitals / "out.csv") == 40
+
+
+def test_spellings_of_a_party_with_two_meanings_are_refused_before_a_row_is_read(hospitals):
+    edit(hospitals, '"west.csv"', '"west.csv"\n[party.aliases.y]\nyes = "no"')
+    with pytest.raises(DataError, match=r"party 'west': .*'yes' is 'yes' and 'no'"):
+        prepare(load_config(hospitals / "run.toml"))

@@ -26,6 +26,9 @@ def predict(
         bool, typer.Option("--probabilities", help="Refuse a model that has no probabilities.")
     ] = False,
     delimiter: DelimiterOption = None,
+    party: Annotated[
+        str | None, typer.Option(help="Read the file as that of this party of the run.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict the rows of a file: a label and its score for each, in the order of the file.
@@ -48,7 +51,7 @@ def predict(
         if output is None and sys.stdout.isatty():
             _refuse_unprintable(loaded.classifier.classes, model)
         rows = predictions.predict_file(
-            loaded, data, output or sys.stdout.buffer, delimiter=delimiter
+            loaded, data, output or sys.stdout.buffer, delimiter=delimiter, party=party
         )
         if not as_json and predictions.has_labels(loaded, data, delimiter=delimiter):
             _tell_how_to_evaluate(model, data)

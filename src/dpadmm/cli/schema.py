@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpadmm.cli.options import Commands, DelimiterOption, takes
-from dpadmm.cli.output import JsonOption, emit, refusals, show_table, warn
+from dpadmm.cli.output import JsonOption, emit, refusals, say, show_table, warn
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
-    from dpadmm.data.encode import Counts
     from dpadmm.data.schema import Schema
+    from dpadmm.data.spelling import Reading
+    from dpadmm.data.survey import Survey
 
 CHECK_WARNING = (
     "These counts are about private rows and covered by no privacy budget: do not share them."
@@ -96,6 +98,7 @@ def draft(options: DraftOptions) -> None:
             **_encoding(schema),
             "delimiter": schema.delimiter,
             "decimal": schema.decimal,
+            "ignored": list(schema.ignore),
             "hints": list(hints),
         }
         emit("schema draft", content)
@@ -140,50 +143,60 @@ def _write(schema: Schema, output: Path, force: bool) -> None:
 def check(
     schema: Annotated[Path, typer.Argument(help="The schema.toml.")],
     file: Annotated[Path, typer.Argument(help="CSV or Parquet file to test.")],
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The run.toml or node.toml that says how this file is written."),
+    ] = None,
     delimiter: DelimiterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Test a file against a schema. Reports counts only, for your eyes only.
+    """Test a file against a schema. What it says is about your rows: for your eyes only.
 
-    Fails (exit code 1) where a column is missing in every row, or every label is bad: the file is
-    read wrongly, or is another. That, too, is about your rows: keep it to yourself.
+    Fails (exit code 1) where a label is bad, no cell of a column fits, or cells are a number, a
+    class or a level but for how they are spelt, and says what to write. Spellings that many rows
+    have are quoted.
     """
     with refusals("schema check", as_json):
-        from dpadmm.data.encode import ColumnCounts, Counts
+        from dpadmm.data.misfits import misfits
         from dpadmm.data.schema import load_schema
+        from dpadmm.data.survey import survey
         from dpadmm.data.tables import encoded_batches
 
         description = load_schema(schema)
-        counts = Counts(columns={column.name: ColumnCounts() for column in description.columns})
-        for batch in encoded_batches(file, description, delimiter=delimiter):
-            counts += batch.counts
-    failures = _failures(counts)
+        for reading in () if config is None else _readings(config, file):
+            description = description.read_as(reading)
+        found = survey(encoded_batches(file, description, delimiter=delimiter), description)
+        failures = misfits(file, description, found, delimiter=delimiter)
     if as_json:
-        emit("schema check", _report(description, counts) | {"failures": failures})
+        emit("schema check", _report(description, found) | {"failures": list(failures)})
     else:
-        _show(description, file, counts, fits=not failures)
+        _show(description, file, found, fits=not failures)
     for failure in failures:
         warn(failure)
     if failures:
         raise typer.Exit(1)
 
 
-def _failures(counts: Counts) -> list[str]:
-    """What no file has that is read as it is meant."""
-    if not counts.rows:
-        return []
-    failures = [
-        f"column {name!r} is missing in every row: compare its cells with the schema's bounds or "
-        "levels, its missing_values, delimiter and decimal."
-        for name, found in counts.columns.items()
-        if found.missing == counts.rows
-    ]
-    if counts.bad_labels == counts.rows:
-        failures.append("every label is bad: compare the label's cells with the schema's classes.")
-    return failures
+def _readings(config: Path, file: Path) -> Iterator[Reading]:
+    """How a run.toml or node.toml says that a file is written; its other keys are not read."""
+    from dpadmm.data.spelling import Reading
+    from dpadmm.run.config import load_toml, validated
+
+    content = load_toml(config, "configuration")
+    tables = [content.get("node"), content.get("data")]
+    parties = content.get("party")
+    for party in parties if isinstance(parties, list) else ():
+        named = party.get("file") if isinstance(party, dict) else None
+        if isinstance(named, str) and (config.parent / named).resolve() == file.resolve():
+            tables.append(party)
+    for table in tables:
+        if isinstance(table, dict):
+            told = {key: table[key] for key in table if key in Reading.model_fields}
+            yield validated(Reading, told, config.parent, f"configuration {config}")
 
 
-def _report(schema: Schema, counts: Counts) -> dict[str, Any]:
+def _report(schema: Schema, found: Survey) -> dict[str, Any]:
+    counts = found.counts
     columns = {name: asdict(found) for name, found in counts.columns.items()}
     return {
         "schema_sha256": schema.sha256,
@@ -192,11 +205,14 @@ def _report(schema: Schema, counts: Counts) -> dict[str, Any]:
         "ragged_rows": counts.ragged_rows,
         "bad_labels": counts.bad_labels,
         "columns": columns,
+        "unused_classes": list(found.unused_classes),
+        "unused_levels": {name: list(levels) for name, levels in found.unused_levels.items()},
         "private": CHECK_WARNING,
     }
 
 
-def _show(schema: Schema, file: Path, counts: Counts, *, fits: bool) -> None:
+def _show(schema: Schema, file: Path, found: Survey, *, fits: bool) -> None:
+    counts = found.counts
     typer.echo(
         f"{file} {'fits' if fits else 'does not fit'} the schema {schema.sha256[:12]}: "
         f"{counts.rows} rows, {counts.ragged_rows} of them ragged lines, {counts.bad_labels} bad "
@@ -207,4 +223,7 @@ def _show(schema: Schema, file: Path, counts: Counts, *, fits: bool) -> None:
         ("column", "missing", "other", "clipped"),
         [(name, c.missing, c.other, c.clipped) for name, c in counts.columns.items()],
     )
+    unused = {schema.label.column: found.unused_classes} if found.unused_classes else {}
+    for name, levels in (unused | found.unused_levels).items():
+        say(f"{name}: no row has {', '.join(map(repr, levels))}.")
     typer.echo(CHECK_WARNING)

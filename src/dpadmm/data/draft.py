@@ -34,16 +34,21 @@ DRAFT_WARNING: Final = (
     "the sample must be public: the schema is shared, and bounds and levels learnt from private "
     "rows leak them; no privacy budget covers that"
 )
-
+COMMA_HINT: Final = (
+    "numbers are written with a comma in the sample, so that the schema says decimal = "
+    '",": if commas stand between thousands, take them out instead'
+)
 
 # Names of columns that say who a row is.
 _IDENTIFIERS: Final = frozenset({"id", "ids", "identifier", "uuid", "guid", "ssn", "mrn"})
-# So large a part of the values occurs once in a column that may be an identifier.
-_DISTINCT: Final = 0.95
+# So large a part of whole numbers, or of texts, differ in a column that may be an identifier.
+_DISTINCT_NUMBERS: Final = 0.95
+_DISTINCT_TEXTS: Final = 0.5
 # In fewer rows most values occur once in any column.
 _FEWEST_ROWS: Final = 20
+_MANY_ROWS: Final = 50
 _DATE: Final = (
-    r"^([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([T ].*)?|[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4})$"
+    r"^([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4})([T ].*)?$"
 )
 
 
@@ -74,9 +79,10 @@ def draft(
     A column whose known cells are all numbers is numeric, with the smallest and largest as
     bounds (widened by one where they are equal); any other is categorical, with its most
     frequent values as levels and the rest left to ``other``. A column has ``missing`` where the
-    sample has a missing value. The classes are the label's values in order. A delimiter other than
-    usual is found by the names of label and party, and told by the schema; so are commas in
-    numbers.
+    sample has a missing value. The classes are the label's values in order. Columns that look like
+    identifiers or hold dates are left out: the schema ignores them, and a hint says so. A delimiter
+    other than usual is found by the names of label and party, and told by the schema; so are commas
+    in numbers.
 
     Parameters
     ----------
@@ -103,22 +109,34 @@ def draft(
     told: dict[str, Any] = {"constant": constant, "party": party, "delimiter": delimiter}
     if fourier is not None:
         told["fourier"] = {"features": fourier}
-    schema = _schema_of(table, label, max_levels, told)
-    return Draft(schema, _hints(table, schema))
+    return _draft_of(table, label, max_levels, told)
 
 
-def _schema_of(table: pa.Table, label: str, max_levels: int, told: dict[str, Any]) -> Schema:
+def _draft_of(table: pa.Table, label: str, max_levels: int, told: dict[str, Any]) -> Draft:
     """What the cells say, beside what was told."""
     others = [name for name in table.schema.names if name not in (label, told["party"])]
     columns = table.select(others)
     comma = any(_has_commas(_known_texts(cells)) for cells in columns.columns)
+    drafted = _draft_columns(columns, max_levels, comma)
+    odd = {
+        column.name: why
+        for column in drafted
+        if (why := _why_left_out(column, _known_texts(table[column.name]))) is not None
+    }
+    if len(odd) == len(drafted):
+        raise DataError(
+            "sample must have a column besides the label that is neither an identifier nor a date; "
+            f"got only {', '.join(map(repr, odd))}"
+        )
     found = {
         "version": 2,
         "label": _draft_label(label, table[label], max_levels),
-        "columns": _draft_columns(columns, max_levels, comma),
+        "columns": tuple(column for column in drafted if column.name not in odd),
+        "ignore": tuple(odd),
         "decimal": "," if comma else None,
     }
-    return Schema.from_dict(found | told)
+    hints = [COMMA_HINT] if comma else []
+    return Draft(Schema.from_dict(found | told), (*hints, *odd.values()))
 
 
 def _draft_columns(table: pa.Table, max_levels: int, comma: bool) -> tuple[Column, ...]:
@@ -135,27 +153,20 @@ def _has_commas(texts: pa.Array) -> bool:
     return bool(np.isfinite(cells_as_numbers(texts, decimal_comma=True)).all())
 
 
-def _hints(table: pa.Table, schema: Schema) -> tuple[str, ...]:
-    """What looks odd, in sentences; about a public sample."""
-    hints = []
-    if schema.decimal is not None:
-        hints.append(
-            "numbers are written with a comma in the sample, so that the schema says decimal = "
-            '",": if commas stand between thousands, take them out instead'
+def _why_left_out(column: Column, texts: pa.Array) -> str | None:
+    """The hint that a column is left out; None if it is not. About a public sample."""
+    left_out = "the draft leaves it out, under ignore"
+    if _are_dates(texts):
+        return (
+            f"column {column.name!r} holds dates, each of which would be a level of its own: "
+            f"{left_out}; to learn from it, turn it into a number, such as days since a public day"
         )
-    for column in schema.columns:
-        texts = _known_texts(table[column.name])
-        if _are_dates(texts):
-            hints.append(
-                f"column {column.name!r} holds dates, each of which would be a level of its own: "
-                "turn it into a number, such as days since a public day, or name it under ignore"
-            )
-        elif (why := _identifier(column, texts)) is not None:
-            hints.append(
-                f"column {column.name!r} looks like an identifier ({why}), which says who a row is "
-                "and predicts nothing of others: name it under ignore"
-            )
-    return tuple(hints)
+    if (why := _identifier(column, texts)) is not None:
+        return (
+            f"column {column.name!r} looks like an identifier ({why}), which says who a row is and "
+            f"predicts nothing of others: {left_out}; if it is none, describe it under [[columns]]"
+        )
+    return None
 
 
 def _are_dates(texts: pa.Array) -> bool:
@@ -167,15 +178,16 @@ def _identifier(column: Column, texts: pa.Array) -> str | None:
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", column.name).lower()
     if _IDENTIFIERS & set(re.split(r"[^a-z0-9]+", words)):
         return "by its name"
-    # Measurements differ from row to row, too; whole numbers and texts seldom do.
-    measured = (
-        isinstance(column, NumericColumn)
-        and not pc.all(pc.match_substring_regex(texts, "^[+-]?[0-9]+$")).as_py()
-    )
-    if measured or len(texts) < _FEWEST_ROWS:
+    rows, distinct = len(texts), len(texts.unique())
+    if rows < _FEWEST_ROWS:
         return None
-    once = len(texts.unique()) >= _DISTINCT * len(texts)
-    return "nearly every value is there once" if once else None
+    if isinstance(column, CategoricalColumn):
+        return "most values differ" if distinct >= _DISTINCT_TEXTS * rows else None
+    # Measurements differ from row to row, too; many whole numbers seldom do, unless they count up.
+    whole = bool(pc.all(pc.match_substring_regex(texts, "^[+-]?[0-9]+$")).as_py())
+    count_up = column.upper - column.lower < 2 * rows
+    odd = whole and (count_up or rows >= _MANY_ROWS) and distinct >= _DISTINCT_NUMBERS * rows
+    return "nearly all values differ" if odd else None
 
 
 def _check_sample(table: pa.Table, label: str, party: str | None) -> None:

@@ -7,7 +7,7 @@ bits. Every content is provided for:
 * a number outside the bounds is moved to the nearer bound (counted as *clipped*);
 * a cell that is empty, no number or not finite where a number is due, or one of the schema's
   ``missing_values``, is *missing*;
-* a text that is no level is *other*;
+* a text that is no level, nor spelt like one as the schema allows, is *other*;
 * a label that is missing or no class becomes the first class (counted as a *bad label*).
 
 How cells are read is told in :mod:`dpadmm.data.values`, and what rows become where the schema asks
@@ -261,7 +261,7 @@ def _encode_categorical(
     cells: pa.Array, column: CategoricalColumn, schema: Schema, offset: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
     """Return the encoded column (-1: zeros), which cells are missing, how many are others."""
-    codes = codes_of(cells, column.levels, schema.missing_values)
+    codes = codes_of(cells, column.levels, schema.all_missing_values, column)
     if codes.min(initial=0) >= 0:
         return codes + offset, np.zeros(len(codes), np.bool_), 0
     missing, other = codes == MISSING, codes == OTHER
@@ -275,10 +275,10 @@ def _encode_categorical(
 def _encode_labels(cells: pa.Array, schema: Schema) -> tuple[NDArray[np.int64], int]:
     label = schema.label
     if label.classes is not None:
-        codes = codes_of(cells, label.classes, ())
+        codes = codes_of(cells, label.classes, (), label)
         bad = codes < 0
         return np.where(bad, 0, codes), int(np.count_nonzero(bad))
-    codes = codes_of(cells, (str(label.positive),), schema.missing_values)
+    codes = codes_of(cells, label.told, schema.all_missing_values, label)
     return np.where(codes == 0, 1, 0), int(np.count_nonzero(codes == MISSING))
 
 
@@ -354,8 +354,9 @@ def _encode_columns(
     places = np.full((schema.other_entries, rows), -1, np.int32)
     incomplete = np.zeros(rows, np.bool_)
     counts: dict[str, ColumnCounts] = {}
-    sentinels = [float(text) for text in schema.missing_values if _is_finite_number(text)]
     comma = schema.decimal == ","
+    marks = [text.replace(",", ".") if comma else text for text in schema.all_missing_values]
+    sentinels = [float(text) for text in marks if _is_finite_number(text)]
 
     slot, offset = 0, len(numbers)
     for number, column in enumerate(schema.numeric):

@@ -41,29 +41,25 @@ class PartyRows:
         return len(self.labels)
 
 
-def encode_party(
-    source: Path, schema: Schema, folder: Path, *, delimiter: str | None = None
-) -> PartyRows:
+def encode_party(source: Path, schema: Schema, folder: Path) -> PartyRows:
     """Encode the file of one party; `folder` is where the encoded rows are written."""
     with ExitStack() as stack:
         part = _part(schema, folder / "rows.npy", stack)
-        for batch in encoded_batches(source, schema, delimiter=delimiter):
+        for batch in encoded_batches(source, schema):
             part.add(batch)
         return part.finished()
 
 
-def encode_by_party(
-    source: Path, schema: Schema, folder: Path, *, delimiter: str | None = None
-) -> dict[str, PartyRows]:
+def encode_by_party(source: Path, schema: Schema, folder: Path) -> dict[str, PartyRows]:
     """Encode one file with the rows of all parties, sorted by the names of the parties.
 
     Whose row it is is public: a row that names nobody is refused.
     """
     with ExitStack() as stack:
         parties: dict[str, _Part] = {}
-        for batch in encoded_batches(source, schema, delimiter=delimiter):
+        for batch in encoded_batches(source, schema):
             for name, rows in _by_party(batch):
-                if name is None or name in schema.missing_values:
+                if name is None or name in schema.all_missing_values:
                     raise DataError(
                         f"every row of {source} must name its party in the column "
                         f"{schema.party!r}; there is one that does not: complete it"

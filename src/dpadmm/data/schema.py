@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from dpadmm.data.fourier import FourierMap, default_scale
+from dpadmm.data.spelling import Delimiter, Reading, Spelling
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.plain import canonical_json
 from dpadmm.sentences import (
@@ -43,6 +44,7 @@ __all__ = [
     "DEFAULT_MISSING_VALUES",
     "CategoricalColumn",
     "Column",
+    "Delimiter",
     "Label",
     "NumericColumn",
     "Schema",
@@ -149,8 +151,10 @@ class NumericColumn(Part):
         return _FROM_ZERO if self.range is None else self.range
 
 
-class CategoricalColumn(Part):
+class CategoricalColumn(Spelling):
     """One of a public list of levels; encoded as one column per level (one-hot).
+
+    Files may spell levels otherwise: see :class:`~dpadmm.data.spelling.Spelling`.
 
     Parameters
     ----------
@@ -176,12 +180,19 @@ class CategoricalColumn(Part):
             raise fail("levels must have at least one value; got none: list the levels")
         return refuse_repeats(levels, "levels must list each value once")
 
+    @model_validator(mode="after")
+    def _check_levels(self) -> CategoricalColumn:
+        self.check_spelling(self.levels, "levels")
+        return self
+
 
 Column = Annotated[NumericColumn | CategoricalColumn, Field(discriminator="kind")]
 
 
-class Label(Part):
+class Label(Spelling):
     """The column to predict.
+
+    Files may spell classes otherwise: see :class:`~dpadmm.data.spelling.Spelling`.
 
     Parameters
     ----------
@@ -216,7 +227,13 @@ class Label(Part):
                     "list all classes"
                 )
             refuse_repeats(self.classes, "classes must list each value once")
+        self.check_spelling(self.told, "positive" if self.classes is None else "classes")
         return self
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The values that are written in files: the classes, or the positive one alone."""
+        return (str(self.positive),) if self.classes is None else self.classes
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -225,15 +242,6 @@ class Label(Part):
             return self.classes
         return (f"not {self.positive}", str(self.positive))
 
-
-def _one_character(value: Any) -> Any:
-    if not isinstance(value, str) or len(value) != 1 or value in '"\r\n\0' or not value.isascii():
-        raise fail(f"must be one ASCII character; got {shown_value(value)}: correct it")
-    return value
-
-
-Delimiter = Annotated[str, BeforeValidator(_one_character)]
-"""What stands between the cells of a CSV file."""
 
 SCHEMA_HASH_PREFIX: Final = "dpadmm-schema/1"
 
@@ -273,6 +281,8 @@ class Schema(Part):
     decimal
         ``","`` where numbers in files may be written with a comma; those with a point are read as
         ever.
+    missing_marks
+        Further texts that mean a missing value in files, which are no part of the hash.
 
     Notes
     -----
@@ -292,6 +302,7 @@ class Schema(Part):
     fourier: FourierMap | None = None
     delimiter: Delimiter | None = None
     decimal: Literal[".", ","] | None = None
+    missing_marks: Texts = ()
 
     @model_serializer(mode="wrap")
     def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -299,7 +310,7 @@ class Schema(Part):
         return {
             key: value
             for key, value in serialize(self).items()
-            if key not in ("fourier", "delimiter", "decimal") or value is not None
+            if key not in ("fourier", "delimiter", "decimal", "missing_marks") or value
         }
 
     @field_validator("columns")
@@ -380,6 +391,11 @@ class Schema(Part):
         """Columns of a classifier: 1 for two classes, else one for each."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
+    @property
+    def all_missing_values(self) -> tuple[str, ...]:
+        """Every text that means a missing value."""
+        return (*self.missing_values, *self.missing_marks)
+
     @cached_property
     def entries_per_row(self) -> int:
         """The most entries other than zero that a row can have."""
@@ -398,11 +414,13 @@ class Schema(Part):
         """What runs compare: the sha256 of everything that changes the encoding of a row.
 
         Comments, layout and order of keys in the file do not matter, nor do ``party``, ``ignore``,
-        ``delimiter`` and ``decimal``, which say what a party's own file looks like.
+        ``delimiter``, ``decimal``, ``missing_marks``, ``aliases``, ``trim`` and ``ignore_case``,
+        which say what a party's own file looks like.
         """
         columns: list[dict[str, Any]] = []
+        spelling = set(Spelling.model_fields)
         for column in self.columns:
-            entry = column.model_dump()
+            entry = column.model_dump(exclude=spelling)
             if isinstance(column, NumericColumn):
                 entry["fill"] = column.fill_value
                 # Whichever version says it, and as before there were ranges.
@@ -414,7 +432,7 @@ class Schema(Part):
             columns.append(entry)
         content = {
             "format": SCHEMA_HASH_PREFIX,
-            "label": self.label.model_dump(),
+            "label": self.label.model_dump(exclude=spelling),
             "columns": columns,
             "constant": True if self.constant == 1.0 else self.constant,
             "missing_values": sorted(self.missing_values),
@@ -422,6 +440,39 @@ class Schema(Part):
         if self.fourier is not None:
             content["fourier"] = self.fourier.model_dump()
         return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
+
+    def read_as(self, reading: Reading) -> Schema:
+        """The schema for a file that is written in a way of its own; its hash is the same.
+
+        Raises
+        ------
+        DataError
+            If a spelling has two meanings then, or none.
+        """
+        told = dict(reading.told)
+        if not told:
+            return self
+        aliases = told.pop("aliases", {})
+        for name in aliases:
+            if name not in (self.label.column, *(column.name for column in self.categorical)):
+                raise DataError(
+                    "aliases must be for the label or a categorical column of the schema; got "
+                    f"{name!r}: correct it"
+                )
+        flags = {key: told.pop(key) for key in ("trim", "ignore_case") if key in told}
+
+        def spelt(name: str, part: Label | Column) -> dict[str, Any]:
+            written = part.model_dump()
+            if isinstance(part, Spelling):
+                more = (*part.aliases, *aliases.get(name, ()))
+                written |= flags | {"aliases": tuple(dict.fromkeys(more))}
+            return written
+
+        marks = (*self.missing_marks, *told.get("missing_marks", ()))
+        content = self.model_dump() | told | {"missing_marks": tuple(dict.fromkeys(marks))}
+        content["label"] = spelt(self.label.column, self.label)
+        content["columns"] = tuple(spelt(column.name, column) for column in self.columns)
+        return Schema.from_dict(content)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Schema:

@@ -25,6 +25,7 @@ from dpadmm.data.csv_reader import CsvColumns, read_csv, read_header
 from dpadmm.data.encode import EncodedBatch, EncodedRows, Layout, assemble, encode_batch
 from dpadmm.data.rows_file import RowsFile
 from dpadmm.data.schema import Schema
+from dpadmm.data.spelling import Spelling
 from dpadmm.data.values import bytes_of, holds_text, is_readable
 from dpadmm.errors import ParameterError
 from dpadmm.sentences import DataError, canonical_text
@@ -59,6 +60,7 @@ BATCH_CELLS: Final = 2**18
 BUFFER_BYTES: Final = 2**14
 REQUEST_BYTES: Final = 2**20
 
+_ANY_SPELLING: Final = Spelling(trim=True, ignore_case=True)
 
 DROPPED_WARNING: Final = (
     "drop_incomplete_public_rows is for public data only: the number of rows left depends on what "
@@ -371,6 +373,7 @@ def _columns(table: _Table, schema: Schema, require_label: bool, only_known: boo
         raise DataError(
             f"{table.where} must have the schema's columns; {_listed(missing)} not there: add "
             "what is missing, correct the schema, or check the delimiter and the header line"
+            + _nearly_there(missing, table.names)
         )
     # The header is one: it has all names of the schema. So it may be shown.
     _refuse_repeats(table, show=True)
@@ -386,6 +389,15 @@ def _columns(table: _Table, schema: Schema, require_label: bool, only_known: boo
             kind = table.types.field(name).type
             check_type(name, kind, table.where, as_number=name in numeric)
     return needed
+
+
+def _nearly_there(missing: list[str], names: Sequence[str]) -> str:
+    """Names of the schema that a header has but for capitals, white space and byte-order marks."""
+    found = {_ANY_SPELLING.folded(name): name for name in names}
+    near = [(found.get(_ANY_SPELLING.folded(name)), name) for name in missing]
+    pairs = [f"{there!r} for {name!r}" for there, name in near if there is not None]
+    more = ", ..." if len(pairs) > 5 else ""
+    return f". It has {', '.join(pairs[:5])}{more}: rename one of the two" if pairs else ""
 
 
 def _listed(names: list[str]) -> str:

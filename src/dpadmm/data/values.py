@@ -1,8 +1,8 @@
 """Cells of any kind as text, numbers and codes; what a cell becomes depends on that cell only.
 
 Numbers are written in decimal (``-1.5``, ``.5``, ``2e3``), where a schema says so also with a comma
-(``-1,5``); texts are compared after trimming
-ASCII white space, and ``1`` is ``1.0`` unless a list has both; booleans are the texts ``true``
+(``-1,5``); texts are compared after trimming ASCII white space, and ``1`` is ``1.0`` unless a list
+has both (what else may differ is in :mod:`dpadmm.data.spelling`); booleans are the texts ``true``
 and ``false``; bytes that are not UTF-8 are read as Latin-1.
 
 Every column type that :func:`is_readable` takes is first brought to bytes, booleans or numbers
@@ -13,7 +13,6 @@ Every column type that :func:`is_readable` takes is first brought to bytes, bool
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpadmm.data.spelling import Spelling, twin
 from dpadmm.sentences import WHITESPACE, canonical_text
 
 __all__ = [
@@ -39,32 +39,37 @@ __all__ = [
 
 MISSING: Final = -1
 OTHER: Final = -2
-WHOLE: Final = re.compile(r"-?[0-9]+")
 DECIMAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
 def codes_of(
-    cells: pa.Array, known: Sequence[str], missing_values: Sequence[str]
+    cells: pa.Array,
+    known: Sequence[str],
+    missing_values: Sequence[str],
+    spelling: Spelling | None = None,
 ) -> NDArray[np.int64]:
     """Place of every cell in a list of texts; :data:`MISSING` or :data:`OTHER` if not there.
 
     A text in both lists is known. A whole number that is not there as it is written is looked
-    for with or without ``.0``.
+    for with or without ``.0``. With a spelling a cell may also be an alias of a known text, and
+    all are compared as it says.
     """
     codes: dict[str | None, int] = {None: MISSING, **dict.fromkeys(missing_values, MISSING)}
-    codes.update({text: code for code, text in enumerate(known)})
+    places_of = {text: code for code, text in enumerate(known)}
     texts, places = _distinct(cells)
-    table = [codes[t] if t in codes else codes.get(_twin(t), OTHER) for t in texts]
+    if spelling is not None:
+        codes.update({alias: places_of[meant] for alias, meant in spelling.aliases})
+    codes.update(places_of)
+    if spelling is not None and spelling.folds:
+        fold = _folding(spelling)
+        codes = {fold(text): code for text, code in codes.items()}
+        texts = [fold(text) for text in texts]
+    table = [codes[t] if t in codes else codes.get(twin(t), OTHER) for t in texts]
     return np.array(table, np.int64).take(places)
 
 
-def _twin(text: str | None) -> str:
-    """Return the same whole number with or without ``.0``; programs that write files differ."""
-    text = text or ""
-    whole = text.removesuffix(".0")
-    if not WHOLE.fullmatch(whole):
-        return text
-    return whole if whole != text else f"{text}.0"
+def _folding(spelling: Spelling) -> Callable[[str | None], str | None]:
+    return lambda text: None if text is None else spelling.folded(text)
 
 
 def cells_as_text(cells: pa.Array) -> pa.StringArray:

@@ -253,7 +253,7 @@ class FileProblem(ProblemSource):
         """Describe the files, and refuse what can be refused before a row is read."""
         told = load_config(config)
         schema = prepare(told)
-        check_columns(evaluation, _without_party(schema), delimiter=told.data.delimiter)
+        check_columns(evaluation, _without_party(schema))
         digest = hashlib.sha256()
         for file in [*_inputs(told), evaluation]:
             with file.open("rb") as content:
@@ -272,7 +272,7 @@ def _inputs(config: RunConfig) -> list[Path]:
             f"scheduler of party {elsewhere[0]!r} must be left out here: many runs are compared on "
             "rows in memory. Compare on a sample in a file of its own."
         )
-    return [config.data.schema_file, *(file for file, _ in config.files)]
+    return [config.data.schema_file, *config.files]
 
 
 def _without_party(schema: Schema) -> Schema:
@@ -290,12 +290,7 @@ def _read(problem: FileProblem) -> Problem:
     with tempfile.TemporaryDirectory(prefix="dpadmm-") as folder:
         with ExitStack() as stack:
             parties = read_parties(config, schema, Path(folder), {}, stack)
-        test = encode_party(
-            Path(problem.evaluation),
-            _without_party(schema),
-            Path(folder),
-            delimiter=config.data.delimiter,
-        )
+        test = encode_party(Path(problem.evaluation), _without_party(schema), Path(folder))
     if not len(test.labels):
         raise ParameterError(
             f"the file of public rows must have at least one row; {problem.evaluation} has none."

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.data.schema import Schema
+from dpadmm.data.spelling import Spelling
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
 from dpadmm.federation.transport.wire import check_numbers
@@ -31,6 +32,12 @@ __all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]
 
 # How nodes talk before and beside the rounds: raised when a message of theirs changes.
 FORMAT: Final = "dpadmm-federation/2"
+_SPELLING: Final[dict[str, bool]] = dict.fromkeys(Spelling.model_fields, True)
+_OWN_AFFAIR: Final[dict[str, Any]] = {
+    **dict.fromkeys(("party", "ignore", "missing_marks"), True),
+    "label": _SPELLING,
+    "columns": {"__all__": _SPELLING},
+}
 # What a node says about all its neighbours fits into one message of words.
 _MOST_NODES: Final = 2000
 
@@ -119,8 +126,9 @@ class AgreedRun(Part):
 
     def facts(self, schema: Schema) -> dict[str, Any]:
         """Everything public that must be the same at every node."""
-        # How a party's own file names parties and which columns it has besides is its own affair.
-        columns = schema.model_dump(mode="json", exclude={"party", "ignore"})
+        # How a party's own file names parties and spells levels, and which columns it has besides,
+        # is its own affair.
+        columns = schema.model_dump(mode="json", exclude=_OWN_AFFAIR)
         agreed = {
             "format": FORMAT,
             "numbers": NUMBERS_FORMAT,

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.algorithms import reviewed
-from dpadmm.data.schema import Delimiter
+from dpadmm.data.spelling import Reading
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
 from dpadmm.federation.identity import check_identity, describe
@@ -74,7 +74,7 @@ Time = Annotated[float, Field(gt=0, le=1e8)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class NodeSection(Part):
+class NodeSection(Reading):
     """``[node]``: who this is and what it has.
 
     Parameters
@@ -85,8 +85,10 @@ class NodeSection(Part):
         "party", or "server": the node without rows that averages.
     listen
         Where it is reached, ``host:port``; left out where another runtime carries its messages.
-    data, schema_file, delimiter
-        Its rows and how they are encoded (``data`` and ``schema``).
+    data, schema_file
+        Its rows and how they are encoded (``data`` and ``schema``). How its file is written, where
+        not as the schema says, is told by the keys of :class:`~dpadmm.data.spelling.Reading`; none
+        of them is told to other nodes.
     rows
         "file", or "dask": ``data`` is a folder of Parquet files, or an address of one that
         ``fsspec`` knows, and the party's own Dask cluster reads and keeps it.
@@ -107,7 +109,6 @@ class NodeSection(Part):
     rows: Literal["file", "dask"] = "file"
     scheduler: Scheduler | None = None
     schema_file: File = Field(alias="schema")
-    delimiter: Delimiter | None = None
     ledger: File | None = None
     messages: File | None = None
     share_status: bool = False

@@ -340,7 +340,7 @@ def read_shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, S
     schema = file_schema(setup.schema, told)
     party = told.party[0]
     with work_folder(told.result.model) as folder:
-        encoded = read_party(told, party, schema, folder, node.stack)
+        encoded = read_party(party, schema, folder, node.stack)
     pa.default_memory_pool().release_unused()
     if len(encoded) != party.rows:
         raise DataError(
@@ -423,7 +423,9 @@ def node_run(
     seconds, noise_error
         As of a :class:`~dpadmm.run.result.Run`.
     """
-    agreed, told, schema = setup.agreed, setup.run_config(), setup.schema
+    agreed, told = setup.agreed, setup.run_config()
+    # New files of this party are written as its rows were.
+    schema = setup.schema.read_as(told.data)
     who = {
         "node": setup.name,
         "nodes": list(agreed.nodes),

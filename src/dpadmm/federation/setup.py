@@ -114,7 +114,7 @@ class NodeSetup:
         simulation = None if config.simulation is None else config.simulation.key
         return RunConfig(
             run=self.agreed.run.model_copy(update={"simulation_key": simulation}),
-            data=DataSection(schema=config.node.schema_file, delimiter=config.node.delimiter),
+            data=DataSection(schema=config.node.schema_file, **config.node.told),
             party=(
                 PartySection(
                     name=name,

@@ -30,7 +30,7 @@ from pydantic import (
 
 from dpadmm.algorithms import algorithm_names, get_algorithm
 from dpadmm.algorithms.inputs import Course, as_course
-from dpadmm.data.schema import Delimiter
+from dpadmm.data.spelling import Reading
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import canonical_json
@@ -279,8 +279,11 @@ def _settled_loss(table: dict[str, Any]) -> dict[str, Any]:
     return {**table, "loss": told.loss, "algorithm_options": told.algorithm_options}
 
 
-class DataSection(Part):
+class DataSection(Reading):
     """``[data]``: how rows are read.
+
+    How all files are written, where not as the schema says, is told by the keys of
+    :class:`~dpadmm.data.spelling.Reading`.
 
     Parameters
     ----------
@@ -290,14 +293,11 @@ class DataSection(Part):
         One file with the rows of all parties; without it there are ``[[party]]`` tables.
     party_column
         The column of that file that says whose row it is; the schema's unless given.
-    delimiter
-        Between the cells of CSV files; the schema's unless given (a comma; a tab for ``.tsv``).
     """
 
     schema_file: File = Field(alias="schema")
     file: File | None = None
     party_column: Name | None = None
-    delimiter: Delimiter | None = None
 
     @model_validator(mode="after")
     def _check(self) -> DataSection:
@@ -306,8 +306,11 @@ class DataSection(Part):
         return self
 
 
-class PartySection(Part):
+class PartySection(Reading):
     """``[[party]]``: a party with a file of its own.
+
+    How that file is written, where not as ``[data]`` and the schema say, is told by the keys of
+    :class:`~dpadmm.data.spelling.Reading`.
 
     Parameters
     ----------
@@ -320,14 +323,11 @@ class PartySection(Part):
         ``tls://host:port`` of the party's own Dask cluster, which then reads and keeps the rows.
     rows
         Its public number of rows; a file with another number is refused.
-    delimiter
-        Between the cells of its CSV file; that under ``[data]`` unless given.
     """
 
     name: Name
     file: RowsPlace
     rows: Annotated[int, Field(ge=1)] | None = None
-    delimiter: Delimiter | None = None
     # Where a party's machines are is nobody's business: not in records, not in models.
     scheduler: Scheduler | None = Field(default=None, exclude=True)
 
@@ -429,16 +429,12 @@ class RunConfig(Part):
         return validated(cls, content, folder, "configuration")
 
     @property
-    def files(self) -> tuple[tuple[Path, str | None], ...]:
-        """The files with rows, and what stands between their cells where that is told.
-
-        What a cluster reads is not among them.
-        """
-        common = self.data.delimiter
+    def files(self) -> tuple[Path, ...]:
+        """The files with rows; what a cluster reads is not among them."""
         if self.data.file is not None:
-            return ((self.data.file, common),)
+            return (self.data.file,)
         return tuple(
-            (party.file, party.delimiter or common)
+            party.file
             for party in self.party
             if isinstance(party.file, Path) and party.scheduler is None
         )

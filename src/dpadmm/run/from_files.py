@@ -59,6 +59,7 @@ __all__ = [
     "estimator_parameters",
     "file_schema",
     "lay_out_part",
+    "party_schema",
     "prepare",
     "read_parties",
     "read_party",
@@ -120,11 +121,14 @@ def check_rows(config: RunConfig, schema: Schema) -> None:
 
 def check_files(config: RunConfig, schema: Schema) -> None:
     """Refuse files with other columns than the schema's, without reading a row."""
-    for file, delimiter in config.files:
-        check_columns(file, schema, delimiter=delimiter)
+    if config.data.file is not None:
+        check_columns(config.data.file, schema)
     for party in config.party:
-        if party.scheduler is not None:
-            list_parts(str(party.file), schema, rows=party.rows)
+        own = party_schema(schema, party)
+        if party.scheduler is None:
+            check_columns(Path(party.file), own)
+        else:
+            list_parts(str(party.file), own, rows=party.rows)
 
 
 def spends_anew(config: RunConfig) -> str | None:
@@ -301,7 +305,10 @@ def write_results(run: Run) -> RecordedRun:
 
 
 def file_schema(schema: Schema, config: RunConfig) -> Schema:
-    """The schema as it applies to the files at hand: only a common file has a party column."""
+    """The schema as it applies to the files at hand, as ``[data]`` says that they are written.
+
+    Only a common file has a party column.
+    """
     wanted = None
     if config.data.file is not None:
         wanted = config.data.party_column or schema.party
@@ -313,7 +320,16 @@ def file_schema(schema: Schema, config: RunConfig) -> Schema:
     ignore = [name for name in schema.ignore if name != wanted]
     if schema.party not in (None, wanted):
         ignore.append(str(schema.party))
-    return Schema.from_dict(schema.model_dump() | {"party": wanted, "ignore": tuple(ignore)})
+    schema = Schema.from_dict(schema.model_dump() | {"party": wanted, "ignore": tuple(ignore)})
+    return schema.read_as(config.data)
+
+
+def party_schema(schema: Schema, party: PartySection) -> Schema:
+    """The schema of :func:`file_schema` as it applies to the file of one party."""
+    try:
+        return schema.read_as(party)
+    except DataError as error:
+        raise DataError(f"party {party.name!r}: {error}") from None
 
 
 def _plan(config: RunConfig, schema: Schema, rows: dict[str, int]) -> WholePlan:
@@ -386,24 +402,24 @@ def estimator_parameters(run: RunSection, names: Sequence[str]) -> dict[str, Any
 
 
 def read_party(
-    config: RunConfig, party: PartySection, schema: Schema, folder: Path, stack: ExitStack
+    party: PartySection, schema: Schema, folder: Path, stack: ExitStack
 ) -> PartyRows | ClusterRows:
     """The rows of a party with a file of its own, here or on its cluster.
 
     Parameters
     ----------
-    config, party, schema
+    party, schema
         What is told.
     folder
         Where rows that are encoded here are written.
     stack
         Leaves the cluster.
     """
+    own = party_schema(schema, party)
     if party.scheduler is None:
-        delimiter = party.delimiter or config.data.delimiter
-        return encode_party(Path(party.file), schema, folder, delimiter=delimiter)
-    parts = list_parts(str(party.file), schema, rows=party.rows)
-    return stack.enter_context(Cluster(party.scheduler)).hold(parts, schema)
+        return encode_party(Path(party.file), own, folder)
+    parts = list_parts(str(party.file), own, rows=party.rows)
+    return stack.enter_context(Cluster(party.scheduler)).hold(parts, own)
 
 
 def read_parties(
@@ -412,12 +428,9 @@ def read_parties(
     """The rows of every party; how many there are is public, and ``counted`` in its ledger."""
     parties: dict[str, PartyRows | ClusterRows]
     if config.data.file is not None:
-        common = config.data.delimiter
-        parties = dict(encode_by_party(config.data.file, schema, folder, delimiter=common))
+        parties = dict(encode_by_party(config.data.file, schema, folder))
     else:
-        parties = {
-            party.name: read_party(config, party, schema, folder, stack) for party in config.party
-        }
+        parties = {party.name: read_party(party, schema, folder, stack) for party in config.party}
     if not parties:
         raise DataError(f"{config.data.file} must have at least one row; got none")
     if counted and set(counted) != set(parties):

@@ -14,10 +14,13 @@ import pyarrow.parquet
 
 from dpadmm.data.encode import EncodedBatch, is_sparse
 from dpadmm.data.schema import Schema
+from dpadmm.data.spelling import Reading
 from dpadmm.data.tables import PARQUET_SUFFIXES, check_columns, encoded_batches
 from dpadmm.durable import check_writable, written_whole
+from dpadmm.errors import unknown_name
 from dpadmm.estimators import ADMMClassifier
 from dpadmm.problem.losses import get_loss
+from dpadmm.run.config import validated
 from dpadmm.run.model import Model
 from dpadmm.run.sealed import ModelError
 from dpadmm.sentences import DataError
@@ -77,6 +80,7 @@ def predict_file(
     output: Path | BinaryIO,
     *,
     delimiter: str | None = None,
+    party: str | None = None,
 ) -> int:
     """Predict the rows of a CSV or Parquet file; return how many there are.
 
@@ -91,6 +95,8 @@ def predict_file(
         A ``.csv`` or ``.parquet`` file to make, complete or not at all; or a stream for CSV.
     delimiter
         Between the cells of a CSV file that is read.
+    party
+        Whose file it is: it is read as that party's rows were, by what the run was told.
     """
     if model.schema is None:
         raise ModelError(
@@ -98,6 +104,8 @@ def predict_file(
             "load_model(...).to_estimator().predict(...)"
         )
     schema = without_party(model.schema)
+    if party is not None:
+        schema = schema.read_as(_reading_of(model, party))
     check_columns(source, schema, delimiter=delimiter, require_label=False, only_known=False)
     types = [pa.string(), *[pa.float64()] * (len(prediction_columns(model)) - 1)]
     layout = pa.schema(list(zip(prediction_columns(model), types, strict=True)))
@@ -111,6 +119,17 @@ def predict_file(
                 writer.write_table(_predicted(estimator, rows, layout))
             count += encoded.counts.rows
     return count
+
+
+def _reading_of(model: Model, party: str) -> Reading:
+    """How the file of one party of the model's run was written."""
+    config = model.provenance.get("config")
+    parties = config.get("party") if isinstance(config, dict) else None
+    told = {str(each.get("name")): each for each in parties or () if isinstance(each, dict)}
+    if party not in told:
+        raise unknown_name("party", party, told)
+    content = {key: value for key, value in told[party].items() if key in Reading.model_fields}
+    return validated(Reading, content, Path(), f"the model's party {party!r}")
 
 
 def without_party(schema: Schema) -> Schema:
