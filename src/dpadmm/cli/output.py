@@ -126,10 +126,9 @@ def _tell_owner(lines: Sequence[str], ask: bool) -> bool:
         errors.print(Text(_flowing(f"Pre-flight: {line}", errors)))
     if not ask:
         return True
-    try:
-        return typer.confirm("Spend the budget on these rows all the same?", err=True)
-    except typer.Abort:
-        return False
+    # Standard output may be JSON for a machine: nothing of this goes there.
+    errors.print(Text("Spend the budget on these rows all the same? [y/N]"), end=" ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def say(words: str, heading: str = "") -> None:
