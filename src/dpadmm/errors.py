@@ -16,6 +16,7 @@ __all__ = [
     "ExchangeError",
     "LedgerError",
     "ParameterError",
+    "PreflightStop",
     "missing_extra",
     "needs_extra",
     "positive_integer",
@@ -46,6 +47,10 @@ class LedgerError(RuntimeError):
 
 class BudgetError(LedgerError):
     """A release that a ledger's policy does not allow; raised before any row is read."""
+
+
+class PreflightStop(RuntimeError):
+    """A run that its owner's pre-flight ended before it began; says nothing of what was found."""
 
 
 @contextmanager

@@ -79,6 +79,28 @@ def test_a_server_that_begins_again_gets_the_same_bytes(parties):
     assert before == {name: spent(parties, name) for name in NAMES}
 
 
+@pytest.mark.parametrize("rule", ["ask", "stop", "off"])
+def test_rows_that_look_wrong_end_a_run_by_the_owner_s_rule_alone(parties, rule):
+    parties.write("north", policy={"preflight": rule})
+    place = parties.folder / "north.csv"
+    place.write_text(place.read_text().replace(",no\n", ",No\n"))
+    found = parties.ask_one("north", parties.server().question(0, b""))
+    assert (parties.folder / "north.preflight").exists() == (rule != "off")
+    if rule != "stop":
+        assert found.message
+        assert len(spent(parties, "north")["trial"]) == 1
+        return
+    # The server learns no more than of any other trouble, and so does whoever reads the log.
+    assert not found.message
+    assert found.refusal == party._UNREADY
+    assert spent(parties, "north") == {}
+    said = (parties.folder / "north.log").read_text()
+    assert "not-started" in said
+    assert not any(word in said.lower() for word in ("preflight", "label", "wrong"))
+    place.write_text(place.read_text().replace(",No\n", ",no\n"))
+    assert parties.ask_one("north", parties.server().question(0, b"")).message
+
+
 def test_a_round_asked_for_twice_has_one_message(parties):
     question = parties.server().question(0, b"")
     found = [parties.ask_one("north", question) for _ in range(3)]

@@ -16,7 +16,7 @@ from tests.helpers.clusters import ward_table, write_parts
 
 from dpadmm.data.row_parts import list_parts
 from dpadmm.data.schema import load_schema
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, PreflightStop
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -69,6 +69,25 @@ def test_a_party_on_a_cluster_trains_and_is_judged_as_from_its_file(parted):
     assert record["config"]["party"][0]["file"] == "parts"
     left = (parted / "record.json").read_text() + str((parted / "m.model").read_bytes())
     assert "tcp:" not in left
+
+
+def test_rows_on_a_cluster_are_looked_at_there_part_by_part(parted):
+    """What is found is what is found in a file of the same rows; nothing else comes back."""
+    spelt = ward_table(parted / "north.csv").to_pandas()
+    spelt.loc[30:, "y"] = "Yes"
+    table = pa.Table.from_pandas(spelt, preserve_index=False)
+    write_parts(parted / "parts", table, [25, 30, 5])
+    with (parted / "run.toml").open("a") as file:
+        file.write('[policy]\npreflight = "stop"\n')
+    with pytest.raises(PreflightStop):
+        trained(parted)
+    there = (parted / "m.model.preflight").read_text()
+    assert "LOOKS WRONG: north: 30 of 60 labels (50.0%) are no class" in there
+    spelt.to_csv(parted / "north.csv", index=False)
+    edit(parted, '"parts"\nscheduler', '"north.csv"\n# scheduler')
+    with pytest.raises(PreflightStop):
+        trained(parted)
+    assert (parted / "m.model.preflight").read_text() == there
 
 
 def test_a_solve_on_a_cluster_agrees_to_its_tolerance_and_goes_on_from_a_checkpoint(parted):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from dpadmm.cli.options import DelimiterOption, takes
-from dpadmm.cli.output import JsonOption, emit, refusals, say, warn
+from dpadmm.cli.output import JsonOption, emit, owner_at_terminal, refusals, say, warn
 from dpadmm.cli.run_output import plain_quality, show_quality
 from dpadmm.errors import ParameterError
 
@@ -181,7 +181,7 @@ def _quality(options: EvaluateOptions, config: RunConfig | None, model: Model) -
         )
     _check_places(config)
     request = EvaluationRequest(options.epsilon, options.delta, options.noise)
-    return evaluate_run(config, model, request).quality
+    return evaluate_run(config, model, request, owner_at_terminal()).quality
 
 
 def _check_places(config: RunConfig) -> None:
@@ -191,6 +191,8 @@ def _check_places(config: RunConfig) -> None:
 
     result = config.result
     check_writable(result.model, "model")
+    if config.policy.preflight != "off":
+        check_writable(result.preflight_file, "preflight")
     if result.record is None or not result.record.exists():
         return
     read_record(result.record)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, emit, print_refusal, refusals, say, warn
+from dpadmm.cli.output import (
+    JsonOption,
+    emit,
+    owner_at_terminal,
+    print_refusal,
+    refusals,
+    say,
+    warn,
+)
 from dpadmm.cli.run_output import result_places, show_run
 from dpadmm.errors import ParameterError
 
@@ -44,6 +53,10 @@ class NodeOptions:
     reach: Annotated[
         bool, typer.Option("--reach", help="With --check: dial every neighbour, too.")
     ] = False
+    rows: Annotated[
+        bool,
+        typer.Option("--rows", help="With --check: look at this node's rows, too, for you alone."),
+    ] = False
     as_json: JsonOption = False
 
 
@@ -55,21 +68,27 @@ def node_command(options: NodeOptions) -> None:
     ledger does not allow, waits until all nodes agree, trains, and writes the model, the record
     and the privacy statement. Killed at any point and started again, it goes on where it was;
     nothing is spent twice. SIGTERM and SIGINT end it in order, with the exit code 143 or 130.
+
+    Before it connects it looks at its rows; what looks wrong is shown to you alone, and by your own
+    rule (`preflight` under `[policy]`) ends it, with the exit code 4.
     """
     with refusals("node", options.as_json):
+        from dpadmm.federation.check import look_before_start
         from dpadmm.federation.node_config import load_node_config
         from dpadmm.federation.setup import prepare_node
 
-        if options.reach and not options.check:
-            raise ParameterError("--reach must come with --check; got it alone: add --check.")
+        for word in ("reach", "rows"):
+            if getattr(options, word) and not options.check:
+                raise ParameterError(f"--{word} must come with --check; got it alone: add --check.")
         told = load_node_config(options.config)
         setup = prepare_node(told, insecure_loopback=options.insecure_loopback)
         for sentence in setup.warnings:
             warn(sentence)
         if options.check:
-            if not _check(setup, reach=options.reach, as_json=options.as_json):
+            if not _check(setup, options):
                 raise typer.Exit(1)
             return
+        look_before_start(setup, owner_at_terminal())
         run = _take_part(setup, told.watch, as_json=options.as_json)
         if options.as_json:
             emit("node", _summary(run, setup.name))
@@ -111,12 +130,15 @@ def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run |
         raise typer.Exit(stopped.exit_code) from None
 
 
-def _check(setup: NodeSetup, *, reach: bool, as_json: bool) -> bool:
+def _check(setup: NodeSetup, options: NodeOptions) -> bool:
     """Look at what a start needs and show it; whether all is well."""
-    from dpadmm.federation.check import check_node
+    from dpadmm.federation.check import check_node, check_own_rows
 
-    checks = []
-    for found in check_node(setup, reach=reach):
+    checks, as_json = [], options.as_json
+    found_here = check_node(setup, reach=options.reach)
+    if options.rows:
+        found_here = chain(found_here, check_own_rows(setup, owner_at_terminal()))
+    for found in found_here:
         checks.append(found)
         if not as_json:
             say(f"{'ok' if found.ok else 'NOT OK':6} {found.check}: {found.words}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
@@ -30,6 +31,7 @@ from dpadmm.errors import (
     ConvergenceError,
     ExchangeError,
     LedgerError,
+    PreflightStop,
     missing_extra,
 )
 from dpadmm.plain import json_data, visible
@@ -56,6 +58,9 @@ REFUSALS: Final = (
     ExchangeError,
     LedgerError,
 )
+
+#: The exit code of a run that its owner's pre-flight ended before it began.
+STOPPED_AT_HOME: Final = 4
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
@@ -107,6 +112,25 @@ def warn(message: str) -> None:
     errors.print(Text(_flowing(f"Warning: {message}", errors)))
 
 
+def owner_at_terminal() -> Callable[[Sequence[str], bool], bool] | None:
+    """Whom a pre-flight tells what it found; None where nobody could read it and answer.
+
+    What is no terminal may be a log that others read.
+    """
+    return _tell_owner if sys.stdin.isatty() and sys.stderr.isatty() else None
+
+
+def _tell_owner(lines: Sequence[str], ask: bool) -> bool:
+    """Show lines and, where asked, have an answer: y goes on, everything else does not."""
+    for line in lines:
+        errors.print(Text(_flowing(f"Pre-flight: {line}", errors)))
+    if not ask:
+        return True
+    # Standard output may be JSON for a machine: nothing of this goes there.
+    errors.print(Text("Spend the budget on these rows all the same? [y/N]"), end=" ")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def say(words: str, heading: str = "") -> None:
     """Print plain words, some of which may be others', behind a heading if there is one."""
     text = Text(_flowing(f"{heading}: {words}" if heading else words, console))
@@ -119,13 +143,17 @@ def say(words: str, heading: str = "") -> None:
 def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
     """Turn a refusal inside into one sentence and exit code 2, Ctrl-C into one and 130.
 
-    ``stopped`` says what a command that was stopped has kept, and how it goes on.
+    What a pre-flight ended has the exit code 4. ``stopped`` says what a command that was stopped
+    has kept, and how it goes on.
     """
     try:
         yield
     except REFUSALS as error:
         print_refusal(command, str(error), as_json=as_json)
         raise typer.Exit(2) from None
+    except PreflightStop as error:
+        print_refusal(command, str(error), as_json=as_json)
+        raise typer.Exit(STOPPED_AT_HOME) from None
     except KeyboardInterrupt:
         print_refusal(command, " ".join(("stopped.", stopped)).strip(), as_json=as_json)
         raise typer.Exit(130) from None

@@ -11,13 +11,26 @@ import typer
 from rich.text import Text
 
 from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, emit, errors, refusals, rounds_bar, warn
+from dpadmm.cli.output import (
+    JsonOption,
+    emit,
+    errors,
+    owner_at_terminal,
+    refusals,
+    rounds_bar,
+    warn,
+)
 from dpadmm.cli.run_output import result_places, show_run
 from dpadmm.errors import BudgetError
 
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.progress import Progress
+
     from dpadmm.run.config import RunConfig
+    from dpadmm.run.preflight import Owner
     from dpadmm.run.result import Run
 
 
@@ -55,6 +68,9 @@ def train_command(options: TrainOptions) -> None:
 
     A run that was stopped goes on by the same command, from its `checkpoint` under `[result]` or
     from its ledgers.
+
+    Before anything is spent the rows are looked at; what looks wrong is shown to you alone, and you
+    are asked (`preflight` under `[policy]`). A run that ends so has the exit code 4.
     """
     from dpadmm.report.html import write_page
     from dpadmm.report.run import run_report
@@ -98,11 +114,27 @@ def _trained(config: RunConfig, *, quiet: bool) -> Run:
             on_round=lambda done, rounds: progress.update(task, completed=done, total=rounds),
         )
         try:
-            return train_run(config, watch)
+            return train_run(config, watch, _without_bar(progress))
         except BudgetError as error:
             # Rows are read after the checks.
             _write_refusal(config, str(error), started=len(stages) > 1)
             raise
+
+
+def _without_bar(progress: Progress) -> Owner | None:
+    """The owner at the terminal, who reads and answers while no bar is drawn."""
+    owner = owner_at_terminal()
+    if owner is None:
+        return None
+
+    def tell(lines: Sequence[str], ask: bool) -> bool:
+        progress.stop()
+        try:
+            return owner(lines, ask)
+        finally:
+            progress.start()
+
+    return tell
 
 
 def _write_refusal(config: RunConfig, reason: str, *, started: bool) -> None:

@@ -1,7 +1,8 @@
 """``dpadmm node --check``: what a start would need beyond its files, tried without a start.
 
 No row is read, nothing is charged or sent, and nothing is left behind. With ``reach`` neighbours
-are dialled, too (:mod:`~dpadmm.federation.reach`).
+are dialled, too (:mod:`~dpadmm.federation.reach`). A node's own rows are looked at with ``--rows``,
+and before a start: :mod:`dpadmm.run.preflight`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
 from dpadmm.federation.transport.wire import message_size
+from dpadmm.ledger.balance import Account
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.noise import secure_noise
-from dpadmm.run.charges import check_evaluation, check_owner, check_runs
+from dpadmm.run.charges import check_evaluation, check_owner, check_runs, has_begun
+from dpadmm.run.from_files import file_schema, look_at_rows, look_first
+from dpadmm.run.preflight import Owner, tell_owner
 from dpadmm.solvers.cluster import Cluster
 
-__all__ = ["Check", "check_node"]
+__all__ = ["Check", "check_node", "check_own_rows", "look_before_start"]
 
 # Looking does not wait long for a process that writes.
 _TIMEOUT: Final = 10.0
@@ -80,6 +84,58 @@ def check_node(setup: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
         yield Check(f"reach {name}", found.reached, f"{found.reason}: {found.advice}")
 
 
+def check_own_rows(setup: NodeSetup, owner: Owner | None) -> Iterator[Check]:
+    """Look at the rows of a party, for its owner alone; what is told here has no counts."""
+    if setup.config.node.role == "party":
+        yield _try("rows", lambda: _rows(setup, owner))
+
+
+def look_before_start(setup: NodeSetup, owner: Owner | None) -> None:
+    """The pre-flight of a party that has not begun: before it connects, logs or is charged.
+
+    A run that has begun goes on: ending it now would be seen in its midst. Of one that the ledger
+    refuses no row is read: the start refuses it, and says why in the log.
+
+    Raises
+    ------
+    PreflightStop
+        If the rows look wrong and the owner's rule or answer ends the run.
+    """
+    config = setup.config
+    if config.node.role != "party" or config.policy.preflight == "off":
+        return
+    if config.node.ledger is not None:
+        try:
+            with SQLiteLedger(config.node.ledger) as ledger:
+                if has_begun(ledger.account, str(setup.agreed.run.run_id)):
+                    return
+                _check_charges(setup, ledger, ledger.account)
+        except (ParameterError, LedgerError):
+            return
+    told = setup.run_config()
+    look_first(told, file_schema(setup.schema, told), config.preflight_file, owner)
+
+
+def _rows(setup: NodeSetup, owner: Owner | None) -> str:
+    told, place = setup.run_config(), setup.config.preflight_file
+    found = look_at_rows(told, file_schema(setup.schema, told))
+    tell_owner(found, place, owner)
+    if found.wrong:
+        raise ParameterError(f"some look wrong; {place} says which, to you alone.")
+    return f"nothing looks wrong; {place} has the counts, for you alone."
+
+
+def _check_charges(setup: NodeSetup, ledger: SQLiteLedger, account: Account) -> Stretch:
+    """Refuse a ledger of somebody else or of other rows, and what does not fit into it."""
+    agreed = setup.agreed
+    stretch = Stretch.whole(agreed, setup.planned, setup.schema)
+    own = setup.planned.of_party(agreed.names.index(setup.name))
+    check_owner(setup.name, ledger, setup.schema.sha256)
+    check_runs(own, [ledger], stretch.run_id, secure_noise(), part=stretch.part)
+    check_evaluation(setup.whole(), {setup.name: account}, stretch.run_id)
+    return stretch
+
+
 def _try(what: str, look: Callable[[], str]) -> Check:
     try:
         return Check(what, True, look())
@@ -95,17 +151,13 @@ def _certificate(setup: NodeSetup) -> str:
 
 def _ledger(setup: NodeSetup) -> str:
     """Owner, schema, rows, every hash, and whether what the run will be charged fits."""
-    path, agreed = setup.config.node.ledger, setup.agreed
+    path = setup.config.node.ledger
     assert path is not None
     if os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise LedgerError(f"ledger {path} and its folder must be writable; they are not.")
-    stretch = Stretch.whole(agreed, setup.planned, setup.schema)
-    own = setup.planned.of_party(agreed.names.index(setup.name))
     with SQLiteLedger(path, timeout=_TIMEOUT) as ledger:
-        check_owner(setup.name, ledger, setup.schema.sha256)
         account = ledger.verify()
-        check_runs(own, [ledger], stretch.run_id, secure_noise(), part=stretch.part)
-        check_evaluation(setup.whole(), {setup.name: account}, stretch.run_id)
+        stretch = _check_charges(setup, ledger, account)
         known = account.runs.get(stretch.run_id)
         begun = "" if known is None else f" {len(known.events)} of its rounds were charged before."
         return (

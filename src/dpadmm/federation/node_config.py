@@ -23,6 +23,7 @@ from dpadmm.privacy.figures import Given
 from dpadmm.run.config import File, Page, RowsPlace, Scheduler, load_toml, validated
 from dpadmm.run.parameters import CALIBRATIONS
 from dpadmm.run.plan import Plan
+from dpadmm.run.preflight import Preflight
 from dpadmm.sentences import Names, Part, as_tuple, fail, refuse_repeats
 
 __all__ = ["WHEN_LOST", "NodeConfig", "NodePolicy", "load_node_config"]
@@ -150,6 +151,10 @@ class NodePolicy(Part):
         Seconds within which all must have agreed.
     serve_for
         Seconds for which a finished node hands out its last rounds to late neighbours.
+    preflight
+        What to do where this node's rows look wrong before it connects: "ask" on a terminal, and
+        go on without one; "stop", by which others see that it did not start; or "off", which does
+        not look.
     """
 
     epsilon: Limit | None = None
@@ -161,6 +166,7 @@ class NodePolicy(Part):
     lost_after: Time = 3600.0
     start_within: Time = 86400.0
     serve_for: Time = 3600.0
+    preflight: Preflight = "ask"
 
     @model_validator(mode="after")
     def _check(self) -> NodePolicy:
@@ -318,6 +324,11 @@ class NodeConfig(Part):
     def messages(self) -> Path:
         """Where the node keeps what it heard."""
         return self.node.messages or self.run.with_name(f"{self.node.name}.messages")
+
+    @property
+    def preflight_file(self) -> Path:
+        """Where the pre-flight says what looks wrong with the rows. As private as they are."""
+        return self.messages.with_name(f"{self.node.name}.preflight")
 
     def security(self, insecure_loopback: bool) -> Security | None:
         """The checked files of mutual TLS; None only where the owner asked to go without."""

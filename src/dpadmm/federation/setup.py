@@ -22,6 +22,7 @@ from dpadmm.run.evaluate import WholePlan
 from dpadmm.run.from_files import check_files, file_schema
 from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan, announced
+from dpadmm.run.preflight import PolicySection
 
 __all__ = ["NodeSetup", "prepare_node"]
 
@@ -129,6 +130,7 @@ class NodeSetup:
                 report=config.result.report,
             ),
             ledgers={} if config.node.ledger is None else {name: config.node.ledger},
+            policy=PolicySection(preflight=config.policy.preflight),
         )
 
 
@@ -177,6 +179,7 @@ def prepare_node(
     if config.node.role == "party" and config.simulation is None:
         _check_provable(setup)
     check_writable(config.messages, "messages")
+    check_writable(config.preflight_file, "preflight")
     if config.result is not None:
         for what in ("model", "record", "statement"):
             place = getattr(config.result, what)

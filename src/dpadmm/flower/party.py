@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.errors import ExchangeError, ParameterError, PreflightStop
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import disagreement
+from dpadmm.federation.check import look_before_start
 from dpadmm.federation.exchange import CarefulLedger
 from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import node_run, read_shards, write_node_results
@@ -52,7 +53,7 @@ __all__ = ["answer", "check_relayed", "prepare_party"]
 
 _SERVER: Final = "the server"
 # Sentences about an owner's files are for the owner.
-_UNREADY: Final = "this party could not answer: its owner finds the reason in the log there."
+_UNREADY: Final = "this party could not answer: its owner finds the reason in its files there."
 
 
 class _Refusal(ExchangeError):
@@ -118,6 +119,11 @@ def answer(node_file: Path, content: Mapping[str, Any]) -> Answer:
             if watcher is not None:
                 watcher.event("question-refused", level="warning", error=refusal)
             return Answer(name, refusal=str(refusal))
+        except PreflightStop:
+            # The log may have other readers: it does not say why.
+            if watcher is not None:
+                watcher.event("not-started", level="warning")
+            return Answer(name, refusal=_UNREADY, again=True)
         except Exception as error:
             # Whatever went wrong may have to do with rows: the server learns that it did, no more.
             watcher = watcher or stack.enter_context(Watcher("unknown", terminal=False))
@@ -145,6 +151,9 @@ def _read(setup: NodeSetup, content: Mapping[str, Any]) -> Question:
 
 
 def _answer(setup: NodeSetup, question: Question, watcher: Watcher) -> Answer:
+    if question.round == 0:
+        # Nobody sits at a terminal here.
+        look_before_start(setup, None)
     with ExitStack() as stack:
         node = NodeRuntime.open(setup, watcher, stack)
         stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)

@@ -25,6 +25,7 @@ __all__ = [
     "check_evaluation",
     "check_owner",
     "check_runs",
+    "has_begun",
     "ledger_accounts",
     "ledger_checks",
     "ledger_statements",
@@ -104,6 +105,7 @@ def open_runs(
     *,
     rounds: range | None = None,
     part: Part = _all_rows,
+    before: Callable[[], None] | None = None,
 ) -> list[LedgerRun]:
     """Open a run in the ledger of every party computed here, for :func:`train`.
 
@@ -124,8 +126,13 @@ def open_runs(
         Which rounds of the plan will be charged; all unless given.
     part
         Which of a ledger's rows it reads, from how many there are.
+    before
+        Called once nothing stands in the way of a run that was not charged anything yet; nothing
+        is written where it raises.
     """
     mark, people = check_runs(planned, ledgers, run_id, noise, rounds=rounds, part=part)
+    if before is not None and not any(has_begun(each.account, run_id) for each in ledgers):
+        before()
     opened: list[LedgerRun] = []
     try:
         for ledger in ledgers:
@@ -136,6 +143,12 @@ def open_runs(
             each.close()
         raise
     return opened
+
+
+def has_begun(account: Account, run_id: str) -> bool:
+    """Whether a round of a run was ever charged."""
+    known = account.runs.get(run_id)
+    return known is not None and bool(known.events)
 
 
 def check_runs(
@@ -195,6 +208,7 @@ def charged(
     *,
     schema_sha256: str | None = None,
     part: Part = _all_rows,
+    before: Callable[[], None] | None = None,
 ) -> Iterator[Sequence[Ledger] | None]:
     """Open every party's ledger for a run; None without ledgers.
 
@@ -213,6 +227,8 @@ def charged(
         How the rows were encoded, if by a schema; a ledger that names another one is refused.
     part
         Which of a ledger's rows it reads, from how many there are.
+    before
+        As of :func:`open_runs`; not called without ledgers.
     """
     if not ledgers:
         yield None
@@ -228,7 +244,7 @@ def charged(
         opened = [stack.enter_context(SQLiteLedger(given[name])) for name in names]
         for name, ledger in zip(names, opened, strict=True):
             check_owner(name, ledger, schema_sha256)
-        runs = open_runs(planned, opened, run_id, noise, part=part)
+        runs = open_runs(planned, opened, run_id, noise, part=part, before=before)
         for each in runs:
             stack.enter_context(each)
         yield runs

@@ -38,6 +38,7 @@ from dpadmm.run import parameters as defaults
 from dpadmm.run.choice import chosen_algorithm
 from dpadmm.run.evaluate import Split, Wish
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.preflight import PolicySection
 from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats, shown_value
 from dpadmm.solvers.cluster import check_scheduler
 from dpadmm.version import NUMBERS_FORMAT
@@ -373,6 +374,11 @@ class ResultSection(Part):
             return self.report
         return self.model.with_suffix(".html") if self.report else None
 
+    @property
+    def preflight_file(self) -> Path:
+        """Where the pre-flight says what looks wrong. As private as the rows."""
+        return self.model.with_name(f"{self.model.name}.preflight")
+
 
 class RunConfig(Part):
     """Everything that a run is told; frozen.
@@ -386,6 +392,8 @@ class RunConfig(Part):
     ledgers
         ``[ledgers]``: the budget ledger of every party, by its name. Without it nothing counts
         what other runs have spent on the same rows.
+    policy
+        ``[policy]``: what the owner of the rows wants; in no record and no model.
     """
 
     run: RunSection = RunSection()
@@ -393,6 +401,7 @@ class RunConfig(Part):
     party: Annotated[tuple[PartySection, ...], BeforeValidator(as_tuple)] = ()
     result: ResultSection
     ledgers: dict[str, File] = Field(default_factory=dict)
+    policy: PolicySection = Field(default=PolicySection(), exclude=True)
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
@@ -416,6 +425,7 @@ class RunConfig(Part):
         inputs += [str(file) for file in self.ledgers.values()]
         result = self.result
         outputs = [result.model, result.record, result.report_file, result.checkpoint]
+        outputs += [result.preflight_file]
         refuse_repeats(
             (*inputs, *(str(file) for file in outputs if file)),
             "results must not overwrite each other or the data",

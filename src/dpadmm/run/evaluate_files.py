@@ -17,7 +17,7 @@ from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
 from dpadmm.ledger.balance import Account
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise
 from dpadmm.problem.rows import scaled_margins
-from dpadmm.run.charges import ledger_accounts
+from dpadmm.run.charges import has_begun, ledger_accounts
 from dpadmm.run.classifier import PUBLIC, Quality
 from dpadmm.run.config import RunConfig
 from dpadmm.run.evaluate import (
@@ -35,6 +35,7 @@ from dpadmm.run.from_files import (
     check_rows,
     file_schema,
     lay_out_part,
+    look_first,
     read_parties,
     run_name,
     work_folder,
@@ -44,6 +45,7 @@ from dpadmm.run.model import Model
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import announced
 from dpadmm.run.predict import encoded_pieces, without_party
+from dpadmm.run.preflight import Owner
 from dpadmm.run.sealed import ModelError
 from dpadmm.sentences import DataError
 
@@ -84,11 +86,14 @@ class EvaluationRequest:
         return replace(asked, **changes)
 
 
-def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) -> Judgement:
+def evaluate_run(
+    config: RunConfig, model: Model, request: EvaluationRequest, owner: Owner | None = None
+) -> Judgement:
     """Evaluate the model of a run on its parties' files: on rows kept out, or trained on.
 
     Charged to their ledgers, where the same evaluation of the same model costs nothing again. What
-    can be refused is refused before a row is read.
+    can be refused is refused before a row is read; then rows are looked at, for the ``owner`` at a
+    terminal, as before a training.
     """
     schema = file_schema(load_schema(config.data.schema_file), config)
     _check_model(model, schema, config.run.holdout)
@@ -97,7 +102,7 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
     # In the order of the parties, as the training had them: its name depends on it.
     order = [party.name for party in config.party] or sorted(accounts)
     counted = {name: accounts[name].dataset.rows for name in order if name in accounts}
-    weights = model.classifier.coef
+    weights, begun = model.classifier.coef, False
     if counted:
         whole = _whole(config, schema, counted, request)
         planned = whole.evaluation(weights)
@@ -108,6 +113,9 @@ def evaluate_run(config: RunConfig, model: Model, request: EvaluationRequest) ->
         for name, events in zip(planned.site.names, announced(planned), strict=True):
             if run_id not in accounts[name].runs:
                 accounts[name].require(events, part(counted[name]))
+        begun = any(has_begun(account, run_id) for account in accounts.values())
+    if not begun:
+        look_first(config, schema, config.result.preflight_file, owner)
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder(config.result.model))
         parties = read_parties(config, schema, folder, counted, stack)

@@ -26,7 +26,8 @@ from dpadmm.algorithms import get_algorithm
 from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party
 from dpadmm.data.row_parts import list_parts
 from dpadmm.data.schema import Schema, load_schema
-from dpadmm.data.tables import check_columns
+from dpadmm.data.survey import survey
+from dpadmm.data.tables import check_columns, encoded_batches
 from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import Ledger
@@ -43,6 +44,7 @@ from dpadmm.run.model import Model, load_model, model_bytes
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan
+from dpadmm.run.preflight import Findings, Owner, preflight
 from dpadmm.run.record import RecordedRun
 from dpadmm.run.result import Run, provenance
 from dpadmm.run.sealed import ModelError
@@ -59,6 +61,8 @@ __all__ = [
     "estimator_parameters",
     "file_schema",
     "lay_out_part",
+    "look_at_rows",
+    "look_first",
     "party_schema",
     "prepare",
     "read_parties",
@@ -89,6 +93,8 @@ def prepare(config: RunConfig) -> Schema:
     result = config.result
     places = [("model", result.model), ("record", result.record)]
     places += [("report", result.report_file), ("checkpoint", result.checkpoint)]
+    if config.policy.preflight != "off":
+        places.append(("preflight", result.preflight_file))
     for what, place in places:
         if place is not None:
             check_writable(place, what)
@@ -172,13 +178,24 @@ def declared_rows(config: RunConfig) -> dict[str, int]:
     return counts
 
 
-def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
+def train_run(config: RunConfig, watch: Watch | None = None, owner: Owner | None = None) -> Run:
     """Train as a configuration says; :func:`write_results` then writes what it says.
+
+    Parameters
+    ----------
+    config
+        What is told.
+    watch
+        Whom to tell how it gets on.
+    owner
+        Who sits at a terminal and is told what looks wrong with the rows, if anybody does.
 
     Raises
     ------
     ParameterError, DataError
         One sentence: what is wrong with the configuration, a file or the disk.
+    PreflightStop
+        If rows look wrong and their owner's rule or answer ends the run; nothing was charged.
     """
     watch = watch or Watch()
     start = time.monotonic()
@@ -187,7 +204,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
     noise = _noise(config)
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder(config.result.model))
-        counted, ledgers = _open_ledgers(config, schema, noise, stack)
+        counted, ledgers = _open_ledgers(config, schema, noise, stack, owner)
         watch.on_stage("encoding")
         parties = read_parties(config, schema, folder, counted, stack)
         rows = {name: len(party) for name, party in parties.items()}
@@ -348,10 +365,20 @@ def run_name(config: RunConfig, schema: Schema, rows: Mapping[str, int]) -> str:
 
 
 def _open_ledgers(
-    config: RunConfig, schema: Schema, noise: NoiseSource, stack: ExitStack
+    config: RunConfig, schema: Schema, noise: NoiseSource, stack: ExitStack, owner: Owner | None
 ) -> tuple[dict[str, int], Sequence[Ledger] | None]:
-    """Charge the run to its ledgers, before a row is read: they know how many rows there are."""
+    """Open the run in its ledgers, which know how many rows there are.
+
+    What can be refused is refused before a row is read, and rows are looked at before anything is
+    written, unless the run has begun.
+    """
+
+    def look() -> None:
+        if config.result.checkpoint is None or not config.result.checkpoint.exists():
+            look_first(config, schema, config.result.preflight_file, owner)
+
     if not config.ledgers:
+        look()
         return {}, None
     names = [party.name for party in config.party] or sorted(config.ledgers)
     rows, accounts = {}, {}
@@ -372,6 +399,7 @@ def _open_ledgers(
         noise,
         schema_sha256=schema.sha256,
         part=config.run.wish.split.train,
+        before=look,
     )
     return rows, stack.enter_context(opened)
 
@@ -450,6 +478,31 @@ def read_parties(
                 f"file has {found}: correct one"
             )
     return parties
+
+
+def look_at_rows(config: RunConfig, schema: Schema) -> Findings:
+    """Read the rows of every party once, and count what they hold: for their owner alone."""
+    common = config.data.delimiter
+    if config.data.file is not None:
+        batches = encoded_batches(config.data.file, schema, delimiter=common)
+        return Findings({config.data.file.name: survey(batches, schema)})
+    found = {}
+    for party in config.party:
+        if party.scheduler is None:
+            delimiter = party.delimiter or common
+            batches = encoded_batches(Path(party.file), schema, delimiter=delimiter)
+            found[party.name] = survey(batches, schema)
+        else:
+            parts = list_parts(str(party.file), schema, rows=party.rows)
+            with Cluster(party.scheduler) as cluster:
+                found[party.name] = cluster.survey(parts, schema)
+    return Findings(found)
+
+
+def look_first(config: RunConfig, schema: Schema, place: Path, owner: Owner | None) -> None:
+    """The pre-flight of a run that has not begun (:func:`~dpadmm.run.preflight.preflight`)."""
+    rule = config.policy.preflight
+    preflight(rule, lambda: look_at_rows(config, schema), place, owner)
 
 
 @contextmanager

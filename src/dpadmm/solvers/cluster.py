@@ -27,6 +27,8 @@ from scipy import sparse
 from dpadmm.data.encode import is_sparse
 from dpadmm.data.row_parts import RowPart, encode_part
 from dpadmm.data.schema import Schema
+from dpadmm.data.survey import Survey, survey
+from dpadmm.data.tables import encoded_batches
 from dpadmm.durable import Closable
 from dpadmm.errors import ClusterError, ParameterError, needs_extra, positive_number
 from dpadmm.problem.rows import RowBlock, Shard, label_signs
@@ -148,6 +150,11 @@ class Cluster(Closable):
         return self.keep(
             _encode, parts, heights, schema=schema, layout=layout, expected=_versions()
         )
+
+    def survey(self, parts: Sequence[RowPart], schema: Schema) -> Survey:
+        """Let the workers count what parts hold; they keep nothing of them."""
+        each = self.results(_survey, parts, schema=schema, expected=_versions())
+        return sum(each, survey([], schema))
 
     def keep(
         self,
@@ -336,6 +343,12 @@ def _encode(part: RowPart, schema: Schema, layout: Any, expected: dict[str, str]
     signs = label_signs(encoded.labels, schema.outputs)
     (block,) = Shard.from_parties([(encoded.rows, signs)]).blocks
     return block
+
+
+def _survey(part: RowPart, schema: Schema, expected: dict[str, str]) -> Survey:
+    """Count what one part holds."""
+    _check_here(expected)
+    return survey(encoded_batches(part.file, schema), schema)
 
 
 def _work_on(
