@@ -482,20 +482,18 @@ def read_parties(
 
 def look_at_rows(config: RunConfig, schema: Schema) -> Findings:
     """Read the rows of every party once, and count what they hold: for their owner alone."""
-    common = config.data.delimiter
     if config.data.file is not None:
-        batches = encoded_batches(config.data.file, schema, delimiter=common)
+        batches = encoded_batches(config.data.file, schema)
         return Findings({config.data.file.name: survey(batches, schema)})
     found = {}
     for party in config.party:
+        own = party_schema(schema, party)
         if party.scheduler is None:
-            delimiter = party.delimiter or common
-            batches = encoded_batches(Path(party.file), schema, delimiter=delimiter)
-            found[party.name] = survey(batches, schema)
+            found[party.name] = survey(encoded_batches(Path(party.file), own), own)
         else:
-            parts = list_parts(str(party.file), schema, rows=party.rows)
+            parts = list_parts(str(party.file), own, rows=party.rows)
             with Cluster(party.scheduler) as cluster:
-                found[party.name] = cluster.survey(parts, schema)
+                found[party.name] = cluster.survey(parts, own)
     return Findings(found)
 
 
