@@ -18,12 +18,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dpadmm import ADMMClassifier, FederatedClassifier, load_model
 from dpadmm.algorithms import algorithm_names
 from dpadmm.errors import ParameterError
-from dpadmm.estimators import _say_scale_once
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import prepare_rows, scaled_margins
 from dpadmm.problem.topologies import GRAPHS
 from dpadmm.run.model import save_model
-from dpadmm.run.parameters import ScaleWarning
+from dpadmm.run.parameters import ScaleWarning, say_scale_once
 
 PUBLIC = ["admm", "consensus-admm"]
 
@@ -615,7 +614,7 @@ def test_rows_kept_out_are_evaluated_on_and_not_trained_on(data):
 def test_what_a_norm_of_one_means_is_said_once_and_whatever_the_rows_are(data):
     rows, labels = data
     for scale in (1e-9, 1e9):
-        _say_scale_once.cache_clear()
+        say_scale_once.cache_clear()
         with pytest.warns(ScaleWarning, match="data_norm is 1, its default") as caught:
             classifier(data_norm=1.0).fit(scale * rows, labels)
         assert caught[0].filename == __file__

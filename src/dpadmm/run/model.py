@@ -43,6 +43,7 @@ from dpadmm.durable import FileRefusal, read_regular, write_whole
 from dpadmm.plain import json_data
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
+from dpadmm.run.choice import joined_options
 from dpadmm.run.classifier import HISTORY, Classifier, Quality
 from dpadmm.run.sealed import COLUMNS_VERSION, MODEL_VERSION, ModelError, pack, unpack
 from dpadmm.version import __version__
@@ -111,6 +112,11 @@ class Model:
         if estimator.fourier is None:
             # As before there was such a parameter, to the byte.
             del asked["fourier"]
+        # One fact, one place: as releases have it that knew them as options only.
+        own = {name: asked.pop(name) for name in ("noise", "colluders")}
+        given = {name: value for name, value in own.items() if value is not None}
+        if given:
+            asked["algorithm_options"] = joined_options(asked["algorithm_options"] or {}, given)
         return cls(
             Classifier.of_estimator(estimator),
             asked,
