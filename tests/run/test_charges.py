@@ -1,8 +1,9 @@
 """Training that is charged to ledgers, from the estimator and from a configuration."""
 
-import itertools
 import json
-import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,31 +107,38 @@ def test_a_refusal_of_a_repeated_run_does_not_look_at_rows(tmp_path):
     assert len(texts) == 1
 
 
-def cut_short(paths, after=2, **changes):
-    """Fit in a process of its own, which dies in the middle of the run."""
-    process = os.fork()
-    if process == 0:
-        try:
-            real, rounds = LedgerRun.commit, itertools.count()
+CUT_SHORT = """
+import itertools, os, sys
+from dpadmm.ledger.sqlite import LedgerRun
+from tests.run.test_charges import fit
 
-            def commit(self, t, message):
-                real(self, t, message)
-                if next(rounds) == after:
-                    os._exit(7)
+paths, after, changes = eval(sys.argv[1])
+real, messages = LedgerRun.commit, itertools.count(1)
 
-            LedgerRun.commit = commit
-            fit(paths, **changes)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 7
+def commit(self, t, message):
+    real(self, t, message)
+    if next(messages) == after:
+        os._exit(7)
+
+LedgerRun.commit = commit
+fit(paths, **changes)
+"""
 
 
-@pytest.mark.parametrize("after", [2, 7])
+def cut_short(paths, after, changes):
+    """Fit in a process of its own, which dies after so many messages."""
+    told = repr(({name: str(path) for name, path in paths.items()}, after, changes))
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", CUT_SHORT, told], cwd=root, check=False)
+    assert done.returncode == 7
+
+
+@pytest.mark.parametrize("after", [3, 8])
 def test_a_run_that_a_crash_cut_short_goes_on_by_the_same_call(tmp_path, after):
     paths = make_ledgers(tmp_path)
     # Of 8 messages; after the last there is an evaluation to come.
-    changes = {} if after == 2 else {"algorithm": "dp-gd", "holdout": 0.1}
-    cut_short(paths, after, **changes)
+    changes = {} if after == 3 else {"algorithm": "dp-gd", "holdout": 0.1}
+    cut_short(paths, after, changes)
     model = fit(paths, **changes)
     assert spent(paths["x"]) == pytest.approx(0.6, rel=1e-3)
     with pytest.raises(ParameterError, match="the ledgers have all of it"):
