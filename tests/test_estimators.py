@@ -743,7 +743,9 @@ def test_a_search_on_private_rows_is_warned_of_once_and_whatever_the_rows_are(da
         cross_val_score(classifier(**asked), rows, labels, cv=3)
         cross_val_score(classifier(random_state=None), rows, labels, cv=3)
         clone(classifier(**asked, random_state=None)).fit(rows, labels)
-    search = GridSearchCV(classifier(**asked, random_state=None), {"epsilon": [0.5, 1.0]}, cv=2, refit=False)
+    search = GridSearchCV(
+        classifier(**asked, random_state=None), {"epsilon": [0.5, 1.0]}, cv=2, refit=False
+    )
     with pytest.warns(RepeatedFitWarning):
         search.fit(rows, labels)
 

@@ -423,6 +423,13 @@ class Schema(Part):
             content["fourier"] = self.fourier.model_dump()
         return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
 
+    def without_party(self) -> Schema:
+        """The same for rows of which nobody asks whose they are: the column may be there or not."""
+        if self.party is None:
+            return self
+        ignore = (*self.ignore, self.party)
+        return Schema.from_dict(self.model_dump() | {"party": None, "ignore": ignore})
+
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Schema:
         """Build a schema from plain data; what is wrong with it is said in one sentence."""
