@@ -4,6 +4,7 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.special import expit
@@ -18,12 +19,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dpadmm import ADMMClassifier, FederatedClassifier, load_model
 from dpadmm.algorithms import algorithm_names
 from dpadmm.errors import ParameterError
-from dpadmm.estimators import _say_scale_once
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import prepare_rows, scaled_margins
 from dpadmm.problem.topologies import GRAPHS
-from dpadmm.run.model import save_model
-from dpadmm.run.parameters import ScaleWarning
+from dpadmm.run.model import Model, save_model
+from dpadmm.run.parameters import (
+    RepeatedFitWarning,
+    ScaleWarning,
+    say_repeated_once,
+    say_scale_once,
+)
 
 PUBLIC = ["admm", "consensus-admm"]
 
@@ -447,17 +452,29 @@ def test_a_penalty_is_a_number_or_auto(data):
     assert "'auto'" in refusal(data, penalty=-1)
 
 
+@pytest.mark.parametrize("kind", [ADMMClassifier, FederatedClassifier])
 @pytest.mark.parametrize("name", ["sample_weight", "class_weight"])
-def test_weights_are_refused_with_the_reason(data, name):
-    text = refusal(data, fit={name: np.ones(160)})
-    assert text.startswith(f"{name} must not be given")
+def test_weights_are_refused_with_the_reason(data, name, kind):
+    texts = set()
+    for given in (
+        lambda: kind(**{name: "balanced"}),
+        lambda: kind().set_params(**{name: "balanced"}),
+        lambda: kind().fit(*data, **{name: np.ones(160)}),
+    ):
+        with pytest.raises(ParameterError, match=f"^{name} must not be given") as refused:
+            given()
+        texts.add(str(refused.value))
+    (text,) = texts
     advice = {"sample_weight": "party_weight", "class_weight": "dpadmm evaluate --sensitivity"}
     assert advice[name] in text
 
 
-def test_a_misspelt_argument_is_not_taken_for_a_weight(data):
+@pytest.mark.parametrize("kind", [ADMMClassifier, FederatedClassifier])
+def test_a_misspelt_argument_is_not_taken_for_a_weight(data, kind):
     with pytest.raises(TypeError, match="unexpected keyword argument 'partys'"):
-        classifier().fit(*data, partys=np.zeros(160))
+        kind().fit(*data, partys=np.zeros(160))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epsilom'"):
+        kind(epsilom=1.0)
 
 
 @pytest.mark.parametrize("parties", [np.zeros(3), np.zeros((160, 2)), "all"])
@@ -465,6 +482,26 @@ def test_every_row_must_have_an_owner(data, parties):
     text = refusal(data, fit={"parties": parties})
     assert "parties must name the owner of each of the 160 rows" in text
     assert str(np.asarray(parties).shape) in text
+
+
+@pytest.mark.parametrize(
+    "missing", [None, np.nan, pd.NA, pd.NaT, np.float64("nan"), np.datetime64("NaT")]
+)
+@pytest.mark.parametrize("others", ["a", 1, 1.5])
+@pytest.mark.parametrize("container", [list, pd.Series, lambda names: np.array(names, object)])
+def test_a_row_without_an_owner_is_refused_before_rows_are_looked_at(missing, others, container):
+    owners = container([others] * 159 + [missing])
+    # Rows that scikit-learn would refuse.
+    text = refusal((np.full((160, 2), "x"), np.zeros(160)), fit={"parties": owners})
+    assert text.startswith("parties must name the owner of every row; got a missing value")
+    assert "Name its owner, or leave the row out." in text
+
+
+def test_owners_of_several_kinds_are_refused_in_words(data):
+    owners = np.array(["a", 1] * 80, dtype=object)
+    text = refusal(data, fit={"parties": owners})
+    assert text.startswith("parties must be numbers or texts, not both")
+    assert "got int, str." in text
 
 
 def test_refusals_come_before_the_rows_are_looked_at(data):
@@ -615,7 +652,7 @@ def test_rows_kept_out_are_evaluated_on_and_not_trained_on(data):
 def test_what_a_norm_of_one_means_is_said_once_and_whatever_the_rows_are(data):
     rows, labels = data
     for scale in (1e-9, 1e9):
-        _say_scale_once.cache_clear()
+        say_scale_once.cache_clear()
         with pytest.warns(ScaleWarning, match="data_norm is 1, its default") as caught:
             classifier(data_norm=1.0).fit(scale * rows, labels)
         assert caught[0].filename == __file__
@@ -623,6 +660,94 @@ def test_what_a_norm_of_one_means_is_said_once_and_whatever_the_rows_are(data):
             warnings.simplefilter("error")
             classifier(data_norm=1).fit(scale * rows, labels)
             classifier(data_norm=4.0).fit(scale * rows, labels)
+
+
+# -- options that are arguments -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ADMMClassifier, FederatedClassifier])
+@pytest.mark.parametrize("given", [{"noise": "shared"}, {"noise": "shared", "colluders": 1}])
+def test_noise_and_colluders_are_arguments_and_options_alike(data, tmp_path, kind, given):
+    told = {"n_parties": 5, "rounds": 3, "delta": 1e-3, "data_norm": 4.0, "random_state": 0}
+    told |= {"algorithm": "dp-gd"} if kind is ADMMClassifier else {}
+    model = kind(**told, **given).fit(*data)
+    as_options = kind(**told, algorithm_options=given).fit(*data)
+    both = kind(**told, **given, algorithm_options=given).fit(*data)
+    for other in (as_options, both, clone(model).fit(*data), kind(**told).set_params(**given)):
+        np.testing.assert_array_equal(other.fit(*data).coef_, model.coef_)
+        assert str(other.privacy_) == str(model.privacy_)
+    assert "colluders" in model.get_params()
+    assert model.privacy_.alone["0"].epsilon > model.privacy_.epsilon
+    # A model file is the same, byte for byte, and readable by releases that knew options only.
+    kept = [Model.from_estimator(each) for each in (model, as_options)]
+    assert kept[0].estimator_parameters == kept[1].estimator_parameters
+    assert not {"noise", "colluders"} & kept[0].estimator_parameters.keys()
+    save_model(tmp_path / "m.model", model)
+    restored = load_model(tmp_path / "m.model").to_estimator()
+    np.testing.assert_array_equal(restored.fit(*data).coef_, model.coef_)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"noise": "shared", "algorithm_options": {"noise": "own"}},
+            "noise must be the same where it is given twice; got 'shared', and 'own' in",
+        ),
+        (
+            {"noise": "shared", "colluders": 1, "algorithm_options": {"colluders": 2}},
+            "colluders must be the same where it is given twice; got 1, and 2 in",
+        ),
+        (
+            {"algorithm": "pr-admm", "noise": "shared"},
+            "noise must be left out for the algorithm 'pr-admm', which has no such option",
+        ),
+        (
+            {"algorithm": "r-admm", "colluders": 1},
+            "colluders must be left out for the algorithm 'r-admm', .* It is one of: dp-gd.",
+        ),
+        (
+            {"algorithm": "auto", "topology": "ring", "noise": "own"},
+            "noise must be left out for the algorithm 'pr-admm'",
+        ),
+        (
+            {"algorithm": "auto", "topology": "ring", "noise": "shared"},
+            "topology must be 'server' or 'complete' with noise = 'shared'",
+        ),
+        ({"algorithm": "dp-gd", "colluders": 1}, "colluders must be left out with noise = 'own'"),
+        ({"algorithm": "dp-gd", "noise": "loud"}, "'own' or 'shared'; got 'loud'"),
+    ],
+)
+def test_noise_that_an_algorithm_has_not_is_refused_in_words(data, changes, words):
+    told = {"algorithm": "dp-gd", "n_parties": 5, "rounds": 3, "penalty": "auto"} | changes
+    assert re.search(words, refusal(data, **told))
+
+
+# -- repeated fits --------------------------------------------------------------------------------
+
+
+def test_a_search_on_private_rows_is_warned_of_once_and_whatever_the_rows_are(data):
+    rows, labels = data
+    asked = {"algorithm": "pr-admm", "penalty": "auto", "rounds": 2, "delta": 1e-3}
+    pipeline = make_pipeline(StandardScaler(), classifier(**asked, random_state=None))
+    for scale in (1e-9, 1e9):
+        say_repeated_once.cache_clear()
+        with pytest.warns(RepeatedFitWarning, match="every fit draws noise anew") as caught:
+            cross_val_score(pipeline, scale * rows, labels, cv=3)
+        assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cross_val_score(pipeline, rows, labels, cv=3)
+        say_repeated_once.cache_clear()
+        # Nothing is spent by a simulation or without noise; one fit of one clone is one fit.
+        cross_val_score(classifier(**asked), rows, labels, cv=3)
+        cross_val_score(classifier(random_state=None), rows, labels, cv=3)
+        clone(classifier(**asked, random_state=None)).fit(rows, labels)
+    search = GridSearchCV(
+        classifier(**asked, random_state=None), {"epsilon": [0.5, 1.0]}, cv=2, refit=False
+    )
+    with pytest.warns(RepeatedFitWarning):
+        search.fit(rows, labels)
 
 
 def test_a_million_rounds_are_refused_before_a_row_is_read(data):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,37 +19,69 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadmm.algorithms import REGISTRY, get_algorithm
-from dpadmm.data.fourier import FourierMap, fourier_map, map_rows
-from dpadmm.data.given_rows import class_codes, finite_rows
-from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
+from dpadmm.data.fourier import fourier_map
+from dpadmm.data.given_rows import (
+    Preparation,
+    class_codes,
+    even_split,
+    finite_rows,
+    label_epsilons,
+    row_owners,
+    rows_of_owners,
+)
+from dpadmm.errors import ParameterError, positive_number, unknown_name
 from dpadmm.evaluation.link import Link, class_probabilities
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.losses import get_loss
-from dpadmm.problem.rows import Rows, Shard, label_signs, prepare_rows, scaled_margins
+from dpadmm.problem.rows import Rows, Shard, label_signs, scaled_margins
 from dpadmm.run import parameters as defaults
-from dpadmm.run.charges import Part, charged, check_evaluation, ledger_accounts
+from dpadmm.run.charges import (
+    Part,
+    charged,
+    check_evaluation,
+    ledger_accounts,
+    refuse_repeated,
+)
+from dpadmm.run.choice import with_options
 from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.evaluate import Split, Wish, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge, state_whole
-from dpadmm.run.parameters import ScaleWarning, TrainingParameters, chosen_loss
+from dpadmm.run.parameters import (
+    TrainingParameters,
+    chosen_loss,
+    refuse_weights,
+    say_repeated_once,
+    say_scale_once,
+)
 from dpadmm.run.plan import Plan
 from dpadmm.run.train import lay_out, train
 
 __all__ = ["ADMMClassifier", "FederatedClassifier"]
 
+_Given = ParamSpec("_Given")
 _OUTPUTS: Final = ("auto", "last", "tail", "mean")
 _CLASSES_FROM_ROWS: Final = (
     "the list of classes and whether all numbers are finite, which were taken from the rows, and "
     "what scikit-learn says where it refuses a row or a label (without classes)"
 )
-_REFUSED: Final = ("sample_weight", "class_weight")
 
 
 def _part(member: NDArray[np.intp], part: Part) -> NDArray[np.intp]:
     """A part of a party's rows, in their order."""
     first, stop = part(len(member)) or (0, len(member))
     return member[first:stop]
+
+
+def _without_weights(begin: Callable[_Given, None]) -> Callable[_Given, None]:
+    """The same ``__init__``, which refuses weights in words instead of as unknown names."""
+
+    @functools.wraps(begin)
+    def begin_without(*given: _Given.args, **named: _Given.kwargs) -> None:
+        refuse_weights(named)
+        begin(*given, **named)
+
+    return begin_without
 
 
 def _with_defaults(begin: Callable[..., None], **changed: Any) -> Callable[..., None]:
@@ -70,18 +101,6 @@ def _with_defaults(begin: Callable[..., None], **changed: Any) -> Callable[..., 
 
     vars(begin_with)["__signature__"] = signature
     return begin_with
-
-
-@functools.cache
-def _say_scale_once() -> None:
-    """Tell what a ``data_norm`` of 1 does: always and once, so that it says nothing about rows."""
-    warnings.warn(
-        "data_norm is 1, its default: every longer row is scaled down to norm 1. Give a public "
-        "bound on the norm of a row in the units of your columns, unless rows have norm 1 at most. "
-        "This is said once and whatever the rows are.",
-        ScaleWarning,
-        stacklevel=4,
-    )
 
 
 class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -147,6 +166,10 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         without noise and the tail for those with noise.
     algorithm_options : mapping or None
         The algorithm's own options; what it does not have is refused.
+    noise, colluders : str or None, int or None
+        Two of these options by themselves. With ``noise="shared"`` (``dp-gd``) only the sum of all
+        parties is seen, and their noise together is enough against the server and ``colluders`` of
+        them; ``"own"`` holds against all others.
     random_state : int, RandomState or None
         None draws noise from a cryptographic generator; a seed makes a simulation, and
         ``privacy_`` says so.
@@ -184,9 +207,19 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         (``quality_.evaluation()`` has figures with intervals); else None.
     loss_
         The name of the loss that was asked for, or that ``"auto"`` chose.
+
+    Notes
+    -----
+    **Every fit spends anew.** ``privacy_`` states one fit; what several fits on the same rows spend
+    adds up, whether their models are kept or not: ``cross_val_score`` with five folds reads a row
+    in four fits, which with Gaussian noise is twice the mu of one, and a search costs more. Choose
+    parameters on public rows, or by ``dpadmm plan``. Clones that are fitted without ledgers and
+    without a seed are warned of, once in a process. With ledgers every fit needs a ``run_id`` of
+    its own: the second fit of a search is refused.
     """
 
     # scikit-learn wants every parameter by its name, with its default.
+    @_without_weights
     def __init__(
         self,
         algorithm: str = defaults.ALGORITHM,
@@ -213,6 +246,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fourier: Mapping[str, Any] | None = None,
         probabilities: bool = False,
         holdout: float = 0.0,
+        noise: str | None = None,
+        colluders: int | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.epsilon = epsilon
@@ -235,6 +270,23 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.holdout = holdout
         self.intercept_scale = intercept_scale
         self.fourier = fourier
+        self.noise = noise
+        self.colluders = colluders
+
+    # Of this one, and the number of this one among those of another: a search makes many.
+    _clones = _clone_number = 0
+
+    def __sklearn_clone__(self) -> ADMMClassifier:
+        copy: ADMMClassifier = super().__sklearn_clone__()
+        self._clones += 1
+        copy._clone_number = self._clones
+        return copy
+
+    def set_params(self, **params: Any) -> ADMMClassifier:
+        """Set parameters, as in scikit-learn."""
+        refuse_weights(params)
+        super().set_params(**params)
+        return self
 
     # -- training ---------------------------------------------------------------------------
 
@@ -247,6 +299,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         run_id: str = "",
         label_epsilon: ArrayLike | None = None,
         classes: ArrayLike | None = None,
+        resume: bool = False,
         **refused: Any,
     ) -> ADMMClassifier:
         """Train on rows ``X`` with labels ``y``.
@@ -263,7 +316,9 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The budget ledger of every party; the run is charged to them, and refused before any
             row is read where it does not fit. Needs ``parties`` and ``classes``.
         run_id : str
-            The name of the run in the ledgers: the same name is continued and never charged twice.
+            The name of the run in the ledgers. A run that a crash cut short is continued by the
+            same call in a new process, and never charged twice. A name whose run is complete, or
+            was begun in this process, is refused without ``resume``, and so are other arguments.
         label_epsilon : array of shape (rows,), optional
             For ``pdml``, where each label has an epsilon of its own: between its options
             ``label_epsilon`` and ``largest_label_epsilon``.
@@ -272,11 +327,18 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Nothing that a row holds is then refused, warned about or printed. Without it the
             classes are taken from ``y``, scikit-learn refuses what it refuses, and the statement
             says that this is not covered.
+        resume : bool
+            Take what the ledgers have of the run ``run_id``, at no further cost and without a look
+            at the rows, which must be the same: its model again, or the rest of it.
         **refused
             ``sample_weight`` and ``class_weight`` are refused: a row that counts more moves the
             model more, and no theorem here covers that.
         """
-        self._check_asked(refused)
+        refuse_weights(refused)
+        for name in refused:
+            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
+        self._check_asked()
+        owners = None if parties is None else row_owners(parties)
         for what, given in (("parties", parties), ("classes", classes)):
             if ledgers and given is None:
                 raise ParameterError(
@@ -285,12 +347,15 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
         rows, codes, labels = self._read(X, y, classes)
         random = check_random_state(self.random_state)
-        names, members = self._members(rows.shape[0], parties, random)
+        if owners is None:
+            names, members = even_split(rows.shape[0], self.n_parties, random)
+        else:
+            names, members = rows_of_owners(owners, rows.shape[0])
         wish = self._wish()
         whole = plan_whole(
-            self._training_parameters(),
+            self._training_parameters(len(names)),
             {str(name): len(member) for name, member in zip(names, members, strict=True)},
-            features=self._features(rows.shape[1]),
+            features=self._preparation.features(rows.shape[1]),
             classes=len(labels),
             wish=wish,
         )
@@ -300,9 +365,14 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.random_state is not None:
             key = int(random.randint(np.iinfo(np.int32).max))
             noise = SimulatedNoise(key)
+        spends = planned.algorithm.private and not noise.simulated
+        if spends and not ledgers and self._clone_number > 1:
+            say_repeated_once()
         check_evaluation(whole, ledger_accounts(ledgers), run_id)
-        with charged(planned, ledgers, run_id, noise, part=wish.split.train) as runs:
-            trained = [_part(member, wish.split.train) for member in members]
+        word, part = self._preparation.word(rows.shape[1], labels), wish.split.train
+        with charged(planned, ledgers, run_id, noise, part=part, preparation=word) as runs:
+            refuse_repeated(whole, ledgers, run_id, resume=resume)
+            trained = [_part(member, part) for member in members]
             shard = self._shard(planned, noise, rows, codes, trained, label_epsilon)
             outcome = train(planned, shard, noise=noise, ledgers=runs)
         judged = None
@@ -322,7 +392,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             parties=names,
             output=self.output,
             quality=None if judged is None else judged.quality,
-            **self._preparation(),
+            **self._preparation.scale,
         ).give_to(self)
         return self
 
@@ -331,26 +401,12 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         split = Split(self.holdout)
         return Wish(split, evaluate=split.holdout > 0, probabilities=bool(self.probabilities))
 
-    def _check_asked(self, refused: Mapping[str, Any]) -> None:
+    def _check_asked(self) -> None:
         """Refuse what is not served, before a row is looked at."""
-        for name in refused:
-            if name not in _REFUSED:
-                raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
-            advice = "use party_weight for whole parties"
-            if name == "class_weight":
-                advice = (
-                    "for unequal classes choose a threshold by a wanted sensitivity or specificity "
-                    "(dpadmm evaluate --sensitivity, or dpadmm.evaluation.metrics)"
-                )
-            raise ParameterError(
-                f"{name} must not be given: a weighted row would move the messages further than "
-                "the guarantee assumes, and the public row counts would no longer describe a "
-                f"party. Repeat no rows; {advice}."
-            )
         if self.output not in _OUTPUTS:
             raise unknown_name("output", self.output, _OUTPUTS)
         if positive_number("data_norm", self.data_norm) == 1.0 and self.fourier is None:
-            _say_scale_once()
+            say_scale_once()
         positive_number("intercept_scale", self.intercept_scale)
         if self.fourier is not None:
             fourier_map(self.fourier, 1)
@@ -392,20 +448,10 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Shard:
         """Lay out the rows of every party, prepared one by one."""
         signs = label_signs(codes, planned.site.outputs)
-        parties = [(self._prepared(rows[member]), signs[member]) for member in members]
+        parties = [(self._preparation.rows(rows[member]), signs[member]) for member in members]
         if label_epsilon is None:
             return lay_out(planned, parties, noise=noise)
-        try:
-            chosen = np.asarray(label_epsilon, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ParameterError(
-                "label_epsilon must be one number for each row; got something else."
-            ) from None
-        if chosen.shape != codes.shape:
-            raise ParameterError(
-                f"label_epsilon must be one number for each of the {len(codes)} rows; got an "
-                f"array of shape {chosen.shape}."
-            )
+        chosen = label_epsilons(label_epsilon, len(codes))
         own = [chosen[member] for member in members]
         return lay_out(planned, parties, noise=noise, label_epsilon=own)
 
@@ -424,68 +470,28 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The loss that was minimised: what "auto" stood for, or what was asked for."""
         return self._loss(self.algorithm_)
 
-    def _prepared(self, rows: Rows) -> Rows:
-        """Rows of norm 1 at most, as the parties train on them and predictions are made."""
-        told = self._map(rows.shape[1])
-        if told is not None:
-            return map_rows(rows, told)
-        return prepare_rows(
-            rows,
-            data_norm=float(self.data_norm),
-            fit_intercept=bool(self.fit_intercept),
-            intercept_scale=float(self.intercept_scale),
-        )
-
-    def _map(self, columns: int) -> FourierMap | None:
-        """What rows of so many columns become first, if anything."""
-        return None if self.fourier is None else fourier_map(self.fourier, columns)
-
     @property
-    def _appends(self) -> bool:
-        """Whether a number is appended to every row."""
-        return bool(self.fit_intercept) and self.fourier is None
-
-    def _features(self, columns: int) -> int:
-        """How many weights each output has for rows of so many columns."""
-        told = self._map(columns)
-        return columns + self._appends if told is None else told.outputs
-
-    def _preparation(self) -> dict[str, Any]:
-        """What rows are divided by, and the number that is appended to them, if any."""
-        appended = float(self.intercept_scale) if self._appends else None
-        return {"data_norm": float(self.data_norm), "intercept_scale": appended}
+    def _preparation(self) -> Preparation:
+        """What rows become before parties train on them, or predictions are made."""
+        appends = bool(self.fit_intercept) and self.fourier is None
+        appended = float(self.intercept_scale) if appends else None
+        return Preparation(float(self.data_norm), appended, self.fourier)
 
     def _loss(self, algorithm: str) -> str:
         options = self.algorithm_options or {}
         return chosen_loss(self.loss, algorithm, options, self.calibration)
 
-    def _training_parameters(self) -> TrainingParameters:
+    def _training_parameters(self, parties: int) -> TrainingParameters:
         apart = {"tolerance", "algorithm_chosen"}
         names = {item.name for item in fields(TrainingParameters)} - apart
         asked = {name: getattr(self, name) for name in names}
-        return TrainingParameters(**asked | {"algorithm_options": self.algorithm_options or {}})
+        asked["algorithm_options"] = self.algorithm_options or {}
+        return with_options(TrainingParameters(**asked), self._own_options(), parties)
 
-    def _members(
-        self, count: int, parties: ArrayLike | None, random: np.random.RandomState
-    ) -> tuple[NDArray[Any], list[NDArray[np.intp]]]:
-        """Names of the parties, and the rows of each."""
-        if parties is None:
-            n_parties = positive_integer("n_parties", self.n_parties)
-            if n_parties > count:
-                raise ParameterError(
-                    f"n_parties must be at most the number of rows; got n_parties={n_parties} "
-                    f"for n_samples={count}."
-                )
-            shuffled = np.asarray(random.permutation(count))
-            return np.arange(n_parties), np.array_split(shuffled, n_parties)
-        owners = np.asarray(parties)
-        if owners.shape != (count,):
-            raise ParameterError(
-                f"parties must name the owner of each of the {count} rows; "
-                f"got an array of shape {owners.shape}."
-            )
-        names, codes = np.unique(owners, return_inverse=True)
-        return names, [np.flatnonzero(codes == code) for code in range(len(names))]
+    def _own_options(self) -> dict[str, Any]:
+        """Options of the algorithm that were given by themselves."""
+        given = {name: getattr(self, name) for name in ("noise", "colluders")}
+        return {name: value for name, value in given.items() if value is not None}
 
     # -- prediction -------------------------------------------------------------------------
 
@@ -493,7 +499,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """What weights act on: rows as they were given, or what a Fourier map makes of them."""
         check_is_fitted(self)
         given = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return given if self.fourier is None else self._prepared(given)
+        return given if self.fourier is None else self._preparation.rows(given)
 
     def _scores(self, X: ArrayLike) -> Array:
         return np.asarray(self._given(X) @ self.coef_.T) + self.intercept_
@@ -524,7 +530,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _margins(self, X: ArrayLike) -> Array:
         """Scores of the rows scaled down to norm 1, as training saw them."""
         rows = self._given(X)
-        return scaled_margins(rows, self.coef_, self.intercept_, **self._preparation())
+        return scaled_margins(rows, self.coef_, self.intercept_, **self._preparation.scale)
 
     def _links(self) -> tuple[Link, ...]:
         quality = getattr(self, "quality_", None)
@@ -586,6 +592,6 @@ class FederatedClassifier(ADMMClassifier):
     given.
     """
 
-    __init__ = _with_defaults(
-        ADMMClassifier.__init__, algorithm=defaults.AUTO, rounds=defaults.AUTO
+    __init__ = _without_weights(
+        _with_defaults(ADMMClassifier.__init__, algorithm=defaults.AUTO, rounds=defaults.AUTO)
     )

@@ -397,7 +397,7 @@ def test_an_honest_majority_is_the_default(parties, colluders):
     ("changes", "words"),
     [
         ({"calibration": "published"}, "calibration must be 'proven' for 'dp-gd'"),
-        ({"options": {"colluders": 1}}, "'colluders'] must be left out with noise = 'own'"),
+        ({"options": {"colluders": 1}}, "colluders must be left out with noise = 'own'"),
         (
             {"options": {"noise": "shared", "colluders": 3}},
             "must be 1 to 2 with 4 parties, so that two are honest; got 3",

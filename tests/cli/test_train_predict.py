@@ -8,12 +8,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 from dpadmm.data.tables import encode
 from dpadmm.run.model import load_model
+from dpadmm.sentences import DataError
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 
@@ -161,6 +164,86 @@ def test_columns_that_a_model_does_not_use_are_not_read(trained, dpadmm):
     found = dpadmm("predict", trained / "m.model", trained / "numbered.csv")
     assert found.exit_code == plain.exit_code == 0
     assert found.stdout == plain.stdout
+
+
+IDENTIFIED = 'patient,age,ward\n 007,1,a\nÄ,99,b\n,50,a\n"x,""y""",50,b\n'
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predictions_keep_a_column_that_names_the_rows(trained, dpadmm, suffix):
+    (trained / "new.csv").write_text(IDENTIFIED)
+    out, plain = trained / f"out.{suffix}", trained / f"plain.{suffix}"
+    asked = ("predict", trained / "m.model", trained / "new.csv", "-o")
+    assert dpadmm(*asked, plain).exit_code == 0
+    result = dpadmm(*asked, out, "--id", "patient", "--json")
+    assert result.exit_code == 0
+    columns = ["patient", "label", "score", "probability"]
+    assert json.loads(result.stdout)["result"]["columns"] == columns
+    read = pq.read_table if suffix == "parquet" else pyarrow.csv.read_csv
+    kept = {"patient": pa.string()}
+    options = pyarrow.csv.ConvertOptions(column_types=kept)
+    how = {} if suffix == "parquet" else {"convert_options": options}
+    found = read(out, **how)
+    assert found.schema.names == columns
+    # As they are written in the file, to the last blank.
+    assert found["patient"].to_pylist() == [" 007", "Ä", "", 'x,"y"']
+    assert found.drop_columns("patient").equals(read(plain))
+    # On request alone, and beside what the model uses.
+    assert dpadmm(*asked, out, "--id", "ward").exit_code == 0
+    assert read(out)["ward"].to_pylist() == ["a", "b", "a", "b"]
+
+
+def test_kept_numbers_stay_numbers_over_all_pieces(trained, dpadmm, monkeypatch):
+    monkeypatch.setattr("dpadmm.run.predict._PIECE_BYTES", 7 * 8 * 1000)
+    numbers = pa.array(range(100_000, 0, -1), pa.int32())
+    words = {"ward": pa.array(["a"] * 100_000).dictionary_encode(), "age": numbers}
+    days = pa.array([0] * 100_000, pa.date32())
+    pq.write_table(pa.table({"id": numbers, "day": days, **words}), trained / "new.parquet")
+    out = trained / "out.parquet"
+    asked = ("predict", trained / "m.model", trained / "new.parquet", "-o", out)
+    assert dpadmm(*asked, "--id", "id").exit_code == 0
+    assert pq.read_table(out)["id"].equals(pa.chunked_array([numbers]))
+    assert dpadmm(*asked, "--id", "day").exit_code == 0
+    assert set(pq.read_table(out)["day"].to_pylist()) == {"1970-01-01"}
+    (trained / "none.csv").write_text("age,ward,id\n")
+    none = ("predict", trained / "m.model", trained / "none.csv", "--id", "id")
+    assert dpadmm(*none).stdout == '"id","label","score","probability"\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("patients", "must have the column that is kept; 'patients' is not there"),
+        ("label", "must have another name than those of predictions, label, score, probability"),
+    ],
+)
+def test_a_column_that_cannot_be_kept_is_refused(trained, dpadmm, name, sentence):
+    (trained / "new.csv").write_text(IDENTIFIED.replace("patient", "patient,label", 1))
+    asked = ("predict", trained / "m.model", trained / "new.csv", "-o", trained / "out.csv")
+    result = dpadmm(*asked, "--id", name)
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())
+    assert not (trained / "out.csv").exists()
+
+
+def test_a_loaded_model_predicts_the_raw_table(trained, dpadmm):
+    cells = "who,age,ward,y\nx,1,a,\ny,99,b,no\nz,x,,yes\nz,,zzz,?\n"
+    (trained / "new.csv").write_text(cells)
+    out = trained / "out.parquet"
+    assert dpadmm("predict", trained / "m.model", trained / "new.csv", "-o", out).exit_code == 0
+    told = pq.read_table(out)
+    model = load_model(trained / "m.model")
+    frame = pd.read_csv(trained / "new.csv")
+    arrow = pa.Table.from_pandas(frame)
+    bare = trained / "bare.csv"
+    frame[["age", "ward"]].to_csv(bare, index=False)
+    encoded = encode(bare, model.schema, require_label=False).rows
+    for table in (frame, arrow, trained / "new.csv", str(trained / "new.csv"), encoded):
+        assert list(model.predict(table)) == told["label"].to_pylist()
+        np.testing.assert_array_equal(model.decision_function(table), told["score"])
+        np.testing.assert_array_equal(model.predict_proba(table)[:, 1], told["probability"])
+    with pytest.raises(DataError, match="must have the schema's columns; 'ward' is not there"):
+        model.predict(frame.drop(columns="ward"))
 
 
 def test_files_without_rows_are_predicted(trained, dpadmm):

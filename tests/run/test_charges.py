@@ -1,9 +1,14 @@
 """Training that is charged to ledgers, from the estimator and from a configuration."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from dpadmm import ADMMClassifier
 from dpadmm.data.schema import load_schema
@@ -11,7 +16,7 @@ from dpadmm.errors import BudgetError, LedgerError, ParameterError
 from dpadmm.ledger.balance import recompute
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
 
@@ -33,11 +38,11 @@ def data():
     return rows, rows[:, 0] > 0, np.repeat(list(ROWS), list(ROWS.values()))
 
 
-def fit(paths, run_id="first", epsilon=0.6, random_state=None, **changes):
+def fit(paths, run_id="first", epsilon=0.6, random_state=None, resume=False, **changes):
     model = ADMMClassifier(
         rounds=4, epsilon=epsilon, delta=1e-3, random_state=random_state, **changes
     )
-    return model.fit(*data(), ledgers=paths, run_id=run_id, classes=[False, True])
+    return model.fit(*data(), ledgers=paths, run_id=run_id, classes=[False, True], resume=resume)
 
 
 def spent(path):
@@ -50,9 +55,156 @@ def test_the_estimator_charges_every_party_once(tmp_path):
     first = fit(paths)
     assert spent(paths["x"]) == pytest.approx(first.privacy_.parties["x"].epsilon, rel=1e-6)
     # The same run again sends the same bytes and spends nothing.
-    again = fit(paths)
+    again = fit(paths, resume=True)
     assert np.array_equal(first.node_coef_, again.node_coef_)
     assert spent(paths["x"]) == pytest.approx(first.privacy_.parties["x"].epsilon, rel=1e-6)
+
+
+def folds():
+    """Three folds, in each as many rows of every party to train on: 20 and 30."""
+    rows = np.random.default_rng(1).normal(size=(75, 3))
+    test = [np.r_[10 * k : 10 * k + 10, 30 + 15 * k : 45 + 15 * k] for k in range(3)]
+    owners = np.repeat(["x", "y"], [30, 45])
+    return rows, rows[:, 0] > 0, owners, [(np.setdiff1d(np.arange(75), out), out) for out in test]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_cross_validation_under_one_run_id_is_refused_at_its_second_fold(tmp_path, workers):
+    rows, labels, owners, cv = folds()
+    paths = make_ledgers(tmp_path, {"x": 20, "y": 30})
+    model = ADMMClassifier(rounds=4, epsilon=0.6, delta=1e-3, data_norm=2.0)
+    asked = {"parties": owners, "ledgers": paths, "run_id": "first", "classes": [False, True]}
+    with pytest.warns(FitFailedWarning) as caught:
+        scores = cross_val_score(model, rows, labels, cv=cv, params=asked, n_jobs=workers)
+    # One fold was charged and trained on; the others are no copies of its model.
+    assert np.isnan(scores).sum() == 2
+    assert spent(paths["x"]) == pytest.approx(0.6, rel=1e-3)
+    text = "".join(str(each.message) for each in caught)
+    one_at_a_time = "must be open in one process at a time"
+    assert "run_id must be one of a new run; got 'first'" in text or one_at_a_time in text
+    if workers == 1:
+        assert "Give every fit a run_id of its own" in text
+        search = GridSearchCV(model, {"epsilon": [0.6]}, cv=cv, error_score="raise")
+        with pytest.raises(ParameterError, match="run_id must be one of a new run; got 'first'"):
+            search.fit(rows, labels, **asked)
+
+
+def test_a_refusal_of_a_repeated_run_does_not_look_at_rows(tmp_path):
+    paths, texts = make_ledgers(tmp_path), set()
+    fit(paths)
+    _, _, owners = data()
+    for value in (0.0, np.nan, "text"):
+        with pytest.raises(ParameterError) as refused:
+            ADMMClassifier(rounds=4, epsilon=0.6, delta=1e-3).fit(
+                np.full((70, 3), value, object),
+                np.full(70, value, object),
+                owners,
+                paths,
+                "first",
+                classes=[False, True],
+            )
+        texts.add(str(refused.value))
+    assert len(texts) == 1
+
+
+CUT_SHORT = """
+import itertools, os, sys
+from dpadmm.ledger.sqlite import LedgerRun
+from tests.run.test_charges import fit
+
+paths, after, changes = eval(sys.argv[1])
+real, messages = LedgerRun.commit, itertools.count(1)
+
+def commit(self, t, message):
+    real(self, t, message)
+    if next(messages) == after:
+        os._exit(7)
+
+LedgerRun.commit = commit
+fit(paths, **changes)
+"""
+
+
+def cut_short(paths, after, changes):
+    """Fit in a process of its own, which dies after so many messages."""
+    told = repr(({name: str(path) for name, path in paths.items()}, after, changes))
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", CUT_SHORT, told], cwd=root, check=False)
+    assert done.returncode == 7
+
+
+@pytest.mark.parametrize("after", [3, 8])
+def test_a_run_that_a_crash_cut_short_goes_on_by_the_same_call(tmp_path, after):
+    paths = make_ledgers(tmp_path)
+    # Of 8 messages; after the last there is an evaluation to come.
+    changes = {} if after == 3 else {"algorithm": "dp-gd", "holdout": 0.1}
+    cut_short(paths, after, changes)
+    model = fit(paths, **changes)
+    assert spent(paths["x"]) == pytest.approx(0.6, rel=1e-3)
+    with pytest.raises(ParameterError, match="the ledgers have all of it"):
+        fit(paths, **changes)
+    again = fit(paths, resume=True, **changes)
+    assert np.array_equal(again.node_coef_, model.node_coef_)
+
+
+def test_a_run_that_failed_here_goes_on_by_an_explicit_word(tmp_path, monkeypatch):
+    paths, real = make_ledgers(tmp_path), LedgerRun.commit
+
+    def commit(self, t, message):
+        if t == 2:
+            raise LedgerError("the disk is full")
+        real(self, t, message)
+
+    monkeypatch.setattr(LedgerRun, "commit", commit)
+    with pytest.raises(LedgerError, match="the disk is full"):
+        fit(paths)
+    monkeypatch.undo()
+    with pytest.raises(ParameterError, match="a fit of this process has begun it"):
+        fit(paths)
+    fit(paths, resume=True)
+    assert spent(paths["x"]) == pytest.approx(0.6, rel=1e-3)
+
+
+def test_what_charged_nothing_may_be_tried_again(tmp_path):
+    paths = make_ledgers(tmp_path)
+    rows, labels, owners = data()
+    with pytest.raises(ParameterError, match="label_epsilon"):
+        ADMMClassifier(rounds=4, epsilon=0.6, delta=1e-3).fit(
+            rows, labels, owners, paths, "first", label_epsilon=[1.0], classes=[False, True]
+        )
+    fit(paths)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data_norm": 2.0},
+        {"intercept_scale": 0.5},
+        {"regularization": 1e-3},
+        {"fourier": {"features": 2, "seed": 1}},
+        {"epsilon": 0.5},
+    ],
+)
+def test_a_run_is_not_resumed_with_other_arguments(tmp_path, changes):
+    paths = make_ledgers(tmp_path)
+    began = {"fourier": {"features": 2}} if "fourier" in changes else {}
+    fit(paths, **began)
+    with pytest.raises(LedgerError, match="must continue with the parameters it began with"):
+        fit(paths, resume=True, **changes)
+    # What is made of the same messages may be another mean of them.
+    fit(paths, resume=True, output="last", **began)
+
+
+def test_a_run_of_an_older_ledger_is_resumed(tmp_path, monkeypatch):
+    paths = make_ledgers(tmp_path)
+    real = SQLiteLedger.open_run
+    monkeypatch.setattr(
+        SQLiteLedger, "open_run", lambda *a, preparation, **named: real(*a, **named)
+    )
+    first = fit(paths, data_norm=2.0)
+    monkeypatch.undo()
+    again = fit(paths, data_norm=2.0, resume=True)
+    assert np.array_equal(first.node_coef_, again.node_coef_)
 
 
 def test_all_runs_on_the_same_rows_count_together(tmp_path):

@@ -155,7 +155,7 @@ class DPGD(SummedGaussian):
             sensitivity, sigma = shared_noise(shared, exact, relative, numbers, settings.rounds)
         elif options.colluders is not None:
             raise ParameterError(
-                "algorithm_options['colluders'] must be left out with noise = 'own', which counts "
+                "colluders must be left out with noise = 'own', which counts "
                 f"on nobody else; got {options.colluders!r}."
             )
         else:

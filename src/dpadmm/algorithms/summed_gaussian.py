@@ -105,7 +105,7 @@ def summation_for(parties: int, colluders: int | None, largest: float, sigma: fl
     tau = default_colluders(parties) if colluders is None else colluders
     if not 1 <= tau <= parties - 2:
         raise ParameterError(
-            f"algorithm_options['colluders'] must be 1 to {parties - 2} with {parties} parties, so "
+            f"colluders must be 1 to {parties - 2} with {parties} parties, so "
             f"that two are honest; got {tau}."
         )
     bound = parties * (largest + 2 * NOISE_REACH * sigma)

@@ -25,6 +25,10 @@ def predict(
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Refuse a model that has no probabilities.")
     ] = False,
+    identifier: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="A column of the file to copy as the first."),
+    ] = None,
     delimiter: DelimiterOption = None,
     party: Annotated[
         str | None, typer.Option(help="Read the file as that of this party of the run.")
@@ -33,9 +37,9 @@ def predict(
 ) -> None:
     """Predict the rows of a file: a label and its score for each, in the order of the file.
 
-    Columns that the model does not use are not read. Probabilities are written where it has them:
-    trained with `probabilities = true`, or with the logistic loss. A threshold that `dpadmm
-    evaluate --write` chose is used.
+    Columns that the model does not use are not read, but for one that `--id` names. Probabilities
+    are written where it has them: trained with `probabilities = true`, or with the logistic loss. A
+    threshold that `dpadmm evaluate --write` chose is used.
     """
     # Imported here, so that help answers without loading scikit-learn.
     from dpadmm.run import predict as predictions
@@ -49,16 +53,21 @@ def predict(
         if probabilities and not predictions.offers_probabilities(loaded):
             raise _no_probabilities(model)
         if output is None and sys.stdout.isatty():
-            _refuse_unprintable(loaded.classifier.classes, model)
+            _refuse_unprintable(loaded.classifier.classes, model, identifier)
         rows = predictions.predict_file(
-            loaded, data, output or sys.stdout.buffer, delimiter=delimiter, party=party
+            loaded,
+            data,
+            output or sys.stdout.buffer,
+            delimiter=delimiter,
+            party=party,
+            keep=identifier,
         )
         if not as_json and predictions.has_labels(loaded, data, delimiter=delimiter):
             _tell_how_to_evaluate(model, data)
         if output is None:
             return
     if as_json:
-        columns = predictions.prediction_columns(loaded)
+        columns = predictions.prediction_columns(loaded, identifier)
         emit("predict", {"output": str(output), "rows": rows, "columns": columns})
     else:
         typer.echo(f"Wrote {output}: {rows} rows.")
@@ -75,7 +84,12 @@ def _check_files(model: Path, data: Path, output: Path | None) -> None:
         )
 
 
-def _refuse_unprintable(classes: Iterable[object], model: Path) -> None:
+def _refuse_unprintable(classes: Iterable[object], model: Path, identifier: str | None) -> None:
+    if identifier is not None:
+        raise ParameterError(
+            f"--output must be given with --id {identifier!r} on a terminal, since cells may have "
+            "control characters, which are not for one; got none"
+        )
     if not all(str(name).isprintable() for name in classes):
         raise ParameterError(
             f"--output must be given: class names of {model} have control characters, which are "

@@ -1,14 +1,18 @@
-"""Rows and labels as a caller gives them, read whatever they hold.
+"""Rows, labels and owners as a caller gives them, read whatever they hold.
 
 Where the classes are public, nothing that a row holds may stop a run or be told: a row with a
 number that is not finite, or with a cell that is no number, counts as a row of zeros, and a label
 that is no class as the first class. What a row becomes depends on that row only. Refused is what
-is seen without a look at the cells: the shape of the table and the type of an array.
+is seen without a look at the cells: the shape of the table and the type of an array. Whose a row
+is, is public: an owner that is missing is refused, before a row is looked at.
 """
 
 from __future__ import annotations
 
+import hashlib
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -16,12 +20,21 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from dpadmm.data.fourier import FourierMap, fourier_map, map_rows
 from dpadmm.data.values import bytes_of, codes_of, text_of
-from dpadmm.errors import ParameterError
-from dpadmm.plain import Array
-from dpadmm.problem.rows import Rows
+from dpadmm.errors import ParameterError, positive_integer
+from dpadmm.plain import Array, canonical_json
+from dpadmm.problem.rows import Rows, prepare_rows
 
-__all__ = ["class_codes", "finite_rows"]
+__all__ = [
+    "Preparation",
+    "class_codes",
+    "even_split",
+    "finite_rows",
+    "label_epsilons",
+    "row_owners",
+    "rows_of_owners",
+]
 
 _NUMBERS: Final = "biuf"
 _OBJECTS: Final = "OSUT"
@@ -162,3 +175,122 @@ def _equal(values: list[Any], known: NDArray[Any]) -> NDArray[np.intp]:
             # No part of a dictionary, or equal to nothing in earnest: no class.
             continue
     return found
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What rows become before they are trained on, each by itself: rows of norm 1 at most.
+
+    Attributes
+    ----------
+    data_norm, appended
+        What a row is divided by, and the number that is then appended to it; None for none.
+    fourier
+        The random Fourier features that rows become instead; None for none.
+    """
+
+    data_norm: float
+    appended: float | None
+    fourier: Mapping[str, Any] | None
+
+    @property
+    def scale(self) -> dict[str, Any]:
+        """What weights have to be divided by, and the number of the intercept."""
+        return {"data_norm": self.data_norm, "intercept_scale": self.appended}
+
+    def _map(self, columns: int) -> FourierMap | None:
+        return None if self.fourier is None else fourier_map(self.fourier, columns)
+
+    def features(self, columns: int) -> int:
+        """How many weights each output has for rows of so many columns."""
+        told = self._map(columns)
+        return columns + (self.appended is not None) if told is None else told.outputs
+
+    def rows(self, rows: Rows) -> Rows:
+        """The rows, prepared."""
+        told = self._map(rows.shape[1])
+        if told is not None:
+            return map_rows(rows, told)
+        return prepare_rows(
+            rows,
+            data_norm=self.data_norm,
+            fit_intercept=self.appended is not None,
+            intercept_scale=self.appended or 1.0,
+        )
+
+    def word(self, columns: int, classes: NDArray[Any]) -> str:
+        """A digest of all this and the classes: what decides a run beside its plan."""
+        told = self._map(columns)
+        fourier = None if told is None else told.model_dump()
+        facts = {**self.scale, "fourier": fourier, "classes": [str(name) for name in classes]}
+        return hashlib.sha256(canonical_json(facts).encode()).hexdigest()
+
+
+def row_owners(parties: ArrayLike) -> NDArray[Any]:
+    """Whose row each is, all of them named in a way that can be put in order; or a refusal."""
+    # As objects where they are in a list, which would turn NaN among texts into one of them.
+    given = _as_array(parties, "parties").ravel()
+    if given.dtype.kind not in "biuSU" and any(map(_is_missing, given.tolist())):
+        raise ParameterError(
+            "parties must name the owner of every row; got a missing value, such as None or NaN. "
+            "Name its owner, or leave the row out."
+        )
+    owners = np.asarray(parties)
+    try:
+        np.unique(owners)
+    except TypeError:
+        kinds = sorted({type(name).__name__ for name in given.tolist()})
+        raise ParameterError(
+            "parties must be numbers or texts, not both, so that they can be put in order; got "
+            f"{', '.join(kinds)}. Turn all into texts."
+        ) from None
+    return owners
+
+
+def _is_missing(name: Any) -> bool:
+    try:
+        return name is None or bool(name != name)
+    except (TypeError, ValueError):
+        # NA of pandas is neither equal to itself nor different.
+        return True
+
+
+def rows_of_owners(owners: NDArray[Any], count: int) -> tuple[NDArray[Any], list[NDArray[np.intp]]]:
+    """Names of the owners, and the numbers of each one's rows."""
+    if owners.shape != (count,):
+        raise ParameterError(
+            f"parties must name the owner of each of the {count} rows; "
+            f"got an array of shape {owners.shape}."
+        )
+    names, codes = np.unique(owners, return_inverse=True)
+    return names, [np.flatnonzero(codes == code) for code in range(len(names))]
+
+
+def even_split(
+    count: int, n_parties: int, random: np.random.RandomState
+) -> tuple[NDArray[Any], list[NDArray[np.intp]]]:
+    """Numbers of parties among whom nobody's rows are split at random, and those of each."""
+    n_parties = positive_integer("n_parties", n_parties)
+    if n_parties > count:
+        raise ParameterError(
+            f"n_parties must be at most the number of rows; got n_parties={n_parties} "
+            f"for n_samples={count}."
+        )
+    shuffled = np.asarray(random.permutation(count))
+    return np.arange(n_parties), np.array_split(shuffled, n_parties)
+
+
+def label_epsilons(label_epsilon: ArrayLike, count: int) -> Array:
+    """One number for each row."""
+    try:
+        chosen = np.asarray(label_epsilon, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            "label_epsilon must be one number for each row; got something else."
+        ) from None
+    if chosen.shape != (count,):
+        raise ParameterError(
+            f"label_epsilon must be one number for each of the {count} rows; got an "
+            f"array of shape {chosen.shape}."
+        )
+    return chosen

@@ -474,6 +474,13 @@ class Schema(Part):
         content["columns"] = tuple(spelt(column.name, column) for column in self.columns)
         return Schema.from_dict(content)
 
+    def without_party(self) -> Schema:
+        """The same for rows of which nobody asks whose they are: the column may be there or not."""
+        if self.party is None:
+            return self
+        ignore = (*self.ignore, self.party)
+        return Schema.from_dict(self.model_dump() | {"party": None, "ignore": ignore})
+
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Schema:
         """Build a schema from plain data; what is wrong with it is said in one sentence."""

@@ -185,8 +185,9 @@ def read_batches(
     delimiter: str | None = None,
     require_label: bool = True,
     only_known: bool = True,
+    also: Sequence[str] = (),
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Read the columns a schema names, piece by piece.
+    """Read the columns a schema names, and others by their names, piece by piece.
 
     Yields
     ------
@@ -197,8 +198,10 @@ def read_batches(
     with own_words(source):
         table = _opened(source, delimiter or schema.delimiter)
         names = _columns(table, schema, require_label, only_known)
+        _refuse_absent(table, also)
         numeric = {column.name for column in schema.numeric}
-        yield from table.read(names, [name for name in names if name not in numeric])
+        texts = [name for name in names if name not in numeric]
+        yield from table.read([*names, *(name for name in also if name not in names)], texts)
 
 
 def check_columns(
@@ -208,8 +211,9 @@ def check_columns(
     delimiter: str | None = None,
     require_label: bool = True,
     only_known: bool = True,
+    also: Sequence[str] = (),
 ) -> int | None:
-    """Refuse a table whose columns are not the schema's, without reading a row.
+    """Refuse a table whose columns are not the schema's, and others, without reading a row.
 
     Returns
     -------
@@ -219,6 +223,7 @@ def check_columns(
     with own_words(source):
         table = _opened(source, delimiter or schema.delimiter)
         _columns(table, schema, require_label, only_known)
+        _refuse_absent(table, also)
         return table.rows
 
 
@@ -398,6 +403,18 @@ def _nearly_there(missing: list[str], names: Sequence[str]) -> str:
     pairs = [f"{there!r} for {name!r}" for there, name in near if there is not None]
     more = ", ..." if len(pairs) > 5 else ""
     return f". It has {', '.join(pairs[:5])}{more}: rename one of the two" if pairs else ""
+
+
+def _refuse_absent(table: _Table, names: Sequence[str]) -> None:
+    """Refuse a table without columns that are read beside the schema's, or of an unusable type."""
+    for name in names:
+        if name not in table.names:
+            raise DataError(
+                f"{table.where} must have the column that is kept; {name!r} is not there: name "
+                "one of its columns"
+            )
+        if table.types is not None:
+            check_type(name, table.types.field(name).type, table.where, as_number=False)
 
 
 def _listed(names: list[str]) -> str:

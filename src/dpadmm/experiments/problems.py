@@ -19,7 +19,6 @@ from scipy import sparse
 from dpadmm.data.dataset import Dataset
 from dpadmm.data.named import load
 from dpadmm.data.party_rows import PartyRows, encode_party
-from dpadmm.data.schema import Schema
 from dpadmm.data.tables import check_columns
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
@@ -253,7 +252,7 @@ class FileProblem(ProblemSource):
         """Describe the files, and refuse what can be refused before a row is read."""
         told = load_config(config)
         schema = prepare(told)
-        check_columns(evaluation, _without_party(schema))
+        check_columns(evaluation, schema.without_party())
         digest = hashlib.sha256()
         for file in [*_inputs(told), evaluation]:
             with file.open("rb") as content:
@@ -275,14 +274,6 @@ def _inputs(config: RunConfig) -> list[Path]:
     return [config.data.schema_file, *config.files]
 
 
-def _without_party(schema: Schema) -> Schema:
-    """The schema for rows that belong to nobody."""
-    if schema.party is None:
-        return schema
-    ignore = (*schema.ignore, schema.party)
-    return Schema.from_dict(schema.model_dump() | {"party": None, "ignore": ignore})
-
-
 @lru_cache(maxsize=2)
 def _read(problem: FileProblem) -> Problem:
     config = load_config(problem.config)
@@ -290,7 +281,7 @@ def _read(problem: FileProblem) -> Problem:
     with tempfile.TemporaryDirectory(prefix="dpadmm-") as folder:
         with ExitStack() as stack:
             parties = read_parties(config, schema, Path(folder), {}, stack)
-        test = encode_party(Path(problem.evaluation), _without_party(schema), Path(folder))
+        test = encode_party(Path(problem.evaluation), schema.without_party(), Path(folder))
     if not len(test.labels):
         raise ParameterError(
             f"the file of public rows must have at least one row; {problem.evaluation} has none."

@@ -41,11 +41,16 @@ class StoredMessage:
 
 @dataclass
 class RunRecord:
-    """What a ledger knows of one run; ``rows`` are the positions it reads, None all of them."""
+    """What a ledger knows of one run.
+
+    ``rows`` are the positions it reads, None all of them; ``preparation`` is a word for how they
+    are prepared, None where nobody said.
+    """
 
     fingerprint: str
     opened: str
     rows: RowRange | None = None
+    preparation: str | None = None
     events: dict[int, Event] = field(default_factory=dict)
     reservations: dict[int, int] = field(default_factory=dict)
     commits: dict[int, StoredMessage] = field(default_factory=dict)
@@ -266,7 +271,8 @@ class Account:
                 raise LedgerError(f"row {number} opens the run {run!r} a second time.")
             named = content.get("rows")
             rows = None if named is None else RowRange.checked(named, self.dataset.rows)
-            self.runs[run] = RunRecord(content["fingerprint"], entry.time, rows)
+            prepared = content.get("preparation")
+            self.runs[run] = RunRecord(content["fingerprint"], entry.time, rows, prepared)
             return
         record = self.runs.get(run)
         if record is None:

@@ -12,6 +12,7 @@ shows the first and the last (:meth:`SQLiteLedger.verify`).
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import os
@@ -183,6 +184,7 @@ class SQLiteLedger(Closable):
         *,
         rows_per_person: int = 1,
         rows: RowRange | None = None,
+        preparation: str | None = None,
     ) -> LedgerRun:
         """Begin a run, or continue the one of that name.
 
@@ -196,12 +198,23 @@ class SQLiteLedger(Closable):
             What its noise was calibrated to; must be the policy's.
         rows
             The positions of the data set that it reads, and is charged to; all unless given.
+        preparation
+            A word for how rows are prepared, if that is not in the fingerprint: a run continues
+            under the same only.
         """
         if not isinstance(run_id, str) or not 0 < len(run_id) <= LONGEST_NAME:
             raise ParameterError(
                 f"run_id must be a text of 1 to {LONGEST_NAME} characters; got {run_id!r}."
             )
-        self.check_parameters(run_id, fingerprint, rows_per_person=rows_per_person, rows=rows)
+        check = functools.partial(
+            self.check_parameters,
+            run_id,
+            fingerprint,
+            rows_per_person=rows_per_person,
+            rows=rows,
+            preparation=preparation,
+        )
+        check()
         lock = RunLock(self.path, run_id)
         try:
             with self._file.transaction():
@@ -211,10 +224,12 @@ class SQLiteLedger(Closable):
                     content: dict[str, Any] = {"fingerprint": fingerprint}
                     if rows is not None:
                         content["rows"] = list(rows)
+                    if preparation is not None:
+                        content["preparation"] = preparation
                     entry = self._append("run", run_id, None, content)
             if known is None:
                 self._account.apply(entry)
-            self.check_parameters(run_id, fingerprint, rows_per_person=rows_per_person, rows=rows)
+            check()
             return LedgerRun(self, run_id, lock)
         except BaseException:
             lock.release()
@@ -227,6 +242,7 @@ class SQLiteLedger(Closable):
         *,
         rows_per_person: int = 1,
         rows: RowRange | None = None,
+        preparation: str | None = None,
     ) -> None:
         """Refuse another number of rows per person, and a run that began otherwise."""
         if rows is not None:
@@ -237,7 +253,12 @@ class SQLiteLedger(Closable):
                 f"got {rows_per_person!r}."
             )
         known = self._account.runs.get(run_id)
-        if known is not None and (known.fingerprint, known.rows) != (fingerprint, rows):
+        if known is None:
+            return
+        otherwise = None not in (known.preparation, preparation) and (
+            known.preparation != preparation
+        )
+        if otherwise or (known.fingerprint, known.rows) != (fingerprint, rows):
             raise LedgerError(
                 f"run {run_id!r} must continue with the parameters it began with, and "
                 f"{len(known.events)} of its rounds are charged; they differ. Take the change "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.ledger.balance import Account
@@ -30,11 +30,16 @@ __all__ = [
     "ledger_checks",
     "ledger_statements",
     "open_runs",
+    "refuse_repeated",
 ]
 
 
 #: From the number of rows of a ledger to those that a run reads; None for all.
 Part = Callable[[int], RowRange | None]
+
+
+# Runs that this process has opened, by the first entries of their ledgers.
+_BEGUN: Final[set[tuple[str, str]]] = set()
 
 
 def _all_rows(rows: int) -> RowRange | None:
@@ -88,6 +93,57 @@ def _check_room(account: Account, rows: int, name: str) -> None:
         )
 
 
+def refuse_repeated(
+    whole: WholePlan, ledgers: Mapping[str, str | Path] | None, run_id: str, *, resume: bool
+) -> None:
+    """Refuse a run whose messages would come from ledgers, unless that was asked for.
+
+    Nobody looks at rows here: whether they are those of a run is not known. What a crash cut short
+    goes on in another process; what is complete, or was begun in this process, is taken for
+    another run under the same name, such as the next fold of a cross-validation.
+
+    Parameters
+    ----------
+    whole
+        The run, and what is asked for beside it.
+    ledgers
+        The file of each party, by its name, with the run open in this process.
+    run_id
+        The name of the run in them.
+    resume
+        Take what is there.
+    """
+    if not ledgers:
+        return
+    complete, begun = True, False
+    for path in ledgers.values():
+        with SQLiteLedger(Path(path), read_only=True) as ledger:
+            this, account = (ledger.first, run_id), ledger.account
+        complete = complete and _is_complete(whole, account, run_id)
+        begun = begun or (this in _BEGUN and bool(account.runs[run_id].events))
+        _BEGUN.add(this)
+    if resume or not (begun or complete):
+        return
+    why = "the ledgers have all of it" if complete else "a fit of this process has begun it"
+    raise ParameterError(
+        f"run_id must be one of a new run; got {run_id!r}, and {why}: the messages there would be "
+        "taken, whatever the rows are now. Give every fit a run_id of its own, which spends anew; "
+        "cross_val_score and GridSearchCV cannot, and belong on public rows. To have the same run "
+        "on the same rows, at no further cost, give resume=True."
+    )
+
+
+def _is_complete(whole: WholePlan, account: Account, run_id: str) -> bool:
+    """Whether a ledger has every message of a run, and of an evaluation where one is asked for."""
+    if len(account.runs[run_id].commits) < whole.training.rounds:
+        return False
+    if not whole.wish.histogram:
+        return True
+    return any(
+        evaluated_before([name], run_id) and record.commits for name, record in account.runs.items()
+    )
+
+
 def ledger_accounts(ledgers: Mapping[str, str | Path] | None) -> dict[str, Account]:
     """What the ledgers of parties say now, by their names."""
     accounts = {}
@@ -106,6 +162,7 @@ def open_runs(
     rounds: range | None = None,
     part: Part = _all_rows,
     before: Callable[[], None] | None = None,
+    preparation: str | None = None,
 ) -> list[LedgerRun]:
     """Open a run in the ledger of every party computed here, for :func:`train`.
 
@@ -129,15 +186,23 @@ def open_runs(
     before
         Called once nothing stands in the way of a run that was not charged anything yet; nothing
         is written where it raises.
+    preparation
+        A word for how rows are prepared, where neither the plan nor a schema says it.
     """
-    mark, people = check_runs(planned, ledgers, run_id, noise, rounds=rounds, part=part)
+    mark, people = check_runs(
+        planned, ledgers, run_id, noise, rounds=rounds, part=part, preparation=preparation
+    )
     if before is not None and not any(has_begun(each.account, run_id) for each in ledgers):
         before()
     opened: list[LedgerRun] = []
     try:
         for ledger in ledgers:
             rows = part(ledger.dataset.rows)
-            opened.append(ledger.open_run(run_id, mark, rows_per_person=people, rows=rows))
+            opened.append(
+                ledger.open_run(
+                    run_id, mark, rows_per_person=people, rows=rows, preparation=preparation
+                )
+            )
     except BaseException:
         for each in opened:
             each.close()
@@ -159,6 +224,7 @@ def check_runs(
     *,
     rounds: range | None = None,
     part: Part = _all_rows,
+    preparation: str | None = None,
 ) -> tuple[str, int]:
     """Refuse what :func:`open_runs` would, and write nothing.
 
@@ -195,7 +261,9 @@ def check_runs(
     people = 1 if planned.budget is None else planned.budget.rows_per_person
     for ledger in ledgers:
         rows_read = part(ledger.dataset.rows)
-        ledger.check_parameters(run_id, mark, rows_per_person=people, rows=rows_read)
+        ledger.check_parameters(
+            run_id, mark, rows_per_person=people, rows=rows_read, preparation=preparation
+        )
     return mark, people
 
 
@@ -209,6 +277,7 @@ def charged(
     schema_sha256: str | None = None,
     part: Part = _all_rows,
     before: Callable[[], None] | None = None,
+    preparation: str | None = None,
 ) -> Iterator[Sequence[Ledger] | None]:
     """Open every party's ledger for a run; None without ledgers.
 
@@ -229,6 +298,8 @@ def charged(
         Which of a ledger's rows it reads, from how many there are.
     before
         As of :func:`open_runs`; not called without ledgers.
+    preparation
+        A word for how rows are prepared, where neither the plan nor a schema says it.
     """
     if not ledgers:
         yield None
@@ -244,7 +315,9 @@ def charged(
         opened = [stack.enter_context(SQLiteLedger(given[name])) for name in names]
         for name, ledger in zip(names, opened, strict=True):
             check_owner(name, ledger, schema_sha256)
-        runs = open_runs(planned, opened, run_id, noise, part=part, before=before)
+        runs = open_runs(
+            planned, opened, run_id, noise, part=part, before=before, preparation=preparation
+        )
         for each in runs:
             stack.enter_context(each)
         yield runs

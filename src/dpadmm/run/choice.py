@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpadmm.algorithms import get_algorithm
+from dpadmm.algorithms import REGISTRY, get_algorithm
 from dpadmm.algorithms.base import Budget
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.algorithms.pr_admm import PRADMM
@@ -31,7 +31,15 @@ from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import SERVER, Topology
 from dpadmm.run.parameters import AUTO, CALIBRATION, TrainingParameters
 
-__all__ = ["Choice", "choice_of", "chosen_algorithm", "chosen_rounds", "settled"]
+__all__ = [
+    "Choice",
+    "choice_of",
+    "chosen_algorithm",
+    "chosen_rounds",
+    "joined_options",
+    "settled",
+    "with_options",
+]
 
 # Graphs on which every party hears all others, however many there are.
 _EVERYBODY: Final = (AUTO, SERVER, "complete")
@@ -121,17 +129,49 @@ def chosen_rounds(rounds: Any, algorithm: str) -> int:
     return positive_integer("rounds", rounds, alternative=" or 'auto'")
 
 
+def _named(parameters: TrainingParameters, parties: int) -> TrainingParameters:
+    """The same run with its algorithm decided."""
+    if parameters.algorithm != AUTO:
+        return parameters
+    topology: Any = parameters.topology
+    if isinstance(topology, Iterable) and not isinstance(topology, str):
+        # It may be one that can be read only once.
+        topology = tuple(topology)
+    name = chosen_algorithm(topology, parameters.calibration, parameters.algorithm_options, parties)
+    return replace(parameters, algorithm=name, algorithm_chosen=True, topology=topology)
+
+
+def with_options(
+    parameters: TrainingParameters, given: Mapping[str, Any], parties: int
+) -> TrainingParameters:
+    """The same run, its algorithm decided, with options that were given by themselves."""
+    options = joined_options(parameters.algorithm_options, given)
+    parameters = _named(replace(parameters, algorithm_options=options), parties)
+    known = get_algorithm(parameters.algorithm).options.model_fields
+    for name, value in given.items():
+        if name not in known:
+            having = [each for each in REGISTRY if name in REGISTRY[each].options.model_fields]
+            raise ParameterError(
+                f"{name} must be left out for the algorithm {parameters.algorithm!r}, which has no "
+                f"such option; got {value!r}. It is one of: {', '.join(having)}."
+            )
+    return parameters
+
+
+def joined_options(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """``algorithm_options`` with those that were given by themselves; or a refusal."""
+    for name, value in given.items():
+        if options.get(name, value) != value:
+            raise ParameterError(
+                f"{name} must be the same where it is given twice; got {value!r}, and "
+                f"{options[name]!r} in algorithm_options. Leave one of them out."
+            )
+    return {**options, **given}
+
+
 def settled(parameters: TrainingParameters, parties: int) -> TrainingParameters:
     """The same run with its algorithm, its rounds, its loss and its kind of noise decided."""
-    if parameters.algorithm == AUTO:
-        topology: Any = parameters.topology
-        if isinstance(topology, Iterable) and not isinstance(topology, str):
-            # It may be one that can be read only once.
-            topology = tuple(topology)
-        name = chosen_algorithm(
-            topology, parameters.calibration, parameters.algorithm_options, parties
-        )
-        parameters = replace(parameters, algorithm=name, algorithm_chosen=True, topology=topology)
+    parameters = _named(parameters, parties)
     rounds = chosen_rounds(parameters.rounds, parameters.algorithm)
     return replace(parameters, rounds=rounds).settled()
 

@@ -44,7 +44,7 @@ from dpadmm.run.judge import Charged, Judgement, judge
 from dpadmm.run.model import Model
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import announced
-from dpadmm.run.predict import encoded_pieces, without_party
+from dpadmm.run.predict import encoded_pieces
 from dpadmm.run.preflight import Owner
 from dpadmm.run.sealed import ModelError
 from dpadmm.sentences import DataError
@@ -211,7 +211,7 @@ def evaluate_public(model: Model, source: Path, *, delimiter: str | None = None)
             "model must have a schema to read files by; this one was fitted on arrays: use "
             "dpadmm.evaluation.histogram"
         )
-    schema, classifier = without_party(model.schema), model.classifier
+    schema, classifier = model.schema.without_party(), model.classifier
     check_columns(source, schema, delimiter=delimiter, only_known=False)
     grid = ScoreGrid.of_model(classifier.coef, len(classifier.classes))
     counts, rows = np.zeros(grid.cells), 0

@@ -35,14 +35,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from dpadmm.data.encode import assemble
 from dpadmm.data.fourier import fourier_map
 from dpadmm.data.schema import Schema
+from dpadmm.data.tables import encoded_batches
 from dpadmm.durable import FileRefusal, read_regular, write_whole
-from dpadmm.plain import json_data
+from dpadmm.plain import Array, json_data
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
+from dpadmm.run.choice import joined_options
 from dpadmm.run.classifier import HISTORY, Classifier, Quality
 from dpadmm.run.sealed import COLUMNS_VERSION, MODEL_VERSION, ModelError, pack, unpack
 from dpadmm.version import __version__
@@ -111,6 +115,11 @@ class Model:
         if estimator.fourier is None:
             # As before there was such a parameter, to the byte.
             del asked["fourier"]
+        # One fact, one place: as releases have it that knew them as options only.
+        own = {name: asked.pop(name) for name in ("noise", "colluders")}
+        given = {name: value for name, value in own.items() if value is not None}
+        if given:
+            asked["algorithm_options"] = joined_options(asked["algorithm_options"] or {}, given)
         return cls(
             Classifier.of_estimator(estimator),
             asked,
@@ -128,7 +137,7 @@ class Model:
     def to_estimator(self) -> ADMMClassifier:
         """Make a fitted estimator: it predicts what the saved one did, bit for bit.
 
-        For a model with a schema the estimator takes encoded rows.
+        For a model with a schema the estimator takes encoded rows (:meth:`rows`).
         """
         from dpadmm.estimators import ADMMClassifier
 
@@ -138,6 +147,42 @@ class Model:
         if self.feature_names is not None:
             estimator.feature_names_in_ = np.array(self.feature_names, dtype=object)
         return estimator
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels of rows, as :meth:`rows` takes them."""
+        return self.to_estimator().predict(self.rows(X))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities of rows, as :meth:`rows` takes them, where the model has them."""
+        return self.to_estimator().predict_proba(self.rows(X))
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores of rows, as :meth:`rows` takes them."""
+        return self.to_estimator().decision_function(self.rows(X))
+
+    def rows(self, X: Any) -> Any:
+        """What the estimator takes: a table encoded by the schema, and arrays as they are.
+
+        Parameters
+        ----------
+        X
+            With a schema a table with its columns, as ``dpadmm predict`` reads it: a pandas frame,
+            an Arrow table, or the path of a CSV or Parquet file. It needs no label column and may
+            have others. An array or sparse matrix has encoded columns already.
+        """
+        is_table = isinstance(X, str | Path | pa.Table | pa.RecordBatch)
+        if self.schema is None:
+            if is_table:
+                raise ModelError(
+                    "model must have a schema to read tables by; this one was fitted on arrays: "
+                    "give it an array or a frame of numbers"
+                )
+            return X
+        if not is_table and not (hasattr(X, "columns") and hasattr(X, "iloc")):
+            return X
+        schema = self.schema.without_party()
+        batches = encoded_batches(X, schema, require_label=False, only_known=False)
+        return assemble(batches, schema).rows
 
 
 def save_model(

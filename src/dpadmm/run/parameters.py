@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
+
+from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
     from dpadmm.problem.topologies import Topology
@@ -28,9 +32,13 @@ __all__ = [
     "TOPOLOGY",
     "ConvergenceWarning",
     "PrivacyWarning",
+    "RepeatedFitWarning",
     "ScaleWarning",
     "TrainingParameters",
     "chosen_loss",
+    "refuse_weights",
+    "say_repeated_once",
+    "say_scale_once",
     "too_many_rounds",
 ]
 
@@ -53,6 +61,11 @@ LOSS: Final = "auto"
 ROWS_PER_PERSON: Final = 1
 OUTPUT: Final = AUTO
 
+_INSTEAD_OF_WEIGHTS: Final = {
+    "sample_weight": "use party_weight for whole parties",
+    "class_weight": "for unequal classes choose a threshold by a wanted sensitivity or specificity "
+    "(dpadmm evaluate --sensitivity, or dpadmm.evaluation.metrics)",
+}
 #: More rounds than this are a slip of the keyboard: their noise leaves nothing of a model.
 MOST_ROUNDS: Final = 10_000
 
@@ -78,6 +91,17 @@ def chosen_loss(
     return get_algorithm(algorithm).automatic_loss(options, calibration)
 
 
+def refuse_weights(given: Iterable[str]) -> None:
+    """Refuse arguments of these names, if there are weights among them, with the reason."""
+    for name, advice in _INSTEAD_OF_WEIGHTS.items():
+        if name in given:
+            raise ParameterError(
+                f"{name} must not be given: a weighted row would move the messages further than "
+                "the guarantee assumes, and the public row counts would no longer describe a "
+                f"party. Repeat no rows; {advice}."
+            )
+
+
 class PrivacyWarning(UserWarning):
     """A budget that is valid but protects little."""
 
@@ -88,6 +112,36 @@ class ConvergenceWarning(UserWarning):
 
 class ScaleWarning(UserWarning):
     """A bound on rows that may be in other units than they are; said whatever the rows are."""
+
+
+class RepeatedFitWarning(UserWarning):
+    """Fits that each spend a budget anew; said whatever the rows are."""
+
+
+@functools.cache
+def say_scale_once() -> None:
+    """Tell what a ``data_norm`` of 1 does: always and once, so that it says nothing about rows."""
+    warnings.warn(
+        "data_norm is 1, its default: every longer row is scaled down to norm 1. Give a public "
+        "bound on the norm of a row in the units of your columns, unless rows have norm 1 at most. "
+        "This is said once and whatever the rows are.",
+        ScaleWarning,
+        stacklevel=4,
+    )
+
+
+@functools.cache
+def say_repeated_once() -> None:
+    """Tell what the fits of clones spend: once, and from the parameters alone."""
+    warnings.warn(
+        "several clones of one estimator are fitted, as cross_val_score and GridSearchCV do: every "
+        "fit draws noise anew and spends its epsilon again, and what all fits spend adds up. "
+        "privacy_ states one of them alone. Choose parameters on public rows, or by dpadmm plan, "
+        "which needs none; or charge every fit to ledgers, under a run_id of its own. This is said "
+        "once and whatever the rows are.",
+        RepeatedFitWarning,
+        stacklevel=3,
+    )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -12,10 +13,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from dpadmm.data.encode import EncodedBatch, is_sparse
+from dpadmm.data.encode import EncodedBatch, encode_batch, is_sparse
 from dpadmm.data.schema import Schema
 from dpadmm.data.spelling import Reading
-from dpadmm.data.tables import PARQUET_SUFFIXES, check_columns, encoded_batches
+from dpadmm.data.tables import PARQUET_SUFFIXES, check_columns, own_words, read_batches
+from dpadmm.data.values import cells_as_text, holds_text, valid_text
 from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import unknown_name
 from dpadmm.estimators import ADMMClassifier
@@ -32,15 +34,14 @@ __all__ = [
     "offers_probabilities",
     "predict_file",
     "prediction_columns",
-    "without_party",
 ]
 
 OUTPUT_SUFFIXES: Final = (".csv", *PARQUET_SUFFIXES)
 _PIECE_BYTES: Final = 2**24
 
 
-def prediction_columns(model: Model) -> list[str]:
-    """Names of the columns written: the label, then scores, then probabilities.
+def prediction_columns(model: Model, keep: str | None = None) -> list[str]:
+    """Names of the columns written: one that is kept, the label, scores, probabilities.
 
     With two classes there is one ``score`` (above zero, or above the model's threshold: the second
     class) and its ``probability``, otherwise one of each per class. Probabilities are those that
@@ -50,9 +51,18 @@ def prediction_columns(model: Model) -> list[str]:
     kinds = ["score"]
     if offers_probabilities(model):
         kinds.append("probability")
-    if len(model.classifier.classes) == 2:
-        return ["label", *kinds]
-    return ["label", *(f"{kind} of {name}" for kind in kinds for name in model.classifier.classes)]
+    names = model.classifier.classes
+    if len(names) > 2:
+        kinds = [f"{kind} of {name}" for kind in kinds for name in names]
+    columns = ["label", *kinds]
+    if keep is None:
+        return columns
+    if keep in columns:
+        raise DataError(
+            "the column that is kept must have another name than those of predictions, "
+            f"{', '.join(columns)}; got {keep!r}: rename it"
+        )
+    return [keep, *columns]
 
 
 def offers_probabilities(model: Model) -> bool:
@@ -67,7 +77,7 @@ def has_labels(model: Model, source: Path, *, delimiter: str | None = None) -> b
     if model.schema is None:
         return False
     try:
-        schema = without_party(model.schema)
+        schema = model.schema.without_party()
         check_columns(source, schema, delimiter=delimiter, only_known=False)
     except DataError:
         return False
@@ -81,6 +91,7 @@ def predict_file(
     *,
     delimiter: str | None = None,
     party: str | None = None,
+    keep: str | None = None,
 ) -> int:
     """Predict the rows of a CSV or Parquet file; return how many there are.
 
@@ -97,26 +108,44 @@ def predict_file(
         Between the cells of a CSV file that is read.
     party
         Whose file it is: it is read as that party's rows were, by what the run was told.
+    keep
+        A column of the file to copy, such as one of identifiers: first, and text unless it holds
+        whole numbers.
     """
     if model.schema is None:
         raise ModelError(
             "model must have a schema to read files by; this one was fitted on arrays: use "
-            "load_model(...).to_estimator().predict(...)"
+            "load_model(...).predict(...)"
         )
-    schema = without_party(model.schema)
+    schema, columns = model.schema.without_party(), prediction_columns(model, keep)
     if party is not None:
         schema = schema.read_as(_reading_of(model, party))
-    check_columns(source, schema, delimiter=delimiter, require_label=False, only_known=False)
-    types = [pa.string(), *[pa.float64()] * (len(prediction_columns(model)) - 1)]
-    layout = pa.schema(list(zip(prediction_columns(model), types, strict=True)))
-    estimator, count = model.to_estimator(), 0
-    batches = encoded_batches(
-        source, schema, delimiter=delimiter, require_label=False, only_known=False
+    batches = read_batches(
+        source,
+        schema,
+        delimiter=delimiter,
+        require_label=False,
+        only_known=False,
+        also=[] if keep is None else [keep],
     )
+    first = next(batches, None)
+    types = [pa.string(), *[pa.float64()] * (len(columns) - 1)]
+    if keep is not None:
+        kept = pa.string() if first is None else _copied(first[0][keep]).type
+        types = [kept, *types[:-1]]
+    layout = pa.schema(list(zip(columns, types, strict=True)))
+    estimator, count = model.to_estimator(), 0
     with _writer(output, layout) as writer:
-        for encoded in batches:
+        for batch, _ in batches if first is None else chain([first], batches):
+            with own_words(source):
+                encoded = encode_batch(batch, schema)
+            copied = None if keep is None else _copied(batch[keep])
+            start = 0
             for rows in encoded_pieces(encoded, schema):
-                writer.write_table(_predicted(estimator, rows, layout))
+                stop = start + rows.shape[0]
+                beside = [] if copied is None else [copied[start:stop]]
+                writer.write_table(_predicted(estimator, rows, layout, beside))
+                start = stop
             count += encoded.counts.rows
     return count
 
@@ -132,10 +161,14 @@ def _reading_of(model: Model, party: str) -> Reading:
     return validated(Reading, content, Path(), f"the model's party {party!r}")
 
 
-def without_party(schema: Schema) -> Schema:
-    """Whose rows they are does not matter here: the column may be there or not."""
-    ignore = schema.ignore if schema.party is None else (*schema.ignore, schema.party)
-    return Schema.from_dict(schema.model_dump() | {"party": None, "ignore": ignore})
+def _copied(cells: pa.Array) -> pa.Array:
+    """Cells as they are written again: whole numbers, and everything else as text."""
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if pa.types.is_integer(cells.type):
+        return cells
+    texts = valid_text(cells) if holds_text(cells.type) else cells_as_text(cells)
+    return texts.cast(pa.string())
 
 
 def encoded_pieces(batch: EncodedBatch, schema: Schema) -> Iterator[Any]:
@@ -152,9 +185,11 @@ def encoded_pieces(batch: EncodedBatch, schema: Schema) -> Iterator[Any]:
         yield dense
 
 
-def _predicted(estimator: ADMMClassifier, rows: Any, layout: pa.Schema) -> pa.Table:
+def _predicted(
+    estimator: ADMMClassifier, rows: Any, layout: pa.Schema, beside: list[pa.Array]
+) -> pa.Table:
     scores = np.atleast_2d(estimator.decision_function(rows).T)
-    columns = [pa.array(estimator.predict(rows), pa.string()), *map(pa.array, scores)]
+    columns = [*beside, pa.array(estimator.predict(rows), pa.string()), *map(pa.array, scores)]
     if len(layout) > len(columns):
         chances = estimator.predict_proba(rows)
         columns += map(pa.array, chances.T if len(scores) > 1 else chances[:, 1:].T)
