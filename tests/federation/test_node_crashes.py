@@ -12,38 +12,13 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import Federation, Proxy
+from tests.helpers.federation_net import Federation, Lines
 
 from dpadmm.data.adult import adult_table
 from dpadmm.federation.transport.wire import decode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 
 NAMES = ("n0", "n1", "n2", "n3", "n4")
-
-
-class Lines:
-    """A proxy for every direction of every link."""
-
-    def __init__(self, federation):
-        self.lines = {
-            (name, other): Proxy(federation.ports[other])
-            for name in federation.nodes
-            for other in federation.neighbours(name)
-        }
-
-    def addresses(self, name):
-        return {
-            other: f"127.0.0.1:{line.port}"
-            for (one, other), line in self.lines.items()
-            if one == name
-        }
-
-    def around(self, name):
-        return [line for ends, line in self.lines.items() if name in ends]
-
-    def close(self):
-        for line in self.lines.values():
-            line.close()
 
 
 def spent(federation):

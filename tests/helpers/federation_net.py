@@ -392,8 +392,8 @@ class Proxy:
         try:
             while data := source.recv(1 << 16):
                 self._open.wait()
-                if self._rate:
-                    time.sleep(len(data) / self._rate)
+                if rate := self._rate:
+                    time.sleep(len(data) / rate)
                 sink.sendall(data)
                 self.carried += len(data)
         except OSError:
@@ -418,11 +418,50 @@ class Proxy:
         """Keep connections open but let nothing through."""
         self._open.clear()
 
+    def slow(self, rate=3000):
+        """So many bytes a second from now on."""
+        self._rate = rate
+
     def heal(self):
-        self._cut = False
+        self._cut, self._rate = False, None
         self._open.set()
 
     def close(self):
         self.cut()
         self._open.set()
         self._listener.close()
+
+
+class Lines:
+    """A proxy for every direction of every link."""
+
+    def __init__(self, federation):
+        self.lines = {
+            (name, other): Proxy(federation.ports[other])
+            for name in federation.nodes
+            for other in federation.neighbours(name)
+        }
+        #: Every link once, by its ends.
+        self.links = sorted(ends for ends in self.lines if ends[0] < ends[1])
+
+    def addresses(self, name):
+        return {
+            other: f"127.0.0.1:{line.port}"
+            for (one, other), line in self.lines.items()
+            if one == name
+        }
+
+    def around(self, name):
+        return [line for ends, line in self.lines.items() if name in ends]
+
+    def between(self, some, others):
+        """All lines of the links from some nodes to others."""
+        return [
+            line
+            for (one, other), line in self.lines.items()
+            if (one in some and other in others) or (one in others and other in some)
+        ]
+
+    def close(self):
+        for line in self.lines.values():
+            line.close()

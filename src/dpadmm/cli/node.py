@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dpadmm.federation.node_config import WatchSection
     from dpadmm.federation.setup import NodeSetup
     from dpadmm.run.result import Run
+
+#: The exit code of a node that the others went on without; what it trained before is written.
+LEFT_OUT: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,8 @@ def node_command(options: NodeOptions) -> None:
     Reads the owner's node.toml and the agreed run it names. Refuses what the owner's policy or
     ledger does not allow, waits until all nodes agree, trains, and writes the model, the record
     and the privacy statement. Killed at any point and started again, it goes on where it was;
-    nothing is spent twice. SIGTERM and SIGINT end it in order, with the exit code 143 or 130.
+    nothing is spent twice. SIGTERM and SIGINT end it in order, with the exit code 143 or 130. If
+    the others go on without it, it ends with what it has and the exit code 5.
 
     Before it connects it looks at its rows; what looks wrong is shown to you alone, and by your own
     rule (`preflight` under `[policy]`) ends it, with the exit code 4.
@@ -75,6 +79,7 @@ def node_command(options: NodeOptions) -> None:
     with refusals("node", options.as_json):
         from dpadmm.federation.check import look_before_start
         from dpadmm.federation.node_config import load_node_config
+        from dpadmm.federation.recovery import LeftOut
         from dpadmm.federation.setup import prepare_node
 
         for word in ("reach", "rows"):
@@ -89,19 +94,29 @@ def node_command(options: NodeOptions) -> None:
                 raise typer.Exit(1)
             return
         look_before_start(setup, owner_at_terminal())
-        run = _take_part(setup, told.watch, as_json=options.as_json)
+        left_out = None
+        try:
+            run = _take_part(setup, told.watch, as_json=options.as_json)
+        except LeftOut as error:
+            if error.run is None:
+                raise
+            run, left_out = error.run, error
         if options.as_json:
             emit("node", _summary(run, setup.name))
         elif run is not None:
             _show(run)
             if told.result is not None and told.result.statement is not None:
                 typer.echo(f"Statement: {told.result.statement}")
+        if left_out is not None:
+            print_refusal("node", str(left_out))
+            raise typer.Exit(LEFT_OUT)
 
 
 def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run | None:
     """Train, watched; a signal ends the process in order."""
     from dpadmm.federation.log import TransportLog
     from dpadmm.federation.node import run_node
+    from dpadmm.federation.recovery import LeftOut
     from dpadmm.federation.signals import Stopped, Stopping
     from dpadmm.federation.watcher import Watcher
 
@@ -119,6 +134,8 @@ def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run |
                     return run_node(setup, watcher)
             except Stopped as stopped:
                 watcher.event("stopped", level="warning", reason=stopped.name.lower())
+                raise
+            except LeftOut:
                 raise
             except Exception as error:
                 watcher.event("failed", level="error", error=error)

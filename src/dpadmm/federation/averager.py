@@ -28,8 +28,9 @@ def average(node: NodeRuntime) -> tuple[Mailbox, Departure | None]:
     setup = node.setup
     session = node.connect()
     stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)
+    mailbox: Mailbox | None = None
     while True:
-        mailbox, departure, following = _average_stretch(node, session, stretch)
+        mailbox, departure, following = _average_stretch(node, session, stretch, mailbox)
         if following is None:
             break
         stretch = following
@@ -37,18 +38,18 @@ def average(node: NodeRuntime) -> tuple[Mailbox, Departure | None]:
     if expected is None or mailbox.rounds < stretch.rounds - stretch.first_sent:
         return mailbox, departure
     # What parties send of the model that came of it; of which model does not matter here.
-    judged, _, _ = _average_stretch(node, session, stretch.evaluating(expected))
+    judged, _, _ = _average_stretch(node, session, stretch.evaluating(expected), mailbox)
     return (judged, None) if judged.rounds else (mailbox, departure)
 
 
 def _average_stretch(
-    node: NodeRuntime, session: PeerSession, stretch: Stretch
+    node: NodeRuntime, session: PeerSession, stretch: Stretch, before: Mailbox | None
 ) -> tuple[Mailbox, Departure | None, Stretch | None]:
     agreed, run, shape = stretch.agreed, stretch.run, stretch.planned.site.shape[1:]
     departure = node.departure(session, stretch)
     number = len(agreed.names)
     sources = {name: place for place, name in enumerate(agreed.names)}
-    options = node.mailbox_options(departure, stretch)
+    options = node.mailbox_options(departure, stretch) | {"before": before}
     ring = None if stretch.planned.algorithm.summation is None else KeyRing(agreed.names)
     mailbox = Mailbox(session, run, number, sources, shape, node.store, ring=ring, **options)
     rounds, first = stretch.rounds - stretch.first_sent, stretch.first_sent

@@ -212,8 +212,10 @@ class HearingExchange(Exchange):
     def _leave(self, name: str, t: int) -> None:
         """End here; where the others go on, tell them how far this node is."""
         self.lost = name
-        if self._departure is not None and name != self._session.name:
+        if self._departure is not None:
             self._departure.freeze(name, self._ledger.released, self.done)
+        if name == self._session.name:
+            return
         self._watcher.event(
             "neighbour-lost",
             level="error",

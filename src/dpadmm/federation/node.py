@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from dpadmm.federation.averager import average
 from dpadmm.federation.party import train_node
-from dpadmm.federation.recovery import Departure, SomebodyLeft
+from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
@@ -30,6 +30,11 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
     -------
     Run or None
         What was trained; nothing at a server.
+
+    Raises
+    ------
+    LeftOut
+        If the others go on without this node; what it trained before is written.
     """
     config = setup.config
     agreed = setup.agreed
@@ -50,21 +55,30 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
             mailbox, departure = average(node)
         else:
             mailbox, departure, trained = train_node(node)
-        watcher.serving(config.policy.serve_for)
+        if departure is None or not departure.left_out:
+            watcher.serving(config.policy.serve_for)
         late = _serve(mailbox, departure, config.policy.serve_for)
         if late:
             watcher.event("neighbours-late", level="warning", missing=late)
+    early = trained is not None and trained.model.provenance["federation"]["lost"] is not None
+    if early and departure is not None and departure.left_out:
+        left_out = LeftOut(setup.name, trained)
+        watcher.event("left-out", level="error", error=left_out)
+        raise left_out
     watcher.finished()
     return trained
 
 
 def _serve(mailbox: Mailbox, departure: Departure | None, seconds: float) -> tuple[str, ...]:
     """Hand out the last rounds to late neighbours; return who did not finish in time."""
-    try:
-        return mailbox.finish(seconds)
-    except SomebodyLeft as error:
-        # This node has all its rounds. The others learn how far it is, and go on among themselves.
-        assert departure is not None
-        rounds = departure.first_sent + mailbox.rounds
-        departure.freeze(error.name, rounds, rounds)
-        return mailbox.finish(seconds)
+    while departure is None or not departure.left_out:
+        try:
+            return mailbox.finish(seconds)
+        except SomebodyLeft as error:
+            # This node has all its rounds. The others learn how far it is, and go on among
+            # themselves.
+            assert departure is not None
+            rounds = departure.first_sent + mailbox.rounds
+            departure.freeze(error.name, rounds, rounds)
+    # The others need nothing of a node that they go on without.
+    return ()

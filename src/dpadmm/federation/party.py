@@ -14,7 +14,7 @@ from dpadmm.errors import BudgetError, ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
-from dpadmm.federation.recovery import Departure, Stretch
+from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, Stretch
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
@@ -70,8 +70,9 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     shard, evaluated = read_shards(node, told, own)
     session = node.connect()
     best: _Part | None = None
+    part: _Part | None = None
     while True:
-        part = _Part(node, session, stretch, ledger)
+        part = _Part(node, session, stretch, ledger, before=part)
         part.train(shard)
         part.end()
         node.note_head()
@@ -90,6 +91,8 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     if best.hearing.done == 0:
         if part.hearing.refused_sum is not None:
             raise ExchangeError(f"{part.hearing.refused_sum} There is no model.")
+        if part.hearing.lost == setup.name:
+            raise LeftOut(setup.name)
         raise ExchangeError(
             f"{part.hearing.lost} was lost before a round was complete: there is no model."
         )
@@ -152,7 +155,7 @@ class _Part:
         *,
         before: _Part | None = None,
     ) -> None:
-        self.node, self.stretch = node, stretch
+        self.node, self.session, self.stretch = node, session, stretch
         self._before = before
         self._over = False
         self._ledger = CarefulLedger(ledger or MemoryLedger(), len(stretch.replayed))
@@ -187,7 +190,9 @@ class _Part:
             "store": self.node.store,
         }
         if self._before is not None:
-            options["on_pause"] = self._listen_for_losses
+            options["before"] = self._before.exchange.mailbox
+            if stretch.evaluation:
+                options["on_pause"] = self._listen_for_losses
         address = (session, self.own.site, stretch.run, stretch.agreed.names)
         summation = self.own.algorithm.summation
         if keys is None or summation is None:
@@ -283,9 +288,7 @@ class _Part:
     def following(self) -> Stretch | None:
         """What comes after a loss, once all others agree; None if this was the end."""
         departure, node = self.departure, self.node
-        if departure is None or departure.lost in ("", node.setup.name):
-            return None
-        if self.hearing.done == self.stretch.rounds:
+        if departure is None or not departure.lost or self.is_whole:
             return None
         policy = node.setup.config.policy
         try:
@@ -297,9 +300,15 @@ class _Part:
                 past=tuple(self.exchange.sums) if isinstance(self.exchange, SumExchange) else (),
                 charged=self.outcome.events[0],
             )
+        except SomebodyLeft as error:
+            self.hearing.lost = error.name
+            return None
         except (ParameterError, ExchangeError) as error:
             node.watcher.event("cannot-go-on", level="error", error=error)
             return None
+        # Where a link was cut, it may be another one than this node missed.
+        self.hearing.lost = decision.lost
+        self.session.left.add(decision.lost)
         node.watcher.event(
             "going-on",
             spec=following.run.hex(),
@@ -522,7 +531,9 @@ def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
         caveats.append(f"Went on without: {', '.join(stretch.lost)}: {WHEN_LOST['continue']}")
     if lost is not None:
         done = part.hearing.done
-        caveats.append(f"Ended early: {lost} was lost after {done} rounds: {WHEN_LOST['stop']}")
+        name = part.node.setup.name
+        why = f"the others went on without {lost}" if lost == name else f"{lost} was lost"
+        caveats.append(f"Ended early: {why} after {done} rounds: {WHEN_LOST['stop']}")
     if part.hearing.refused_sum is not None:
         caveats.append(
             f"Ended early: the sum of round {part.hearing.done} was refused: "

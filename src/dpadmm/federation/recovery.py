@@ -8,8 +8,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError, ParameterError
@@ -28,7 +29,10 @@ from dpadmm.privacy.figures import Given
 from dpadmm.run.evaluate import evaluation_id
 from dpadmm.run.plan import Plan, announced
 
-__all__ = ["Decision", "Departure", "SomebodyLeft", "Stretch"]
+if TYPE_CHECKING:
+    from dpadmm.run.result import Run
+
+__all__ = ["Decision", "Departure", "LeftOut", "SomebodyLeft", "Stretch"]
 
 
 DEPARTURE_TOPIC: Final = "departure"
@@ -66,6 +70,26 @@ class SomebodyLeft(ExchangeError):
         self.name = name
 
 
+class LeftOut(ExchangeError):
+    """The others agreed to go on without this node; it ends, and what it paid for is written.
+
+    Attributes
+    ----------
+    run
+        What it trained before; None where no round was complete.
+    """
+
+    def __init__(self, name: str, run: Run | None = None) -> None:
+        model = "there is no model" if run is None else "the model of the rounds before is written"
+        super().__init__(
+            f"{name} must be connected to take part; a link of it was gone for longer than "
+            f"lost_after, and the others go on without it: {model}. What was sent stays spent. "
+            "Started again it ends the same way: mend the link, and agree on another run_id to "
+            "train with all."
+        )
+        self.run = run
+
+
 @dataclass(frozen=True)
 class Decision:
     """Without whom the others go on, and from where.
@@ -93,6 +117,13 @@ class Decision:
 class Departure:
     """One node's part in that, for one run.
 
+    Where a link is cut its two ends miss each other, and either may be heard first. Each node has
+    one voice, for the loss of one node, and they go on once all but that one have raised theirs
+    for it. A voice turns only to a node later in the order of the run, and only once somebody
+    other than the earlier one has raised its own for that: then the earlier can no longer have all
+    voices. So all who decide decide the same, however often links come and go. And nobody raises
+    its voice for the loss of a node without which the others could not go on: it leaves itself.
+
     Parameters
     ----------
     session, run
@@ -104,8 +135,15 @@ class Departure:
     sums, first_sent
         Only sums of messages are seen: nobody's message is sent again, and the others go on from
         the last sum that all of them have; and the first round that has messages in this run.
+    can_spare
+        Whether the others could go on without a node.
     on_refused
         Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
+
+    Attributes
+    ----------
+    left_out
+        Whether the others go on without this node.
     """
 
     def __init__(
@@ -119,14 +157,19 @@ class Departure:
         *,
         sums: bool = False,
         first_sent: int = 0,
+        can_spare: Callable[[str], bool] = lambda name: True,
         on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
     ) -> None:
         self._session, self._run, self._store = session, run, store
+        self._name, self._can_spare = session.name, lru_cache(maxsize=None)(can_spare)
         self._sums, self.first_sent = sums, first_sent
         self._parties, self._nodes = set(parties), set(nodes)
+        self._order = {name: place for place, name in enumerate(("", *nodes))}
         self._label = run.hex()
         self._lock = threading.Lock()
+        # For whose loss this node's voice is: its own name once it takes no further part.
         self._lost = ""
+        self.left_out = self._settled = False
         self._sent: dict[str, int] = {}
         self._summed: dict[str, int] = {}
         self._reported = ""
@@ -136,6 +179,7 @@ class Departure:
             frozen = noted(Frozen, note, "a loss", self._limits)
             self._lost, self._sent = frozen.lost, {session.name: frozen.sent}
             self._summed = {session.name: frozen.summed}
+            self.left_out = frozen.lost == session.name
             if known is not None:
                 # Others may still have to hear it from here.
                 others = noted(Departing, known, "a loss", self._limits)
@@ -151,7 +195,10 @@ class Departure:
 
     @property
     def lost(self) -> str:
-        """Without whom this node wants to go on; empty while there is nobody."""
+        """Without whom this node wants to go on; empty while there is nobody.
+
+        Its own name once it takes no further part.
+        """
         return self._lost
 
     def decided(self) -> Decision | None:
@@ -167,33 +214,38 @@ class Departure:
         Raises
         ------
         SomebodyLeft
-            If one has said so.
+            If one has said so; or, whatever was heard before, that it is this node.
         """
         for neighbour in self._session.neighbours:
             self._session.ask(DEPARTURE_TOPIC, neighbour, self._label, self._take, timeout=2.0)
         with self._lock:
+            if self.left_out:
+                raise SomebodyLeft(self._name)
             if self._reported and not self._lost:
                 raise SomebodyLeft(self._reported)
 
     def freeze(self, lost: str, sent: int, summed: int = 0) -> None:
-        """Stop for good, having released so many rounds; durable when it returns, and said once.
+        """Stop, having released so many rounds: for good, durable when it returns, and said once.
 
-        A message that is committed counts, whether it was sent or not: it will not change.
+        A message that is committed counts, whether it was sent or not: it will not change. Where
+        the others could not go on without who is lost, this node leaves until it is started again.
 
         Parameters
         ----------
         lost
-            For whose loss.
+            For whose loss; this node's own name if the others go on without it.
         sent, summed
             How many rounds were released here, and of how many the sum is here.
         """
         with self._lock:
             if self._lost:
                 return
-            note = Frozen(lost=lost, sent=sent, summed=summed if self._sums else 0)
-            self._store.take_note(self._run, _FROZEN, note.to_bytes().decode("ascii"))
-            self._lost, self._sent[self._session.name] = lost, sent
-            self._summed[self._session.name] = note.summed
+            self._sent[self._name] = sent
+            self._summed[self._name] = summed if self._sums else 0
+            if lost == self._name or self._can_spare(lost):
+                self._turn(lost)
+            else:
+                self._lost = self._name
 
     def settle(self, timeout: float) -> Decision:
         """Wait until it is known where all of the others stopped.
@@ -201,8 +253,16 @@ class Departure:
         Raises
         ------
         Disagreement
-            If there is no news for so many seconds, or not all of it in four times as many.
+            If there is no news for so many seconds, or not all of it in four times as many; or the
+            others could not go on without who is lost.
+        SomebodyLeft
+            If the others go on without this node.
         """
+        if self._lost == self._name and not self.left_out:
+            raise Disagreement(
+                "at least two parties, and the server, must be left and connected to go on without "
+                "a node; they are not."
+            )
         begin = heard = time.monotonic()
         news: tuple[set[str], list[bool]] | None = None
         while True:
@@ -213,10 +273,13 @@ class Departure:
                 missing = left - set(self._sent)
                 known = self._known()
                 parties = self._parties & left & set(self._sent)
-                sent = [self._sent[name] for name in parties]
-                summed = [self._summed.get(name, 0) for name in parties]
-            if not missing:
-                break
+                if not missing and not self.left_out:
+                    sent = [self._sent[name] for name in parties]
+                    summed = [self._summed.get(name, 0) for name in parties]
+                    kept = min(summed if self._sums else sent)
+                    decision = Decision(self._lost, kept, max(sent))
+                    self._settled = True
+                    break
             # Somebody was heard of or came back: the next one may be about to.
             present = [self._session.present(name) for name in self._session.neighbours]
             if news != (missing, present):
@@ -226,7 +289,6 @@ class Departure:
                     f"all others must agree to go on without {self._lost} within {timeout:g} s; "
                     f"not heard of: {', '.join(sorted(missing))}."
                 )
-        decision = Decision(self._lost, min(summed if self._sums else sent), max(sent))
         self._store.take_note(self._run, _SENT, known.to_bytes().decode("ascii"))
         self._store.take_note(self._run, _DECIDED, json.dumps(vars(decision)))
         return decision
@@ -239,7 +301,12 @@ class Departure:
 
     def _known(self) -> Departing:
         summed = self._summed if self._sums else {}
-        return Departing(lost=self._lost, sent=dict(self._sent), summed=dict(summed))
+        raised = set(self._sent) - {self._lost}
+        return Departing(
+            lost=self._lost,
+            sent={name: self._sent[name] for name in raised},
+            summed={name: count for name, count in summed.items() if name in raised},
+        )
 
     def _take(self, name: str, label: str, data: bytes) -> None:
         try:
@@ -247,16 +314,45 @@ class Departure:
         except BadMessage as error:
             self._tell_refused(name, error.reason, error)
             return
+        if not self._can_spare(content.lost):
+            # Without whom nobody could go on is not lost: who says so has left.
+            content = Departing(lost=name, sent={})
         with self._lock:
-            self._reported = self._reported or content.lost
-            # Who is sure of another's loss is not believed: there is one decision, or none.
-            if content.lost == self._lost:
-                for node, value in content.sent.items():
-                    if node not in (self._session.name, self._lost):
-                        self._sent.setdefault(node, value)
-                        # Nobody has the sum of a round that it has not sent.
-                        summed = min(content.summed.get(node, 0), value)
-                        self._summed.setdefault(node, summed)
+            if not self._lost:
+                self._reported = max(self._reported, content.lost, key=self._order.__getitem__)
+                return
+            if self.left_out or self._settled:
+                return
+            if content.lost != self._lost:
+                if not self._must_turn(content):
+                    return
+                self._turn(content.lost)
+            elif self._lost == self._name:
+                self._turn(self._name)
+            for node, value in content.sent.items():
+                if node not in (self._name, self._lost):
+                    self._sent.setdefault(node, value)
+                    # Nobody has the sum of a round that it has not sent.
+                    summed = min(content.summed.get(node, 0), value)
+                    self._summed.setdefault(node, summed)
+
+    def _must_turn(self, content: Departing) -> bool:
+        """Whether those that this node goes by can no longer decide, and others may."""
+        if self._lost == self._name:
+            return False
+        later = self._order[content.lost] > self._order[self._lost]
+        others = set(content.sent) - {content.lost, self._lost}
+        if content.lost == self._name and self._nodes <= {self._name, *content.sent}:
+            return True
+        return later and bool(others)
+
+    def _turn(self, lost: str) -> None:
+        """Raise this node's voice for the loss of a node, in place of another's, durably."""
+        sent, summed = self._sent[self._name], self._summed[self._name]
+        note = Frozen(lost=lost, sent=sent, summed=summed)
+        self._store.take_note(self._run, _FROZEN, note.to_bytes().decode("ascii"))
+        self._lost, self.left_out = lost, lost == self._name
+        self._sent, self._summed = {self._name: sent}, {self._name: summed}
 
 
 @dataclass(frozen=True)
@@ -310,6 +406,20 @@ class Stretch:
     def run_id(self) -> str:
         """How ledgers know it."""
         return self.evaluation or str(self.agreed.run.run_id)
+
+    def can_spare(self, name: str) -> bool:
+        """Whether the others could go on without a node, as far as links decide."""
+        try:
+            self.agreed.without(name, self.planned)
+        except ParameterError:
+            return False
+        topology = self.planned.site.topology
+        if topology.server:
+            return True
+        place = self.agreed.names.index(name)
+        edges = tuple(pair for pair in topology.edges if place not in pair)
+        # It is left over as a part of its own.
+        return len(replace(topology, edges=edges).components) == 2
 
     def part(self, rows: int) -> RowRange | None:
         """Which of so many rows of a party it reads; None for all."""

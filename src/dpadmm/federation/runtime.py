@@ -229,6 +229,7 @@ class NodeRuntime:
             self.store,
             sums=stretch.planned.algorithm.summation is not None,
             first_sent=stretch.first_sent,
+            can_spare=stretch.can_spare,
             on_refused=self._refused,
         )
 

@@ -39,7 +39,7 @@ LEVELS: Final = ("info", "warning", "error")
 _HEARTBEAT: Final = 1.0
 _ROUND: Final = "round"
 # On a terminal the command ends with the whole sentence; the log has it either way.
-_SAID_AT_THE_END: Final = ("failed", "stopped")
+_SAID_AT_THE_END: Final = ("failed", "left-out", "stopped")
 _ROUND_LINES: Final = 1.0
 _MOST_SENDERS: Final = 1000
 _MOST_OTHERS: Final = 300

@@ -110,6 +110,8 @@ class Mailbox:
         Told of a neighbour whose ledger went back.
     ring
         Keys of the parties, where messages are words of which only the sum is seen.
+    before
+        That of the run before this one, after a loss or a training: who ended there is not here.
     """
 
     def __init__(
@@ -128,9 +130,10 @@ class Mailbox:
         limits: Limits | None = None,
         on_event: OnEvent = no_event,
         ring: KeyRing | None = None,
+        before: Mailbox | None = None,
     ) -> None:
         self._session = session
-        self._ring = ring
+        self._ring, self._before = ring, before
         self._decode = decode_message if ring is None else decode_words
         self._run = run
         self._topic = run.hex()
@@ -318,40 +321,57 @@ class Mailbox:
         pause, report = self._patience.first_question, self._patience.report
         # Who has all its rounds draws nothing more, and goes on serving the others.
         draws = lost_round >= 0
-        while True:
-            with self._news:
-                came = self._news.wait_for(
-                    lambda: ready() or self._fault(draws) is not None, timeout=pause
-                )
-                fault = self._fault(draws)
-            if fault is not None:
-                raise fault
-            if came:
-                if report > self._patience.report:
-                    self._waiting(name, 0.0)
-                return
-            waited = time.monotonic() - begin
-            # Who was there while it was waited for is lost only when it has been gone for as long.
-            gone = self._session.claims.absent(name) if draws else 0.0
-            left = 0.0 if timeout is None else timeout - (min(waited, gone) if gone else waited)
-            if timeout is not None and left < 0:
-                raise NeighbourLost(name, lost_round, timeout)
-            if waited > report:
-                self._waiting(name, waited)
-                report += self._patience.report
-            self._pause()
-            if label != _HEARD:
-                longest = message_size(self._shape) if label.isdecimal() else 0
-                self._session.ask(self._topic, name, label, self._take, longest=longest)
-            # Any of them may have to say why this node must not go on.
-            for source in self._sources if draws else ():
-                self._session.ask(self._topic, source, _HEARD, self._take)
-            process = self._session.claims.current(name)
-            if self._session.present(name) and not self._ledgers.is_known(name, process):
-                self._ask_ledger(name)
-            pause = min(2 * pause, self._patience.longest_pause)
-            if timeout is not None:
-                pause = min(pause, max(0.01, left))
+        try:
+            while True:
+                with self._news:
+                    came = self._news.wait_for(
+                        lambda: ready() or self._fault(draws) is not None, timeout=pause
+                    )
+                    fault = self._fault(draws)
+                if fault is not None:
+                    raise fault
+                if came:
+                    return
+                waited = time.monotonic() - begin
+                # Who was there meanwhile is lost only when it has been gone for as long.
+                gone = self._session.claims.absent(name) if draws else 0.0
+                left = 0.0 if timeout is None else timeout - (min(waited, gone) if gone else waited)
+                if timeout is not None and left < 0:
+                    raise NeighbourLost(name, lost_round, timeout)
+                if waited > report:
+                    self._waiting(name, waited)
+                    report += self._patience.report
+                self._pause()
+                if draws and self._before is not None:
+                    self._before.ask_end(name)
+                    if (
+                        timeout is not None
+                        and name in self._session.left
+                        and name not in self._done
+                    ):
+                        raise NeighbourLost(name, lost_round)
+                if label != _HEARD:
+                    longest = message_size(self._shape) if label.isdecimal() else 0
+                    self._session.ask(self._topic, name, label, self._take, longest=longest)
+                # Any of them may have to say why this node must not go on.
+                for source in self._sources if draws else ():
+                    self._session.ask(self._topic, source, _HEARD, self._take)
+                process = self._session.claims.current(name)
+                if self._session.present(name) and not self._ledgers.is_known(name, process):
+                    self._ask_ledger(name)
+                pause = min(2 * pause, self._patience.longest_pause)
+                if timeout is not None:
+                    pause = min(pause, max(0.01, left))
+        finally:
+            # Whoever came or is lost is not waited for any more.
+            if report > self._patience.report:
+                self._waiting(name, 0.0)
+
+    def ask_end(self, name: str) -> None:
+        """Ask whether a neighbour ended, here or before: it sends nothing in a later run."""
+        self._session.ask(self._topic, name, _DONE, self._take)
+        if self._before is not None:
+            self._before.ask_end(name)
 
     def _fault(self, draws: bool) -> ExchangeError | None:
         """Why this node must not go on, if it has anything left to draw."""
@@ -444,6 +464,9 @@ class Mailbox:
     def _what_was_heard(self) -> Heard:
         """How far every neighbour was heard, and which process of each is."""
         starts, stopped = self._session.claims.starts()
+        # Without whom the others went on may still be connected, and is no node of this run.
+        nodes = self._limits.nodes
+        starts = {name: start for name, start in starts.items() if nodes is None or name in nodes}
         heard = {name: self._heard_of(number) for name, number in self._sources.items()}
         return Heard(heard=heard, starts=starts, stopped=stopped)
 
@@ -504,8 +527,8 @@ class Mailbox:
             return
         with self._news:
             new = name not in self._done
+        self._session.left.add(name)
         if new:
-            self._session.left.add(name)
             # Without the note this node only serves for longer after a restart.
             with contextlib.suppress(ExchangeError):
                 self._store.take_note(self._run, _DONE_BY + name, str(theirs.rounds))
