@@ -17,6 +17,7 @@ from dpadmm.evaluation.link import Link, fit_links
 from dpadmm.evaluation.metrics import ModelFigures, evaluate_histogram
 from dpadmm.plain import Array, json_data
 from dpadmm.privacy.accountant import network_guarantee
+from dpadmm.privacy.events import parts_add_up
 from dpadmm.privacy.figures import pair
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
@@ -133,15 +134,12 @@ class Quality:
         return other is not None and np.array_equal(self.histogram.counts, other.histogram.counts)
 
     def adds_to(self, trained: PrivacyStatement) -> bool:
-        """Whether what it cost a person adds to what the training did; else the larger counts.
-
-        Who has several rows may have some among those kept out and some among the others
-        (:mod:`dpadmm.ledger.positions`).
-        """
+        """Whether what it cost a person adds to what the training did; else the larger counts."""
         if self.about != HELD_OUT or self.privacy is None:
             return self.about == TRAINED_ON
         each = (*trained.parties.values(), *self.privacy.parties.values())
-        return trained.rows_per_person > 1 and not all(one.gaussian for one in each)
+        kinds = (kind for guarantee in each for kind in guarantee.events)
+        return parts_add_up(kinds, trained.rows_per_person)
 
     def __str__(self) -> str:
         figures = self.evaluation().estimates

@@ -25,9 +25,9 @@ from dpadmm.run.evaluate import (
     Split,
     WholePlan,
     Wish,
+    adds_up,
     evaluation_id,
     evaluation_noise,
-    parts_add_up,
     plan_whole,
     refuse_apart,
 )
@@ -58,7 +58,7 @@ class EvaluationRequest:
     ----------
     epsilon, delta
         Its budget. Where it adds up an epsilon must be given: without rows kept out of training,
-        or where a person may have rows in both parts (:func:`parts_add_up`).
+        or where a person may have rows in both parts (:func:`~dpadmm.privacy.events.parts_add_up`).
     noise, colluders
         Whose noise the counts get.
     """
@@ -176,7 +176,7 @@ def _whole(
             wish=Wish(wish.split),
         )
     refuse_apart(whole.training)
-    if request.epsilon is None and parts_add_up(whole.training):
+    if request.epsilon is None and adds_up(whole.training):
         raise ParameterError(
             "epsilon must be given where a person may have several rows (rows_per_person) and "
             "releases are not Gaussian: what the evaluation spends adds to what the training "
