@@ -40,6 +40,7 @@ from dpadmm.flower.replay import MEAN, KnownMeans, replay
 from dpadmm.flower.sums import KnownSums, masks_of, own_key
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array, Words
+from dpadmm.run.charges import OtherEvaluations
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.exchange import Exchange
 from dpadmm.run.judge import state_whole
@@ -325,10 +326,12 @@ class _Turn:
         agreed, schema, told = setup.agreed, setup.schema, setup.run_config()
         means = [self.known.mean(t) for t in range(stretch.rounds)]
         outcome = replay(self.own, means, self.ledger, noise)
+        known = [] if self.node.ledger is None else [self.node.ledger.refresh()]
+        others = OtherEvaluations.of(known, {stretch.run_id}, agreed.run.wish.split)
         classifier = Classifier.of_run(
             self.own,
             outcome,
-            state_whole(self.own, outcome.events, noise, agreed.run.wish),
+            state_whole(self.own, outcome.events, noise, agreed.run.wish, others=others),
             classes=schema.classes,
             parties=(MEAN,),
             output=told.run.output,

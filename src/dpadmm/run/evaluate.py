@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain
@@ -46,10 +47,10 @@ __all__ = [
     "WholePlan",
     "Wish",
     "adds_up",
-    "evaluated_before",
     "evaluation_id",
     "evaluation_noise",
     "histogram_of",
+    "is_evaluation",
     "plan_evaluation",
     "plan_whole",
     "refuse_apart",
@@ -366,9 +367,9 @@ def evaluation_id(run_id: str, planned: Plan) -> str:
     return f"{run_id}{_EVALUATION}{digest.hexdigest()[:16]}"
 
 
-def evaluated_before(run_ids: Iterable[str], run_id: str) -> bool:
-    """Whether one of these runs is an evaluation of that run."""
-    return any(each.startswith(f"{run_id}{_EVALUATION}") for each in run_ids)
+def is_evaluation(name: str, run_id: str) -> bool:
+    """Whether a name in a ledger is that of an evaluation under a run."""
+    return re.fullmatch(re.escape(f"{run_id}{_EVALUATION}") + "[0-9a-f]{16}", name) is not None
 
 
 def evaluation_noise(noise: NoiseSource, key: int | None) -> NoiseSource:
