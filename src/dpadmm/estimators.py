@@ -46,7 +46,7 @@ from dpadmm.run.charges import (
 from dpadmm.run.choice import with_options
 from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.evaluate import Split, Wish, evaluation_noise, plan_whole
-from dpadmm.run.judge import Charged, judge, state_whole
+from dpadmm.run.judge import Charged, judge_paid
 from dpadmm.run.parameters import (
     TrainingParameters,
     chosen_loss,
@@ -377,17 +377,17 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             outcome = train(planned, shard, noise=noise, ledgers=runs)
         judged = None
         own = () if classes is not None else (_CLASSES_FROM_ROWS,)
+        about = Charged(ledgers, run_id, not_covered=own)
         if wish.histogram:
             if wish.split.holdout:
                 kept_out = [_part(member, wish.split.held_out) for member in members]
                 shard = self._shard(planned, noise, rows, codes, kept_out, None)
             weights = released_weights(planned, outcome, self.output)
-            about = Charged(ledgers, run_id, not_covered=own)
-            judged = judge(whole, weights, shard, evaluation_noise(noise, key), about)
+            judged = judge_paid(whole, weights, shard, evaluation_noise(noise, key), about)
         Classifier.of_run(
             planned,
             outcome,
-            state_whole(planned, outcome.events, noise, wish, judged=judged, also_not_covered=own),
+            about.state(planned, outcome.events, noise, wish, judged),
             classes=labels,
             parties=names,
             output=self.output,
@@ -537,7 +537,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return () if quality is None else quality.links
 
     def _offers_probabilities(self) -> bool:
-        if self.probabilities or self._links():
+        # Asked for and not there after a fit: a ledger refused the histogram.
+        if self._links() or (self.probabilities and not hasattr(self, "quality_")):
             return True
         # Whatever "auto" picks takes the loss of the algorithm that is the default.
         named = self.algorithm != defaults.AUTO

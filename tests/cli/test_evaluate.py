@@ -6,9 +6,12 @@ import json
 import numpy as np
 import pytest
 
+from dpadmm.data.schema import load_schema
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.figures import AtMost
+from dpadmm.run.config import load_config, run_hash
 from dpadmm.run.model import load_model, save_model
 
 ROWS = {"north": 60, "south": 40, "west": 20}
@@ -150,7 +153,11 @@ def test_rows_that_were_trained_on_have_a_price_that_is_said(hospitals, dpadmm):
     assert dpadmm("evaluate", run, "--epsilon", "3").exit_code == 0
     dpadmm("evaluate", run, "--epsilon", "3")
     told = load_model(hospitals / "m.model").privacy.caveats
-    assert told == (caveat, caveat.replace("(5, ", "(3, "))
+    assert told[:2] == (caveat, caveat.replace("(5, ", "(3, "))
+    # And what both and the training come to is the ledgers' own figure.
+    (in_all,) = told[2:]
+    assert in_all.startswith("In all, the training and all 2 evaluations that the ledgers have")
+    assert f"({AtMost(spent(hospitals))}, 0.001)-differentially private" in in_all
 
 
 def test_public_rows_are_exact_and_said_to_be_public(hospitals, dpadmm):
@@ -209,7 +216,7 @@ def test_rows_are_not_called_kept_out_of_a_training_that_read_them(hospitals, dp
     run.write_text(run.read_text().replace('run_id = "first"', 'run_id = "first"\nholdout = 0.25'))
     refused = dpadmm("evaluate", run)
     assert refused.exit_code == 2
-    assert "holdout must be what the model was trained with, 0" in refused.stderr
+    assert "whose [run] has holdout = None, here 0.25" in refused.stderr
     assert load_model(hospitals / "m.model").classifier.quality is None
 
 
@@ -221,9 +228,12 @@ def test_a_ledger_knows_which_rows_a_run_was_trained_on(hospitals, dpadmm):
     run.write_text(text.replace("holdout = 0.25", "").replace('"first"', '"second"'))
     assert dpadmm("train", run).exit_code == 0
     model = load_model(hospitals / "m.model")
-    model.estimator_parameters["holdout"] = 0.25
-    save_model(hospitals / "m.model", model)
     run.write_text(text.replace('"first"', '"second"'))
+    told = load_config(run)
+    schema = load_schema(hospitals / "schema.toml")
+    model.provenance["run_sha256"] = run_hash(told, schema.sha256, ROWS)
+    save_model(hospitals / "m.model", model)
+    (hospitals / "record.json").unlink()
     refused = dpadmm("evaluate", run)
     assert refused.exit_code == 2
     assert "holdout must be what run 'second' was trained with" in refused.stderr
@@ -331,17 +341,19 @@ def test_what_is_said_of_an_evaluation_says_what_it_rests_on(hospitals, dpadmm):
             assert f"\n{heading}: " in done.stdout
 
 
-def test_a_run_that_is_repeated_from_its_ledgers_still_tells_of_later_evaluations(
-    hospitals, dpadmm
-):
+def test_a_run_that_is_repeated_from_its_ledgers_counts_later_evaluations(hospitals, dpadmm):
     run = write(hospitals, HELD_OUT.replace("20.0", "1.0"), ledgers=25.0)
     assert dpadmm("train", run).exit_code == 0
     assert dpadmm("evaluate", run, "--epsilon", "3").exit_code == 0
-    (before,) = load_model(hospitals / "m.model").privacy.caveats
+    assert load_model(hospitals / "m.model").privacy.epsilon <= 1.0
     assert dpadmm("train", run).exit_code == 0
-    assert load_model(hospitals / "m.model").privacy.caveats == (before,)
-    assert before in json.loads((hospitals / "record.json").read_text())["privacy"]["caveats"]
-    assert "MORE WAS SPENT." in (hospitals / "m.html").read_text()
+    stated = load_model(hospitals / "m.model").privacy
+    assert stated.epsilon == pytest.approx(3.0, rel=1e-5)
+    (caveat,) = stated.caveats
+    assert "the ledgers have 1 other evaluation under this run, counted here" in caveat
+    assert "this statement is about the others" not in str(stated)
+    assert json.loads((hospitals / "record.json").read_text())["privacy"]["caveats"] == [caveat]
+    assert "OVER BUDGET." in (hospitals / "m.html").read_text()
     # Another run has another model, of which nothing is known yet.
     run.write_text(run.read_text().replace('"first"', '"second"'))
     assert dpadmm("train", run).exit_code == 0
@@ -399,3 +411,144 @@ def test_a_ledger_says_against_whom_it_holds_where_earlier_runs_shared_their_noi
     assert done.exit_code == 0, done.output
     assert done.stdout.count("Adversary: sees every message") == 1
     assert done.stdout.count(weaker) == len(ROWS)
+
+
+SMALL = HELD_OUT.replace("20.0", "1.0")
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("ledgers", [None, 25.0])
+@pytest.mark.parametrize(
+    "asked", [(), ("--epsilon", "2"), ("--threshold", "0.1", "--write"), ("--public", "north.csv")]
+)
+def test_what_is_written_of_a_run_is_not_about_the_model_of_another(
+    hospitals, dpadmm, ledgers, asked
+):
+    """The statement of the one would stand beside the weights of the other, at half its epsilon."""
+    run = write(hospitals, SMALL + "\nevaluate = true", ledgers=ledgers)
+    assert dpadmm("train", run).exit_code == 0
+    text = run.read_text().replace("epsilon = 1.0", "epsilon = 0.5").replace('"first"', '"second"')
+    other = hospitals / "other.toml"
+    other.write_text(text.replace('"m.model"', '"v2.model"').replace('"record.json"', '"v2.json"'))
+    assert dpadmm("train", other).exit_code == 0
+    # Now the second run's configuration names the model of the first.
+    other.write_text(text.replace('"record.json"', '"v2.json"'))
+    before = files(hospitals)
+    asked = [hospitals / each if each == "north.csv" else each for each in asked]
+    refused = dpadmm("evaluate", other, *asked)
+    assert refused.exit_code == 2
+    assert "model must be of the run of this configuration; this one is of run" in refused.stderr
+    assert "epsilon = 1.0, here 0.5" in refused.stderr
+    assert "run_id = 'first', here 'second'" in refused.stderr
+    assert files(hospitals) == before
+    assert dpadmm("evaluate", run).exit_code == 0
+
+
+def test_a_run_of_other_parties_is_another(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT)
+    assert dpadmm("train", run).exit_code == 0
+    run.write_text(run.read_text().replace('name = "north"', 'name = "east"'))
+    refused = dpadmm("evaluate", run)
+    assert refused.exit_code == 2
+    assert "of other parties" in refused.stderr
+    assert load_model(hospitals / "m.model").classifier.quality is None
+
+
+def test_a_record_of_another_training_is_left_alone(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT)
+    assert dpadmm("train", run).exit_code == 0
+    record = (hospitals / "record.json").read_bytes()
+    # Without ledgers the same run has other noise: it is another training of the same hash.
+    assert dpadmm("train", run).exit_code == 0
+    (hospitals / "record.json").write_bytes(record)
+    before = files(hospitals)
+    refused = dpadmm("evaluate", run)
+    assert refused.exit_code == 2
+    assert "record must be that of the model" in refused.stderr
+    assert files(hospitals) == before
+
+
+@pytest.mark.parametrize(
+    "wish",
+    ["holdout = 0.25\nevaluate = true", "probabilities = true"],
+)
+def test_what_the_ledgers_have_of_a_run_is_in_every_statement_of_it(hospitals, dpadmm, wish):
+    """Other ways to sum up the same messages make other models, and each evaluation is charged."""
+    run = write(hospitals, SMALL.replace("holdout = 0.25", wish), ledgers=5.0)
+    text, counted = run.read_text(), []
+    for number, output in enumerate(("last", "mean", "tail")):
+        run.write_text(text.replace("[run]", f'[run]\noutput = "{output}"'))
+        done = dpadmm("train", run)
+        assert done.exit_code == 0, done.output
+        told = result(dpadmm("train", run, "--json"))["privacy"]
+        stated = load_model(hospitals / "m.model").privacy
+        recorded = json.loads((hospitals / "record.json").read_text())["privacy"]
+        assert stated.epsilon == pytest.approx(spent(hospitals), rel=1e-5)
+        assert stated.epsilon == told["epsilon"] == recorded["epsilon"]
+        assert f"Guarantee: ({AtMost(stated.epsilon)}, 0.001)-differential privacy" in done.stdout
+        named = [f"the ledgers have {number} other evaluation" in each for each in stated.caveats]
+        assert named == [True] * bool(number)
+        assert list(stated.caveats) == told["caveats"] == recorded["caveats"]
+        assert all(f"Caveat: {each}" in done.stdout for each in stated.caveats)
+        counted.append(stated.epsilon)
+    assert counted[0] <= 1.0 < counted[0] + 0.05 < counted[1] < counted[2]
+    # Asked once more of the first model, for nothing, the evaluation says what there is in all.
+    run.write_text(text.replace("[run]", '[run]\noutput = "last"'))
+    assert dpadmm("train", run).exit_code == 0
+    assert load_model(hospitals / "m.model").privacy.epsilon == pytest.approx(counted[2])
+    before = spent(hospitals)
+    done = dpadmm("evaluate", run, "--epsilon", "0.2")
+    assert done.exit_code == 0, done.output
+    assert spent(hospitals) > before
+    in_all = f"are ({AtMost(spent(hospitals))}, 0.001)-differentially private"
+    assert in_all in done.stdout
+    assert in_all in load_model(hospitals / "m.model").privacy.caveats[-1]
+    assert in_all in json.loads((hospitals / "record.json").read_text())["privacy"]["caveats"][-1]
+
+
+def test_a_training_whose_evaluation_does_not_fit_beside_another_reads_no_row(hospitals, dpadmm):
+    run = write(hospitals, HELD_OUT)
+    assert dpadmm("train", run).exit_code == 0
+    # The model of a training that no ledger knows is evaluated: nothing is left for another.
+    text = write(hospitals, HELD_OUT, ledgers=20.0).read_text()
+    assert dpadmm("evaluate", run).exit_code == 0
+    run.write_text(
+        text.replace('"first"', '"first"\nevaluate = true').replace("m.model", "n.model")
+    )
+    header = (hospitals / "north.csv").read_text().splitlines()[0]
+    (hospitals / "north.csv").write_text(header + "\n")
+    heads = [spent(hospitals, name) for name in ROWS]
+    refused = dpadmm("train", run)
+    assert refused.exit_code == 2
+    assert "is left for rows 46 to 60" in refused.stderr
+    assert "it was not charged to the ledger of north" in refused.stderr
+    assert "nothing was charged" not in refused.stderr
+    assert [spent(hospitals, name) for name in ROWS] == heads
+    for name in ROWS:
+        with SQLiteLedger(hospitals / f"{name}.ledger") as ledger:
+            assert "first" not in ledger.account.runs
+    assert "no ledger was charged more than before" in (hospitals / "n.refused.html").read_text()
+
+
+def test_a_training_that_was_paid_for_leaves_its_model_where_another_was_evaluated(
+    hospitals, dpadmm
+):
+    run = write(hospitals, HELD_OUT + "\nevaluate = true\nprobabilities = true", ledgers=20.0)
+    assert dpadmm("train", run).exit_code == 0
+    before = {name: spent(hospitals, name) for name in ROWS}
+    # Another model of the same messages: they are paid for, its evaluation does not fit.
+    run.write_text(run.read_text().replace("[run]", '[run]\noutput = "last"'))
+    done = dpadmm("train", run, "--json")
+    assert done.exit_code == 0, done.output
+    (warning,) = result(done)["warnings"]
+    assert "the model was trained and not evaluated" in warning
+    assert "it was not charged to the ledger of north" in warning
+    assert {name: spent(hospitals, name) for name in ROWS} == before
+    model = load_model(hospitals / "m.model")
+    assert model.classifier.quality is None
+    assert "1 other evaluation under this run" in model.privacy.caveats[0]
+    refused = dpadmm("predict", hospitals / "m.model", hospitals / "north.csv", "--probabilities")
+    assert refused.exit_code == 2

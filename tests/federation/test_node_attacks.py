@@ -162,7 +162,7 @@ def test_a_difference_is_named_and_nothing_starts(federation, what):
         theirs = 'schema.columns.2.levels.2 is "c" here and "b" there'
     for name in NAMES:
         federation.start(name)
-    refused(federation, "west", theirs, "Nothing was started or spent")
+    refused(federation, "west", theirs, "Nothing was started, and nothing more was spent")
     refused(federation, "north", "west differs", ours)
     refused(federation, "south", "west differs", ours)
     for name in NAMES:

@@ -10,7 +10,9 @@ from tests.helpers.federation_net import Federation
 from dpadmm.errors import ParameterError
 from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.setup import prepare_node
+from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.events import GaussianRelease
 from dpadmm.run.config import RunConfig
 from dpadmm.run.from_files import train_run
 from dpadmm.run.model import load_model
@@ -173,9 +175,6 @@ def test_nodes_that_do_not_hear_everybody_refuse_before_a_row_is_read(build):
 def test_an_evaluation_that_would_not_fit_is_refused_before_the_training(build):
     federation = build()
     path = federation.folder / "north.ledger"
-    from dpadmm.ledger.positions import RowRange
-    from dpadmm.privacy.events import GaussianRelease
-
     with SQLiteLedger(path) as ledger, ledger.open_run("other", "x", rows=RowRange(30, 40)) as run:
         run.reserve(0, GaussianRelease(1.0, 5.0))
     for name in federation.nodes:
@@ -196,3 +195,44 @@ def test_the_owner_limits_what_is_asked_for_in_all(build):
         ParameterError, match=r"epsilon must be at most what \[policy\] allows, 0.97"
     ):
         prepare_node(config, insecure_loopback=True)
+
+
+def test_a_node_counts_what_its_ledger_has_of_the_run_from_other_outputs(build):
+    """The messages are those of the ledgers; another mean of them is another model to evaluate."""
+    federation = build(output="last")
+    for name in NAMES:
+        (federation.folder / f"{name}.ledger").unlink()
+        federation.make_ledger(name, 3.0)
+    stated = []
+    for output in ("last", "mean"):
+        federation.run["output"] = output
+        for name in NAMES:
+            federation.write(name)
+            federation.start(name)
+        federation.finish()
+        model = load_model(federation.folder / "north.model")
+        with SQLiteLedger(federation.folder / "north.ledger") as ledger:
+            spent = ledger.verify().spent_epsilon
+        assert model.privacy.epsilon == pytest.approx(spent, rel=1e-5)
+        stated.append(model.privacy)
+    first, second = stated
+    assert (first.epsilon <= 1.0, first.caveats) == (True, ())
+    assert second.epsilon > 1.3
+    (caveat,) = second.caveats
+    assert "the ledgers have 1 other evaluation under this run, counted here" in caveat
+    assert caveat in (federation.folder / "north.statement").read_text()
+    assert "Caveat: Evaluated before" in federation.output("north")
+
+
+def test_an_evaluation_of_another_model_does_not_stand_for_that_of_this_run(build):
+    federation = build()
+    path = federation.folder / "north.ledger"
+    name = f"{federation.run['run_id']} evaluation {'0' * 16}"
+    with SQLiteLedger(path) as ledger, ledger.open_run(name, "x", rows=RowRange(30, 40)) as run:
+        run.reserve(0, GaussianRelease(1.0, 5.0))
+    for node in federation.nodes:
+        federation.start(node)
+    assert federation.wait("north") == 2
+    assert "is left for rows 31 to 40" in federation.output("north")
+    with SQLiteLedger(path) as ledger:
+        assert list(ledger.account.runs) == [name]

@@ -82,7 +82,7 @@ def test_nobody_agrees_for_a_node_that_was_never_started(build):
         assert federation.wait("north") == 2
     finally:
         west.session.close()
-    assert "not heard of: south. Nothing was spent" in shown(federation, "north")
+    assert "not heard of: south. Nothing more was spent" in shown(federation, "north")
     assert not federation.log("north", "agreed")
     assert spent(federation, "north") == 0
     dropped = [entry["facts"] for entry in federation.log("north", "message-dropped")]

@@ -150,7 +150,7 @@ def test_a_server_with_another_run_is_refused(parties, changes, words):
     question = parties.server(parties.agreed_text(**changes)).question(0, b"")
     found = parties.ask_one("north", question)
     assert words in found.refusal
-    assert "Nothing was started or spent" in found.refusal
+    assert "Nothing was started, and nothing more was spent" in found.refusal
     assert (found.message, found.again) == (b"", False)
     assert spent(parties, "north") == {}
 

@@ -10,6 +10,7 @@ from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.curves import rdp
 from dpadmm.privacy.events import (
     EVENT_KINDS,
+    NON_PRIVATE,
     Composed,
     Event,
     GaussianObjectivePerturbation,
@@ -24,6 +25,7 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
     alone,
     event_from_dict,
+    parts_add_up,
     shared_events,
 )
 
@@ -162,3 +164,35 @@ def test_a_sum_of_discrete_gaussians_is_as_near_to_one_as_the_statement_says(sha
             math.exp(-2 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, count)
         )
         assert 1e-3 * bound < loss <= bound
+
+
+NOISY, SUMMED = GaussianRelease(0.1, 1.0), SharedGaussian(0.1, 1.0, 20, 9)
+SOLVED = InexactSolve(1e-9, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("events", "adds"),
+    [
+        ([], False),
+        ([NOISY, SUMMED, PostProcessing(), Repeated(Composed((NOISY, SUMMED)), 3)], False),
+        ([NOISY, SOLVED], True),
+        ([Composed((NOISY, Repeated(PureRelease(0.0), 2)))], True),
+        ([SubsampledGaussian(2, 10, 0.0, 1.0)], True),
+        ([NON_PRIVATE], True),
+    ],
+)
+def test_parts_add_up_for_a_person_with_rows_in_each_unless_all_releases_are_gaussian(events, adds):
+    assert parts_add_up(events, 2) == adds
+    assert not parts_add_up(events, 1)
+    # A guarantee keeps the kinds of what it covers: they say the same.
+    kinds = epsilon_spent(events, 1e-5, rows_per_person=2).events
+    assert parts_add_up(kinds, 2) == adds
+
+
+def test_what_is_not_known_adds_up():
+    class Another(GaussianRelease):
+        pass
+
+    assert parts_add_up([Another(0.1, 1.0)], 2)
+    assert parts_add_up(["gaussian", "of a later version"], 2)
+    assert not parts_add_up(["gaussian"], 2)

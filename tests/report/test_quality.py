@@ -43,7 +43,7 @@ def test_the_page_says_that_rows_in_both_parts_add_up(record):
     assert "the larger of what" in dict(run_report(judged(content, HELD_OUT)).answers)[QUALITY]
     content["privacy"]["rows_per_person"] = 2
     for party in content["privacy"]["parties"].values():
-        party["accountant"] = "renyi"
+        party["events"] = ["pure"]
     assert "spent adds up" in dict(run_report(judged(content, HELD_OUT)).answers)[QUALITY]
 
 

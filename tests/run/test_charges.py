@@ -16,9 +16,13 @@ from dpadmm.errors import BudgetError, LedgerError, ParameterError
 from dpadmm.ledger.balance import recompute
 from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
+from dpadmm.privacy.events import GaussianRelease
+from dpadmm.run import charges
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
+from dpadmm.run.parameters import PrivacyWarning
 
 ROWS = {"x": 30, "y": 40}
 
@@ -370,3 +374,105 @@ def test_what_a_person_pays_for_both_parts_must_fit_before_the_training(tmp_path
     assert opened_runs(paths["x"]) == []
     # The training alone fits.
     fit(paths, **told)
+
+
+def charge_evaluation(path, run_id, rows, event=None):
+    """Another model under the same run was evaluated before."""
+    with (
+        SQLiteLedger(path) as ledger,
+        ledger.open_run(f"{run_id} evaluation {'0' * 16}", "x", rows=rows) as run,
+    ):
+        run.reserve(0, event or GaussianRelease(1.0, 4.0))
+
+
+def test_an_evaluation_of_another_model_does_not_stand_for_that_of_this_one(tmp_path):
+    paths = make_ledgers(tmp_path)
+    charge_evaluation(paths["x"], "first", RowRange(24, 30))
+    before = {name: spent(path) for name, path in paths.items()}
+    with pytest.raises(BudgetError, match="it was not charged to the ledger of x"):
+        fit(paths, algorithm="dp-gd", epsilon=1.0, holdout=0.2)
+    assert {name: spent(path) for name, path in paths.items()} == before
+    assert "first" not in opened_runs(paths["x"])
+
+
+def test_an_evaluation_before_the_training_is_complete_everywhere_is_of_another_model(
+    tmp_path, monkeypatch
+):
+    paths = make_ledgers(tmp_path)
+    told = {"algorithm": "dp-gd", "epsilon": 1.0}
+    stop = SQLiteLedger.charge
+
+    def killed(ledger, run_id, t, event):
+        if t == 3 and ledger.path == paths["y"]:
+            raise KeyboardInterrupt
+        stop(ledger, run_id, t, event)
+
+    monkeypatch.setattr(SQLiteLedger, "charge", killed)
+    with pytest.raises(KeyboardInterrupt):
+        fit(paths, holdout=0.2, **told)
+    monkeypatch.undo()
+    # All rounds of x are charged, one of y is left.
+    charge_evaluation(paths["x"], "first", RowRange(24, 30))
+    before = {name: spent(path) for name, path in paths.items()}
+    with pytest.raises(BudgetError, match="it was not charged to the ledger of x"):
+        fit(paths, holdout=0.2, **told)
+    assert {name: spent(path) for name, path in paths.items()} == before
+
+
+def test_whatever_was_evaluated_under_a_run_is_counted_by_the_rows_it_read(tmp_path):
+    paths = make_ledgers(tmp_path, epsilon=3.0)
+    told = {"algorithm": "dp-gd", "epsilon": 1.0, "holdout": 0.2}
+    first = fit(paths, **told).privacy_
+    assert (first.epsilon <= 1.0, first.caveats) == (True, ())
+    charge_evaluation(paths["x"], "first", RowRange(24, 30))
+    kept_out = fit(paths, **told).privacy_
+    assert kept_out.parties["x"].epsilon == pytest.approx(spent(paths["x"]), rel=1e-5)
+    assert kept_out.parties["y"].epsilon <= 1.0
+    assert "the ledgers have 1 other evaluation under this run" in kept_out.caveats[0]
+    # Names that only begin alike are other runs.
+    charge_evaluation(paths["x"], "first evaluation of many", None, GaussianRelease(1.0, 50.0))
+    charge_evaluation(paths["x"], "first, again", None, GaussianRelease(1.0, 50.0))
+    assert fit(paths, **told).privacy_.epsilon == kept_out.epsilon
+    with (
+        SQLiteLedger(paths["y"]) as ledger,
+        ledger.open_run(f"first evaluation {'1' * 16}", "x") as run,
+    ):
+        run.reserve(0, GaussianRelease(1.0, 4.0))
+    # One that read all rows adds to both parts.
+    everywhere = fit(paths, **told).privacy_
+    assert everywhere.parties["y"].epsilon == pytest.approx(spent(paths["y"]), rel=1e-5)
+    assert "the ledgers have 2 other evaluations under this run" in everywhere.caveats[0]
+
+
+def test_a_training_that_was_paid_for_is_there_though_another_run_took_the_rest(
+    tmp_path, monkeypatch
+):
+    paths = make_ledgers(tmp_path)
+    check = charges.check_evaluation
+
+    def overtaken(*told, **more):
+        check(*told, **more)
+        with (
+            SQLiteLedger(paths["y"]) as ledger,
+            ledger.open_run("another", "x", rows=RowRange(32, 40)) as run,
+        ):
+            run.reserve(0, GaussianRelease(1.0, 4.0))
+
+    monkeypatch.setattr("dpadmm.estimators.check_evaluation", overtaken)
+    with pytest.warns(PrivacyWarning, match="trained and not evaluated.* to the ledger of y"):
+        model = fit(paths, algorithm="dp-gd", epsilon=1.0, holdout=0.2, probabilities=True)
+    assert model.quality_ is None
+    assert model.coef_.shape == (1, 3)
+    assert "this statement is about the others" in str(model.privacy_)
+    # Probabilities that were asked for are not made up.
+    assert not hasattr(model, "predict_proba")
+
+
+def test_a_round_that_does_not_fit_says_so_of_itself(tmp_path):
+    """Earlier rounds of its run stay charged: a refusal does not deny that."""
+    path = make_ledgers(tmp_path)["x"]
+    with SQLiteLedger(path) as ledger, ledger.open_run("first", "x") as run:
+        run.reserve(0, GaussianRelease(1.0, 4.0))
+        with pytest.raises(BudgetError, match="it was not charged to the ledger of x") as refused:
+            run.reserve(1, GaussianRelease(1.0, 2.0))
+    assert "nothing was charged" not in str(refused.value)

@@ -134,20 +134,22 @@ class _Question(NamedTuple):
     wish: Wish | None = None
     beside: tuple[tuple[Event, ...], ...] = ()
 
-    def histories(
-        self, training: Sequence[Sequence[Event]], *, gaussian: bool
-    ) -> list[list[tuple[Event, ...]]]:
+    def histories(self, training: Sequence[Sequence[Event]]) -> list[list[tuple[Event, ...]]]:
         """Of each party the releases that add up; of several lists the larger cost counts.
 
         Rows kept out have a list of their own, as in a statement (:class:`Charges`).
         """
+        from dpadmm.privacy.events import parts_add_up
+
         if not self.beside:
             return [[tuple(events)] for events in training]
-        both = zip(training, self.beside, strict=True)
+        people = self.parameters.rows_per_person
         kept_out = self.wish is not None and self.wish.split.holdout
-        if kept_out and (gaussian or self.parameters.rows_per_person == 1):
-            return [[tuple(events), more] for events, more in both]
-        return [[(*events, *more)] for events, more in both]
+        return [
+            [both] if not kept_out or parts_add_up(both, people) else [tuple(events), more]
+            for events, more in zip(training, self.beside, strict=True)
+            for both in [(*events, *more)]
+        ]
 
     def plan(self, rounds: int | str) -> Plan:
         """The run, with so many rounds."""
@@ -235,7 +237,6 @@ def _run(question: _Question) -> dict[str, Any]:
     # Said of the noise that a run on this machine would draw.
     noise = SimulatedNoise(0) if question.simulated else secure_noise()
     statement = state_whole(planned, events, noise, wish, ahead=question.beside)
-    gaussian = all(each.gaussian for each in statement.parties.values())
     statement = replace(statement, noise=f"none drawn yet: this is a plan ({statement.noise})")
     weakest = None if budget is None else float(gaussian_mu(budget.epsilon, budget.delta).max())
     return {
@@ -246,9 +247,9 @@ def _run(question: _Question) -> dict[str, Any]:
         "parties": [
             _party(planned, place, events[place], statement) for place in range(len(site.names))
         ],
-        "curve": _curve(chain(*question.histories(events, gaussian=gaussian)), people),
+        "curve": _curve(chain(*question.histories(events)), people),
         "other_rounds": [
-            _other_rounds(question, count, events, deltas, gaussian=gaussian)
+            _other_rounds(question, count, events, deltas)
             for count in _other_counts(parameters, planned.rounds)
         ],
         "statement": statement.to_dict(),
@@ -292,8 +293,6 @@ def _other_rounds(
     rounds: int,
     events: Sequence[Sequence[Event]],
     deltas: NDArray[np.float64],
-    *,
-    gaussian: bool,
 ) -> dict[str, Any]:
     """What the same budget asks of the noise, and what the same noise would cost at most."""
     from dpadmm.privacy.accountant import epsilon_spent
@@ -306,7 +305,7 @@ def _other_rounds(
     # Parties often share a history; each different one is accounted once.
     histories = dict.fromkeys(
         (history, float(delta) * (1 - SAMPLER_ALLOWANCE))
-        for own, delta in zip(question.histories(trained, gaussian=gaussian), deltas, strict=True)
+        for own, delta in zip(question.histories(trained), deltas, strict=True)
         for history in own
     )
     return {

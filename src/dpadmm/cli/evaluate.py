@@ -95,6 +95,8 @@ def evaluate(options: EvaluateOptions) -> None:
         config = _config(options.source)
         place = options.source if config is None else config.result.model
         model = load_model(place)
+        if config is not None:
+            _check_run(config, model)
         _check_classes(options, len(model.classifier.classes))
         stored = model.classifier.quality
         quality = _quality(options, config, model)
@@ -179,23 +181,32 @@ def _quality(options: EvaluateOptions, config: RunConfig | None, model: Model) -
             "same rows: this one spends its epsilon anew, and what all of them guarantee adds up. "
             "Name a ledger for every party under [ledgers] (dpadmm ledger init) to have it counted."
         )
-    _check_places(config)
     request = EvaluationRequest(options.epsilon, options.delta, options.noise)
     return evaluate_run(config, model, request, owner_at_terminal()).quality
 
 
-def _check_places(config: RunConfig) -> None:
-    """Refuse places that could not keep what is about to be paid for."""
+def _check_run(config: RunConfig, model: Model) -> None:
+    """Refuse what could not keep what is about to be paid for: places, and papers of another run.
+
+    Before anything is read or written: the record and the page that the configuration names tell of
+    one model, which is the one in its place.
+    """
     from dpadmm.durable import check_writable
+    from dpadmm.run.evaluate_files import check_model
     from dpadmm.run.record import read_record
 
+    check_model(config, model)
     result = config.result
     check_writable(result.model, "model")
     if config.policy.preflight != "off":
         check_writable(result.preflight_file, "preflight")
     if result.record is None or not result.record.exists():
         return
-    read_record(result.record)
+    if not read_record(result.record).is_of(model):
+        raise ParameterError(
+            f"record must be that of the model in {result.model}; {result.record} is of another "
+            "training. Name its own record, or remove it."
+        )
     for what, place in (("record", result.record), ("report", result.report_file)):
         if place is not None:
             check_writable(place, what)
@@ -222,9 +233,8 @@ def _with_threshold(options: EvaluateOptions, quality: Quality) -> Quality:
 
 def _with_paid(model: Model, quality: Quality, *, counted: bool) -> Model:
     """The model with an evaluation of private rows, unless it knows a better one; and its cost."""
-    stored, classifier = model.classifier.quality, model.classifier
-    if not quality.repeats(stored):
-        classifier = classifier.evaluated_later(quality, counted=counted)
+    stored = model.classifier.quality
+    classifier = model.classifier.evaluated_later(quality, counted=counted)
     if stored is None:
         classifier = replace(classifier, quality=replace(quality, threshold=0.0))
     elif _sharper(quality, stored):

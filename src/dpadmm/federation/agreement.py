@@ -210,8 +210,8 @@ def disagreement(name: str, ours: Any, theirs: Agreeing) -> str:
     if theirs.dpadmm != __version__:
         shown += f" (it runs dpadmm {theirs.dpadmm}, this node {__version__})"
     return (
-        f"the run must be the same at every node; {name} differs: {shown}. Nothing was started or "
-        "spent."
+        f"the run must be the same at every node; {name} differs: {shown}. Nothing was started, "
+        "and nothing more was spent."
     )
 
 
@@ -298,8 +298,8 @@ class Agreement:
             if time.monotonic() > deadline:
                 raise Disagreement(
                     f"all nodes must agree on the run within {timeout:g} s; not heard of: "
-                    f"{', '.join(sorted(missing | unheard))}. Nothing was spent. Check that they "
-                    "run and can be reached."
+                    f"{', '.join(sorted(missing | unheard))}. Nothing more was spent. Check that "
+                    "they run and can be reached."
                 )
 
     def _answer(self, label: str) -> bytes | None:

@@ -383,7 +383,7 @@ class NodeConfig(Part):
         if agreed.simulation and not here:
             raise ParameterError(
                 "simulation in the agreed run must be false at a node with a ledger: the noise of "
-                "all others could be drawn again; got true. Nothing was spent."
+                "all others could be drawn again; got true. Nothing more was spent."
             )
         if here and planned.algorithm.summation is not None and not agreed.simulation:
             raise ParameterError(
@@ -400,7 +400,8 @@ class NodeConfig(Part):
             raise ParameterError(
                 "[pins] must have the sha256 of every other party's certificate where noise is "
                 f"shared, else a server could invent parties; {', '.join(sorted(missing))} is not "
-                "there. dpadmm cert show prints it: ask its owner by telephone. Nothing was spent."
+                "there. dpadmm cert show prints it: ask its owner by telephone. Nothing more was "
+                "spent."
             )
         assert self.certificates is not None
         own = describe(self.certificates.certificate).fingerprint
@@ -443,12 +444,13 @@ class NodeConfig(Part):
             raise ParameterError(
                 "colluders under [policy] must be given where noise is shared: how many parties it "
                 f"must hold against at least; the agreed run has {summation.colluders} of "
-                f"{summation.parties} parties. Nothing was spent."
+                f"{summation.parties} parties. Nothing more was spent."
             )
         if summation is not None and summation.colluders < (policy.colluders or 1):
             raise ParameterError(
                 f"colluders must be at least what [policy] demands, {policy.colluders}; the agreed "
-                f"run has {summation.colluders} of {summation.parties} parties. Nothing was spent."
+                f"run has {summation.colluders} of {summation.parties} parties. Nothing more was "
+                "spent."
             )
         for word in ("epsilon", "delta"):
             # What is asked for in all: the training may be only a part of it.
@@ -463,7 +465,7 @@ class NodeConfig(Part):
             if asked > limit:
                 raise ParameterError(
                     f"{word} must be at most what [policy] allows, {Given(limit)}; the agreed "
-                    f"run asks for {Given(asked)}. Nothing was spent."
+                    f"run asks for {Given(asked)}. Nothing more was spent."
                 )
 
 

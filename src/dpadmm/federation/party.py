@@ -23,6 +23,7 @@ from dpadmm.federation.transport.party_exchange import PeerExchange
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.sum_exchange import SumExchange
 from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
+from dpadmm.ledger.balance import Account
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
@@ -30,10 +31,11 @@ from dpadmm.privacy.events import Event
 from dpadmm.problem.rows import Shard
 from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
-from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality
+from dpadmm.run.charges import OtherEvaluations
+from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality, released_weights
 from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
-from dpadmm.run.evaluate import evaluated_before, histogram_of
+from dpadmm.run.evaluate import evaluation_id, histogram_of
 from dpadmm.run.from_files import (
     estimator_parameters,
     file_schema,
@@ -243,7 +245,8 @@ class _Part:
         rows = dict(zip(site.names, site.rows.tolist(), strict=True))
         about = HELD_OUT if kept_out else TRAINED_ON
         found = Quality(histogram, about, statement, rows)
-        return Judgement(found.with_links() if wish.probabilities else found, events)
+        found = found.with_links() if wish.probabilities else found
+        return Judgement(found, events, self.stretch.run_id)
 
     def end(self) -> None:
         """No new message goes out in this stretch: its key is destroyed."""
@@ -393,6 +396,7 @@ def _trained(
             agreed.run.wish,
             judged=judged,
             ahead=_ahead(node, part),
+            others=_others(node, part, released_weights(part.own, heard, told.run.output)),
             caveats=caveats,
         ),
         classes=schema.classes,
@@ -454,17 +458,27 @@ def node_run(
 
 
 def _ahead(node: NodeRuntime, part: _Part) -> tuple[tuple[Event, ...], ...]:
-    """What this node is charged for the evaluation of its model; nothing where there is none.
+    """What this node is charged for the evaluation of its model; nothing where there is none."""
+    expected = node.setup.whole(part.stretch.agreed).expected()
+    if expected is None or not part.is_whole:
+        return ()
+    return announced(expected.of_party(part.number))
+
+
+def _others(node: NodeRuntime, part: _Part, weights: Array) -> OtherEvaluations:
+    """What this node was charged for evaluations under the run other than that of its model.
 
     A node that has lost its messages may end earlier than it did before it was started again: what
     its ledger was charged for then was sent.
     """
-    expected = node.setup.whole(part.stretch.agreed).expected()
-    known = () if node.ledger is None else node.ledger.refresh().runs
-    charged = part.is_whole or evaluated_before(known, part.stretch.run_id)
-    if expected is None or not charged:
-        return ()
-    return announced(expected.of_party(part.number))
+    if node.ledger is None:
+        return OtherEvaluations()
+    account, agreed, own = node.ledger.refresh(), node.setup.agreed, ""
+    whole = node.setup.whole(part.stretch.agreed)
+    if whole.terms is not None and part.is_whole:
+        own = evaluation_id(part.stretch.run_id, whole.evaluation(weights))
+    runs = _runs_of(account, agreed)
+    return OtherEvaluations.of([account], runs, agreed.run.wish.split, own=own)
 
 
 def _noise_error(part: _Part, output: str) -> float | None:
@@ -482,11 +496,21 @@ def _noise_error(part: _Part, output: str) -> float | None:
 def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:
     """What the run was charged with whoever was left, also where no model came of it."""
     events: list[Event] = []
-    for run_id, record in ledger.refresh().runs.items():
-        first, *lost = run_id.removeprefix(str(agreed.run.run_id)).split(" without ")
-        if run_id.startswith(str(agreed.run.run_id)) and not first and {*lost} <= {*agreed.nodes}:
-            events += [record.events[t] for t in sorted(record.events)]
+    account = ledger.refresh()
+    for run_id in _runs_of(account, agreed):
+        record = account.runs[run_id]
+        events += [record.events[t] for t in sorted(record.events)]
     return tuple(events)
+
+
+def _runs_of(account: Account, agreed: AgreedRun) -> list[str]:
+    """The names of the run in a ledger: as it was agreed on, and with whoever was left."""
+    names, run = [], str(agreed.run.run_id)
+    for name in account.runs:
+        first, *lost = name.removeprefix(run).split(" without ")
+        if name.startswith(run) and not first and {*lost} <= {*agreed.nodes}:
+            names.append(name)
+    return names
 
 
 def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = ()) -> None:

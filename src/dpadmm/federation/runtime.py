@@ -101,12 +101,13 @@ class NodeRuntime:
         number = stretch.agreed.names.index(self.setup.name)
         self._check_ledger(self.ledger, stretch, number)
         own = stretch.planned.of_party(number)
-        if not stretch.evaluation:
-            accounts = {self.setup.name: self.ledger.refresh()}
-            check_evaluation(self.setup.whole(stretch.agreed), accounts, stretch.run_id)
         # A stretch that ended with somebody's loss is not charged beyond what was sent.
         end = Departure.sent_before(self.store, stretch.run)
         rounds = range(len(stretch.replayed), stretch.rounds if end is None else end)
+        if not stretch.evaluation:
+            accounts = {self.setup.name: self.ledger.refresh()}
+            whole = self.setup.whole(stretch.agreed)
+            check_evaluation(whole, accounts, stretch.run_id, rounds=rounds)
         (opened,) = open_runs(
             own, [self.ledger], stretch.run_id, self.noise, rounds=rounds, part=stretch.part
         )

@@ -200,5 +200,5 @@ def _check_provable(setup: NodeSetup) -> None:
     if not proven <= limit:
         raise ParameterError(
             f"epsilon must be at most what [policy] allows, {Given(limit)}; what is proven of the "
-            f"agreed run is {AtMost(proven)}. Nothing was spent."
+            f"agreed run is {AtMost(proven)}. Nothing more was spent."
         )

@@ -89,8 +89,8 @@ def check_pinned(consents: Mapping[str, Consent], pins: Mapping[str, str]) -> No
         if found != pins[name]:
             raise Disagreement(
                 f"the certificate of {name} must be the one that [pins] has, {pins[name]}; it "
-                f"agreed by {found}. Ask its owner by telephone which one is right. Nothing was "
-                "spent."
+                f"agreed by {found}. Ask its owner by telephone which one is right. Nothing more "
+                "was spent."
             )
 
 

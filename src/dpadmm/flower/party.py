@@ -41,6 +41,7 @@ from dpadmm.flower.replay import MEAN, KnownMeans, replay
 from dpadmm.flower.sums import KnownSums, masks_of, own_key
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array, Words
+from dpadmm.run.charges import OtherEvaluations
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.exchange import Exchange
 from dpadmm.run.judge import state_whole
@@ -88,7 +89,8 @@ def check_relayed(agreed: AgreedRun, planned: Plan) -> None:
     if agreed.run.wish.histogram:
         raise ParameterError(
             "evaluate and probabilities must be left out in Flower, where a run is its training "
-            "alone. Train without, and evaluate with dpadmm evaluate. Nothing was spent."
+            "alone. Train without, and evaluate on public rows with dpadmm evaluate MODEL --public "
+            "FILE. Nothing more was spent."
         )
 
 
@@ -141,7 +143,7 @@ def _read(setup: NodeSetup, content: Mapping[str, Any]) -> Question:
             raise _Refusal(
                 disagreement(_SERVER, ours, theirs)
                 or f"the run must be {setup.run.hex()}; the server has {question.run.hex()}. "
-                "Nothing was spent."
+                "Nothing more was spent."
             )
     except _Refusal:
         raise
@@ -219,22 +221,22 @@ class _Known:
             raise _Refusal(
                 f"rounds must be asked for in their order, up to {self.stretch.rounds}; this party "
                 f"has the means of {rounds} and was asked for round {t}. If its files were put "
-                "back to an older copy, restore the newest. Nothing was spent."
+                "back to an older copy, restore the newest. Nothing more was spent."
             )
         if t == 0:
             if question.mean:
-                raise _Refusal("round 0 must be asked for without a mean. Nothing was spent.")
+                raise _Refusal("round 0 must be asked for without a mean. Nothing more was spent.")
             return
         try:
             self.decode(question.mean, t - 1)
         except ExchangeError as error:
             raise _Refusal(
-                f"the mean must be one of this run: {error} Nothing was spent."
+                f"the mean must be one of this run: {error} Nothing more was spent."
             ) from None
         if t <= rounds and self.told(t - 1) != question.mean:
             raise _Refusal(
                 f"the mean of round {t - 1} must be the one that this party was told before; "
-                "it is another. Nothing was spent."
+                "it is another. Nothing more was spent."
             )
 
 
@@ -292,7 +294,7 @@ class _Turn:
         sent = self._bytes(t)
         if sent is None:
             raise _Refusal(
-                f"round {t} must be asked for before its mean is told. Nothing was spent."
+                f"round {t} must be asked for before its mean is told. Nothing more was spent."
             )
         mean = {self.number: sent, self.known.averager: question.mean}
         self.node.store.keep(self.stretch.run, t, mean)
@@ -334,10 +336,12 @@ class _Turn:
         agreed, schema, told = setup.agreed, setup.schema, setup.run_config()
         means = [self.known.mean(t) for t in range(stretch.rounds)]
         outcome = replay(self.own, means, self.ledger, noise)
+        known = [] if self.node.ledger is None else [self.node.ledger.refresh()]
+        others = OtherEvaluations.of(known, {stretch.run_id}, agreed.run.wish.split)
         classifier = Classifier.of_run(
             self.own,
             outcome,
-            state_whole(self.own, outcome.events, noise, agreed.run.wish),
+            state_whole(self.own, outcome.events, noise, agreed.run.wish, others=others),
             classes=schema.classes,
             parties=(MEAN,),
             output=told.run.output,

@@ -86,12 +86,12 @@ def masks_of(keys: StretchKeys, told: bytes) -> Masks:
         If one is missing, or not signed by the certificate that is pinned.
     """
     for fault in keys.ring.take(_SERVER, told):
-        raise ExchangeError(f"{fault} Nothing was spent.")
+        raise ExchangeError(f"{fault} Nothing more was spent.")
     if not keys.ring.complete:
         missing = [name for name in keys.ring.members if name not in keys.ring]
         raise ExchangeError(
             f"the server must hand on the key of every party; {', '.join(missing)} is missing. "
-            "Nothing was spent."
+            "Nothing more was spent."
         )
     return keys.masks()
 

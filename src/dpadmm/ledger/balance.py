@@ -201,8 +201,14 @@ class Account:
             f"delta = {Given(policy.delta)}: {AtLeast(left)} of {AtLeast(self.filter.limit)} "
             f"({self.filter.unit}) is left{'' if rows is None else f' for {rows}'} and "
             f"{AtMost(round_up(total))} was asked for, so it buys {buys}. A run of Gaussian "
-            f"releases with epsilon up to {AtLeast(self._fitting(rows))} fits; nothing was charged."
+            f"releases with epsilon up to {AtLeast(self._fitting(rows))} fits; "
+            f"{self._not_charged(asked)}."
         )
+
+    def _not_charged(self, asked: int) -> str:
+        """What a refusal may say: of the releases it is about none is in this ledger."""
+        what = "it was not" if asked == 1 else "none of them was"
+        return f"{what} charged to the ledger of {self.dataset.owner}"
 
     def _require_alone(
         self, cost: Fraction, asked: int, rows: RowRange | None, *, shared: bool
@@ -225,7 +231,7 @@ class Account:
             f"{wanted} must fit into {bound} at delta = {Given(policy.delta)}, for the case that "
             f"all other parties collude: {AtLeast(round_down(left))} of "
             f"{AtLeast(self.filter.limit_alone)} ({self.filter.unit}) is left and "
-            f"{AtMost(round_up(cost))} was asked for. {advice}; nothing was charged."
+            f"{AtMost(round_up(cost))} was asked for. {advice}; {self._not_charged(asked)}."
         )
 
     def apply(self, entry: Entry) -> None:

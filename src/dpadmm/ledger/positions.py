@@ -46,6 +46,10 @@ class RowRange(NamedTuple):
     def __str__(self) -> str:
         return f"rows {self.first + 1} to {self.stop}"
 
+    def meets(self, other: RowRange | None) -> bool:
+        """Whether they have a position in common; None are all positions."""
+        return other is None or (self.first < other.stop and other.first < self.stop)
+
     @classmethod
     def checked(cls, value: Any, rows: int) -> RowRange:
         """A range of a data set of that many rows, from what an entry says; or a refusal."""
@@ -98,9 +102,5 @@ class PositionCosts:
         asked = rows or self._all
         if asked.stop > self._all.stop:
             raise ParameterError(f"rows must be within {self._all}; got {asked}.")
-        met = [
-            piece
-            for piece in self.pieces
-            if piece.rows.first < asked.stop and asked.first < piece.rows.stop
-        ]
+        met = [piece for piece in self.pieces if piece.rows.meets(asked)]
         return max(piece.spent for piece in met), max(piece.spent_alone for piece in met)

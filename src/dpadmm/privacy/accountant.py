@@ -40,7 +40,6 @@ from dpadmm.privacy.events import (
     Event,
     GaussianObjectivePerturbation,
     GaussianRelease,
-    InexactSolve,
     LabelRandomizedResponse,
     NonPrivate,
     PureRelease,
@@ -92,14 +91,6 @@ class Guarantee:
     scope: str = "row"
     order: Epsilon | None = None
     events: tuple[str, ...] = ()
-
-    @property
-    def gaussian(self) -> bool:
-        """Whether all releases were Gaussian, and each moves with every row of a person.
-
-        What a solver may be off by is the same for one row and for several.
-        """
-        return self.accountant == ExactGaussian.name and InexactSolve.kind not in self.events
 
     @property
     def odds(self) -> Odds:

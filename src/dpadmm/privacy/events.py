@@ -34,6 +34,7 @@ __all__ = [
     "SubsampledGaussian",
     "alone",
     "event_from_dict",
+    "parts_add_up",
     "shared_events",
     "single_events",
 ]
@@ -387,6 +388,35 @@ def shared_events(events: Iterable[Event]) -> list[SharedGaussian]:
         for part, _ in single_events(event)
         if isinstance(part, SharedGaussian)
     ]
+
+
+# Releases that move by the same bound for each row of a person.
+_ROW_BY_ROW: Final = frozenset({PostProcessing, GaussianRelease, SharedGaussian})
+
+
+def parts_add_up(events: Iterable[Event | str], rows_per_person: int) -> bool:
+    """Whether releases that read different rows of a party add up for a person; else the larger.
+
+    Who has several rows may have some among each part. That the larger cost covers this is known of
+    Gaussian releases alone (:mod:`dpadmm.ledger.positions` has the proof), and not of what a solver
+    may be off by, which is the same for one row and for several.
+
+    Parameters
+    ----------
+    events
+        The releases of all parts; or their kinds, as a guarantee names them.
+    rows_per_person
+        How many rows are replaced at once.
+    """
+    if rows_per_person == 1:
+        return False
+    classes: set[type[Event] | None] = set()
+    for event in events:
+        if isinstance(event, str):
+            classes.add(EVENT_KINDS.get(event))
+        else:
+            classes.update(type(part) for part, _ in single_events(event))
+    return not classes <= _ROW_BY_ROW
 
 
 def alone(event: Event) -> Event:

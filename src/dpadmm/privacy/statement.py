@@ -19,7 +19,7 @@ from dpadmm.privacy.accountant import (
     network_guarantee,
     spend_over_rounds,
 )
-from dpadmm.privacy.events import Event, alone, shared_events
+from dpadmm.privacy.events import Event, alone, parts_add_up, shared_events
 from dpadmm.privacy.figures import pair
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
@@ -287,26 +287,23 @@ class Charges:
     def guarantees(self) -> dict[str, Guarantee]:
         """What each party is guaranteed over the whole run, whichever rows a person has.
 
-        Events that read different rows cost a person the larger of both. Who has several rows may
-        have some among each: then that is known of Gaussian releases alone, and others add up
-        (:mod:`dpadmm.ledger.positions` has the proof).
+        Events that read different rows cost a person the larger of both, or their sum
+        (:func:`~dpadmm.privacy.events.parts_add_up`).
         """
 
         def account(history: tuple[Event, ...], delta: float) -> Guarantee:
             spent = epsilon_spent(history, _ideal(delta), rows_per_person=self.rows_per_person)
             return replace(spent, delta=delta)
 
-        here = self._of_each(account)
         if not self.elsewhere:
-            return here
+            return self._of_each(account)
         there = replace(self, events=self.elsewhere)._of_each(account)
-        if self.rows_per_person > 1:
-            pairs = zip(self.events, self.elsewhere, strict=True)
-            added = replace(self, events=[(*one, *other) for one, other in pairs])._of_each(account)
-            here = {
-                name: first if first.gaussian and there[name].gaussian else added[name]
-                for name, first in here.items()
-            }
+        pairs = zip(self.events, self.elsewhere, strict=True)
+        together = [
+            (*one, *other) if parts_add_up((*one, *other), self.rows_per_person) else one
+            for one, other in pairs
+        ]
+        here = replace(self, events=together)._of_each(account)
         return {name: larger(first, there[name]) for name, first in here.items()}
 
     def courses(self) -> dict[str, Array]:

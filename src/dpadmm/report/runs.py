@@ -42,7 +42,10 @@ _RUNS_COLUMNS = (
 def refusal_report(config: RunConfig, reason: str, when: str, *, started: bool) -> Report:
     """Say what was asked for and why it was refused; ``started``: rounds may have been sent."""
     run = config.run
-    words = "The run did not start. No row was read, no message was sent, nothing was charged."
+    words = (
+        "The run did not start: no row was read, no message was sent, and no ledger was charged "
+        "more than before."
+    )
     if started:
         words = (
             "A ledger stopped the run, as another run used up the budget meanwhile. The round "

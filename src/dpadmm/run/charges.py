@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,14 +14,16 @@ from dpadmm.ledger.balance import Account
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.sqlite import LONGEST_NAME, LedgerRun, SQLiteLedger
+from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import require_exact_shares
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.run.engine import fingerprint
-from dpadmm.run.evaluate import WholePlan, evaluated_before, evaluation_id
+from dpadmm.run.evaluate import Split, WholePlan, evaluation_id, is_evaluation
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.train import _check_continued
 
 __all__ = [
+    "OtherEvaluations",
     "Part",
     "charged",
     "check_evaluation",
@@ -46,10 +50,18 @@ def _all_rows(rows: int) -> RowRange | None:
     return None
 
 
-def check_evaluation(whole: WholePlan, accounts: Mapping[str, Account], run_id: str) -> None:
+def check_evaluation(
+    whole: WholePlan,
+    accounts: Mapping[str, Account],
+    run_id: str,
+    *,
+    rounds: range | None = None,
+) -> None:
     """Refuse a run whose evaluation would not fit after it; nothing is charged, no row is read.
 
-    What the training will have spent counts, where both read the same rows.
+    What the training will have spent counts, where both read the same rows. Where all of the
+    training was charged before, an evaluation under its name may be the one that is asked for: then
+    nothing is refused here, and nothing more is charged before the evaluation itself.
 
     Parameters
     ----------
@@ -59,22 +71,101 @@ def check_evaluation(whole: WholePlan, accounts: Mapping[str, Account], run_id: 
         What the ledgers of parties say now, by their names.
     run_id
         The name of the run in them.
+    rounds
+        Which rounds of the training are charged under that name; all unless given.
     """
     expected, split = whole.expected(), whole.wish.split
     if expected is None:
         return
+    asked = range(whole.training.rounds) if rounds is None else rounds
     names = whole.training.site.names
-    ahead = zip(names, announced(whole.training), announced(expected), strict=True)
-    for name, training, counting in ahead:
-        account = accounts.get(name)
-        if account is None or evaluated_before(account.runs, run_id):
+    counting = dict(zip(names, announced(expected), strict=True))
+    left: dict[str, list[Event]] = {}
+    for name, training in zip(names, announced(whole.training), strict=True):
+        if name in accounts:
+            known = accounts[name].runs.get(run_id)
+            made = {} if known is None else known.events
+            left[name] = [training[t] for t in asked if t not in made]
+    # What was evaluated before its training was complete is another model.
+    trained = not any(left.values())
+    for name, training_left in left.items():
+        account = accounts[name]
+        if trained and any(is_evaluation(each, run_id) for each in account.runs):
             continue
         _check_room(account, whole.rows[name], evaluation_id(run_id, expected))
-        known = account.runs.get(run_id)
-        made = {} if known is None else known.events
         apart = split.holdout and account.keeps_parts
-        left = [] if apart else [e for t, e in enumerate(training) if t not in made]
-        account.require([*left, *counting], split.held_out(account.dataset.rows))
+        before = [] if apart else training_left
+        account.require([*before, *counting[name]], split.held_out(account.dataset.rows))
+
+
+@dataclass(frozen=True)
+class OtherEvaluations:
+    """What the ledgers of parties have under a run beside its training and its own evaluation.
+
+    Attributes
+    ----------
+    names
+        Of the evaluations, in any of the ledgers.
+    trained_on, kept_out
+        What each party was charged for those that read rows of the training, and rows kept out of
+        it; one that read both is among both.
+    """
+
+    names: tuple[str, ...] = ()
+    trained_on: tuple[tuple[Event, ...], ...] = ()
+    kept_out: tuple[tuple[Event, ...], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        accounts: Sequence[Account],
+        run_ids: Collection[str],
+        split: Split,
+        *,
+        own: str = "",
+    ) -> OtherEvaluations:
+        """Find them.
+
+        Parameters
+        ----------
+        accounts
+            What the ledger of each party says.
+        run_ids
+            The names of the run: more than one where nodes went on without another.
+        split
+            Which rows it kept out.
+        own
+            The name of its own evaluation, which is not among them.
+        """
+        names: dict[str, None] = {}
+        found: tuple[list[tuple[Event, ...]], ...] = ([], [])
+        for account in accounts:
+            rows = account.dataset.rows
+            parts = (split.train(rows) or RowRange(0, rows), split.held_out(rows))
+            others = {
+                name: record
+                for name, record in account.runs.items()
+                if record.events
+                and name != own
+                and any(is_evaluation(name, run_id) for run_id in run_ids)
+            }
+            names |= dict.fromkeys(others)
+            for part, charged_to in zip(parts, found, strict=True):
+                read = (each for each in others.values() if part and part.meets(each.rows))
+                charged_to.append(tuple(chain(*(each.events.values() for each in read))))
+        return cls(tuple(names), *map(tuple, found))
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a statement that counts them says of them."""
+        if not self.names:
+            return ()
+        count = len(self.names)
+        some = "1 other evaluation" if count == 1 else f"{count} other evaluations"
+        return (
+            f"Evaluated before: the ledgers have {some} under this run, counted here: the "
+            "guarantee may be more than what the run was given.",
+        )
 
 
 def _check_room(account: Account, rows: int, name: str) -> None:
@@ -140,7 +231,7 @@ def _is_complete(whole: WholePlan, account: Account, run_id: str) -> bool:
     if not whole.wish.histogram:
         return True
     return any(
-        evaluated_before([name], run_id) and record.commits for name, record in account.runs.items()
+        is_evaluation(name, run_id) and record.commits for name, record in account.runs.items()
     )
 
 

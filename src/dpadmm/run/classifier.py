@@ -17,6 +17,7 @@ from dpadmm.evaluation.link import Link, fit_links
 from dpadmm.evaluation.metrics import ModelFigures, evaluate_histogram
 from dpadmm.plain import Array, json_data
 from dpadmm.privacy.accountant import network_guarantee
+from dpadmm.privacy.events import parts_add_up
 from dpadmm.privacy.figures import pair
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
@@ -26,6 +27,7 @@ __all__ = [
     "EVALUATED_LATER",
     "HELD_OUT",
     "HISTORY",
+    "IN_ALL",
     "PUBLIC",
     "TRAINED_ON",
     "Classifier",
@@ -42,6 +44,8 @@ PUBLIC: Final = "public"
 _ABOUT: Final = (HELD_OUT, TRAINED_ON, PUBLIC)
 #: How a statement begins to tell what an evaluation after its run spent.
 EVALUATED_LATER: Final = "Evaluated after the run"
+#: How it begins to tell what the ledgers have of a run that was evaluated more than once.
+IN_ALL: Final = "In all"
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,15 +137,12 @@ class Quality:
         return other is not None and np.array_equal(self.histogram.counts, other.histogram.counts)
 
     def adds_to(self, trained: PrivacyStatement) -> bool:
-        """Whether what it cost a person adds to what the training did; else the larger counts.
-
-        Who has several rows may have some among those kept out and some among the others
-        (:mod:`dpadmm.ledger.positions`).
-        """
+        """Whether what it cost a person adds to what the training did; else the larger counts."""
         if self.about != HELD_OUT or self.privacy is None:
             return self.about == TRAINED_ON
         each = (*trained.parties.values(), *self.privacy.parties.values())
-        return trained.rows_per_person > 1 and not all(one.gaussian for one in each)
+        kinds = (kind for guarantee in each for kind in guarantee.events)
+        return parts_add_up(kinds, trained.rows_per_person)
 
     def __str__(self) -> str:
         figures = self.evaluation().estimates
@@ -259,6 +260,8 @@ class Classifier:
     def evaluated_later(self, quality: Quality, *, counted: bool) -> Classifier:
         """The same, its statement telling what an evaluation after the run spent.
 
+        What it was told before, at the end of its training or later, is not told twice.
+
         Parameters
         ----------
         quality
@@ -278,10 +281,15 @@ class Classifier:
             f"{self._against(quality)}: that is not part of what this statement guarantees, and "
             f"{adds}."
         )
-        known = self.privacy.caveats
-        if counted and sentence in known:
+        assert quality.privacy is not None
+        # The newest sum takes the place of earlier ones.
+        known = tuple(each for each in self.privacy.caveats if not each.startswith(IN_ALL))
+        again = quality.repeats(self.quality) or (counted and sentence in known)
+        more = () if again else (sentence,)
+        told = (*known, *more, *quality.privacy.caveats)
+        if told == self.privacy.caveats:
             return self
-        return replace(self, privacy=replace(self.privacy, caveats=(*known, sentence)))
+        return replace(self, privacy=replace(self.privacy, caveats=told))
 
     def _against(self, quality: Quality) -> str:
         """Against whom an evaluation with shared noise holds, where the statement names others."""

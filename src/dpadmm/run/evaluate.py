@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain
@@ -27,7 +28,7 @@ from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.positions import RowRange
 from dpadmm.plain import Array
 from dpadmm.privacy.curves import gaussian_mu_squared
-from dpadmm.privacy.events import Event, InexactSolve, single_events
+from dpadmm.privacy.events import parts_add_up, single_events
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import get_loss
@@ -45,11 +46,11 @@ __all__ = [
     "Split",
     "WholePlan",
     "Wish",
-    "evaluated_before",
+    "adds_up",
     "evaluation_id",
     "evaluation_noise",
     "histogram_of",
-    "parts_add_up",
+    "is_evaluation",
     "plan_evaluation",
     "plan_whole",
     "refuse_apart",
@@ -248,21 +249,16 @@ def refuse_apart(training: Plan) -> None:
         )
 
 
-def parts_add_up(training: Plan) -> bool:
-    """Whether training and evaluation add up for a person, though they read different rows.
-
-    Who has several rows may have some in both parts: the larger of both costs is known to cover
-    that for Gaussian releases alone (:mod:`dpadmm.ledger.positions`).
-    """
+def adds_up(training: Plan) -> bool:
+    """Whether an evaluation of other rows adds to what the training costs a person."""
     budget = training.budget
-    if budget is None or budget.rows_per_person == 1:
-        return False
-    return not _gaussian(training) or any(isinstance(e, InexactSolve) for e in _parts(training))
+    events = chain(*announced(training))
+    return budget is not None and parts_add_up(events, budget.rows_per_person)
 
 
 def _refuse_both_parts(training: Plan) -> None:
     """Refuse a budget that a person with rows in both parts would exceed."""
-    if parts_add_up(training):
+    if adds_up(training):
         assert training.budget is not None
         raise ParameterError(
             "rows_per_person must be 1 to evaluate on rows kept out of training with the algorithm "
@@ -273,15 +269,10 @@ def _refuse_both_parts(training: Plan) -> None:
         )
 
 
-def _parts(planned: Plan) -> Iterator[Event]:
-    """Everything that a run releases."""
-    for event in chain(*announced(planned)):
-        yield from (part for part, _ in single_events(event))
-
-
 def _gaussian(planned: Plan) -> bool:
     """Whether every release of a run is Gaussian."""
-    return all(gaussian_mu_squared(part, 1) is not None for part in _parts(planned))
+    singles = chain(*map(single_events, chain(*announced(planned))))
+    return all(gaussian_mu_squared(part, 1) is not None for part, _ in singles)
 
 
 @dataclass(frozen=True)
@@ -376,9 +367,9 @@ def evaluation_id(run_id: str, planned: Plan) -> str:
     return f"{run_id}{_EVALUATION}{digest.hexdigest()[:16]}"
 
 
-def evaluated_before(run_ids: Iterable[str], run_id: str) -> bool:
-    """Whether one of these runs is an evaluation of that run."""
-    return any(each.startswith(f"{run_id}{_EVALUATION}") for each in run_ids)
+def is_evaluation(name: str, run_id: str) -> bool:
+    """Whether a name in a ledger is that of an evaluation under a run."""
+    return re.fullmatch(re.escape(f"{run_id}{_EVALUATION}") + "[0-9a-f]{16}", name) is not None
 
 
 def evaluation_noise(noise: NoiseSource, key: int | None) -> NoiseSource:

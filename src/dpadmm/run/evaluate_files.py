@@ -15,19 +15,20 @@ from dpadmm.data.tables import check_columns, encoded_batches
 from dpadmm.errors import ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
 from dpadmm.ledger.balance import Account
+from dpadmm.privacy.figures import pair
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise
 from dpadmm.problem.rows import scaled_margins
 from dpadmm.run.charges import has_begun, ledger_accounts
-from dpadmm.run.classifier import PUBLIC, Quality
-from dpadmm.run.config import RunConfig
+from dpadmm.run.classifier import IN_ALL, PUBLIC, Quality
+from dpadmm.run.config import RunConfig, run_hash
 from dpadmm.run.evaluate import (
     EvaluationTerms,
     Split,
     WholePlan,
     Wish,
+    adds_up,
     evaluation_id,
     evaluation_noise,
-    parts_add_up,
     plan_whole,
     refuse_apart,
 )
@@ -40,16 +41,16 @@ from dpadmm.run.from_files import (
     run_name,
     work_folder,
 )
-from dpadmm.run.judge import Charged, Judgement, judge
+from dpadmm.run.judge import Charged, Judgement, judge, spent_in_all
 from dpadmm.run.model import Model
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import announced
 from dpadmm.run.predict import encoded_pieces
 from dpadmm.run.preflight import Owner
 from dpadmm.run.sealed import ModelError
-from dpadmm.sentences import DataError
+from dpadmm.sentences import DataError, shown_value
 
-__all__ = ["EvaluationRequest", "evaluate_public", "evaluate_run"]
+__all__ = ["EvaluationRequest", "check_model", "evaluate_public", "evaluate_run"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class EvaluationRequest:
     ----------
     epsilon, delta
         Its budget. Where it adds up an epsilon must be given: without rows kept out of training,
-        or where a person may have rows in both parts (:func:`parts_add_up`).
+        or where a person may have rows in both parts (:func:`~dpadmm.privacy.events.parts_add_up`).
     noise, colluders
         Whose noise the counts get.
     """
@@ -95,13 +96,13 @@ def evaluate_run(
     can be refused is refused before a row is read; then rows are looked at, for the ``owner`` at a
     terminal, as before a training.
     """
-    schema = file_schema(load_schema(config.data.schema_file), config)
-    _check_model(model, schema, config.run.holdout)
+    schema = check_model(config, model)
     check_rows(config, schema)
     accounts = ledger_accounts(config.ledgers)
     # In the order of the parties, as the training had them: its name depends on it.
     order = [party.name for party in config.party] or sorted(accounts)
     counted = {name: accounts[name].dataset.rows for name in order if name in accounts}
+    _check_counts(model, counted)
     weights, begun = model.classifier.coef, False
     if counted:
         whole = _whole(config, schema, counted, request)
@@ -127,23 +128,48 @@ def evaluate_run(
         each = list(parties.values())
         shard = lay_out_part(whole.training, each, whole.wish.split.held_out, noise)
         about = Charged(config.ledgers, run_name(config, schema, rows), schema.sha256)
-        return judge(whole, weights, shard, noise, about)
+        judged = judge(whole, weights, shard, noise, about)
+    return _told_in_all(whole, judged, about)
 
 
-def _check_model(model: Model, schema: Schema, holdout: float) -> None:
-    """Refuse a model of other rows: those that it was trained on would be called kept out."""
+def check_model(config: RunConfig, model: Model) -> Schema:
+    """Refuse a model that another run made; return the schema for the files of this one.
+
+    What is written about it beside the model, and what it is charged under, is this run's: its
+    budget and its rows are not those of another.
+    """
+    schema = file_schema(load_schema(config.data.schema_file), config)
     if model.schema is None or model.schema.sha256 != schema.sha256:
         raise ModelError(
             "model must be of the run's schema; this one was made by another: name the run that "
             "made it"
         )
-    trained = model.estimator_parameters.get("holdout", 0.0)
-    if trained != holdout:
-        raise ParameterError(
-            f"holdout must be what the model was trained with, {trained!r}; the run says "
-            f"{holdout!r}: rows are kept out before a training, not after it. Name the run that "
-            "made the model."
+    made, rows = model.provenance.get("run_sha256"), model.provenance.get("rows")
+    names = [party.name for party in config.party]
+    counts = rows if isinstance(rows, dict) else {}
+    if list(counts) != (names or list(counts)) or made != run_hash(config, schema.sha256, counts):
+        raise ModelError(
+            f"model must be of the run of this configuration; this one is of run "
+            f"{str(made)[:12]}{_other_run(config, model)}: name the configuration that made it, or "
+            "train anew"
         )
+    return schema
+
+
+def _other_run(config: RunConfig, model: Model) -> str:
+    """In what the run that made a model differs, in words."""
+    if "federation" in model.provenance:
+        return ", which nodes agreed on"
+    told = model.provenance.get("config", {}).get("run", {})
+    here = config.plain()["run"]
+    differing = [name for name in sorted({*told, *here}) if told.get(name) != here.get(name)]
+    if not differing:
+        return ", of other parties"
+    words = (
+        f"{name} = {shown_value(told.get(name))}, here {shown_value(here.get(name))}"
+        for name in differing
+    )
+    return f", whose [run] has {'; '.join(words)}"
 
 
 def _check_trained_rows(accounts: Mapping[str, Account], run_id: str, split: Split) -> None:
@@ -159,14 +185,30 @@ def _check_trained_rows(accounts: Mapping[str, Account], run_id: str, split: Spl
 
 def _check_counts(model: Model, rows: Mapping[str, int]) -> None:
     """Refuse files that have grown or shrunk: the last rows are others then."""
-    trained = model.provenance.get("rows")
+    trained = model.provenance["rows"]
     for name, count in rows.items():
-        before = trained.get(name, count) if isinstance(trained, dict) else count
+        before = trained.get(name, 0)
         if before != count:
             raise DataError(
                 f"rows of party {name} must be as many as the model was trained with, {before!r}; "
                 f"got {count}: which of them were kept out is told by their number"
             )
+
+
+def _told_in_all(whole: WholePlan, judged: Judgement, about: Charged) -> Judgement:
+    """The same, its statement telling what the ledgers have of the whole run, if that is more."""
+    training, split = whole.training, whole.wish.split
+    others = about.others(training, whole.wish, judged)
+    stated = judged.quality.privacy
+    if not others.names or stated is None:
+        return judged
+    in_all = spent_in_all(training, about.charged(training), judged, others, split)
+    caveat = (
+        f"{IN_ALL}, the training and all {len(others.names) + 1} evaluations that the ledgers have "
+        f"under this run are {pair(in_all.epsilon, in_all.delta)}-differentially private."
+    )
+    quality = replace(judged.quality, privacy=replace(stated, caveats=(caveat,)))
+    return replace(judged, quality=quality)
 
 
 def _whole(
@@ -184,7 +226,7 @@ def _whole(
             wish=Wish(wish.split),
         )
     refuse_apart(whole.training)
-    if request.epsilon is None and parts_add_up(whole.training):
+    if request.epsilon is None and adds_up(whole.training):
         raise ParameterError(
             "epsilon must be given where a person may have several rows (rows_per_person) and "
             "releases are not Gaussian: what the evaluation spends adds to what the training "

@@ -16,11 +16,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party
@@ -35,19 +33,18 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.charges import Part, charged, check_evaluation
-from dpadmm.run.classifier import EVALUATED_LATER, Classifier, released_weights
+from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.config import PartySection, RunConfig, RunSection, run_hash, training_parameters
 from dpadmm.run.engine import Checkpoint
 from dpadmm.run.evaluate import WholePlan, evaluation_noise, plan_whole
-from dpadmm.run.judge import Charged, judge, state_whole
-from dpadmm.run.model import Model, load_model, model_bytes
+from dpadmm.run.judge import Charged, judge_paid
+from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan
 from dpadmm.run.preflight import Findings, Owner, preflight
 from dpadmm.run.record import RecordedRun
 from dpadmm.run.result import Run, provenance
-from dpadmm.run.sealed import ModelError
 from dpadmm.run.train import lay_out, train
 from dpadmm.sentences import DataError
 from dpadmm.solvers.cluster import Cluster, ClusterRows
@@ -225,16 +222,19 @@ def train_run(config: RunConfig, watch: Watch | None = None, owner: Owner | None
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
         found = None
+        about = Charged(config.ledgers, run_name(config, schema, rows), schema.sha256)
         if evaluated is not None:
             watch.on_stage("evaluating")
             weights = released_weights(planned, outcome, config.run.output)
-            about = Charged(config.ledgers, run_name(config, schema, rows), schema.sha256)
             evaluating = evaluation_noise(noise, config.run.simulation_key)
-            found = judge(whole, weights, evaluated, evaluating, about)
+            with warnings.catch_warnings(record=True) as later:
+                warnings.simplefilter("always", PrivacyWarning)
+                found = judge_paid(whole, weights, evaluated, evaluating, about)
+            caught += later
     classifier = Classifier.of_run(
         planned,
         outcome,
-        state_whole(planned, outcome.events, noise, config.run.wish, judged=found),
+        about.state(planned, outcome.events, noise, config.run.wish, found),
         classes=schema.classes,
         parties=planned.site.names,
         output=config.run.output,
@@ -243,33 +243,12 @@ def train_run(config: RunConfig, watch: Watch | None = None, owner: Owner | None
     come_from = provenance(config, schema, rows, run_hash(config, schema.sha256, rows))
     return Run(
         config,
-        Model(
-            _told_before(classifier, config.result.model),
-            estimator_parameters(config.run, tuple(rows)),
-            schema,
-            come_from,
-        ),
+        Model(classifier, estimator_parameters(config.run, tuple(rows)), schema, come_from),
         planned.site.topology,
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=None if planned.algorithm.private else time.monotonic() - start,
         noise_error=noise_error(planned, config.run.output),
     )
-
-
-def _told_before(classifier: Classifier, place: Path) -> Classifier:
-    """The same, with what the model in its place says of evaluations after its run.
-
-    A run that is repeated from its ledgers makes the same model: what was spent on it stays spent.
-    """
-    try:
-        before = load_model(place).classifier
-    except ModelError:
-        return classifier
-    if not np.array_equal(before.coef, classifier.coef):
-        return classifier
-    told = [each for each in before.privacy.caveats if each.startswith(EVALUATED_LATER)]
-    privacy = classifier.privacy
-    return replace(classifier, privacy=replace(privacy, caveats=(*privacy.caveats, *told)))
 
 
 def lay_out_part(

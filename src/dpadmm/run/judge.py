@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
+from dpadmm.errors import BudgetError
 from dpadmm.plain import Array
+from dpadmm.privacy.accountant import Guarantee, network_guarantee
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import pair
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.privacy.statement import PrivacyStatement
+from dpadmm.privacy.statement import Charges, PrivacyStatement
 from dpadmm.problem.rows import Shard
-from dpadmm.run.charges import charged
+from dpadmm.run.charges import OtherEvaluations, charged, ledger_accounts
 from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Quality
-from dpadmm.run.evaluate import HISTOGRAM_SHARE, WholePlan, Wish, evaluation_id, release_histogram
-from dpadmm.run.plan import Plan
+from dpadmm.run.evaluate import (
+    HISTOGRAM_SHARE,
+    Split,
+    WholePlan,
+    Wish,
+    evaluation_id,
+    release_histogram,
+)
+from dpadmm.run.parameters import PrivacyWarning
+from dpadmm.run.plan import Plan, announced
 from dpadmm.run.train import state_privacy
 
-__all__ = ["ORDER_NOT_COVERED", "Charged", "Judgement", "judge", "state_evaluation", "state_whole"]
+__all__ = [
+    "ORDER_NOT_COVERED",
+    "Charged",
+    "Judgement",
+    "judge",
+    "judge_paid",
+    "spent_in_all",
+    "state_evaluation",
+    "state_whole",
+]
 
+# The events of each party.
+_Histories: TypeAlias = tuple[tuple[Event, ...], ...]
 #: What a guarantee of parts of the rows does not speak of.
 ORDER_NOT_COVERED: Final = (
     "an order of rows that depends on what they hold, such as a sorted table, or that changes "
     "between runs"
 )
+_NO_OTHERS: Final = OtherEvaluations()
 _ROWS: Final = "Rows"
 _OWN_ACCOUNT: Final = (
     "those kept out of training, in an account of their own: for a person the larger of what the "
@@ -58,13 +82,48 @@ class Charged:
     schema_sha256: str | None = None
     not_covered: tuple[str, ...] = ()
 
+    def others(self, training: Plan, wish: Wish, judged: Judgement | None) -> OtherEvaluations:
+        """What the ledgers have of a run beside its training and its own evaluation."""
+        accounts = ledger_accounts(self.ledgers)
+        known = [accounts[name] for name in training.site.names if name in accounts]
+        own = "" if judged is None else judged.name
+        return OtherEvaluations.of(known, {self.run_id}, wish.split, own=own)
+
+    def state(
+        self,
+        planned: Plan,
+        events: Sequence[Sequence[Event]],
+        noise: NoiseSource,
+        wish: Wish,
+        judged: Judgement | None,
+    ) -> PrivacyStatement:
+        """State what a run guarantees, by :func:`state_whole`, from all that its ledgers have."""
+        return state_whole(
+            planned,
+            events,
+            noise,
+            wish,
+            judged=judged,
+            others=self.others(planned, wish, judged),
+            also_not_covered=self.not_covered,
+        )
+
+    def charged(self, training: Plan) -> list[tuple[Event, ...]]:
+        """What each party was charged for the training; as announced where no ledger has it."""
+        accounts, charged = ledger_accounts(self.ledgers), []
+        for name, events in zip(training.site.names, announced(training), strict=True):
+            known = accounts[name].runs.get(self.run_id) if name in accounts else None
+            charged.append(events if known is None else tuple(known.events.values()))
+        return charged
+
 
 @dataclass(frozen=True)
 class Judgement:
-    """What an evaluation found, and what each party was charged for it."""
+    """What an evaluation found, what each party was charged for it, and its name in the ledgers."""
 
     quality: Quality
     events: tuple[tuple[Event, ...], ...] = field(repr=False)
+    name: str
 
 
 def judge(
@@ -86,10 +145,11 @@ def judge(
         Where it is charged.
     """
     planned, split = whole.evaluation(weights), whole.wish.split
+    name = evaluation_id(about.run_id, planned)
     opened = charged(
         planned,
         about.ledgers,
-        evaluation_id(about.run_id, planned),
+        name,
         noise,
         schema_sha256=about.schema_sha256,
         part=split.held_out,
@@ -106,7 +166,28 @@ def judge(
         also_not_covered=about.not_covered,
     )
     found = Quality(histogram, kind, statement, dict(whole.evaluated_rows))
-    return Judgement(found.with_links() if whole.wish.probabilities else found, outcome.events)
+    found = found.with_links() if whole.wish.probabilities else found
+    return Judgement(found, outcome.events, name)
+
+
+def judge_paid(
+    whole: WholePlan, weights: Array, shard: Shard, noise: NoiseSource, about: Charged
+) -> Judgement | None:
+    """:func:`judge` a model whose training was just paid for: it is there, whatever comes of it.
+
+    That an evaluation fits is known before the training (:func:`check_evaluation`), but others may
+    spend meanwhile, or the model may be another than the one that was evaluated before.
+    """
+    try:
+        return judge(whole, weights, shard, noise, about)
+    except BudgetError as error:
+        warnings.warn(
+            "the model was trained and not evaluated: nothing is said of how good it is, and no "
+            f"probabilities were fitted. The evaluation was refused: {error}",
+            PrivacyWarning,
+            stacklevel=3,
+        )
+        return None
 
 
 def state_evaluation(
@@ -146,6 +227,7 @@ def state_whole(
     *,
     judged: Judgement | None = None,
     ahead: Sequence[Sequence[Event]] = (),
+    others: OtherEvaluations = _NO_OTHERS,
     caveats: Sequence[str] = (),
     also_not_covered: Sequence[str] = (),
 ) -> PrivacyStatement:
@@ -163,23 +245,58 @@ def state_whole(
     ahead
         What each party is charged for an evaluation that is still to come: parties send before
         they know whether all others do, so it counts whatever becomes of it.
+    others
+        Other evaluations that the ledgers have under the run: they count, too.
     caveats, also_not_covered
         What is known of how this run went, and of these rows.
     """
     kept_out = bool(wish.split.holdout)
     counting = ahead if judged is None else judged.events
-    if counting and not kept_out:
-        pairs = zip(events, counting, strict=True)
-        events = tuple((*trained, *counted) for trained, counted in pairs)
+    events, elsewhere = _by_rows(events, counting, others, wish.split)
     return state_privacy(
         planned,
         events,
         noise,
         also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
-        caveats=caveats,
-        details=_details(planned, wish, judged, ahead=bool(ahead)),
-        elsewhere=counting if kept_out else (),
+        caveats=(*others.caveats, *caveats),
+        details=_details(planned, wish, judged, ahead=bool(ahead), others=bool(others.names)),
+        elsewhere=elsewhere,
     )
+
+
+def spent_in_all(
+    planned: Plan,
+    events: Sequence[Sequence[Event]],
+    judged: Judgement,
+    others: OtherEvaluations,
+    split: Split,
+) -> Guarantee:
+    """What a training and all evaluations under it cost, the largest over parties."""
+    budget = planned.budget
+    assert budget is not None
+    trained, elsewhere = _by_rows(events, judged.events, others, split)
+    people = budget.rows_per_person
+    charges = Charges(planned.site.names, trained, budget.delta, people, elsewhere)
+    return network_guarantee(charges.guarantees().values())
+
+
+def _by_rows(
+    events: Sequence[Sequence[Event]],
+    counting: Sequence[Sequence[Event]],
+    others: OtherEvaluations,
+    split: Split,
+) -> tuple[_Histories, _Histories]:
+    """What each party was charged for rows that were trained on, and for those kept out."""
+    if not split.holdout:
+        return _added(events, others.trained_on, counting), ()
+    elsewhere = _added(counting, others.kept_out)
+    return _added(events, others.trained_on), elsewhere if any(elsewhere) else ()
+
+
+def _added(*histories: Sequence[Sequence[Event]]) -> _Histories:
+    """The histories of each party, one after the other; an empty one is nobody's."""
+    given = [each for each in histories if each]
+    return tuple(tuple(chain(*each)) for each in zip(*given, strict=True))
 
 
 def _several(planned: Plan) -> str:
@@ -191,18 +308,20 @@ def _several(planned: Plan) -> str:
 
 
 def _details(
-    planned: Plan, wish: Wish, judged: Judgement | None, *, ahead: bool
+    planned: Plan, wish: Wish, judged: Judgement | None, *, ahead: bool, others: bool
 ) -> tuple[tuple[str, str], ...]:
     """What a statement says about rows that were kept out, and about a histogram."""
     split = wish.split
     if split.holdout:
         kept = f"the last {100 * split.holdout:g}% of every party's rows were not trained on"
-        if judged is None and not ahead:
+        if judged is None and not ahead and not others:
             return ((_ROWS, f"{kept}; this statement is about the others"),)
-        spent = "is charged whether it is complete or not"
+        spent = "is charged whether it is complete or not" if ahead else "was charged before"
         if judged is not None and judged.quality.privacy is not None:
             private = pair(judged.quality.privacy.epsilon, judged.quality.privacy.delta)
             spent = f"is {private}-differentially private"
+        if others and (judged is not None or ahead):
+            spent += ", others before it add to that"
         return (
             (
                 _ROWS,

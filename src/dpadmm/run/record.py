@@ -33,6 +33,7 @@ from dpadmm.plain import Array, Delta, Epsilon
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
 from dpadmm.run.classifier import Classifier, Quality
+from dpadmm.run.model import Model
 from dpadmm.sentences import Finite
 from dpadmm.version import __version__
 
@@ -354,6 +355,15 @@ class RecordedRun(_Part):
             kept = {name: value for name, value in content["quality"].items() if name in _KEPT}
             told["evaluation"] = kept | self.quality.evaluation().to_dict()
         return told
+
+    def is_of(self, model: Model) -> bool:
+        """Whether it was made with a model: by the same run, whose messages were the same.
+
+        What was chosen or evaluated later does not matter.
+        """
+        followed = {name: tuple(each) for name, each in model.classifier.history.items()}
+        same = self.run_sha256 == model.provenance.get("run_sha256")
+        return same and self.history == _History(**followed)
 
     @property
     def everybody(self) -> tuple[_Party, ...]:

@@ -62,7 +62,7 @@ def lay_out(
             raise ParameterError(
                 "labels must come randomised where rows lie on a cluster, with "
                 "labels_already_randomized = true: they are randomised once, where they are kept. "
-                "Nothing was spent."
+                "Nothing more was spent."
             )
         return Shard.from_parties(parties).beside(parted)
     if added is None:

@@ -106,7 +106,7 @@ class Cluster(Closable):
             raise ParameterError(
                 f"scheduler must be a Dask scheduler that answers; got {self._address}: "
                 f"{type(error).__name__}. Start it, correct the address, or see to Dask's own "
-                "settings for TLS (distributed.comm.tls). Nothing was spent."
+                "settings for TLS (distributed.comm.tls). Nothing more was spent."
             ) from None
         try:
             self._check_workers()
@@ -128,12 +128,12 @@ class Cluster(Closable):
         if not self.workers:
             raise ParameterError(
                 f"the scheduler {self._address} must have workers; it has none. Start some (dask "
-                f"worker {self._address}). Nothing was spent."
+                f"worker {self._address}). Nothing more was spent."
             )
         for worker, found in self._client.run(_versions_here, on_error="return").items():
             wrong = _difference(found)
             if wrong:
-                raise ParameterError(f"worker {worker} {wrong} Nothing was spent.")
+                raise ParameterError(f"worker {worker} {wrong} Nothing more was spent.")
 
     def hold(self, parts: Sequence[RowPart], schema: Schema) -> ClusterRows:
         """Let the workers encode parts and keep them; return once they have.
