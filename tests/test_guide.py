@@ -7,6 +7,8 @@ import pytest
 
 from dpadmm import load_model
 from dpadmm.federation.local import free_ports
+from dpadmm.run.config import load_config
+from dpadmm.run.from_files import train_run
 from tests.helpers.printed_commands import run_page
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -16,6 +18,16 @@ def test_the_guide_runs_as_printed(fork_server, tmp_path):
     assert run_page(DOCS / "guide-files.md", tmp_path, fork_server.commands()) >= 7
     assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 201
     assert not (tmp_path / "run.checkpoint").exists()
+    # The German file is the plain one: with the same noise, so is the model, to the bit.
+    german = (tmp_path / "german.toml").read_text()
+    seeded = german.replace("[run]", "[run]\nsimulation_key = 1")
+    plain = re.sub(r'"sued.csv".*?(?=\n\[\[party)', '"south.csv"', seeded, flags=re.DOTALL)
+    assert "aliases" not in plain
+    weights = []
+    for name, text in (("seeded", seeded), ("plain", plain)):
+        (tmp_path / f"{name}.toml").write_text(text)
+        weights.append(train_run(load_config(tmp_path / f"{name}.toml")).estimator.coef_)
+    assert weights[0].tobytes() == weights[1].tobytes()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 

@@ -167,3 +167,175 @@ def test_a_draft_tells_what_it_found(run, tmp_path):
         assert hint in result.stderr
     # What it found is enough to read such files.
     assert run("check", schema, sample).exit_code == 0
+
+
+LABELLED = """
+[label]
+column = "y"
+classes = ["negative", "positive"]
+[[columns]]
+name = "dose"
+kind = "numeric"
+lower = 0
+upper = 10
+[[columns]]
+name = "ward"
+kind = "categorical"
+levels = ["north", "south"]
+"""
+
+
+@pytest.fixture
+def check(run, tmp_path):
+    def check(rows, *options, schema=LABELLED, header="dose,ward,y"):
+        (tmp_path / "labelled.toml").write_text(schema)
+        (tmp_path / "rows.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+        words = ("check", tmp_path / "labelled.toml", tmp_path / "rows.csv", *options)
+        result = run(*words, "--json")
+        assert run(*words).exit_code == result.exit_code
+        told = json.loads(result.stdout)["result"]
+        assert result.exit_code == bool(told["failures"])
+        return told
+
+    return check
+
+
+OR_ELSE = " or where the file is named: [data], [[party]] or [node]."
+GOOD = ["1,north,negative", "2,south,positive"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentences"),
+    [
+        (GOOD, []),
+        (
+            ["1,north,Negative", "2,south,POSITIVE", *GOOD],
+            [
+                "2 of 4 labels are bad, and taken as 'negative': 2 differ by capitals only: write "
+                "ignore_case = true under [label]," + OR_ELSE
+            ],
+        ),
+        (
+            ["1,north,negative\u00a0", "2,south,positive"],
+            [
+                "1 of 2 labels are bad, and taken as 'negative': 1 differs by white space only: "
+                "write trim = true under [label]," + OR_ELSE
+            ],
+        ),
+        (
+            ["1,north,\u00a0Negative", "2,south,Positive"],
+            [
+                "every label is bad, and taken as 'negative': 2 differ by white space and capitals "
+                "only: write trim = true and ignore_case = true under [label]," + OR_ELSE
+            ],
+        ),
+        (
+            ["1,north,0", "2,south,0", "1,north,pos", "1,south,pos"],
+            [
+                "every label is bad, and taken as 'negative': write aliases = "
+                '{"0" = "...", "pos" = "..."} under [label], each with what it means of '
+                "'negative', 'positive'."
+            ],
+        ),
+        (
+            [*GOOD, "1,north,", "1,north,?"],
+            [
+                "2 of 4 labels are bad, and taken as 'negative': complete the 2 that are missing, "
+                "or take these rows out."
+            ],
+        ),
+        (
+            [*GOOD, '"1,5",north,negative', '"2,5",south,positive'],
+            [
+                "column 'dose' has 2 numbers with a comma, which are taken as missing: write "
+                'decimal = "," at the top of the schema, or where the file is named: [data], '
+                "[[party]] or [node]."
+            ],
+        ),
+        (
+            ["11,north,negative", "12,south,positive"],
+            [
+                "column 'dose' is outside its bounds, 0 and 10, in every row that has a number: "
+                "compare the units of both."
+            ],
+        ),
+        (
+            ["1,North,negative", "2,south,positive"],
+            [
+                "column 'ward' has cells that are spelt otherwise than its levels: 1 differs by "
+                "capitals only: write ignore_case = true in its [[columns]] table, or where the "
+                "file is named: [data], [[party]] or [node]."
+            ],
+        ),
+        (
+            ["1,nord,negative", "2,nord,positive"],
+            [
+                "column 'ward' has none of its levels in any row: write aliases = "
+                '{"nord" = "north"} in its [[columns]] table, each with what it means of '
+                "'north', 'south'."
+            ],
+        ),
+        # Rare spellings may be about one person: they are counted, and not shown.
+        (
+            [*GOOD * 30, "1,north,Meier"],
+            [
+                "1 of 61 labels are bad, and taken as 'negative': compare the label's cells with "
+                "the schema's classes."
+            ],
+        ),
+    ],
+)
+def test_a_file_that_does_not_fit_fails_and_says_what_to_write(check, rows, sentences):
+    assert check(rows)["failures"] == sentences
+
+
+def test_what_is_proposed_mends_the_file(check):
+    rows = ['"1,5",NORTH,Pos\u00a0', '"2,5",south,neg', "3,South,POS", "k. A.,north,neg"] * 2
+    mended = 'decimal = ","\n' + LABELLED.replace(
+        '["negative", "positive"]',
+        '["negative", "positive"]\ntrim = true\nignore_case = true\n'
+        'aliases = {pos = "positive", neg = "negative"}',
+    )
+    assert len(check(rows)["failures"]) == 3
+    told = check(rows, schema=mended + "ignore_case = true\n")
+    assert (told["failures"], told["bad_labels"]) == ([], 0)
+    assert (told["unused_classes"], told["unused_levels"]) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (["Positive", "other"], ["1 differs by capitals only: write ignore_case = true"]),
+        (["pos", "pos"], ["no label is 'positive'", 'aliases = {"pos" = "..."}']),
+        (["positive", "other"], []),
+        (["positive", "?"], ["1 of 2 labels are bad"]),
+    ],
+)
+def test_a_positive_label_that_is_spelt_otherwise_fails(check, labels, words):
+    schema = LABELLED.replace('classes = ["negative", "positive"]', 'positive = "positive"')
+    told = check([f"1,north,{label}" for label in labels], schema=schema)
+    assert len(told["failures"]) == bool(words)
+    for word in words:
+        assert word in told["failures"][0]
+
+
+def test_a_check_reads_a_file_as_its_configuration_says(check, tmp_path):
+    rows = ["1,5;north;ja", "k. A.;SOUTH;Nein"]
+    party = 'delimiter = ";"\ndecimal = ","\nignore_case = true\n'
+    party += 'aliases = {y = {ja = "positive", nein = "negative"}}\n'
+    (tmp_path / "run.toml").write_text(f'[data]\n[[party]]\nname = "a"\nfile = "rows.csv"\n{party}')
+    (tmp_path / "node.toml").write_text(f'[node]\nname = "a"\ndata = "rows.csv"\n{party}')
+    for name in ("run.toml", "node.toml"):
+        told = check(rows, "--config", tmp_path / name, header="dose;ward;y")
+        assert (told["failures"], told["bad_labels"], told["rows"]) == ([], 0, 2)
+
+
+def test_a_check_with_a_wrong_configuration_is_refused(run, drafted, tmp_path):
+    (tmp_path / "node.toml").write_text('[node]\ndecimal = "x"\n')
+    result = run("check", drafted, tmp_path / "sample.csv", "--config", tmp_path / "node.toml")
+    assert result.exit_code == 2
+    assert "decimal" in result.stderr
+    (tmp_path / "node.toml").write_text('[node]\naliases = {y = {ja = "jein"}}\n')
+    result = run("check", drafted, tmp_path / "sample.csv", "--config", tmp_path / "node.toml")
+    assert result.exit_code == 2
+    assert "'ja' for 'jein', which is none" in " ".join(result.stderr.split())

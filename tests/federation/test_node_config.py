@@ -4,6 +4,7 @@ import dataclasses
 import sqlite3
 import sys
 import tomllib
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,13 @@ from tests.helpers.federation_net import Federation
 from tests.helpers.wards import SCHEMA
 
 from dpadmm.data.schema import Schema
+from dpadmm.data.spelling import Reading
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.agreement import differences
 from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.recovery import Decision, Stretch
+from dpadmm.federation.setup import prepare_node
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
@@ -29,6 +32,7 @@ from dpadmm.problem.rows import Shard
 from dpadmm.run.config import validated
 from dpadmm.run.engine import run
 from dpadmm.run.exchange import Exchange, RunEnded
+from dpadmm.run.from_files import file_schema, read_party
 from dpadmm.run.plan import announced
 from dpadmm.solvers.workspace import Workspace
 
@@ -318,3 +322,38 @@ rows = 50
 name = "west"
 rows = 60
 """
+
+
+def test_how_a_nodes_own_file_is_written_is_its_own_affair(federation, tmp_path):
+    """Its rows are those of the plain file; the agreed run, which others are told, is the same."""
+    folder = federation.folder
+    with ExitStack() as stack:
+
+        def prepared():
+            setup = prepare_node(load_node_config(folder / "north.toml"), insecure_loopback=True)
+            told = setup.run_config()
+            schema = file_schema(setup.schema, told)
+            return setup, read_party(told.party[0], schema, tmp_path, stack), told.plain()
+
+        plain, expected, _ = prepared()
+        rows = [line.split(",") for line in (folder / "north.csv").read_text().split()[1:]]
+        spelt = {"a": "Haus A", "b": "B", "yes": "Ja", "no": "NEIN"}
+        lines = [f"{age},0;{spelt[ward]};{spelt[y]}" for age, ward, y in rows]
+        (folder / "north.csv").write_text("\n".join(["age;ward;y", *lines]) + "\n")
+        config = folder / "north.toml"
+        keys = 'delimiter = ";"\ndecimal = ","\nignore_case = true\nmissing_marks = ["k. A."]\n'
+        keys += 'aliases = {y = {ja = "yes", nein = "no"}, ward = {"Haus A" = "a"}}\n'
+        config.write_text(config.read_text().replace("[node]\n", f"[node]\n{keys}"))
+        german, found, told = prepared()
+    assert found.rows.tobytes() == expected.rows.tobytes()
+    assert found.labels.tolist() == expected.labels.tolist()
+    assert german.run == plain.run
+    assert german.agreed.told(german.schema) == plain.agreed.told(plain.schema)
+    assert told["data"]["aliases"]["y"] == {"ja": "yes", "nein": "no"}
+
+
+def test_spellings_in_a_schema_are_no_part_of_what_nodes_agree_on():
+    plain = Schema.from_toml(SCHEMA)
+    reading = Reading(aliases={"y": {"ja": "yes"}}, trim=True, missing_marks=("k. A.",))
+    agreed = validated(AgreedRun, tomllib.loads(AGREED), Path(), "agreed")
+    assert agreed.facts(plain.read_as(reading)) == agreed.facts(plain)

@@ -114,7 +114,8 @@ class _Mend(NamedTuple):
             return []
         written = " and ".join(f"{key} = true" for key in self.keys)
         differ = " and ".join(_DIFFER[key] for key in self.keys)
-        return [f"{self.rows} differ by {differ} only: write {written} {where}"]
+        many = "1 differs" if self.rows == 1 else f"{self.rows} differ"
+        return [f"{many} by {differ} only: write {written} {where}, {_OR_ELSE}"]
 
 
 def _mend(part: Spelling, known: Sequence[str], unknown: Counter[str]) -> _Mend:
@@ -189,7 +190,7 @@ def _about_levels(
 ) -> Iterator[str]:
     name, rows = column.name, survey.counts.rows
     mend = _mend(column, column.levels, unknown)
-    advice = mend.advice(f"in its [[columns]] table, {_OR_ELSE}")
+    advice = mend.advice("in its [[columns]] table")
     if name in survey.all_missing:
         yield _missing(name)
     elif name in survey.never_fitting:
