@@ -30,7 +30,7 @@ from dpadmm.version import NUMBERS_FORMAT
 __all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]
 
 # How nodes talk before and beside the rounds: raised when a message of theirs changes.
-FORMAT: Final = "dpadmm-federation/2"
+FORMAT: Final = "dpadmm-federation/3"
 # What a node says about all its neighbours fits into one message of words.
 _MOST_NODES: Final = 2000
 
