@@ -79,7 +79,7 @@ def test_the_unit_is_hardened(unit):
 
 def test_a_refusal_is_not_repeated_and_a_stop_is_no_failure():
     text = UNIT.read_text()
-    assert re.search(r"^RestartPreventExitStatus=2 4$", text, re.MULTILINE)
+    assert re.search(r"^RestartPreventExitStatus=2 4 5$", text, re.MULTILINE)
     assert re.search(r"^SuccessExitStatus=130 143$", text, re.MULTILINE)
 
 

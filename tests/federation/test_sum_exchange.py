@@ -330,7 +330,7 @@ def play(running, rounds):
             party.exchange(None, t)  # of a round before this stretch nothing is sent
     for t in range(first, first + rounds):
         for party in running.parties:
-            party.sums_before[t - first] = party.exchange._decoded.digest()
+            party.sums_before[t - first] = party.exchange.decoded.digest()
         fine(running.round(summands(0), t))
 
 

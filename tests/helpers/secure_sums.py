@@ -114,12 +114,13 @@ class Parties:
         for store in self.stores:
             store.close()
 
-    def stretch(self, run=RUN, lost=(), colluders=1):
+    def stretch(self, run=RUN, lost=(), colluders=1, purpose="training"):
         names = tuple(name for name in self.names if name not in lost)
         shared = Summation(STEP, len(names), colluders, 100.0)
         planned = SimpleNamespace(algorithm=SimpleNamespace(summation=shared))
         agreed = SimpleNamespace(names=names)
-        return SimpleNamespace(run=run, lost=tuple(lost), agreed=agreed, planned=planned)
+        facts = {"run": run, "lost": tuple(lost), "purpose": purpose}
+        return SimpleNamespace(agreed=agreed, planned=planned, **facts)
 
     def keys(self, name, store, stretch=None, pins=None):
         return StretchKeys(

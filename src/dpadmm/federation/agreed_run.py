@@ -31,7 +31,7 @@ from dpadmm.version import NUMBERS_FORMAT
 __all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]
 
 # How nodes talk before and beside the rounds: raised when a message of theirs changes.
-FORMAT: Final = "dpadmm-federation/2"
+FORMAT: Final = "dpadmm-federation/3"
 _SPELLING: Final[dict[str, bool]] = dict.fromkeys(Spelling.model_fields, True)
 _OWN_AFFAIR: Final[dict[str, Any]] = {
     **dict.fromkeys(("party", "ignore", "missing_marks"), True),

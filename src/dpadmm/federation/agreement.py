@@ -118,12 +118,13 @@ class Consents:
         """Whether consents are signed here."""
         return self._security is not None
 
-    def own(self) -> Consent:
-        """Say that this node agrees."""
+    def own(self, text: bytes | None = None) -> Consent:
+        """Say that this node agrees; or sign another text in the same way."""
         if self._security is None:
             return _UNSIGNED
         chain = load_certificates(self._security.certificate)
-        signature = sign(load_signing_key(self._security.key), signed_text(self._run, self.name))
+        text = text or signed_text(self._run, self.name)
+        signature = sign(load_signing_key(self._security.key), text)
         texts = [to_base64(item.public_bytes(Encoding.DER)) for item in chain]
         # The authority itself is at every node.
         roots = {root.public_bytes(Encoding.DER) for root in self._roots}
@@ -140,8 +141,11 @@ class Consents:
                 f"most {LONGEST_CONSENT} bytes in base64; {self._security.certificate} has more."
             ) from None
 
-    def fault(self, name: str, consent: Consent) -> str:
-        """What is wrong with the consent of a node; nothing if it holds."""
+    def fault(self, name: str, consent: Consent, text: bytes | None = None) -> str:
+        """What is wrong with the consent of a node, or with another text that it signed.
+
+        Nothing if it holds.
+        """
         if self._security is None:
             return "" if consent == _UNSIGNED else "it is signed, though this node has no TLS"
         if not consent.certificates or not consent.signature:
@@ -153,7 +157,8 @@ class Consents:
             found = certificate_fault(name, chain[0], chain[1:], self._roots, datetime.now(UTC))
             if not found:
                 key = chain[0].public_key()
-                verify(key, from_base64(consent.signature), signed_text(self._run, name))
+                text = text or signed_text(self._run, name)
+                verify(key, from_base64(consent.signature), text)
         except InvalidSignature:
             return "its signature is not of this run by the key of the certificate"
         except Exception:  # whatever another's bytes do to a parser, they are no consent

@@ -52,6 +52,8 @@ def _average_stretch(
     options = node.mailbox_options(departure, stretch) | {"before": before}
     ring = None if stretch.planned.algorithm.summation is None else KeyRing(agreed.names)
     mailbox = Mailbox(session, run, number, sources, shape, node.store, ring=ring, **options)
+    # What parties sign at the end it hands on, as long as it serves them.
+    node.same_sums(session, stretch)
     rounds, first = stretch.rounds - stretch.first_sent, stretch.first_sent
     decision = None if departure is None else departure.decided()
     t = node.store.rounds(run)

@@ -129,9 +129,9 @@ class HearingExchange(Exchange):
         self._departure = departure
         self._watcher = watcher
         names = [own.site.names[0], *exchange.source_names]
-        #: Whose messages the model is the mean of.
-        one_model = self._mean or own.algorithm.hears_everybody
-        self.names = (_MEAN,) if one_model else tuple(names)
+        #: Whether one model stands for all parties; and whose messages it is the mean of.
+        self.one_model = self._mean or own.algorithm.hears_everybody
+        self.names = (_MEAN,) if self.one_model else tuple(names)
         #: Rounds that are complete.
         self.done = 0
         #: Who was lost, if the run ended for it.

@@ -16,6 +16,7 @@ from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, Stretch
 from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.same_sums import Comparison
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.masks import Masks
@@ -104,20 +105,32 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     private = setup.planned.algorithm.private
     seconds = None if private else time.monotonic() - begin
     trained = _trained(node, told, best, part, seconds)
-    write_node_results(setup, trained, _changes(best))
+    write_node_results(setup, _stated(trained, best.to_compare()), _changes(best))
     node.watcher.event("results-written", round=best.hearing.done, rounds=best.stretch.rounds)
-    if evaluated is None:
-        return part.exchange.mailbox, part.departure, trained
-    # After the results: whatever happens to the evaluation, what was paid for is there.
-    judging = _judge(node, session, best, evaluated, trained.classifier.coef)
-    judged = None if judging is None else judging.judgement
-    if judging is None or judged is None:
-        node.watcher.event("not-evaluated", level="warning", advice=_AGAIN)
-        return part.exchange.mailbox, part.departure, trained
-    trained = _trained(node, told, best, part, seconds, judged)
-    write_node_results(setup, trained, _changes(best))
-    node.watcher.event("evaluated", rows=judged.quality.histogram.rows)
-    return judging.exchange.mailbox, None, trained
+    # After the results: whatever happens to what follows, what was paid for is there.
+    mailbox, departure, judged = part.exchange.mailbox, part.departure, None
+    compared = best.compare()
+    if evaluated is not None and (compared is None or not compared.other):
+        judging = _judge(node, session, best, evaluated, trained.classifier.coef)
+        judged = None if judging is None else judging.judgement
+        if judging is None or judged is None:
+            node.watcher.event("not-evaluated", level="warning", advice=_AGAIN)
+        else:
+            trained = _trained(node, told, best, part, seconds, judged)
+            mailbox, departure, compared = judging.exchange.mailbox, None, judging.compare()
+    if compared is not None or judged is not None:
+        trained = _stated(trained, compared)
+        write_node_results(setup, trained, _changes(best))
+    if judged is not None:
+        node.watcher.event("evaluated", rows=judged.quality.histogram.rows)
+    if compared is not None and compared.refusal:
+        raise ExchangeError(compared.refusal)
+    return mailbox, departure, trained
+
+
+def _stated(trained: Run, compared: Comparison | None) -> Run:
+    """What was trained, with what is known of whether all parties have the same."""
+    return trained if compared is None else compared.stated(trained)
 
 
 def _judge(
@@ -195,6 +208,7 @@ class _Part:
             options["before"] = self._before.exchange.mailbox
             if stretch.evaluation:
                 options["on_pause"] = self._listen_for_losses
+                options["decoded"] = self._before.exchange.decoded
         address = (session, self.own.site, stretch.run, stretch.agreed.names)
         summation = self.own.algorithm.summation
         if keys is None or summation is None:
@@ -247,6 +261,48 @@ class _Part:
         found = Quality(histogram, about, statement, rows)
         found = found.with_links() if wish.probabilities else found
         return Judgement(found, events, self.stretch.run_id)
+
+    def to_compare(self) -> Comparison | None:
+        """What is known before parties have compared; None where each has a model of its own."""
+        if not self.hearing.one_model:
+            return None
+        return Comparison.to_come(self.stretch.agreed.names, early=not self.is_whole)
+
+    def compare(self) -> Comparison | None:
+        """Learn whether all parties heard the same in every round, so that all have one model."""
+        expected, watcher = self.to_compare(), self.node.watcher
+        if expected is None:
+            return None
+        policy, watch = self.node.setup.config.policy, self.node.setup.config.watch
+        departure = self.departure
+        if self._before is not None and self.stretch.evaluation:
+            # An evaluation has none of its own: losses are those of the training before it.
+            departure = self._before.departure
+        reported = 0.0
+
+        def on_pause(seconds: float, missing: tuple[str, ...]) -> None:
+            nonlocal reported
+            if seconds - reported > watch.report_every:
+                reported = seconds
+                watcher.event("comparing", missing=list(missing), seconds=seconds)
+            if departure is not None:
+                departure.listen()
+
+        # Who ended early says so, and has nothing to wait for.
+        found = self.node.same_sums(self.session, self.stretch).compare(
+            self.hearing.done,
+            self.exchange.decoded.digest(),
+            policy.lost_after if self.is_whole else 0.0,
+            on_pause,
+        )
+        if not self.is_whole:
+            return expected
+        if found.alike:
+            watcher.event("agreed-by-all", nodes=list(found.members), signed=found.signed)
+        else:
+            facts = {"missing": list(found.missing), "advice": found.caveats[0]}
+            watcher.event("not-agreed-by-all", level="warning", **facts)
+        return found
 
     def end(self) -> None:
         """No new message goes out in this stretch: its key is destroyed."""

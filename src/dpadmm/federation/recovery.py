@@ -421,6 +421,11 @@ class Stretch:
         # It is left over as a part of its own.
         return len(replace(topology, edges=edges).components) == 2
 
+    @property
+    def purpose(self) -> str:
+        """What is summed in it, where only sums are seen."""
+        return "evaluation" if self.evaluation else "training"
+
     def part(self, rows: int) -> RowRange | None:
         """Which of so many rows of a party it reads; None for all."""
         split = self.agreed.run.wish.split
@@ -429,7 +434,8 @@ class Stretch:
     def evaluating(self, planned: Plan) -> Stretch:
         """The evaluation of the model that came of it.
 
-        Its 32 bytes follow from this stretch's: whoever heard the same has the same model.
+        Its 32 bytes follow from this stretch's. That all have the same model its masks hang on,
+        where noise is shared, and a comparison at the end (:mod:`dpadmm.federation.same_sums`).
         """
         digest = hashlib.sha256(self.run + _EVALUATING).digest()
         name = evaluation_id(self.run_id, planned)

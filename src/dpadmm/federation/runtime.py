@@ -13,6 +13,7 @@ from dpadmm.federation.agreement import Agreement, Consents, consents_note, note
 from dpadmm.federation.hearsay import Hearsay
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, Stretch
+from dpadmm.federation.same_sums import SameSums, SignedSums
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.stretch_keys import StretchKeys, check_pinned
 from dpadmm.federation.transport.mailbox import Patience
@@ -248,6 +249,24 @@ class NodeRuntime:
             self.store,
             setup.config.messages.parent,
         )
+
+    def signed_sums(self, stretch: Stretch) -> SignedSums:
+        """What parties signed at the end of a stretch, checked as keys are: by pins, if any."""
+        setup = self.setup
+        pinned = stretch.planned.algorithm.summation is not None
+        return SignedSums(
+            setup.name,
+            stretch.run,
+            stretch.agreed.names,
+            stretch.rounds,
+            Consents(setup.name, stretch.run, setup.security),
+            setup.config.pins if pinned else {},
+            self.store,
+        )
+
+    def same_sums(self, session: PeerSession, stretch: Stretch) -> SameSums:
+        """How all parties of a stretch learn whether they heard the same in it."""
+        return SameSums(session, self.signed_sums(stretch), on_refused=self._refused)
 
     def mailbox_options(self, departure: Departure | None, stretch: Stretch) -> dict[str, Any]:
         """How long to wait, what may be said, and who is told."""

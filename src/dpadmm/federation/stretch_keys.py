@@ -200,6 +200,7 @@ class StretchKeys:
         assert summation is not None
         self._name, self._security, self._pins = name, security, dict(pins)
         self._run, self._number = stretch.run, len(stretch.lost)
+        self._purpose = stretch.purpose
         self._colluders = summation.colluders
         self._store = store
         self.path = folder / f"{name}.{stretch.run.hex()[:16]}.key"
@@ -274,7 +275,7 @@ class StretchKeys:
                 f"the key of a stretch must be there until its end; {self.path} is lost. "
                 "Nothing was drawn."
             )
-        stretch = StretchFacts(self._run, self._number, members, self._colluders)
+        stretch = StretchFacts(self._run, self._number, members, self._colluders, self._purpose)
         found = Masks(private, stretch, self.ring.members.index(self._name))
         # Durable before a word goes out under them: after a restart they are the same.
         self._store.take_note(self._run, _ALL, self.ring.to_bytes().decode("ascii"))

@@ -241,6 +241,8 @@ class _Federation(_Part):
     lost: Any = None
     went_on_without: tuple[str, ...] = ()
     changed_run_sha256: str | None = None
+    sums_sha256: str | None = None
+    agreed_by: tuple[str, ...] = ()
     tls: bool = False
 
 

@@ -20,10 +20,11 @@ run            the 32 bytes that every message of the stretch carries
 stretch        how many losses were before it
 members        SHA-256 of the ordered list of (name, certificate, public key), each with its length
 colluders      tau, as agreed on
-purpose        what is summed
+purpose        what is summed: ``training`` or ``evaluation``
 i, j           numbers of the two members, the smaller one first
 round          of the stretch, from 0
-sums           SHA-256 of all sums decoded so far, in this stretch and before
+sums           SHA-256 of all sums decoded so far, in this stretch and before; in an evaluation
+               those of the training come first
 =============  ===================================================================================
 
 A round must not be a block counter under one key: consecutive keystreams would overlap. Where two
@@ -47,7 +48,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.plain import Words
+from dpadmm.plain import Array, Words
 
 __all__ = ["DecodedSums", "Masks", "Member", "StretchFacts", "mask_info", "shared_secret"]
 
@@ -202,14 +203,23 @@ class Masks:
 
 @final
 class DecodedSums:
-    """What all members must have decoded alike for their masks to vanish: all sums so far."""
+    """What all members must have decoded alike for their masks to vanish: all sums so far.
+
+    Where noise is their own: what all parties heard, means or each other's messages.
+    """
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
 
-    def add(self, words: Words) -> None:
+    def add(self, words: Words | Array) -> None:
         """Take the next one."""
-        self._hash.update(np.ascontiguousarray(words, dtype=_WORD).tobytes())
+        self._hash.update(words.astype(words.dtype.newbyteorder("<"), copy=False).tobytes())
+
+    def copy(self) -> DecodedSums:
+        """The same so far, to go on from."""
+        other = DecodedSums()
+        other._hash = self._hash.copy()
+        return other
 
     def digest(self) -> bytes:
         """SHA-256 of all of them, in their order."""

@@ -13,6 +13,7 @@ import numpy as np
 from dpadmm.durable import Closable, write_whole
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.transport.mailbox import Mailbox
+from dpadmm.federation.transport.masks import DecodedSums
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MemoryStore, MessageStore
 from dpadmm.federation.transport.wire import decode_message, encode_message
@@ -38,10 +39,23 @@ class OneParty(Exchange, Closable):
         that after the last party's. Without one, every party hears all others and averages itself.
     timeout
         Seconds to wait for the others in a round.
+    decoded
+        What was heard before, where this goes on from it.
+
+    Attributes
+    ----------
+    decoded
+        What was heard so far; the same at all parties that hear a server, or everybody.
     """
 
     def __init__(
-        self, site: Site, run: bytes, *, averager: bool = False, timeout: float = 60.0
+        self,
+        site: Site,
+        run: bytes,
+        *,
+        averager: bool = False,
+        timeout: float = 60.0,
+        decoded: DecodedSums | None = None,
     ) -> None:
         if len(site.index) != 1:
             raise ParameterError(f"site must have one party; got {len(site.index)}.")
@@ -53,7 +67,9 @@ class OneParty(Exchange, Closable):
         self.timeout = timeout
         self._run = run
         self._shape = site.shape[1:]
+        self._averager = averager
         self._averages = site.topology.server and not averager
+        self.decoded = DecodedSums() if decoded is None else decoded.copy()
 
     @abstractmethod
     def send(self, t: int, data: bytes) -> None:
@@ -82,10 +98,16 @@ class OneParty(Exchange, Closable):
             for party in self.sources
         ]
         self.keep(t, {self.party: data, **received})
+        # In the order of the parties, as one process would add them up.
+        everything = dict(zip(self.sources, heard, strict=True))
+        if not self._averager:
+            everything[self.party] = message.values[0]
+        for party in sorted(everything):
+            self.decoded.add(everything[party])
         if self._averages:
-            # In the order of the parties, as one process would add them up.
-            heard.insert(self.party, message.values[0])
-            return np.mean(heard, axis=0, keepdims=True)
+            return np.mean(
+                [everything[party] for party in sorted(everything)], axis=0, keepdims=True
+            )
         return np.stack(heard)
 
     def close(self) -> None:
@@ -157,6 +179,8 @@ class PeerExchange(OneParty):
         Name of the node without rows that averages, if there is one.
     store
         Where complete rounds are kept: a run goes on where its store ends.
+    decoded
+        As in :class:`~dpadmm.federation.transport.party_exchange.OneParty`.
     **options
         ``patience``, ``on_refused``, ``on_waiting``, ``on_pause``, ``on_event`` and ``ring`` of the
         mailbox.
@@ -171,9 +195,10 @@ class PeerExchange(OneParty):
         *,
         averager: str | None = None,
         store: MessageStore | None = None,
+        decoded: DecodedSums | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(site, run, averager=averager is not None)
+        super().__init__(site, run, averager=averager is not None, decoded=decoded)
         everybody = [*names, averager]
         sources = {str(everybody[party]): party for party in self.sources}
         #: Names of the sources, in their order.

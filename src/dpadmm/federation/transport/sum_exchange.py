@@ -17,7 +17,7 @@ from typing import Any, final
 import numpy as np
 
 from dpadmm.errors import ExchangeError
-from dpadmm.federation.transport.masks import DecodedSums, Masks
+from dpadmm.federation.transport.masks import Masks
 from dpadmm.federation.transport.party_exchange import PeerExchange
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.wire import decode_words
@@ -100,7 +100,6 @@ class SumExchange(PeerExchange):
         self._first = len(self._past)
         self._find_masks, self._before_send = find_masks, before_send
         self._masks: Masks | None = None
-        self._decoded = DecodedSums()
         self.sums: list[PastSum] = []
 
     @property
@@ -119,7 +118,7 @@ class SumExchange(PeerExchange):
         if self._masks is None or len(self.sums) != t:
             raise RuntimeError(f"round {t} must be covered after {t} sums; got {len(self.sums)}.")
         words = self._summation.to_words(message.values)
-        mask = self._masks.mask(t - self._first, self._decoded.digest(), words.size)
+        mask = self._masks.mask(t - self._first, self.decoded.digest(), words.size)
         return release_covered(message, words + mask.reshape(words.shape))
 
     def offer(self, message: Released, t: int) -> bytes:
@@ -133,7 +132,7 @@ class SumExchange(PeerExchange):
         """Send this party's words and decode the sum of all; the inbox is the mean."""
         found = self._past[t] if t < self._first else self._summed(message, t)
         self.sums.append(found)
-        self._decoded.add(found.words)
+        self.decoded.add(found.words)
         return found.mean
 
     def _summed(self, message: Released, t: int) -> PastSum:

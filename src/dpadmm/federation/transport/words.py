@@ -35,6 +35,7 @@ __all__ = [
     "NAME_PATTERN",
     "Agreeing",
     "Announcing",
+    "Comparing",
     "Consent",
     "Decided",
     "Departing",
@@ -46,6 +47,7 @@ __all__ = [
     "NodeName",
     "Standing",
     "StretchKey",
+    "SumsDigest",
     "Utterance",
     "agreement_limit",
     "noted",
@@ -238,6 +240,30 @@ class Announcing(Utterance):
     """The keys of a stretch that a node has: its own, and those that were handed on to it."""
 
     keys: dict[NodeName, StretchKey]
+
+
+class SumsDigest(Utterance):
+    """What a party heard in all rounds: see :mod:`dpadmm.federation.same_sums`.
+
+    Parameters
+    ----------
+    rounds
+        How many rounds it has.
+    sha256
+        Of all their sums, or means.
+    consent
+        Its signature of the two and what they are of, with its certificates.
+    """
+
+    rounds: Rounds
+    sha256: Sha256
+    consent: Consent
+
+
+class Comparing(Utterance):
+    """The digests of a run that a node has: its own, and those that were handed on to it."""
+
+    digests: dict[NodeName, SumsDigest]
 
 
 class Ending(Utterance):
