@@ -168,7 +168,7 @@ def status_table(nodes: list[NodeStatus]) -> Table | Group:
         cells = (
             content["node"],
             node.life,
-            f"{content['round']}/{content['rounds']}" if content["rounds"] else content["state"],
+            _progress(content),
             _waiting(content),
             _bound(content["epsilon_spent"], AtMost),
             _bound(content["epsilon_left"], AtLeast),
@@ -177,6 +177,14 @@ def status_table(nodes: list[NodeStatus]) -> Table | Group:
         )
         rows.append([plain_text(cell) for cell in cells])
     return fitting_table(_COLUMNS, rows, _STYLES)
+
+
+def _progress(content: dict[str, Any]) -> str:
+    """How many rounds are complete; its state where there are none, or results are written."""
+    from dpadmm.federation.status import WRITING
+
+    done = f"{content['round']}/{content['rounds']}" if content["rounds"] else ""
+    return done if done and content["state"] != WRITING else f"{done} {content['state']}".strip()
 
 
 def _waiting(content: dict[str, Any]) -> str:

@@ -43,7 +43,7 @@ from dpadmm.run.from_files import (
     write_results,
 )
 from dpadmm.run.judge import Judgement, state_evaluation, state_whole
-from dpadmm.run.model import Model
+from dpadmm.run.model import Model, save_model
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.result import Run, provenance
@@ -98,8 +98,13 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
         node.watcher.event("fell-back", level="warning", round=done, rounds=best.stretch.rounds)
     private = setup.planned.algorithm.private
     seconds = None if private else time.monotonic() - begin
-    trained = _trained(node, told, best, part, seconds)
-    write_node_results(setup, trained, _changes(best))
+    with node.watcher.writing():
+        # The model, which was paid for, is there before what takes longer: its course of spending,
+        # and what is only told of it.
+        first = _trained(node, told, best, part, seconds, by_round=False)
+        save_model(told.result.model, first.model)
+        trained = _trained(node, told, best, part, seconds)
+        write_node_results(setup, trained, _changes(best))
     node.watcher.event("results-written", round=best.hearing.done, rounds=best.stretch.rounds)
     if evaluated is None:
         return part.exchange.mailbox, part.departure, trained
@@ -109,8 +114,9 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     if judging is None or judged is None:
         node.watcher.event("not-evaluated", level="warning", advice=_AGAIN)
         return part.exchange.mailbox, part.departure, trained
-    trained = _trained(node, told, best, part, seconds, judged)
-    write_node_results(setup, trained, _changes(best))
+    with node.watcher.writing():
+        trained = _trained(node, told, best, part, seconds, judged)
+        write_node_results(setup, trained, _changes(best))
     node.watcher.event("evaluated", rows=judged.quality.histogram.rows)
     return judging.exchange.mailbox, None, trained
 
@@ -362,6 +368,8 @@ def _trained(
     last: _Part,
     seconds: float | None,
     judged: Judgement | None = None,
+    *,
+    by_round: bool = True,
 ) -> Run:
     """Make the model of this node: the mean of the messages that it may hear, its own included.
 
@@ -385,6 +393,7 @@ def _trained(
             judged=judged,
             ahead=_ahead(node, part),
             caveats=caveats,
+            by_round=by_round,
         ),
         classes=schema.classes,
         parties=hearing.names,
@@ -479,7 +488,7 @@ def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:
 
 
 def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = ()) -> None:
-    """Write the statement, then the model and the record, then the page to read.
+    """Write the model, then what is told of it: the record, the statement and the page to read.
 
     Parameters
     ----------
@@ -490,15 +499,14 @@ def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = 
     """
     result = setup.config.result
     assert result is not None
+    record = write_results(trained)
     if result.statement is not None:
         lines = [str(trained.privacy)]
-        for words in trained.summary()["ledgers"].values():
+        for words in record.ledgers.values():
             lines += ["", "The ledger of this data set:", words]
         if changes:
             lines += ["", *changes]
         write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
-    record = write_results(trained)
-    # After the results: whatever happens to the page, what was paid for is there.
     place = trained.config.result.report_file
     if place is not None:
         write_page(place, run_report(record))

@@ -18,6 +18,7 @@ from dpadmm.errors import ParameterError
 __all__ = [
     "MOST_EVENTS",
     "STATUS_VERSION",
+    "WRITING",
     "NodeStatus",
     "look_at",
     "process_space",
@@ -33,6 +34,8 @@ SUFFIX: Final = ".status.json"
 # A status file is written every second; a machine may be busy.
 _SILENCE: Final = 10.0
 _LONGEST: Final = 1_000_000
+#: The state of a node between its last round and its results.
+WRITING: Final = "writing"
 _ENDED: Final = ("finished", "stopped")
 
 

@@ -27,7 +27,7 @@ from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party
 from dpadmm.data.row_parts import list_parts
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.tables import check_columns
-from dpadmm.durable import check_writable, written_whole
+from dpadmm.durable import check_writable, write_whole, written_whole
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -280,13 +280,13 @@ def _evaluated_shard(
 
 
 def write_results(run: Run) -> RecordedRun:
-    """Write the model and the record, whole or not at all, and drop the checkpoint.
+    """Write the model and drop the checkpoint, then write the record; each whole or not at all.
 
-    The record is returned, whether or not it is written.
+    The model comes first: it is what was paid for, and the record is made of it. The record is
+    returned, whether or not it is written.
     """
     result = run.config.result
     data = model_bytes(run.model)
-    record = run.record(hashlib.sha256(data).hexdigest())
     with written_whole(result.model, "model") as file:
         file.write(data)
         file.flush()
@@ -294,9 +294,10 @@ def write_results(run: Run) -> RecordedRun:
             # Before any result has its name: a run that released its model must not go on from
             # here once more, with other noise.
             result.checkpoint.unlink(missing_ok=True)
-        if result.record is not None:
-            with written_whole(result.record, "record") as beside:
-                beside.write(json.dumps(record.plain(), indent=2, allow_nan=False).encode())
+    record = run.record(hashlib.sha256(data).hexdigest())
+    if result.record is not None:
+        content = json.dumps(record.plain(), indent=2, allow_nan=False).encode()
+        write_whole(result.record, content, "record")
     return record
 
 

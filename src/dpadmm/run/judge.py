@@ -148,6 +148,7 @@ def state_whole(
     ahead: Sequence[Sequence[Event]] = (),
     caveats: Sequence[str] = (),
     also_not_covered: Sequence[str] = (),
+    by_round: bool = True,
 ) -> PrivacyStatement:
     """State what a run guarantees, with its histogram if there was one.
 
@@ -165,6 +166,8 @@ def state_whole(
         they know whether all others do, so it counts whatever becomes of it.
     caveats, also_not_covered
         What is known of how this run went, and of these rows.
+    by_round
+        Whether to account every round.
     """
     kept_out = bool(wish.split.holdout)
     counting = ahead if judged is None else judged.events
@@ -178,6 +181,7 @@ def state_whole(
         also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
         caveats=caveats,
         details=_details(planned, wish, judged, ahead=bool(ahead)),
+        by_round=by_round,
         elsewhere=counting if kept_out else (),
     )
 
