@@ -169,6 +169,8 @@ class Watcher(Closable):
         """Name the run, once it is agreed on."""
         with self._lock:
             self.run = self._state["run"] = run
+            if self._metrics is not None:
+                self._metrics.join(run)
 
     def graph(
         self, nodes: Sequence[str], links: Sequence[tuple[str, str]], server: str | None

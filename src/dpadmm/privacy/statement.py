@@ -52,7 +52,7 @@ _ADDED_UP: Final = "a person with rows at several parties, for whom their mu add
 # Of runs up to so many rounds each round is composed. Of longer ones so many histories are, over all
 # parties: that takes no longer than the planning of the run took.
 _EVERY_ROUND: Final = 100
-_MOST_COMPOSED: Final = 12
+_MOST_COMPOSED: Final = 8
 
 _GUARANTEES: Final = TypeAdapter(dict[str, Guarantee])
 _COURSE: Final = TypeAdapter(list[Epsilon])
