@@ -33,7 +33,7 @@ from dpadmm.cli import (
     train,
 )
 from dpadmm.cli.options import Commands
-from dpadmm.cli.output import REFUSALS, print_refusal
+from dpadmm.cli.output import REFUSALS, print_refusal, refusal_code
 
 __all__ = ["app", "main"]
 
@@ -93,4 +93,4 @@ def main(arguments: list[str] | None = None) -> None:
         app(args=words)
     except REFUSALS as error:
         print_refusal(command, str(error), as_json="--json" in words)
-        sys.exit(2)
+        sys.exit(refusal_code(error))

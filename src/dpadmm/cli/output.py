@@ -30,6 +30,7 @@ from dpadmm.errors import (
     ConvergenceError,
     ExchangeError,
     LedgerError,
+    is_passing,
     missing_extra,
 )
 from dpadmm.plain import json_data, visible
@@ -57,6 +58,10 @@ REFUSALS: Final = (
     LedgerError,
 )
 
+#: How a refused command ends; and where the same command may go through later (sysexits.h).
+REFUSED: Final = 2
+TRY_LATER: Final = 75
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 console = Console()
@@ -80,6 +85,11 @@ def print_refusal(command: str, message: str, *, as_json: bool = False) -> None:
         content = {"version": JSON_VERSION, "command": command, "error": message}
         typer.echo(json.dumps(content, indent=2))
     errors.print(Text(_flowing(f"dpadmm: {message}", errors)))
+
+
+def refusal_code(error: Exception) -> int:
+    """The exit code of a refusal."""
+    return TRY_LATER if is_passing(error) else REFUSED
 
 
 def _shown(text: str) -> str:
@@ -117,7 +127,7 @@ def say(words: str, heading: str = "") -> None:
 
 @contextmanager
 def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
-    """Turn a refusal inside into one sentence and exit code 2, Ctrl-C into one and 130.
+    """Turn a refusal inside into one sentence and its exit code, Ctrl-C into one and 130.
 
     ``stopped`` says what a command that was stopped has kept, and how it goes on.
     """
@@ -125,7 +135,7 @@ def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
         yield
     except REFUSALS as error:
         print_refusal(command, str(error), as_json=as_json)
-        raise typer.Exit(2) from None
+        raise typer.Exit(refusal_code(error)) from None
     except KeyboardInterrupt:
         print_refusal(command, " ".join(("stopped.", stopped)).strip(), as_json=as_json)
         raise typer.Exit(130) from None
@@ -134,7 +144,7 @@ def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
         if extra is None:
             raise
         print_refusal(command, str(missing_extra(extra)), as_json=as_json)
-        raise typer.Exit(2) from None
+        raise typer.Exit(REFUSED) from None
 
 
 # Words and names are never broken.

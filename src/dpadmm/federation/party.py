@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dpadmm.durable import write_whole
-from dpadmm.errors import BudgetError, ExchangeError, ParameterError
+from dpadmm.errors import BudgetError, ExchangeError, ParameterError, passing
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
@@ -90,8 +90,10 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     if best.hearing.done == 0:
         if part.hearing.refused_sum is not None:
             raise ExchangeError(f"{part.hearing.refused_sum} There is no model.")
-        raise ExchangeError(
-            f"{part.hearing.lost} was lost before a round was complete: there is no model."
+        raise passing(
+            ExchangeError(
+                f"{part.hearing.lost} was lost before a round was complete: there is no model."
+            )
         )
     if best is not part:
         done = best.hearing.done

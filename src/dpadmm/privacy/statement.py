@@ -49,10 +49,11 @@ NOT_COVERED: Final = (
 _ADDED_UP: Final = "a person with rows at several parties, for whom their mu add up"
 
 
-# Of runs up to so many rounds each round is composed. Of longer ones so many histories are, over all
-# parties: that takes no longer than the planning of the run took.
+# Of runs up to so many rounds each round is composed. Of longer ones so many histories are over all
+# parties, but a few of each: that takes no longer than the planning of the run took.
 _EVERY_ROUND: Final = 100
-_MOST_COMPOSED: Final = 8
+_MOST_COMPOSED: Final = 6
+_FEWEST_COMPOSED: Final = 3
 
 _GUARANTEES: Final = TypeAdapter(dict[str, Guarantee])
 _COURSE: Final = TypeAdapter(list[Epsilon])
@@ -321,7 +322,7 @@ class Charges:
         of the next of them: an upper bound.
         """
         different = len(set(zip(map(tuple, self.events), map(float, self.deltas), strict=True)))
-        share = max(_MOST_COMPOSED // max(different, 1), 1)
+        share = max(_MOST_COMPOSED // max(different, 1), _FEWEST_COMPOSED)
 
         def account(history: tuple[Event, ...], delta: float) -> Array:
             return spend_over_rounds(

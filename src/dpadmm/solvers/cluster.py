@@ -28,7 +28,7 @@ from dpadmm.data.encode import is_sparse
 from dpadmm.data.row_parts import RowPart, encode_part
 from dpadmm.data.schema import Schema
 from dpadmm.durable import Closable
-from dpadmm.errors import ClusterError, ParameterError, needs_extra, positive_number
+from dpadmm.errors import ClusterError, ParameterError, needs_extra, passing, positive_number
 from dpadmm.problem.rows import RowBlock, Shard, label_signs
 from dpadmm.sentences import DataError
 from dpadmm.version import NUMBERS_FORMAT, __version__
@@ -101,10 +101,12 @@ class Cluster(Closable):
                 warnings.simplefilter("ignore")
                 self._client = Client(self._address, timeout=_CONNECT, set_as_default=False)
         except Exception as error:
-            raise ParameterError(
-                f"scheduler must be a Dask scheduler that answers; got {self._address}: "
-                f"{type(error).__name__}. Start it, correct the address, or see to Dask's own "
-                "settings for TLS (distributed.comm.tls). Nothing was spent."
+            raise passing(
+                ParameterError(
+                    f"scheduler must be a Dask scheduler that answers; got {self._address}: "
+                    f"{type(error).__name__}. Start it, correct the address, or see to Dask's own "
+                    "settings for TLS (distributed.comm.tls). Nothing was spent."
+                )
             ) from None
         try:
             self._check_workers()
@@ -124,9 +126,11 @@ class Cluster(Closable):
     def _check_workers(self) -> None:
         """Refuse a cluster without workers, or with other versions than here."""
         if not self.workers:
-            raise ParameterError(
-                f"the scheduler {self._address} must have workers; it has none. Start some (dask "
-                f"worker {self._address}). Nothing was spent."
+            raise passing(
+                ParameterError(
+                    f"the scheduler {self._address} must have workers; it has none. Start some "
+                    f"(dask worker {self._address}). Nothing was spent."
+                )
             )
         for worker, found in self._client.run(_versions_here, on_error="return").items():
             wrong = _difference(found)
@@ -254,10 +258,12 @@ def _difference(found: object) -> str:
 
 
 def _failed(address: str, reason: str) -> ClusterError:
-    return ClusterError(
-        f"the cluster at {address} must finish every pass; it did not ({reason}), and nothing was "
-        "sent. Once it has workers again, start this again: with a ledger it goes on where it was, "
-        "and nothing is spent twice."
+    return passing(
+        ClusterError(
+            f"the cluster at {address} must finish every pass; it did not ({reason}), and nothing "
+            "was sent. Once it has workers again, start this again: with a ledger it goes on where "
+            "it was, and nothing is spent twice."
+        )
     )
 
 
