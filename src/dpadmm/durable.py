@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, NoReturn, Self
 
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, is_passing, passing
 from dpadmm.sentences import DataError
 
 __all__ = [
@@ -221,7 +221,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _refusal(path: Path, what: str, error: OSError) -> DataError:
-    return DataError(
-        f"{what} must be writable with enough room; got {path}: {error.strerror or error}: choose "
-        "another place or free some room"
+    return passing(
+        DataError(
+            f"{what} must be writable with enough room; got {path}: {error.strerror or error}: "
+            "choose another place or free some room"
+        ),
+        when=is_passing(error),
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Real
-from typing import Any
+from typing import Any, Final, TypeVar
 
 __all__ = [
     "BudgetError",
@@ -17,8 +18,10 @@ __all__ = [
     "LedgerError",
     "ParameterError",
     "PreflightStop",
+    "is_passing",
     "missing_extra",
     "needs_extra",
+    "passing",
     "positive_integer",
     "positive_number",
     "unknown_name",
@@ -51,6 +54,23 @@ class BudgetError(LedgerError):
 
 class PreflightStop(RuntimeError):
     """A run that its owner's pre-flight ended before it began; says nothing of what was found."""
+
+
+AnyError = TypeVar("AnyError", bound=Exception)
+_PASSING: Final = "passing"
+_PASSING_NUMBERS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EADDRINUSE)
+
+
+def passing(error: AnyError, *, when: bool = True) -> AnyError:
+    """Mark an error whose cause goes away without a change here: the same start works later."""
+    vars(error)[_PASSING] = when
+    return error
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether the same start may work later: nothing that it was told has to change."""
+    number = error.errno if isinstance(error, OSError) else None
+    return bool(vars(error).get(_PASSING)) or number in _PASSING_NUMBERS
 
 
 @contextmanager

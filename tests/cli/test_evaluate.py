@@ -18,6 +18,12 @@ ROWS = {"north": 60, "south": 40, "west": 20}
 HELD_OUT = 'algorithm = "dp-gd"\nepsilon = 20.0\ndelta = 1e-3\nholdout = 0.25\nrun_id = "first"'
 
 
+def remove_results(folder):
+    """Make room for another run."""
+    for name in ("m.model", "record.json", "m.html"):
+        (folder / name).unlink()
+
+
 def write(folder, run, *, ledgers=None):
     text = (folder / "run.toml").read_text().replace('algorithm = "admm"', run, 1)
     if ledgers is not None:
@@ -226,6 +232,7 @@ def test_a_ledger_knows_which_rows_a_run_was_trained_on(hospitals, dpadmm):
     text = run.read_text()
     # Another model takes the place of the first: trained on all rows, and said to be otherwise.
     run.write_text(text.replace("holdout = 0.25", "").replace('"first"', '"second"'))
+    remove_results(hospitals)
     assert dpadmm("train", run).exit_code == 0
     model = load_model(hospitals / "m.model")
     run.write_text(text.replace('"first"', '"second"'))
@@ -356,6 +363,7 @@ def test_a_run_that_is_repeated_from_its_ledgers_counts_later_evaluations(hospit
     assert "OVER BUDGET." in (hospitals / "m.html").read_text()
     # Another run has another model, of which nothing is known yet.
     run.write_text(run.read_text().replace('"first"', '"second"'))
+    remove_results(hospitals)
     assert dpadmm("train", run).exit_code == 0
     assert load_model(hospitals / "m.model").privacy.caveats == ()
 
@@ -407,6 +415,7 @@ def test_a_ledger_says_against_whom_it_holds_where_earlier_runs_shared_their_noi
     assert done.stdout.count("Filter: gaussian") == len(ROWS)
     own = run.read_text().replace('noise = "shared"', "")
     run.write_text(own.replace('run_id = "shared"', 'run_id = "own"'))
+    remove_results(hospitals)
     done = dpadmm("train", run)
     assert done.exit_code == 0, done.output
     assert done.stdout.count("Adversary: sees every message") == 1

@@ -118,10 +118,12 @@ def test_a_refused_run_has_a_page_of_its_own(with_ledgers, dpadmm):
     dpadmm("train", folder / "run.toml")
     before = (folder / "m.html").read_bytes()
     edit(folder, "delta = 1e-3", 'delta = 1e-3\nrun_id = "another"')
+    for name in ("m.model", "record.json"):
+        edit(folder, f'"{name}"', f'"second-{name}"')
     result = dpadmm("train", folder / "run.toml")
     assert result.exit_code == 2
-    assert str(folder / "m.refused.html") in result.stderr
-    page = (folder / "m.refused.html").read_text(encoding="utf-8")
+    assert str(folder / "second-m.refused.html") in result.stderr
+    page = (folder / "second-m.refused.html").read_text(encoding="utf-8")
     assert "OVER BUDGET: REFUSED." in page
     assert "No row was read" in page
     # The page of the run whose model is there stays.

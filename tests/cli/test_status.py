@@ -219,5 +219,5 @@ def test_a_port_that_is_taken(dpadmm, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         result = dpadmm("status", tmp_path, "--serve", address)
-    assert result.exit_code == 2
+    assert result.exit_code == 75
     assert "must be an address of this machine that is free" in result.output.replace("\n", " ")

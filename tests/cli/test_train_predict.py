@@ -78,7 +78,60 @@ def test_a_second_run_without_a_ledger_says_that_it_spends_anew(hospitals, dpadm
     refused = dpadmm("train", hospitals / "run.toml", "--epsilon", "0")
     assert refused.stderr == "dpadmm: epsilon must be a positive number; got 0.0.\n"
     edit(hospitals, "delta = 1e-3", "delta = 1e-3\nsimulation_key = 1")
-    assert dpadmm("train", hospitals / "run.toml").stderr == ""
+    (hospitals / "m.model").unlink()
+    (hospitals / "record.json").unlink()
+    (hospitals / "m.html").unlink()
+    for _ in range(2):
+        assert dpadmm("train", hospitals / "run.toml").stderr == ""
+
+
+def test_a_run_does_not_take_the_place_of_another(hospitals, dpadmm):
+    run = hospitals / "run.toml"
+    places = [hospitals / name for name in ("m.model", "record.json", "m.html")]
+    assert dpadmm("train", run).exit_code == 0
+    # Once more is the same run.
+    assert dpadmm("train", run).exit_code == 0
+    first = {place: place.read_bytes() for place in places}
+    edit(hospitals, "rounds = 12", "rounds = 13")
+    for place in places:
+        refused = dpadmm("train", run)
+        assert refused.exit_code == 2
+        option = {".model": "model", ".json": "record", ".html": "report"}[place.suffix]
+        assert refused.stderr.startswith(f"dpadmm: {option} under [result] must be a new file")
+        assert f"{place} is" in refused.stderr
+        assert place.read_bytes() == first[place]
+        place.unlink()
+    assert dpadmm("train", run).exit_code == 0
+
+
+def test_what_is_no_model_is_not_overwritten(hospitals, dpadmm):
+    (hospitals / "m.model").write_text("notes of somebody")
+    refused = dpadmm("train", hospitals / "run.toml")
+    assert refused.exit_code == 2
+    assert "m.model is not of this run, and is left as it is" in refused.stderr
+    assert (hospitals / "m.model").read_text() == "notes of somebody"
+
+
+def test_a_run_that_would_take_the_place_of_another_charges_nothing(hospitals, dpadmm):
+    from dpadmm.ledger.entries import ChargedData
+    from dpadmm.ledger.filters import Policy
+    from dpadmm.ledger.sqlite import SQLiteLedger
+
+    edit(hospitals, '"admm"', '"pr-admm"\ndelta = 1e-3')
+    assert dpadmm("train", hospitals / "run.toml").exit_code == 0
+    before = (hospitals / "m.model").read_bytes()
+    ledgers = {name: hospitals / f"{name}.ledger" for name in ("north", "south", "west")}
+    for (name, place), rows in zip(ledgers.items(), (60, 40, 20), strict=True):
+        SQLiteLedger.create(place, ChargedData("rows", name, rows), Policy(5.0, 1e-3)).close()
+    lines = "".join(f'{name} = "{place}"\n' for name, place in ledgers.items())
+    with open(hospitals / "run.toml", "a") as file:
+        file.write(f"[ledgers]\n{lines}")
+    edit(hospitals, "delta = 1e-3", 'delta = 1e-3\nrun_id = "second"')
+    assert dpadmm("train", hospitals / "run.toml").exit_code == 2
+    assert (hospitals / "m.model").read_bytes() == before
+    for place in ledgers.values():
+        with SQLiteLedger(place, read_only=True) as ledger:
+            assert not ledger.account.runs
 
 
 def test_what_is_printed_does_not_depend_on_rows(hospitals, dpadmm):

@@ -94,7 +94,7 @@ def check(fork_server, folder, suffix, write, rows):
         for federation in made:
             federation.close()
     first, *others = [shown(f, "north", code) for f, code in zip(made, codes, strict=True)]
-    assert first["code"] == 2
+    assert first["code"] == 75
     assert any('"agreeing"' in line for line in first["log"]), first
     for other in others:
         assert other == first

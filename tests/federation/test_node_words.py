@@ -79,7 +79,7 @@ def test_nobody_agrees_for_a_node_that_was_never_started(build):
             while fault not in str(federation.log("north", "message-dropped")):
                 assert time.monotonic() < deadline, federation.log("north")
                 time.sleep(0.02)
-        assert federation.wait("north") == 2
+        assert federation.wait("north") == 75
     finally:
         west.session.close()
     assert "not heard of: south. Nothing more was spent" in shown(federation, "north")
@@ -154,7 +154,7 @@ def test_an_agreement_that_is_none_ends_in_a_sentence(build, number):
     west = BadNeighbour(federation)
     west.agreeing = lambda: HOSTILE_AGREEMENTS[number]
     try:
-        assert federation.wait("north") == 2
+        assert federation.wait("north") == 75
     finally:
         west.session.close()
     # What is longer than a connection may bring never arrives.

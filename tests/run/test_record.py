@@ -110,7 +110,7 @@ def test_a_damaged_record_is_refused_where_it_is_damaged(place, value):
     for name in place[:-1]:
         inner = inner[name]
     inner[place[-1]] = value
-    said = rf"r\.json must be a run record of dpadmm; at {place[0]}.*"
+    said = rf"r\.json must be a run record of dpadmm; its field '{place[0]}.*"
     with pytest.raises(ParameterError, match=said) as refusal:
         RecordedRun.from_dict(damaged, "r.json")
     assert "\n" not in str(refusal.value)

@@ -15,7 +15,7 @@ os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 import dpadmm
 from dpadmm.cli.options import Commands
-from dpadmm.cli.output import REFUSALS, print_refusal
+from dpadmm.cli.output import REFUSALS, print_refusal, refusal_code
 
 __all__ = ["app", "main"]
 
@@ -86,4 +86,4 @@ def main(arguments: list[str] | None = None) -> None:
         app(args=words)
     except REFUSALS as error:
         print_refusal(command, str(error), as_json="--json" in words)
-        sys.exit(2)
+        sys.exit(refusal_code(error))

@@ -32,6 +32,7 @@ from dpadmm.errors import (
     ExchangeError,
     LedgerError,
     PreflightStop,
+    is_passing,
     missing_extra,
 )
 from dpadmm.plain import json_data, visible
@@ -59,6 +60,9 @@ REFUSALS: Final = (
     LedgerError,
 )
 
+#: How a refused command ends; and where the same command may go through later (sysexits.h).
+REFUSED: Final = 2
+TRY_LATER: Final = 75
 #: The exit code of a run that its owner's pre-flight ended before it began.
 STOPPED_AT_HOME: Final = 4
 
@@ -85,6 +89,11 @@ def print_refusal(command: str, message: str, *, as_json: bool = False) -> None:
         content = {"version": JSON_VERSION, "command": command, "error": message}
         typer.echo(json.dumps(content, indent=2))
     errors.print(Text(_flowing(f"dpadmm: {message}", errors)))
+
+
+def refusal_code(error: Exception) -> int:
+    """The exit code of a refusal."""
+    return TRY_LATER if is_passing(error) else REFUSED
 
 
 def _shown(text: str) -> str:
@@ -141,7 +150,7 @@ def say(words: str, heading: str = "") -> None:
 
 @contextmanager
 def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
-    """Turn a refusal inside into one sentence and exit code 2, Ctrl-C into one and 130.
+    """Turn a refusal inside into one sentence and its exit code, Ctrl-C into one and 130.
 
     What a pre-flight ended has the exit code 4. ``stopped`` says what a command that was stopped
     has kept, and how it goes on.
@@ -150,7 +159,7 @@ def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
         yield
     except REFUSALS as error:
         print_refusal(command, str(error), as_json=as_json)
-        raise typer.Exit(2) from None
+        raise typer.Exit(refusal_code(error)) from None
     except PreflightStop as error:
         print_refusal(command, str(error), as_json=as_json)
         raise typer.Exit(STOPPED_AT_HOME) from None
@@ -162,7 +171,7 @@ def refusals(command: str, as_json: bool, stopped: str = "") -> Iterator[None]:
         if extra is None:
             raise
         print_refusal(command, str(missing_extra(extra)), as_json=as_json)
-        raise typer.Exit(2) from None
+        raise typer.Exit(REFUSED) from None
 
 
 # Words and names are never broken.

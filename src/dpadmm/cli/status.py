@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,8 +35,15 @@ if TYPE_CHECKING:
     from dpadmm.federation.status import NodeStatus
 
 _COLUMNS = ("node", "life", "round", "waiting for", "epsilon spent", "left", "last event", "age, s")
-_TROUBLE = ("dead", "silent")
-_STYLES = {"dead": "red", "silent": "yellow", "stopped": "yellow", "finished": "green"}
+_MAY_GO_ON = ("alive", "dead", "silent")
+_TROUBLE = ("dead", "silent", "failed")
+_STYLES = {
+    "dead": "red",
+    "failed": "red",
+    "silent": "yellow",
+    "stopped": "yellow",
+    "finished": "green",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,15 +81,17 @@ def status(options: StatusOptions) -> None:
 
     A node that names a `status` file in its node.toml writes it every second. *alive*: it did so
     lately; *silent*: it did not, so it is frozen or its disk is full; *dead*: its process is gone;
-    *finished* and *stopped* are how it ended. Nothing in it depends on rows
-    but through charged messages.
+    *finished*, *stopped* (it was told to) and *failed* (a line below says why) are how it ended.
+    Nothing in it depends on rows but through charged messages.
+
+    A node that has not begun has no file yet; a line says so, and the others are shown.
 
     `--serve` shows the same, and the graph with who waits for whom, on a page in the browser that
     keeps itself up to date; `/status.json` there is what `--json` prints.
 
-    The exit code is 3 if a node is dead or silent.
+    The exit code is 3 if a node is dead, silent or failed, or a file cannot be read.
     """
-    from dpadmm.federation.status import read_statuses
+    from dpadmm.federation.status import look_at, read_statuses
 
     wanted = options.places or [Path()]
     with refusals("status", options.as_json):
@@ -89,18 +99,27 @@ def status(options: StatusOptions) -> None:
         if options.serve is not None:
             _serve(options.serve, wanted, options)
             return
-        nodes = read_statuses(wanted)
+        nodes, absent = look_at(wanted)
+        if not nodes:
+            # Refused, with the reason, unless one has begun since.
+            nodes, absent = read_statuses(wanted), {}
         if options.as_json:
-            emit("status", _result(nodes))
+            emit("status", _result(nodes, absent))
         elif options.watch:
             with Live(status_table(nodes), console=console, auto_refresh=False) as live:
-                while any(node.life in ("alive", *_TROUBLE) for node in nodes):
+                while absent or any(node.life in _MAY_GO_ON for node in nodes):
                     time.sleep(options.every)
-                    nodes = read_statuses(wanted)
+                    nodes, absent = look_at(wanted)
                     live.update(status_table(nodes), refresh=True)
         else:
             print_table(status_table(nodes))
-    if any(node.life in _TROUBLE for node in nodes):
+        if not options.as_json:
+            for node in nodes:
+                if node.failure is not None:
+                    say(f"{node.content['node']} failed: {node.failure}")
+            for words in absent.values():
+                warn(words)
+    if any(node.life in _TROUBLE for node in nodes) or any(place.is_file() for place in absent):
         raise typer.Exit(3)
 
 
@@ -117,8 +136,9 @@ def _check(options: StatusOptions) -> None:
         raise ParameterError("--anywhere must come with --serve; got it alone: leave it out.")
 
 
-def _result(nodes: list[NodeStatus]) -> dict[str, Any]:
-    return {"nodes": [node.to_dict() for node in nodes]}
+def _result(nodes: list[NodeStatus], absent: Mapping[Path, str]) -> dict[str, Any]:
+    told = {str(place): words for place, words in absent.items()}
+    return {"nodes": [node.to_dict() for node in nodes], "absent": told}
 
 
 def _serve(address: str, places: list[Path], options: StatusOptions) -> None:
@@ -133,9 +153,7 @@ def _serve(address: str, places: list[Path], options: StatusOptions) -> None:
         return render(status_report(*look_at(places)), every=options.every)
 
     def content() -> str:
-        nodes, absent = look_at(places)
-        told = {str(place): words for place, words in absent.items()}
-        return envelope("status", _result(nodes) | {"absent": told})
+        return envelope("status", _result(*look_at(places)))
 
     pages = {
         "/": Page("text/html", page, content_policy(live=True)),
@@ -168,7 +186,7 @@ def status_table(nodes: list[NodeStatus]) -> Table | Group:
         cells = (
             content["node"],
             node.life,
-            f"{content['round']}/{content['rounds']}" if content["rounds"] else content["state"],
+            _progress(content),
             _waiting(content),
             _bound(content["epsilon_spent"], AtMost),
             _bound(content["epsilon_left"], AtLeast),
@@ -177,6 +195,14 @@ def status_table(nodes: list[NodeStatus]) -> Table | Group:
         )
         rows.append([plain_text(cell) for cell in cells])
     return fitting_table(_COLUMNS, rows, _STYLES)
+
+
+def _progress(content: dict[str, Any]) -> str:
+    """How many rounds are complete; its state where there are none, or results are written."""
+    from dpadmm.federation.status import WRITING
+
+    done = f"{content['round']}/{content['rounds']}" if content["rounds"] else ""
+    return done if done and content["state"] != WRITING else f"{done} {content['state']}".strip()
 
 
 def _waiting(content: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.errors import ExchangeError, ParameterError, passing
 from dpadmm.federation.identity import (
     certificate_fault,
     from_base64,
@@ -301,10 +301,12 @@ class Agreement:
                     self._reached = True
                     return dict(self._agreed)
             if time.monotonic() > deadline:
-                raise Disagreement(
-                    f"all nodes must agree on the run within {timeout:g} s; not heard of: "
-                    f"{', '.join(sorted(missing | unheard))}. Nothing more was spent. Check that "
-                    "they run and can be reached."
+                raise passing(
+                    Disagreement(
+                        f"all nodes must agree on the run within {timeout:g} s; not heard of: "
+                        f"{', '.join(sorted(missing | unheard))}. Nothing more was spent. Check "
+                        "that they run and can be reached."
+                    )
                 )
 
     def _answer(self, label: str) -> bytes | None:

@@ -80,8 +80,16 @@ def check_node(setup: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
     if config.watch.metrics is not None:
         yield _try("metrics", lambda: _metrics(setup))
     for name, address in config.addresses.items() if reach else ():
-        found = probe(name, address, setup.security)
+        found = probe(name, address, setup.security, pin=config.pins.get(name))
         yield Check(f"reach {name}", found.reached, f"{found.reason}: {found.advice}")
+    unseen = set(config.pins) - {setup.name, *config.addresses}
+    if reach and unseen:
+        yield Check(
+            "pins",
+            True,
+            f"{', '.join(sorted(unseen))} cannot be dialled from here: their certificates are "
+            "compared with [pins] when all agree, before anything is spent.",
+        )
 
 
 def check_own_rows(setup: NodeSetup, owner: Owner | None) -> Iterator[Check]:

@@ -39,8 +39,9 @@ class Metrics(Closable):
         gauge = partial(Gauge, registry=registry)
         counter = partial(Counter, registry=registry)
         neighbour = ["neighbour"]
-        info = gauge("dpadmm_node_info", "1, with names as labels.", ["node", "run"])
-        info.labels(node, run).set(1)
+        self._node = node
+        self._info = gauge("dpadmm_node_info", "1, with names as labels.", ["node", "run"])
+        self.join(run)
         self.round = gauge("dpadmm_round", "Complete rounds.")
         self.rounds = gauge("dpadmm_rounds", "Rounds of the run.")
         self.waiting = gauge(
@@ -74,6 +75,12 @@ class Metrics(Closable):
         )
         #: Where the numbers are.
         self.address = self._server.address
+
+    def join(self, run: str) -> None:
+        """Name the run; before it has a name there is no ``dpadmm_node_info``."""
+        self._info.clear()
+        if run:
+            self._info.labels(self._node, run).set(1)
 
     def close(self) -> None:
         """Stop serving."""

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, final
 
 from dpadmm.durable import Closable
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, is_passing, passing
 from dpadmm.federation.transport.addresses import (
     is_ipv6,
     joined_address,
@@ -107,10 +107,11 @@ class PageServer(Closable):
         try:
             self._server = Server((host, port), Handler)
         except OSError as error:
-            raise ParameterError(
+            refusal = ParameterError(
                 f"{what} must be an address of this machine that is free; got {address}: "
                 f"{error.strerror}. Choose another port."
-            ) from None
+            )
+            raise passing(refusal, when=is_passing(error)) from None
         #: Where the pages are, with the port that was taken.
         self.address = joined_address(host, self._server.server_port)
         self._thread = threading.Thread(

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dpadmm.durable import write_whole
-from dpadmm.errors import BudgetError, ExchangeError, ParameterError
+from dpadmm.errors import BudgetError, ExchangeError, ParameterError, passing
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
@@ -46,7 +46,7 @@ from dpadmm.run.from_files import (
     write_results,
 )
 from dpadmm.run.judge import Judgement, state_evaluation, state_whole
-from dpadmm.run.model import Model
+from dpadmm.run.model import Model, save_model
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.result import Run, provenance
@@ -96,16 +96,24 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
             raise ExchangeError(f"{part.hearing.refused_sum} There is no model.")
         if part.hearing.lost == setup.name:
             raise LeftOut(setup.name)
-        raise ExchangeError(
-            f"{part.hearing.lost} was lost before a round was complete: there is no model."
+        raise passing(
+            ExchangeError(
+                f"{part.hearing.lost} was lost before a round was complete: there is no model."
+            )
         )
     if best is not part:
         done = best.hearing.done
         node.watcher.event("fell-back", level="warning", round=done, rounds=best.stretch.rounds)
     private = setup.planned.algorithm.private
     seconds = None if private else time.monotonic() - begin
-    trained = _trained(node, told, best, part, seconds)
-    write_node_results(setup, _stated(trained, best.to_compare()), _changes(best))
+    with node.watcher.writing():
+        # The model, which was paid for, is there before what takes longer: its course of spending,
+        # and what is only told of it.
+        expected = best.to_compare()
+        first = _trained(node, told, best, part, seconds, by_round=False)
+        save_model(told.result.model, _stated(first, expected).model)
+        trained = _trained(node, told, best, part, seconds)
+        write_node_results(setup, _stated(trained, expected), _changes(best))
     node.watcher.event("results-written", round=best.hearing.done, rounds=best.stretch.rounds)
     # After the results: whatever happens to what follows, what was paid for is there.
     mailbox, departure, judged = part.exchange.mailbox, part.departure, None
@@ -119,8 +127,9 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
             trained = _trained(node, told, best, part, seconds, judged)
             mailbox, departure, compared = judging.exchange.mailbox, None, judging.compare()
     if compared is not None or judged is not None:
-        trained = _stated(trained, compared)
-        write_node_results(setup, trained, _changes(best))
+        with node.watcher.writing():
+            trained = _stated(trained, compared)
+            write_node_results(setup, trained, _changes(best))
     if judged is not None:
         node.watcher.event("evaluated", rows=judged.quality.histogram.rows)
     if compared is not None and compared.refusal:
@@ -430,6 +439,8 @@ def _trained(
     last: _Part,
     seconds: float | None,
     judged: Judgement | None = None,
+    *,
+    by_round: bool = True,
 ) -> Run:
     """Make the model of this node: the mean of the messages that it may hear, its own included.
 
@@ -454,6 +465,7 @@ def _trained(
             ahead=_ahead(node, part),
             others=_others(node, part, released_weights(part.own, heard, told.run.output)),
             caveats=caveats,
+            by_round=by_round,
         ),
         classes=schema.classes,
         parties=hearing.names,
@@ -570,7 +582,7 @@ def _runs_of(account: Account, agreed: AgreedRun) -> list[str]:
 
 
 def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = ()) -> None:
-    """Write the statement, then the model and the record, then the page to read.
+    """Write the model, then what is told of it: the record, the statement and the page to read.
 
     Parameters
     ----------
@@ -581,15 +593,14 @@ def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = 
     """
     result = setup.config.result
     assert result is not None
+    record = write_results(trained)
     if result.statement is not None:
         lines = [str(trained.privacy)]
-        for words in trained.summary()["ledgers"].values():
+        for words in record.ledgers.values():
             lines += ["", "The ledger of this data set:", words]
         if changes:
             lines += ["", *changes]
         write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
-    record = write_results(trained)
-    # After the results: whatever happens to the page, what was paid for is there.
     place = trained.config.result.report_file
     if place is not None:
         write_page(place, run_report(record))

@@ -75,7 +75,12 @@ class _Found(Exception):
 
 
 def probe(
-    name: str, address: str, security: Security | None, *, timeout: float = _TIMEOUT
+    name: str,
+    address: str,
+    security: Security | None,
+    *,
+    pin: str | None = None,
+    timeout: float = _TIMEOUT,
 ) -> Cause:
     """Dial a neighbour once and say what is there.
 
@@ -85,6 +90,8 @@ def probe(
         The neighbour, and where it should be.
     security
         This node's own files; without them only a connection is opened.
+    pin
+        The sha256 of the certificate that it must show, where its owner has said it.
     timeout
         Seconds for each of the steps: name, connection, certificates.
     """
@@ -93,7 +100,7 @@ def probe(
         places = _look_up(name, host, port, timeout)
         with _connected(name, address, places, timeout) as connection:
             if security is not None:
-                _check_tls(name, host, address, places, connection, security, timeout)
+                _check_tls(name, host, address, places, connection, security, pin, timeout)
     except _Found as found:
         return found.finding
     return Cause(REACHED, f"{name} answers at {address}.")
@@ -169,6 +176,7 @@ def _check_tls(
     places: list[Any],
     connection: socket.socket,
     security: Security,
+    pin: str | None,
     timeout: float,
 ) -> None:
     """Show this node's certificate and look at the other's."""
@@ -182,7 +190,7 @@ def _check_tls(
         ) from None
     try:
         with strict.wrap_socket(connection, server_hostname=host) as link:
-            _check_certificate(name, host, address, _certificate(link))
+            _check_certificate(name, host, address, _certificate(link), pin)
             _hear_verdict(name, link, security)
     except ssl.SSLCertVerificationError as error:
         facts = None
@@ -227,7 +235,9 @@ def _certificate(link: ssl.SSLSocket) -> CertificateFacts:
     return certificate_facts(shown)
 
 
-def _check_certificate(name: str, host: str, address: str, facts: CertificateFacts) -> None:
+def _check_certificate(
+    name: str, host: str, address: str, facts: CertificateFacts, pin: str | None
+) -> None:
     if facts.name != name:
         raise _Found(
             "another-node",
@@ -239,6 +249,12 @@ def _check_certificate(name: str, host: str, address: str, facts: CertificateFac
             "host-not-in-certificate",
             f"the certificate of {name} is for {', '.join(facts.hosts) or 'no host'}, and not for "
             f"{host}: dial one of those, or have it made again with --host {host}.",
+        )
+    if pin not in (None, facts.fingerprint):
+        raise _Found(
+            "another-certificate",
+            f"the certificate of {name} has the sha256 {facts.fingerprint}, and [pins] has {pin}: "
+            "ask its owner by telephone which one is right.",
         )
 
 

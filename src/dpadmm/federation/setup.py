@@ -19,7 +19,7 @@ from dpadmm.privacy.figures import AtMost, Given, pair
 from dpadmm.privacy.statement import Charges
 from dpadmm.run.config import DataSection, PartySection, ResultSection, RunConfig
 from dpadmm.run.evaluate import WholePlan
-from dpadmm.run.from_files import check_files, file_schema
+from dpadmm.run.from_files import check_files, check_results, file_schema
 from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.preflight import PolicySection
@@ -186,6 +186,9 @@ def prepare_node(
             if place is not None:
                 check_writable(place, what)
         told = setup.run_config()
+        places = {"model": told.result.model, "record": told.result.record}
+        places |= {"statement": config.result.statement, "report": told.result.report_file}
+        check_results(places, setup.run.hex())
         check_files(told, file_schema(schema, told))
     return setup
 

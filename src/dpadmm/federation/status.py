@@ -18,6 +18,7 @@ from dpadmm.errors import ParameterError
 __all__ = [
     "MOST_EVENTS",
     "STATUS_VERSION",
+    "WRITING",
     "NodeStatus",
     "look_at",
     "process_space",
@@ -33,6 +34,8 @@ SUFFIX: Final = ".status.json"
 # A status file is written every second; a machine may be busy.
 _SILENCE: Final = 10.0
 _LONGEST: Final = 1_000_000
+#: The state of a node between its last round and its results.
+WRITING: Final = "writing"
 _ENDED: Final = ("finished", "stopped")
 
 
@@ -143,12 +146,20 @@ class NodeStatus:
 
     @property
     def life(self) -> str:
-        """finished, stopped, alive, dead (the process is gone) or silent (frozen, or elsewhere)."""
+        """finished, stopped, failed, alive, dead (the process is gone) or silent (frozen)."""
         if self.content["state"] in _ENDED:
-            return str(self.content["state"])
+            return str(self.content["state"]) if self.failure is None else "failed"
         if self.content["process_space"] == process_space() and not _runs(self.content["process"]):
             return "dead"
         return "alive" if self.age <= _SILENCE else "silent"
+
+    @property
+    def failure(self) -> str | None:
+        """Why it failed; None where it did not, or goes on."""
+        last = self.content["last_event"]
+        if self.content["state"] != "stopped" or last is None or last["event"] != "failed":
+            return None
+        return str(last["facts"].get("error", "no reason is known"))
 
     def to_dict(self) -> dict[str, Any]:
         """Data for machines."""

@@ -44,6 +44,7 @@ _CAPTION: Final = (
 )
 _TROUBLE: Final[Mapping[str, tuple[Tone, str]]] = {
     "dead": ("danger", "DEAD."),
+    "failed": ("danger", "FAILED."),
     "silent": ("caution", "SILENT."),
 }
 _ADVICE: Final = {
@@ -172,7 +173,10 @@ def _picture(nodes: Sequence[NodeStatus], known: Mapping[str, _Seen]) -> WaitPlo
 
 def _banners(nodes: Sequence[NodeStatus], absent: Mapping[Path, str]) -> tuple[Banner, ...]:
     found = [
-        Banner(*_TROUBLE[node.life], f"{shown_name(node.content['node'])}: {_ADVICE[node.life]}")
+        Banner(
+            *_TROUBLE[node.life],
+            f"{shown_name(node.content['node'])}: {cut(node.failure or _ADVICE[node.life], 300)}",
+        )
         for node in nodes
         if node.life in _TROUBLE
     ]

@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
@@ -24,7 +25,7 @@ from rich.text import Text
 from dpadmm.durable import Closable, check_writable, write_whole
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.federation.facts import Fact, code_word, public_facts
-from dpadmm.federation.status import MOST_EVENTS, STATUS_VERSION, process_space
+from dpadmm.federation.status import MOST_EVENTS, STATUS_VERSION, WRITING, process_space
 from dpadmm.plain import visible
 from dpadmm.sentences import DataError
 
@@ -168,6 +169,8 @@ class Watcher(Closable):
         """Name the run, once it is agreed on."""
         with self._lock:
             self.run = self._state["run"] = run
+            if self._metrics is not None:
+                self._metrics.join(run)
 
     def graph(
         self, nodes: Sequence[str], links: Sequence[tuple[str, str]], server: str | None
@@ -182,7 +185,9 @@ class Watcher(Closable):
         """How this node gets on: its state, its complete rounds, whom it waits for."""
         with self._lock:
             waiting = sorted({*self._state["waiting"], *self._state["unreachable"]})
-            return self._state["state"], self._state["round"], waiting
+            # To neighbours it is a node that is not ready yet: it still runs.
+            state = "running" if self._state["state"] == WRITING else self._state["state"]
+            return state, self._state["round"], waiting
 
     def hearsay(self, neighbour: str, state: str, done: int, waiting: list[str]) -> None:
         """Tell how a neighbour says that it gets on; nobody has checked it."""
@@ -244,6 +249,20 @@ class Watcher(Closable):
         with self._lock:
             if self._state["unreachable"].pop(neighbour, None) and self._metrics is not None:
                 self._metrics.unreachable.labels(neighbour).set(0)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Tell that rounds are over: in this block their cost is worked out and results written."""
+        with self._lock:
+            before = self._state["state"]
+            self._state["state"] = WRITING
+            done = {name: self._state[name] for name in ("round", "rounds")}
+            self.event("writing-results", **done)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._state["state"] = before
 
     def serving(self, timeout: float) -> None:
         """Tell that the results are written: only late neighbours are still to be served."""

@@ -325,7 +325,8 @@ class _Turn:
     def finish(self) -> None:
         """Write the model of all rounds, with what they cost here."""
         rounds, watcher = self.stretch.rounds, self.node.watcher
-        write_node_results(self.node.setup, self._trained())
+        with watcher.writing():
+            write_node_results(self.node.setup, self._trained())
         if self.keys is not None:
             self.keys.destroy()
         watcher.event("results-written", round=rounds, rounds=rounds)

@@ -7,7 +7,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from dpadmm.errors import LedgerError
+from dpadmm.errors import LedgerError, passing
 
 __all__ = ["RunLock"]
 
@@ -36,9 +36,11 @@ class RunLock:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(handle)
-            raise LedgerError(
-                f"run {self._run_id!r} must be open in one process at a time; another has it. Wait "
-                "until that ends, or give this run a name of its own."
+            raise passing(
+                LedgerError(
+                    f"run {self._run_id!r} must be open in one process at a time; another has it. "
+                    "Wait until that ends, or give this run a name of its own."
+                )
             ) from None
         # Whoever had the lock before may just have removed its file: then it locks nothing.
         try:

@@ -24,7 +24,7 @@ from typing import Final
 from urllib.parse import quote
 
 from dpadmm.durable import Closable
-from dpadmm.errors import LedgerError
+from dpadmm.errors import LedgerError, passing
 from dpadmm.ledger.entries import LEDGER_VERSION, Entry
 
 __all__ = ["EntryFile"]
@@ -231,15 +231,19 @@ class EntryFile(Closable):
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise LedgerError(
-                    f"ledger {self.path} must become free within {self._timeout:g} s; another "
-                    "process holds it. Wait until that ends and start again; nothing was released."
+                raise passing(
+                    LedgerError(
+                        f"ledger {self.path} must become free within {self._timeout:g} s; another "
+                        "process holds it. Wait until that ends and start again; nothing was "
+                        "released."
+                    )
                 ) from None
             reason = _REASONS.get(code, "SQLite refused")
-            raise LedgerError(
+            refusal = LedgerError(
                 f"ledger {self.path} cannot be used: {reason} ({error}). Nothing was released; put "
                 "that right and start again."
-            ) from None
+            )
+            raise passing(refusal, when=code == sqlite3.SQLITE_FULL) from None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

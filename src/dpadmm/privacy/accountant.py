@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpadmm.errors import positive_integer
 from dpadmm.plain import Array, Delta, Epsilon
 from dpadmm.privacy.composition import (
     Basic,
@@ -365,24 +366,43 @@ def epsilon_curve(events: History, deltas: ArrayLike, *, rows_per_person: int = 
     return np.array([_best(parts, float(delta), bounds).epsilon for delta in grid])
 
 
-def spend_over_rounds(events: Iterable[Event], delta: float, *, rows_per_person: int = 1) -> Array:
-    """Return epsilon after each round, one event a round (:class:`Composed` for several parts)."""
+def spend_over_rounds(
+    events: Iterable[Event], delta: float, *, rows_per_person: int = 1, most: int | None = None
+) -> Array:
+    """Return epsilon after each round, one event a round (:class:`Composed` for several parts).
+
+    Parameters
+    ----------
+    events, delta, rows_per_person
+        As in :func:`epsilon_spent`.
+    most
+        Compose at most so many histories: up to the last round, the first, and some at equal
+        distances. Every other round has the epsilon of the next that was composed, which holds for
+        it, too. Gaussian rounds need no composing. By default every round is composed, in a time
+        that grows with the square of their number.
+    """
     _check_delta(delta)
     _check_rows(rows_per_person)
+    if most is not None:
+        positive_integer("most", most)
     rounds = list(events)
     squares = [gaussian_mu_squared(event, rows_per_person) for event in rounds]
     known = [square for square in squares if square is not None]
     if delta > 0 and len(known) == len(rounds) and math.isfinite(_sum(known)):
         return gaussian_epsilon(np.sqrt(np.array(list(_running_sums(known)))), delta)
-    spent: list[float] = []
-    for number, square in enumerate(squares, start=1):
-        if square == 0 and spent:
-            spent.append(spent[-1])
+    places = np.arange(len(rounds))
+    if most is not None and most < len(rounds):
+        places = np.unique(np.linspace(len(rounds) - 1, 0, most).astype(np.intp))
+    spent = np.full(len(rounds), math.inf)
+    for place in places.tolist():
+        before = spent[place - 1] if place else math.inf
+        if squares[place] == 0 and before < math.inf:
+            spent[place] = before
         else:
-            prefix = rounds[:number]
-            spent.append(epsilon_spent(prefix, delta, rows_per_person=rows_per_person).epsilon)
+            prefix = rounds[: place + 1]
+            spent[place] = epsilon_spent(prefix, delta, rows_per_person=rows_per_person).epsilon
     # A bound for more releases is one for fewer: grids differ, the truth does not.
-    return np.minimum.accumulate(np.array(spent, dtype=np.float64)[::-1])[::-1]
+    return np.minimum.accumulate(spent[::-1])[::-1]
 
 
 def larger(one: Guarantee, other: Guarantee) -> Guarantee:

@@ -49,6 +49,12 @@ NOT_COVERED: Final = (
 _ADDED_UP: Final = "a person with rows at several parties, for whom their mu add up"
 
 
+# Of runs up to so many rounds each round is composed. Of longer ones so many histories are over all
+# parties, but a few of each: that takes no longer than the planning of the run took.
+_EVERY_ROUND: Final = 100
+_MOST_COMPOSED: Final = 6
+_FEWEST_COMPOSED: Final = 3
+
 _GUARANTEES: Final = TypeAdapter(dict[str, Guarantee])
 _COURSE: Final = TypeAdapter(list[Epsilon])
 
@@ -142,8 +148,8 @@ class PrivacyStatement(Terms):
     parties
         Each party's guarantee over the whole run.
     rounds
-        Each party's epsilon after each round, at its delta, and in the end after a histogram, too;
-        empty where it was not asked for.
+        An epsilon of each party that holds after each round, at its delta, and in the end after a
+        histogram, too (:meth:`Charges.courses`); empty where it was not asked for.
     adversary
         Against whom the guarantee holds.
     alone
@@ -307,11 +313,21 @@ class Charges:
         return {name: larger(first, there[name]) for name, first in here.items()}
 
     def courses(self) -> dict[str, Array]:
-        """What each party has spent after each round, at its delta: of the first events alone."""
+        """What each party has spent after each round, at its delta: of the first events alone.
+
+        Of long runs that are not Gaussian some rounds are composed, and the others have the epsilon
+        of the next of them: an upper bound.
+        """
+        different = len(set(zip(map(tuple, self.events), map(float, self.deltas), strict=True)))
+        share = max(_MOST_COMPOSED // max(different, 1), _FEWEST_COMPOSED)
 
         def account(history: tuple[Event, ...], delta: float) -> Array:
-            people = self.rows_per_person
-            return spend_over_rounds(history, _ideal(delta), rows_per_person=people)
+            return spend_over_rounds(
+                history,
+                _ideal(delta),
+                rows_per_person=self.rows_per_person,
+                most=share if len(history) > _EVERY_ROUND else None,
+            )
 
         return self._of_each(account)
 

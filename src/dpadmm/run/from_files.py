@@ -15,7 +15,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,7 @@ from dpadmm.data.row_parts import list_parts
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.survey import survey
 from dpadmm.data.tables import check_columns, encoded_batches
-from dpadmm.durable import check_writable, written_whole
+from dpadmm.durable import check_writable, write_whole, written_whole
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -38,13 +38,14 @@ from dpadmm.run.config import PartySection, RunConfig, RunSection, run_hash, tra
 from dpadmm.run.engine import Checkpoint
 from dpadmm.run.evaluate import WholePlan, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge_paid
-from dpadmm.run.model import Model, model_bytes
+from dpadmm.run.model import Model, load_model, model_bytes
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan
 from dpadmm.run.preflight import Findings, Owner, preflight
-from dpadmm.run.record import RecordedRun
+from dpadmm.run.record import RecordedRun, read_record
 from dpadmm.run.result import Run, provenance
+from dpadmm.run.sealed import ModelError
 from dpadmm.run.train import lay_out, train
 from dpadmm.sentences import DataError
 from dpadmm.solvers.cluster import Cluster, ClusterRows
@@ -53,6 +54,7 @@ __all__ = [
     "Run",
     "Watch",
     "check_files",
+    "check_results",
     "check_rows",
     "declared_rows",
     "estimator_parameters",
@@ -74,6 +76,8 @@ __all__ = [
 # So many that no sensible budget is refused for too few, and not so many that a solve would have to
 # be more exact than rounding allows.
 _VERY_MANY_ROWS: Final = 2**20
+# Results that say whose they are.
+_KNOW_THEIRS: Final = ("model", "record")
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,45 @@ def prepare(config: RunConfig) -> Schema:
             warnings.simplefilter("ignore", PrivacyWarning)
             _plan(config, schema, {name: rows.get(name) or _VERY_MANY_ROWS for name in names})
     return schema
+
+
+def check_results(places: Mapping[str, Path | None], sha256: str) -> None:
+    """Refuse to put results where another run has left its own; the same run may be repeated.
+
+    Parameters
+    ----------
+    places
+        Where results go, by their options under ``[result]``: a model and what is told of it.
+    sha256
+        The hash of the run.
+    """
+    there = {what: place for what, place in places.items() if place is not None and place.exists()}
+    owners = {what: _run_of(what, place) for what, place in there.items() if what in _KNOW_THEIRS}
+    for what, place in there.items():
+        # A statement or a page does not say whose it is: it is that of the model beside it.
+        owner = owners.get(what, sha256 if sha256 in owners.values() else "")
+        if owner == sha256:
+            continue
+        whose = f"that of another run, {owner[:12]}" if owner else "not of this run"
+        raise ParameterError(
+            f"{what} under [result] must be a new file or one of this run, {sha256[:12]}; {place} "
+            f"is {whose}, and is left as it is: name another file there, or move this one away."
+        )
+
+
+def _run_of(what: str, place: Path) -> str:
+    """The hash of the run that left a result; empty where none is known."""
+    with suppress(ModelError, ParameterError):
+        if what == "model":
+            return str(load_model(place).provenance.get("run_sha256", ""))
+        return read_record(place).run_sha256
+    return ""
+
+
+def _check_own_results(config: RunConfig, schema: Schema, rows: Mapping[str, int]) -> None:
+    result = config.result
+    places = {"model": result.model, "record": result.record, "report": result.report_file}
+    check_results(places, run_hash(config, schema.sha256, rows))
 
 
 def check_rows(config: RunConfig, schema: Schema) -> None:
@@ -205,6 +248,7 @@ def train_run(config: RunConfig, watch: Watch | None = None, owner: Owner | None
         watch.on_stage("encoding")
         parties = read_parties(config, schema, folder, counted, stack)
         rows = {name: len(party) for name, party in parties.items()}
+        _check_own_results(config, schema, rows)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
             whole = _plan(config, schema, rows)
@@ -280,13 +324,13 @@ def _evaluated_shard(
 
 
 def write_results(run: Run) -> RecordedRun:
-    """Write the model and the record, whole or not at all, and drop the checkpoint.
+    """Write the model and drop the checkpoint, then write the record; each whole or not at all.
 
-    The record is returned, whether or not it is written.
+    The model comes first: it is what was paid for, and the record is made of it. The record is
+    returned, whether or not it is written.
     """
     result = run.config.result
     data = model_bytes(run.model)
-    record = run.record(hashlib.sha256(data).hexdigest())
     with written_whole(result.model, "model") as file:
         file.write(data)
         file.flush()
@@ -294,9 +338,10 @@ def write_results(run: Run) -> RecordedRun:
             # Before any result has its name: a run that released its model must not go on from
             # here once more, with other noise.
             result.checkpoint.unlink(missing_ok=True)
-        if result.record is not None:
-            with written_whole(result.record, "record") as beside:
-                beside.write(json.dumps(record.plain(), indent=2, allow_nan=False).encode())
+    record = run.record(hashlib.sha256(data).hexdigest())
+    if result.record is not None:
+        content = json.dumps(record.plain(), indent=2, allow_nan=False).encode()
+        write_whole(result.record, content, "record")
     return record
 
 
@@ -366,6 +411,7 @@ def _open_ledgers(
             raise ParameterError(f"[ledgers] must name every party's ledger; {name!r} has none.")
         with SQLiteLedger(config.ledgers[name], read_only=True) as ledger:
             rows[name], accounts[name] = ledger.dataset.rows, ledger.account
+    _check_own_results(config, schema, rows)
     run_id = run_name(config, schema, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)

@@ -230,6 +230,7 @@ def state_whole(
     others: OtherEvaluations = _NO_OTHERS,
     caveats: Sequence[str] = (),
     also_not_covered: Sequence[str] = (),
+    by_round: bool = True,
 ) -> PrivacyStatement:
     """State what a run guarantees, with its histogram if there was one.
 
@@ -249,6 +250,8 @@ def state_whole(
         Other evaluations that the ledgers have under the run: they count, too.
     caveats, also_not_covered
         What is known of how this run went, and of these rows.
+    by_round
+        Whether to account every round.
     """
     kept_out = bool(wish.split.holdout)
     counting = ahead if judged is None else judged.events
@@ -260,6 +263,7 @@ def state_whole(
         also_not_covered=(*((ORDER_NOT_COVERED,) if kept_out else ()), *also_not_covered),
         caveats=(*others.caveats, *caveats),
         details=_details(planned, wish, judged, ahead=bool(ahead), others=bool(others.names)),
+        by_round=by_round,
         elsewhere=elsewhere,
     )
 

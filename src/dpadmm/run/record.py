@@ -331,9 +331,11 @@ class RecordedRun(_Part):
             run = cls.model_validate(content)
         except ValidationError as error:
             finding = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in finding["loc"]) or "the whole"
+            place = ".".join(str(part) for part in finding["loc"])
+            field = f"its field {place!r}" if place else "the whole"
+            words = "is missing" if finding["type"] == "missing" else f"is not: {finding['msg']}"
             raise ParameterError(
-                f"{where} must be a run record of dpadmm; at {place}: {finding['msg']}."
+                f"{where} must be a run record of dpadmm; {field} {words}."
             ) from None
         for name in run.names:
             if name not in run.privacy.parties:

@@ -30,7 +30,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.survey import Survey, survey
 from dpadmm.data.tables import encoded_batches
 from dpadmm.durable import Closable
-from dpadmm.errors import ClusterError, ParameterError, needs_extra, positive_number
+from dpadmm.errors import ClusterError, ParameterError, needs_extra, passing, positive_number
 from dpadmm.problem.rows import RowBlock, Shard, label_signs
 from dpadmm.sentences import DataError
 from dpadmm.version import NUMBERS_FORMAT, __version__
@@ -103,10 +103,12 @@ class Cluster(Closable):
                 warnings.simplefilter("ignore")
                 self._client = Client(self._address, timeout=_CONNECT, set_as_default=False)
         except Exception as error:
-            raise ParameterError(
-                f"scheduler must be a Dask scheduler that answers; got {self._address}: "
-                f"{type(error).__name__}. Start it, correct the address, or see to Dask's own "
-                "settings for TLS (distributed.comm.tls). Nothing more was spent."
+            raise passing(
+                ParameterError(
+                    f"scheduler must be a Dask scheduler that answers; got {self._address}: "
+                    f"{type(error).__name__}. Start it, correct the address, or see to Dask's own "
+                    "settings for TLS (distributed.comm.tls). Nothing more was spent."
+                )
             ) from None
         try:
             self._check_workers()
@@ -126,9 +128,11 @@ class Cluster(Closable):
     def _check_workers(self) -> None:
         """Refuse a cluster without workers, or with other versions than here."""
         if not self.workers:
-            raise ParameterError(
-                f"the scheduler {self._address} must have workers; it has none. Start some (dask "
-                f"worker {self._address}). Nothing more was spent."
+            raise passing(
+                ParameterError(
+                    f"the scheduler {self._address} must have workers; it has none. Start some "
+                    f"(dask worker {self._address}). Nothing more was spent."
+                )
             )
         for worker, found in self._client.run(_versions_here, on_error="return").items():
             wrong = _difference(found)
@@ -261,10 +265,12 @@ def _difference(found: object) -> str:
 
 
 def _failed(address: str, reason: str) -> ClusterError:
-    return ClusterError(
-        f"the cluster at {address} must finish every pass; it did not ({reason}), and nothing was "
-        "sent. Once it has workers again, start this again: with a ledger it goes on where it was, "
-        "and nothing is spent twice."
+    return passing(
+        ClusterError(
+            f"the cluster at {address} must finish every pass; it did not ({reason}), and nothing "
+            "was sent. Once it has workers again, start this again: with a ledger it goes on where "
+            "it was, and nothing is spent twice."
+        )
     )
 
 

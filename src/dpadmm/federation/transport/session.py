@@ -10,6 +10,7 @@ given. Nodes do not pass on what others say.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import secrets
 import threading
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.durable import Closable
-from dpadmm.errors import ParameterError, needs_extra
+from dpadmm.errors import ParameterError, needs_extra, passing
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
 from dpadmm.federation.transport.claims import Claims
 from dpadmm.federation.transport.relay import Relay
@@ -154,9 +155,12 @@ class PeerSession(Closable):
             self._session = self._zenoh.open(configuration)
         except self._zenoh.ZError as error:
             self._close_relays()
-            raise ParameterError(
+            refusal = ParameterError(
                 f"listen must be an address of this machine that is free; got {listen}: {error}"
-            ) from None
+            )
+            # Zenoh has the number of the error in words alone.
+            taken = f"os error {errno.EADDRINUSE}" in str(error)
+            raise passing(refusal, when=taken) from None
         self._parts: list[Any] = []
         self._publishers: dict[str, Any] = {}
         if security is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from dpadmm.durable import Closable
-from dpadmm.errors import ExchangeError
+from dpadmm.errors import ExchangeError, passing
 
 __all__ = ["MemoryStore", "MessageFile", "MessageStore"]
 
@@ -153,10 +153,12 @@ class MessageFile(MessageStore):
             )
 
     def _refusal(self, error: Exception) -> ExchangeError:
-        return ExchangeError(
+        refusal = ExchangeError(
             f"messages must be a file that can be written; {self.path}: {error}. Nothing was used "
             "and nothing is lost: free some room or repair it, and start again."
         )
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        return passing(refusal, when=code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL))
 
     def rounds(self, run: bytes) -> int:
         """How many rounds are complete."""

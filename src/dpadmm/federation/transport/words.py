@@ -393,8 +393,14 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         place = ".".join(str(step) for step in first["loc"])
+        field = f"the field {visible(place, longest=80)!r}" if place else "the whole"
+        match first["type"]:
+            case "missing":
+                return f"{field} is missing: it may be of another version of dpadmm"
+            case "extra_forbidden":
+                return f"{field} is not known: it may be of another version of dpadmm"
         words = first["msg"].removeprefix("Value error, ")
-        return f"{visible(place, longest=80)}: {words[:1].lower()}{words[1:]}"
+        return f"{field}: {words[:1].lower()}{words[1:]}"
     if isinstance(error, (json.JSONDecodeError, UnicodeDecodeError, RecursionError)):
         return "it must be JSON in ASCII"
     return visible(str(error), longest=120)
