@@ -22,8 +22,10 @@ from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.federation.identity import describe
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Stretch
+from dpadmm.federation.runtime import check_known
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
+from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.transport.wire import message_size
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.figures import AtMost, Given
@@ -104,6 +106,9 @@ def _ledger(setup: NodeSetup) -> str:
     with SQLiteLedger(path, timeout=_TIMEOUT) as ledger:
         check_owner(setup.name, ledger, setup.schema.sha256)
         account = ledger.verify()
+        if setup.config.messages.exists():
+            with MessageFile(setup.config.messages) as store:
+                check_known(setup, ledger, store)
         check_runs(own, [ledger], stretch.run_id, secure_noise(), part=stretch.part)
         check_evaluation(setup.whole(), {setup.name: account}, stretch.run_id)
         known = account.runs.get(stretch.run_id)
