@@ -639,8 +639,8 @@ def test_other_files_are_refused(tmp_path, charged):
     edit(tmp_path / "other", "CREATE TABLE t (x)")
     with pytest.raises(LedgerError, match="another SQLite database"):
         SQLiteLedger(tmp_path / "other")
-    edit(charged, "PRAGMA user_version = 2", keep_triggers=True)
-    with pytest.raises(LedgerError, match="must have the format 1; it has 2"):
+    edit(charged, "PRAGMA user_version = 3", keep_triggers=True)
+    with pytest.raises(LedgerError, match="must have the format 1 or 2; it has 3"):
         SQLiteLedger(charged)
 
 

@@ -166,7 +166,15 @@ class Policy:
 
     def amended(self, **changes: Any) -> Policy:
         """Return it with another epsilon, delta, colluders or epsilon_alone; None keeps one."""
-        return replace(self, **{name: new for name, new in changes.items() if new is not None})
+        given = {name: new for name, new in changes.items() if new is not None}
+        epsilon, delta = (given.get(name, getattr(self, name)) for name in ("epsilon", "delta"))
+        order = self.order
+        if order is not None and epsilon > 0 < delta and _renyi_limit(order, epsilon, delta) <= 0:
+            raise ParameterError(
+                f"epsilon and delta must leave something to spend at the ledger's order of "
+                f"{order:.6g}, which is fixed; got {epsilon!r} and {delta!r}."
+            )
+        return replace(self, **given)
 
     def looser(self, after: Policy) -> tuple[str, ...]:
         """What a later policy allows that this one does not, in words; nothing if it is tighter.

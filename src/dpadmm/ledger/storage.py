@@ -166,8 +166,8 @@ class EntryFile(Closable):
             status = os.stat(self.path)
         except FileNotFoundError:
             raise LedgerError(
-                f"ledger {self.path} must exist; create it with 'dpadmm ledger init' if nothing was "
-                "ever charged for its data set. Else put it back: a new one would begin at 0 spent."
+                f"ledger {self.path} must exist; create it with 'dpadmm ledger init' if its data "
+                "set was never charged. Otherwise put it back: a new one would begin at 0 spent."
             ) from None
         except OSError as error:
             raise LedgerError(f"ledger {self.path} cannot be read: {error.strerror}.") from None
