@@ -128,7 +128,7 @@ def test_an_amendment_keeps_all_spending(charged, policy):
         (amendment,) = account.to_dict()["amendments"]
         assert amendment["number"] == 5
         assert len(amendment["looser"]) == 2
-        assert "1 times, 1 of them to be looser" in dict(account.lines())["Amended"]
+        assert "once, 1 of them to be looser" in dict(account.lines())["Amended"]
 
 
 def test_a_run_that_the_owner_had_not_agreed_to_goes_on_after_an_amendment(charged):

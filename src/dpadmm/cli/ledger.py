@@ -204,8 +204,10 @@ def _show_runs(account: Account) -> None:
         ],
     )
     console.print(
-        f"{AtMost(100 * float(account.spent) / limit):4}% spent, "
-        f"{AtLeast(100 * float(account.left) / limit):4}% left",
+        f"{AtMost(100 * float(account.spent) / limit):4}% spent "
+        f"(epsilon = {AtMost(account.spent_epsilon)}), "
+        f"{AtLeast(100 * float(account.left) / limit):4}% left "
+        f"(epsilon up to {AtLeast(account.fitting_epsilon)})",
         highlight=False,
     )
 

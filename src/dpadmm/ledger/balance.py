@@ -200,7 +200,7 @@ class Account:
             f"{wanted} must fit into the budget left of epsilon = {Given(policy.epsilon)} at "
             f"delta = {Given(policy.delta)}: {AtLeast(left)} of {AtLeast(self.filter.limit)} "
             f"({self.filter.unit}) is left{'' if rows is None else f' for {rows}'} and "
-            f"{AtMost(round_up(total))} was asked for, so it buys {buys}. A run of Gaussian "
+            f"{self._asked(total)} was asked for, so it buys {buys}. A run of Gaussian "
             f"releases with epsilon up to {AtLeast(self._fitting(rows))} fits; nothing was charged."
         )
 
@@ -211,7 +211,7 @@ class Account:
         left = self._left_alone(rows)
         if left is None or cost <= left:
             return
-        policy = self.policy
+        policy, fitting = self.policy, self.filter.fitting_epsilon(round_down(left))
         wanted = "this round" if asked == 1 else f"these {asked} rounds"
         bound = f"epsilon_alone = {Given(policy.epsilon_alone or policy.epsilon)}"
         advice = "Use noise = 'own' or more noise" if shared else "Use more noise"
@@ -225,9 +225,15 @@ class Account:
         raise BudgetError(
             f"{wanted} must fit into {bound} at delta = {Given(policy.delta)}, for the case that "
             f"all other parties collude: {AtLeast(round_down(left))} of "
-            f"{AtLeast(self.filter.limit_alone)} ({self.filter.unit}) is left and "
-            f"{AtMost(round_up(cost))} was asked for. {advice}; nothing was charged."
+            f"{AtLeast(self.filter.limit_alone)} ({self.filter.unit}) is left, a run of Gaussian "
+            f"releases with epsilon up to {AtLeast(fitting)}, and {self._asked(cost)} was "
+            f"asked for. {advice}; nothing was charged."
         )
+
+    def _asked(self, cost: Fraction) -> str:
+        """A cost in the filter's unit, and the epsilon that it is by itself."""
+        found = self.filter.epsilon(round_up(cost))
+        return f"{AtMost(round_up(cost))} (epsilon = {AtMost(found)})"
 
     def apply(self, entry: Entry) -> None:
         """Take up the next entry, or say what is wrong with it."""
@@ -395,7 +401,8 @@ class Account:
         return [
             (
                 "Amended",
-                f"{len(self.amendments)} times, {loosened} of them to be looser; the last on "
+                f"{'once' if len(self.amendments) == 1 else f'{len(self.amendments)} times'}, "
+                f"{loosened} of them to be looser; the last on "
                 f"{when.partition('T')[0]}. All that was ever spent is counted. The guarantee is "
                 "that of the policy of now; one that was chosen from what was released is not "
                 "covered",
