@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dpadmm import ADMMClassifier, FederatedClassifier, load_model
 from dpadmm.algorithms import algorithm_names
 from dpadmm.errors import ParameterError
+from dpadmm.privacy.figures import pair
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import prepare_rows, scaled_margins
 from dpadmm.problem.topologies import GRAPHS
@@ -611,6 +612,11 @@ def test_probabilities_are_fitted_within_the_budget(data):
     model = ADMMClassifier(random_state=0, **asked, probabilities=True).fit(*data)
     assert 29.9 < model.privacy_.epsilon <= 30.0
     assert model.quality_.about == "trained on"
+    # What is said in mu^2 is said in epsilon, too.
+    alone = pair(model.quality_.privacy.epsilon, 1e-3)
+    words = dict(model.privacy_.details)["Probabilities"]
+    assert "10% of the run's mu^2" in words
+    assert f"; it is {alone}-differentially private by itself" in words
     chances = model.predict_proba(data[0])
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     np.testing.assert_allclose(model.predict_log_proba(data[0]), np.log(chances))

@@ -11,7 +11,7 @@ from dpadmm.cli.ledger import ledger_app
 from dpadmm.errors import BudgetError
 from dpadmm.ledger.balance import recompute
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.privacy.events import GaussianRelease, SharedGaussian
+from dpadmm.privacy.events import GaussianRelease, PureRelease, SharedGaussian
 
 OPTIONS = ["--dataset", "adult", "--owner", "hospital", "--rows", "1000"]
 OPTIONS += ["--epsilon", "1", "--delta", "1e-5"]
@@ -138,3 +138,33 @@ def test_what_is_demanded_of_shared_noise_is_kept_and_said(tmp_path):
     assert shown["policy"]["epsilon_alone"] == 4
     assert shown["spent_epsilon"] < shown["spent_epsilon_alone"] < 4
     assert "at most 9 of the 20 parties" in shown["statement"]["Adversary"]
+
+
+def test_amend_keeps_what_was_spent_and_is_never_looser_unasked(path):
+    spent = json.loads(call("show", path, "--json").output)["result"]["spent"]
+    change = ("amend", path, "--colluders", "3", "--epsilon-alone", "8")
+    refused = " ".join(call(*change, code=2).stderr.split())
+    assert "must not become looser without its owner's word, --loosen" in refused
+    assert "against 3 colluders only, which held against all others together" in refused
+    output = " ".join(call(*change, "--loosen").output.split())
+    assert "is amended" in output
+    assert "All that was ever spent is counted" in output
+    assert "has this policy already" in " ".join(call(*change, "--loosen").output.split())
+    shown = json.loads(call("amend", path, "--epsilon", "0.5", "--json").output)
+    assert shown["command"] == "ledger amend"
+    assert shown["result"]["spent"] == spent
+    assert shown["result"]["policy"]["colluders"] == 3
+    assert [bool(each["looser"]) for each in shown["result"]["amendments"]] == [True, False]
+    assert "must change something" in call("amend", path, code=2).stderr
+    assert "6 entries" in call("verify", path).output
+
+
+def test_no_message_advises_a_ledger_that_begins_at_nothing(tmp_path, path):
+    """Whoever follows the advice keeps what was spent."""
+    missing = " ".join(call("show", tmp_path / "x", code=2).stderr.split())
+    assert "if its data set was never charged. Otherwise put it back" in missing
+    with SQLiteLedger(path) as ledger:
+        with pytest.raises(BudgetError, match="that was never charged may get a ledger"):
+            ledger.check_run([PureRelease(0.1)])
+        with pytest.raises(BudgetError, match=r"'dpadmm ledger amend' .* keeps all that was spent"):
+            ledger.check_run([SharedGaussian(1.0, 40.0, 20, 9)] * 20)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 from tests.helpers.small_experiments import SMALL, SmallExperiment
@@ -53,6 +54,17 @@ def shown_rows(text):
     """The cells of the table of a page in Markdown, which stands below the headline."""
     table = text.split("\n\n")[1].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
+
+
+def test_names_stay_as_they_are_written(everybody):
+    """On the page and in the figure: "Admm" is no algorithm."""
+    folder, _ = everybody
+    texts = [
+        path.read_text() for path in folder.iterdir() if path.suffix in (".html", ".svg", ".md")
+    ]
+    assert len(texts) == 3
+    for name in (*REGISTRY, *BASELINES):
+        assert not any(re.search(rf"\b{name.capitalize()}\b", text) for text in texts), name
 
 
 def test_every_line_says_what_its_epsilon_rests_on(everybody):

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from dpadmm.experiments.outlook_pages import outlook_sentence, outlook_tables
 
 from dpadmm import RunQuestion, plan_run
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.rehearsal import Effort, mean_noise
+from dpadmm.experiments.rehearsal import BAND, Effort, ExpectedLoss, mean_noise
 from dpadmm.privacy.noise import secure_noise
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import announced, plan
@@ -50,6 +51,19 @@ def test_shared_noise_is_shown_as_what_a_party_adds(outlook):
     # Three parties of whom one may collude.
     assert own.noise / shared.noise == pytest.approx(2**0.5, rel=1e-3)
     assert mean_noise(own.plan) / mean_noise(shared.plan) == pytest.approx(2**0.5, rel=1e-3)
+
+
+def test_the_headline_states_the_band(outlook):
+    """Also where the band reaches below 0: the same run is the first line of the table."""
+    low, high = -0.84, 1.26
+    losses = {name: ExpectedLoss((low + high) / 2, (high - low) / 2 / BAND) for name in ("easy",)}
+    gaining = replace(outlook, recommended=replace(outlook.recommended, losses=losses))
+    assert "expect to lose -0.8 to 1.3 points of accuracy; less than 0 is a gain." in (
+        outlook_sentence(gaining)
+    )
+    (table,) = (found for title, found in outlook_tables(outlook).items() if "more" in title)
+    assert table.rows[0][0] == "as asked"
+    assert f"expect to lose {table.rows[0][-1]} points of accuracy" in outlook_sentence(outlook)
 
 
 def test_changes_are_read_off_the_curves(outlook):

@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import Federation, free_ports, sign_again
+from tests.helpers.federation_net import Federation, free_ports, has_ipv6, sign_again
 
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.federation.identity import describe
@@ -40,14 +40,6 @@ ENVIRONMENT = os.environ | {
 VALIDATOR = jsonschema.Draft202012Validator(
     json.loads(files("dpadmm.cli").joinpath("output.schema.json").read_text())
 )
-
-
-def has_ipv6():
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        return False
-    return True
 
 
 def edit(path, old, new):

@@ -3,7 +3,10 @@
 import os
 import shutil
 import signal
+import sqlite3
 import time
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -142,3 +145,66 @@ def test_a_ledger_that_has_forgotten_another_run_is_refused(federation, tmp_path
     assert "ledger must have every entry that it had" in federation.output("west")
     with SQLiteLedger(federation.folder / "west.ledger", read_only=True) as ledger:
         assert not ledger.account.runs
+
+
+def test_another_ledger_for_the_same_rows_stops_the_node(federation, tmp_path):
+    """One at the same path would begin at 0 spent; the messages know that another was charged."""
+    ledger, folder = federation.folder / "west.ledger", federation.folder
+    for name in NAMES:
+        federation.start(name)
+    federation.wait_for("west", "round")
+    for name in NAMES:
+        federation.kill(name)
+    copy(federation, tmp_path / "charged")
+    with SQLiteLedger(ledger) as charged:
+        data, policy, spent = charged.dataset, charged.policy, charged.account.spent
+    federation.run["run_id"] = "another"
+    federation.write("west")
+
+    def answer(code, *more):
+        federation.start("west", *more)
+        assert federation.wait("west") == code
+        return " ".join(federation.output("west").split())
+
+    def assert_refused():
+        assert "ledger must be the one that was charged" in answer(1, "--check")
+        words = answer(2)
+        assert "ledger must be the one that was charged for these rows" in words
+        assert "Nothing was drawn. Put that one back; 'dpadmm ledger amend' changes" in words
+        with SQLiteLedger(ledger, read_only=True) as found:
+            assert not found.account.runs
+
+    # Whatever its policy, and whatever it is called: it is about the same file of rows.
+    for about in (data, replace(data, name="others")):
+        ledger.unlink()
+        SQLiteLedger.create(ledger, about, replace(policy, colluders=1)).close()
+        assert_refused()
+    # Messages of 0.2.0 say of no ledger what its rows were.
+    with closing(sqlite3.connect(folder / "west.messages")) as store:
+        assert store.execute("DELETE FROM notes WHERE name LIKE 'rows of ledger %'").rowcount
+        store.commit()
+    assert_refused()
+    # The one that was charged is amended instead: what was spent is known.
+    put_back(federation, tmp_path / "charged")
+    with SQLiteLedger(ledger) as charged:
+        charged.amend(epsilon=3 * policy.epsilon, loosen=True)
+        assert charged.account.spent == spent > 0
+    assert "what is agreed on fits" in answer(0, "--check")
+
+
+def test_a_ledger_for_other_rows_shares_a_messages_file(federation):
+    """Nor does one that was never charged stand in the way of the one that takes its place."""
+    ledger, folder = federation.folder / "west.ledger", federation.folder
+    federation.write("west", policy={"start_within": 0.2})
+    federation.start("west")
+    assert federation.wait("west") == 2  # nobody else is there
+    with SQLiteLedger(ledger, read_only=True) as found:
+        assert not found.account.spent
+        data, policy = replace(found.dataset, name="others"), found.policy
+    ledger.rename(folder / "first.ledger")
+    SQLiteLedger.create(ledger, data, policy).close()
+    (folder / "west.csv").rename(folder / "others.csv")
+    text = (folder / "west.toml").read_text()
+    (folder / "west.toml").write_text(text.replace('"west.csv"', '"others.csv"'))
+    federation.start("west", "--check")
+    assert federation.wait("west") == 0, federation.output("west")

@@ -1,5 +1,6 @@
 """What a node makes of the part that it ran."""
 
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -11,11 +12,14 @@ from tests.helpers.federation_net import Federation
 
 from dpadmm.federation.party import _about_losses, _ahead, _noise_error
 from dpadmm.federation.setup import NodeSetup
+from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.figures import AtMost
+from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.evaluate import evaluation_id
+from dpadmm.run.judge import state_whole
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import TrainingParameters
-from dpadmm.run.plan import plan
+from dpadmm.run.plan import announced, plan
 
 NAMES = ("east", "north", "south", "west")
 
@@ -72,6 +76,19 @@ def test_who_went_on_relies_on_what_the_run_was_to_spend_in_all(tmp_path):
     run = of_node(tmp_path, **SERVED, probabilities=True)
     assert run.own.budget.epsilon[0] < 1.0
     assert "Rely on the agreed budget, (1, 0.001), of which" in _about_losses(run, run)[-1]
+
+
+def test_a_histogram_that_is_to_come_is_told_in_epsilon(tmp_path):
+    """A node states it before it knows whether there is one; never less than it is charged."""
+    run = of_node(tmp_path, **SERVED, probabilities=True)
+    ahead = _ahead(run.node, run)
+    events = announced(run.own)
+    wish = run.stretch.agreed.run.wish
+    stated = state_whole(run.own, events, SimulatedNoise(1), wish, ahead=ahead)
+    words = dict(stated.details)["Probabilities"]
+    shown = re.search(r"10% of the run's mu\^2 .* it is \(([0-9.]+), 0\.001\)-diff", words)
+    charged = epsilon_spent(ahead[0], 1e-3).epsilon
+    assert charged <= float(shown[1]) < charged * (1 + 1e-4)
 
 
 def test_who_went_on_with_the_noise_of_a_paper_relies_on_what_is_proven(tmp_path):

@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 import zenoh
-from tests.helpers.federation_net import bare_client, free_ports, sign_again
+from tests.helpers.federation_net import bare_client, free_ports, has_ipv6, sign_again
 
 from dpadmm.errors import ParameterError
 from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.reach import probe
 from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost, Patience
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MemoryStore, MessageFile
@@ -236,6 +237,51 @@ def test_no_connection_without_a_valid_certificate(net, tmp_path, fault, capfd):
         "none": "peer sent no certificates",
     }
     assert words[fault] in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_whose_certificate_opens_a_connection_at_the_dialled_address(net, tmp_path, host):
+    """Zenoh trusts the web's authorities, too, when it dials: here one stands for them."""
+    if host == "[::1]" and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    web = tmp_path / "web"
+    make_authority(web)
+    make_certificate(web, "shop", hosts=["shop.example"])
+    make_certificate(web, "b", hosts=["shop.example"])
+    make_certificate(tmp_path, "c", hosts=["elsewhere.example"], authority=net.folder)
+    trusted = tmp_path / "ca.pem"
+    trusted.write_text((net.folder / "ca.pem").read_text() + (web / "ca.pem").read_text())
+    dialling = Security(trusted, net.folder / "a.pem", net.folder / "a.key")
+    # Whoever is dialled takes all comers, so that the one who dials decides.
+    for folder, name, expected in (
+        (tmp_path, "c", ("neighbour-here", {"neighbour": "c"})),
+        (web, "shop", ("stranger-refused", {"level": "warning", "node": "shop", "count": 1})),
+        (web, "b", ("neighbour-here", {"neighbour": "b"})),
+    ):
+        port, own, nobody = free_ports(3)
+        shown = Security(trusted, folder / f"{name}.pem", folder / f"{name}.key")
+        neighbour, events = "b" if name == "shop" else name, []
+        with (
+            PeerSession(name, f"{host}:{port}", {"a": f"127.0.0.1:{nobody}"}, shown),
+            PeerSession(
+                "a",
+                f"{host}:{own}",
+                {neighbour: f"{host}:{port}"},
+                dialling,
+                on_event=lambda event, events=events, **facts: events.append((event, facts)),
+            ) as session,
+        ):
+            # As documented: hosts are compared at an IPv4 address, and not at an IPv6 address.
+            expected_events = [expected] if host == "[::1]" else []
+            deadline = time.monotonic() + (10 if expected_events else 1.5)
+            while time.monotonic() < deadline and (not events or not expected_events):
+                time.sleep(0.02)
+            assert events == expected_events
+            # An answer to one's own question counts by the federation's authority and the host.
+            own_files = net.security("a")
+            reason = probe(neighbour, f"{host}:{port}", own_files).reason
+            assert reason == ("unknown-authority" if folder == web else "host-not-in-certificate")
+            assert session.present(neighbour) == (expected[0] == "neighbour-here" and bool(events))
 
 
 def test_without_tls_only_on_this_machine():

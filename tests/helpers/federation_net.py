@@ -46,6 +46,15 @@ def free_ports(count):
     return ports
 
 
+def has_ipv6():
+    """Whether this machine has IPv6 on its loopback."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
 def sign_again(folder, name, target, *, begin, end):
     """The certificate and key of a node with other dates, signed by the same authority."""
     certificate = x509.load_pem_x509_certificate((folder / f"{name}.pem").read_bytes())

@@ -77,7 +77,11 @@ def test_nor_more_if_all_others_collude(beyond):
     cost = Fraction(account.filter.cost(SHARED.alone))
     account.costs.add(Fraction(0), Fraction(account.filter.limit_alone) - cost + beyond)
     if beyond:
-        words = r"this round must fit into epsilon_alone = 2 .* Use noise = 'own' or more noise;"
+        words = (
+            r"this round must fit into epsilon_alone = 2 .* is left, a run of Gaussian releases "
+            r"with epsilon up to [0-9.e-]+, and [0-9.e-]+ \(epsilon = [0-9.e-]+\) was asked for\. "
+            r"Use noise = 'own' or more noise;"
+        )
         with pytest.raises(BudgetError, match=words):
             account.require([SHARED])
         with pytest.raises(LedgerError, match="row 3 exceeds the budget"):

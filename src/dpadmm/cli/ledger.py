@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 ledger_app = typer.Typer(
     name="ledger",
     cls=Commands,
-    help="The privacy budget of a data set: create its ledger, see it, check it, export it.",
+    help="The privacy budget of a data set: create its ledger, amend its policy, see it, check it, "
+    "export it.",
     no_args_is_help=True,
 )
 
@@ -104,6 +105,73 @@ def init(options: LedgerOptions) -> None:
                 say(made.statement())
 
 
+@dataclass(frozen=True, kw_only=True)
+class AmendOptions:
+    """What ``dpadmm ledger amend`` is asked."""
+
+    path: PathArgument
+    epsilon: Annotated[
+        float | None, typer.Option(help="What may ever be spent, in all, what was spent included.")
+    ] = None
+    delta: Annotated[float | None, typer.Option(help="The delta that goes with epsilon.")] = None
+    colluders: Annotated[
+        int | None,
+        typer.Option(help="Shared noise must hold against at least so many colluding parties."),
+    ] = None
+    epsilon_alone: Annotated[
+        float | None,
+        typer.Option(help="What shared noise may ever spend if all other parties collude."),
+    ] = None
+    loosen: Annotated[
+        bool,
+        typer.Option(
+            "--loosen",
+            help="Allow what was not allowed: a larger epsilon or delta, noise that holds against "
+            "fewer colluders, a larger epsilon if all others collude.",
+        ),
+    ] = False
+    as_json: JsonOption = False
+
+
+@ledger_app.command()
+@takes(AmendOptions)
+def amend(options: AmendOptions) -> None:
+    """Change the policy of a ledger by a new entry. All that was spent stays counted.
+
+    What is not given stays as it is. Decide it from public reasons: a policy chosen from what was
+    released is not covered. A ledger made without --colluders and --epsilon-alone holds its
+    epsilon against all others together, so that adding one of them is looser.
+
+    Example: `dpadmm ledger amend north.ledger --colluders 3 --epsilon-alone 8 --loosen`
+    """
+    from dpadmm.errors import ParameterError
+    from dpadmm.ledger.sqlite import SQLiteLedger
+
+    with refusals("ledger amend", options.as_json):
+        given = (options.epsilon, options.delta, options.colluders, options.epsilon_alone)
+        if all(value is None for value in given):
+            raise ParameterError(
+                "an amendment must change something: give --epsilon, --delta, --colluders or "
+                "--epsilon-alone."
+            )
+        with SQLiteLedger(options.path, timeout=_TIMEOUT) as ledger:
+            before = ledger.head
+            ledger.amend(
+                epsilon=options.epsilon,
+                delta=options.delta,
+                colluders=options.colluders,
+                epsilon_alone=options.epsilon_alone,
+                loosen=options.loosen,
+            )
+            if options.as_json:
+                emit("ledger amend", ledger.account.to_dict())
+                return
+            done = "has this policy already" if ledger.head == before else "is amended"
+            say(f"{options.path} {done}.")
+            say(ledger.statement())
+            say(f"Head: {ledger.head}")
+
+
 @ledger_app.command()
 def show(path: PathArgument, as_json: JsonOption = False) -> None:
     """Show the policy, what was spent, what is left, and every run."""
@@ -136,8 +204,10 @@ def _show_runs(account: Account) -> None:
         ],
     )
     console.print(
-        f"{AtMost(100 * float(account.spent) / limit):4}% spent, "
-        f"{AtLeast(100 * float(account.left) / limit):4}% left",
+        f"{AtMost(100 * float(account.spent) / limit):4}% spent "
+        f"(epsilon = {AtMost(account.spent_epsilon)}), "
+        f"{AtLeast(100 * float(account.left) / limit):4}% left "
+        f"(epsilon up to {AtLeast(account.fitting_epsilon)})",
         highlight=False,
     )
 

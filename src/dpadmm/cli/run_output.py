@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 # How the lines of a ledger begin that the statement of a run does not have, and those that it may
 # have in the same words; `dpadmm ledger show` prints all of them.
-_OF_A_BUDGET: Final = ("Data set:", "Guarantee:", "Filter:", "Spent", "Accounts:", "Left:")
+_OF_A_BUDGET: Final = (
+    "Data set:",
+    "Guarantee:",
+    "Amended:",
+    "Filter:",
+    "Spent",
+    "Accounts:",
+    "Left:",
+)
 _OF_BOTH: Final = ("Adjacency:", "Adversary:")
 
 

@@ -58,6 +58,7 @@ _TOTAL: Final = (
     "the paper's claim, with what is proven of the same noise beside it"
 )
 _NOISE: Final = {"published": "as published", "proven": "proven"}
+_NO_GUARANTEE: Final = "No guarantee, epsilon is infinite"
 #: More different numbers than this are shown as a range.
 _MOST_NUMBERS: Final = 6
 #: What a guarantee in words starts with: "(1, 1e-5)-" or "0.4-".
@@ -110,8 +111,11 @@ class Meaning:
         return facts + tables
 
     def sentences(self) -> tuple[tuple[str, str], ...]:
-        """What all runs share, for a report."""
-        return tuple((name, f"{words[:1].upper()}{words[1:]}.") for name, words in self.facts)
+        """What all runs share, for a report; names of runs stay as they are written."""
+        return tuple(
+            (heading, f"{words if heading == _NO_GUARANTEE else words[:1].upper() + words[1:]}.")
+            for heading, words in self.facts
+        )
 
     def titled_tables(self) -> tuple[Table, ...]:
         """What the epsilons rest on and what papers claim, for a report."""
@@ -181,7 +185,7 @@ def _facts(shown: Sequence[Shown], private: Sequence[Shown]) -> list[tuple[str, 
         facts += _shared("Not covered", private, "not_covered")
     without = dict.fromkeys(each.who for each in shown if not _private(each.privacy))
     if without:
-        facts.append(("No guarantee, epsilon is infinite", "; ".join(without)))
+        facts.append((_NO_GUARANTEE, "; ".join(without)))
     if not shown:
         facts.append(("Epsilon", "none is stated here: no run of these was accounted"))
     if any(each.privacy["simulated"] for each in private):

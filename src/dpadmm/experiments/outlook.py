@@ -355,11 +355,11 @@ _NO_FIGURE: Final = "-"
 
 def outlook_sentence(outlook: Outlook) -> str:
     """What to expect, in one sentence."""
-    low, high = outlook.band
-    budget = outlook.recommended.parameters
+    budget, expected = outlook.recommended.parameters, _band_words(outlook.band)
+    gain = "; less than 0 is a gain" if expected.startswith("-") else ""
     return (
         f"With {outlook.recommended.who} at {_budget_words(budget.epsilon)} expect to lose "
-        f"{max(low, 0.0):.1f} to {max(high, 0.0):.1f} points of accuracy."
+        f"{expected} points of accuracy{gain}."
     )
 
 
@@ -390,7 +390,7 @@ def outlook_tables(outlook: Outlook) -> dict[str, Table]:
                 (
                     each.what if each.times == 1 else f"{each.what} x{each.times}",
                     *(_loss_words(each.losses.get(name)) for name in names),
-                    _band_words(each.losses),
+                    _band_words(band(list(each.losses.values()))),
                 )
                 for each in outlook.changes
             ],
@@ -430,8 +430,8 @@ def _points(points: float) -> str:
     return f"{round(points, 1) + 0.0:.1f}"
 
 
-def _band_words(losses: Mapping[str, ExpectedLoss]) -> str:
-    low, high = band(list(losses.values()))
+def _band_words(expected: tuple[float, float]) -> str:
+    low, high = expected
     return f"{_points(low)} to {_points(high)}"
 
 

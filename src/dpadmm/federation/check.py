@@ -23,8 +23,10 @@ from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.federation.identity import describe
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Stretch
+from dpadmm.federation.runtime import check_known
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.addresses import is_ipv6, split_address
+from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.transport.wire import message_size
 from dpadmm.ledger.balance import Account
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -165,6 +167,9 @@ def _ledger(setup: NodeSetup) -> str:
         raise LedgerError(f"ledger {path} and its folder must be writable; they are not.")
     with SQLiteLedger(path, timeout=_TIMEOUT) as ledger:
         account = ledger.verify()
+        if setup.config.messages.exists():
+            with MessageFile(setup.config.messages) as store:
+                check_known(setup, ledger, store)
         stretch = _check_charges(setup, ledger, account)
         known = account.runs.get(stretch.run_id)
         begun = "" if known is None else f" {len(known.events)} of its rounds were charged before."

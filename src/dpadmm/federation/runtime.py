@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -27,12 +28,53 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.run.charges import check_evaluation, check_owner, open_runs
 from dpadmm.run.evaluate import evaluation_noise
 
-__all__ = ["NodeRuntime"]
+__all__ = ["NodeRuntime", "check_known"]
 
 _AGREED: Final = "agreed"
 _INSTANCE: Final = "instance"
 # Notes that are not about one run.
 _EVERY_RUN: Final = bytes(32)
+_HEAD: Final = "head of ledger "
+_DATA: Final = "rows of ledger "
+_LEAVES_OUT: Final = "a ledger whose budget leaves that out, and with a new file for messages"
+
+
+def check_known(setup: NodeSetup, ledger: SQLiteLedger, store: MessageStore) -> None:
+    """Refuse a ledger that went back, or that stands in the place of another for the same rows.
+
+    Rows are the same if the data set has the same name or lies at the same place, and where nobody
+    noted what they were.
+    """
+    messages, notes, own = setup.config.messages, store.notes(_EVERY_RUN), ledger.first
+    noted = notes.get(_HEAD + own)
+    if noted is not None and not ledger.holds(noted):
+        raise LedgerError(
+            f"ledger must have every entry that it had; {ledger.path} lacks row "
+            f"{noted.partition(':')[0]}, which {messages} remembers: it was put back to an older "
+            "copy. Nothing was drawn. Restore the newest ledger; if it is lost, what was spent "
+            f"stays spent: begin with {_LEAVES_OUT}."
+        )
+    rows = _rows(setup, ledger)
+    for name, head in notes.items():
+        first = name.removeprefix(_HEAD)
+        # One that has its first entry alone was never charged.
+        if first in (name, own) or head.startswith("0:"):
+            continue
+        known = notes.get(_DATA + first)
+        if known is None or any(a == b for a, b in zip(json.loads(known), rows, strict=True)):
+            raise LedgerError(
+                f"ledger must be the one that was charged for these rows; {ledger.path} is "
+                f"another, and {messages} remembers one of {int(head.partition(':')[0]) + 1} "
+                f"entries ({first[:16]}): what was spent would be forgotten. Nothing was drawn. "
+                "Put that one back; 'dpadmm ledger amend' changes a policy and keeps what was "
+                f"spent. If it is lost, what was spent stays spent: begin with {_LEAVES_OUT}. For "
+                "rows of other people name a new file for messages, too."
+            )
+
+
+def _rows(setup: NodeSetup, ledger: SQLiteLedger) -> list[str]:
+    """What the rows of a ledger are called, and where they lie."""
+    return [ledger.dataset.name, str(setup.config.node.data)]
 
 
 @dataclass(frozen=True)
@@ -79,21 +121,17 @@ class NodeRuntime:
         return node
 
     def note_head(self) -> None:
-        """Note how far the ledger is, whatever run it was for; refuse one that went back."""
+        """Note whose rows the ledger is about and how far it is, whatever run it was for.
+
+        Refused is one that went back, and one in the place of another (:func:`check_known`).
+        """
         if self.ledger is None:
             return
-        name = f"head of ledger {self.ledger.first}"
-        noted = self.store.note(_EVERY_RUN, name)
-        if noted is not None and not self.ledger.holds(noted):
-            messages = self.setup.config.messages
-            raise LedgerError(
-                f"ledger must have every entry that it had; {self.ledger.path} lacks row "
-                f"{noted.partition(':')[0]}, which {messages} remembers: it was put back to an "
-                "older copy. Nothing was drawn. Restore the newest ledger; if it is lost, what "
-                "was spent stays spent: make a new ledger whose budget leaves that out."
-            )
+        check_known(self.setup, self.ledger, self.store)
         self.ledger.refresh()
-        self.store.take_note(_EVERY_RUN, name, self.ledger.head)
+        first = self.ledger.first
+        self.store.take_note(_EVERY_RUN, _DATA + first, json.dumps(_rows(self.setup, self.ledger)))
+        self.store.take_note(_EVERY_RUN, _HEAD + first, self.ledger.head)
 
     def open_run(self, stretch: Stretch) -> LedgerRun | None:
         """Lock a stretch in the ledger; refused where it does not fit. None in a simulation."""
@@ -112,7 +150,10 @@ class NodeRuntime:
         (opened,) = open_runs(
             own, [self.ledger], stretch.run_id, self.noise, rounds=rounds, part=stretch.part
         )
-        return self.stack.enter_context(opened)
+        ledger = self.stack.enter_context(opened)
+        # Before anything is charged: from here on no other ledger takes this one's place.
+        self.note_head()
+        return ledger
 
     def _check_ledger(self, ledger: SQLiteLedger, stretch: Stretch, number: int) -> None:
         """Refuse a ledger that is older than what this node is known to have sent."""
@@ -132,7 +173,7 @@ class NodeRuntime:
                 f"{stretch.run_id!r} is in {self.setup.config.messages}, and {ledger.path} "
                 f"{lacks}: the ledger was put back to an older copy. Nothing was drawn. Restore "
                 f"the newest ledger; if it is lost, the {kept} rounds that were sent stay spent: "
-                "begin another run_id, with a ledger whose budget leaves them out."
+                f"begin another run_id, with {_LEAVES_OUT}."
             )
 
     def connect(self) -> PeerSession:

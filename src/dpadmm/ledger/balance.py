@@ -62,8 +62,12 @@ class Account:
 
     Attributes
     ----------
-    dataset, policy, filter
+    dataset
         From the first entry.
+    policy, filter
+        From the first entry, or the last amendment.
+    amendments
+        By their numbers: when each was made, and what it allowed that was not allowed before.
     costs
         What each position of the data set has cost (:mod:`dpadmm.ledger.positions`).
     runs
@@ -80,6 +84,7 @@ class Account:
     def __init__(self) -> None:
         self.head: Entry | None = None
         self.runs: dict[str, RunRecord] = {}
+        self.amendments: dict[int, tuple[str, tuple[str, ...]]] = {}
 
     @property
     def spent(self) -> Fraction:
@@ -200,7 +205,7 @@ class Account:
             f"{wanted} must fit into the budget left of epsilon = {Given(policy.epsilon)} at "
             f"delta = {Given(policy.delta)}: {AtLeast(left)} of {AtLeast(self.filter.limit)} "
             f"({self.filter.unit}) is left{'' if rows is None else f' for {rows}'} and "
-            f"{AtMost(round_up(total))} was asked for, so it buys {buys}. A run of Gaussian "
+            f"{self._asked(total)} was asked for, so it buys {buys}. A run of Gaussian "
             f"releases with epsilon up to {AtLeast(self._fitting(rows))} fits; "
             f"{self._not_charged(asked)}."
         )
@@ -217,22 +222,29 @@ class Account:
         left = self._left_alone(rows)
         if left is None or cost <= left:
             return
-        policy = self.policy
+        policy, fitting = self.policy, self.filter.fitting_epsilon(round_down(left))
         wanted = "this round" if asked == 1 else f"these {asked} rounds"
         bound = f"epsilon_alone = {Given(policy.epsilon_alone or policy.epsilon)}"
         advice = "Use noise = 'own' or more noise" if shared else "Use more noise"
         if policy.epsilon_alone is None:
             bound = f"epsilon = {Given(policy.epsilon)}"
             advice = (
-                "Its owner has not agreed to noise that parties share: use noise = 'own', or a "
-                "ledger made with --colluders or --epsilon-alone"
+                "Its owner has not agreed to noise that parties share: use noise = 'own', or let "
+                "the owner agree by 'dpadmm ledger amend' with --colluders or --epsilon-alone, "
+                "which keeps all that was spent"
             )
         raise BudgetError(
             f"{wanted} must fit into {bound} at delta = {Given(policy.delta)}, for the case that "
             f"all other parties collude: {AtLeast(round_down(left))} of "
-            f"{AtLeast(self.filter.limit_alone)} ({self.filter.unit}) is left and "
-            f"{AtMost(round_up(cost))} was asked for. {advice}; {self._not_charged(asked)}."
+            f"{AtLeast(self.filter.limit_alone)} ({self.filter.unit}) is left, a run of Gaussian "
+            f"releases with epsilon up to {AtLeast(fitting)}, and {self._asked(cost)} was "
+            f"asked for. {advice}; {self._not_charged(asked)}."
         )
+
+    def _asked(self, cost: Fraction) -> str:
+        """A cost in the filter's unit, and the epsilon that it is by itself."""
+        found = self.filter.epsilon(round_up(cost))
+        return f"{AtMost(round_up(cost))} (epsilon = {AtMost(found)})"
 
     def apply(self, entry: Entry) -> None:
         """Take up the next entry, or say what is wrong with it."""
@@ -270,6 +282,9 @@ class Account:
 
     def _continue(self, entry: Entry, content: dict[str, Any]) -> None:
         number, run, round_ = entry.number, entry.run, entry.round
+        if entry.kind == "amendment":
+            self._amend(entry, content)
+            return
         if not isinstance(run, str):
             raise LedgerError(f"row {number} must name its run.")
         if entry.kind == "run":
@@ -312,6 +327,53 @@ class Account:
         else:
             raise LedgerError(f"row {number} is of the unknown kind {entry.kind!r}.")
 
+    def _amend(self, entry: Entry, content: dict[str, Any]) -> None:
+        if (entry.run, entry.round) != (None, None):
+            raise LedgerError(f"row {entry.number} amends the policy: it must name no run.")
+        policy = Policy(**content["policy"])
+        self.check_amendment(policy, loosen=content["loosen"] is True)
+        self.amendments[entry.number] = (entry.time, self.policy.looser(policy))
+        self.policy, self.filter = policy, policy.make_filter()
+
+    def check_amendment(self, policy: Policy, *, loosen: bool) -> None:
+        """Refuse a policy that cannot follow the one in force; nothing is changed.
+
+        Parameters
+        ----------
+        policy
+            What shall hold from here on.
+        loosen
+            Its owner has said that it may be looser.
+        """
+        for name in ("filter", "order", "rows_per_person"):
+            before, now = getattr(self.policy, name), getattr(policy, name)
+            if now != before:
+                raise LedgerError(
+                    f"{name} must stay as it is, {before!r}: by it every charge was counted; got "
+                    f"{now!r}."
+                )
+        looser = self.policy.looser(policy)
+        if looser and not loosen:
+            raise LedgerError(
+                "a policy must not become looser without its owner's word, --loosen: "
+                f"{'; '.join(looser)}. Nothing was changed."
+            )
+        rule = policy.make_filter()
+        for words, spent, limit in (
+            (f"epsilon = {Given(policy.epsilon)}", self.spent, rule.limit),
+            (
+                f"epsilon_alone = {Given(policy.bound_alone)}, if all others collude,",
+                self.spent_alone,
+                rule.limit_alone,
+            ),
+        ):
+            if spent > limit:
+                raise LedgerError(
+                    f"{words} at delta = {Given(policy.delta)} must be at least what was spent, "
+                    f"{AtMost(rule.epsilon(round_up(spent)))}: that stays spent. Nothing was "
+                    "changed."
+                )
+
     def lines(self) -> list[tuple[str, str]]:
         """The budget as pairs of a heading and its words."""
         policy, dataset = self.policy, self.dataset
@@ -323,6 +385,7 @@ class Account:
                 "over all runs ever charged here, also where a run was chosen after seeing earlier "
                 "ones",
             ),
+            *self._lines_of_amendments(),
             ("Adjacency", adjacency_words(policy.rows_per_person)),
             ("Adversary", adversary_words(self._events())),
             ("Filter", f"{self.filter.name}: {self.filter.theorem}"),
@@ -339,6 +402,23 @@ class Account:
                 "person with rows in another data set; a ledger put back to an older copy (compare "
                 "its head with one noted elsewhere)",
             ),
+        ]
+
+    def _lines_of_amendments(self) -> list[tuple[str, str]]:
+        """That the policy is not the first one, and what that means."""
+        if not self.amendments:
+            return []
+        when, _ = self.amendments[max(self.amendments)]
+        loosened = sum(bool(looser) for _, looser in self.amendments.values())
+        return [
+            (
+                "Amended",
+                f"{'once' if len(self.amendments) == 1 else f'{len(self.amendments)} times'}, "
+                f"{loosened} of them to be looser; the last on "
+                f"{when.partition('T')[0]}. All that was ever spent is counted. The guarantee is "
+                "that of the policy of now; one that was chosen from what was released is not "
+                "covered",
+            )
         ]
 
     def _lines_of_parts(self) -> list[tuple[str, str]]:
@@ -397,6 +477,7 @@ class Account:
             "fitting_epsilon": self.fitting_epsilon,
             **apart,
             **self._plain_parts(),
+            **self._plain_amendments(),
             "runs": [
                 {
                     "run": name,
@@ -426,11 +507,23 @@ class Account:
         ]
         return {"accounts": accounts} if accounts else {}
 
+    def _plain_amendments(self) -> dict[str, Any]:
+        """What was changed of the policy, where anything was."""
+        amendments = [
+            {"number": number, "time": time, "looser": list(looser)}
+            for number, (time, looser) in self.amendments.items()
+        ]
+        return {"amendments": amendments} if amendments else {}
+
     def _more_like_last(self, record: RunRecord) -> int | None:
         """How many more rounds like the run's last are left; None if free or none yet."""
         if not record.events:
             return None
-        return self.rounds_left(record.events[max(record.events)], record.rows)
+        try:
+            return self.rounds_left(record.events[max(record.events)], record.rows)
+        except BudgetError:
+            # An amendment demands more colluders than it holds against.
+            return 0
 
 
 def recompute(export: Iterable[str]) -> Account:

@@ -3,6 +3,7 @@
 A ledger is a sequence of entries, each hashed together with the hash of the one before:
 
 * ``ledger``, the first: the data set, its owner and the policy;
+* ``amendment``: the policy from here on, and whether its owner allowed it to be looser;
 * ``run``: a run was opened, with a fingerprint of everything public that decides it;
 * ``reservation``: a round of a run was charged with an event;
 * ``commit``: the message of a reserved round, by shape and digest; its bytes are kept beside it.
@@ -18,9 +19,11 @@ from typing import Any, Final
 from dpadmm.errors import LedgerError, ParameterError, positive_integer
 from dpadmm.plain import canonical_json
 
-__all__ = ["LEDGER_VERSION", "ChargedData", "Entry"]
+__all__ = ["AMENDED_VERSION", "LEDGER_VERSION", "ChargedData", "Entry"]
 
 LEDGER_VERSION: Final = 1
+#: Of a file with an amendment: a release that does not know them refuses it for its version.
+AMENDED_VERSION: Final = 2
 _NO_HASH: Final = "0" * 64
 
 

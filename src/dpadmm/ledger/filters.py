@@ -18,6 +18,11 @@ No filter is known for privacy-loss distributions, nor for the best of several o
 afterwards. For the same reason a ledger cannot change from one filter to the other: which of the
 two bounds applies would depend on what was seen, so it is fixed when the ledger is created.
 
+The bound itself, :math:`\mu` or :math:`\rho`, is fixed in advance, too. An owner may amend it:
+costs are in the same unit before and after, and releases that kept to the old bound and then to the
+new one have kept to the new one throughout, if what was spent was within it. The theorems then hold
+with the new bound, unless it was itself chosen from what was released.
+
 Refusing a release, and counting one that never happened, only lower what is released. Releases of
 several runs may interleave: each is made at once, from rows and earlier messages, so that runs
 side by side are one sequence.
@@ -27,7 +32,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, Final, final
@@ -51,6 +56,7 @@ from dpadmm.privacy.events import (
     SharedGaussian,
     single_events,
 )
+from dpadmm.privacy.figures import Given
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu, steepness
 from dpadmm.privacy.noise import LEAST_DELTA
 
@@ -75,7 +81,10 @@ _ROUNDED_DOWN: Final = 1e-8
 
 @dataclass(frozen=True)
 class Policy:
-    """What may ever be spent on a data set, for one person; fixed when a ledger is created.
+    """What may ever be spent on a data set, for one person.
+
+    What an event costs is fixed when a ledger is created: the filter, its order and the rows per
+    person. What may be spent can be amended.
 
     Parameters
     ----------
@@ -143,6 +152,63 @@ class Policy:
                 )
             object.__setattr__(self, "epsilon_alone", bound)
 
+    @property
+    def bound_alone(self) -> float:
+        """What epsilon is kept to if all other parties collude; infinite if to nothing."""
+        if self.epsilon_alone is not None:
+            return self.epsilon_alone
+        return self.epsilon if self.colluders is None else math.inf
+
+    @property
+    def least_colluders(self) -> float:
+        """Against how many epsilon is kept at least; infinite if against all others together."""
+        return math.inf if self.bound_alone <= self.epsilon else self.colluders or 0
+
+    def amended(self, **changes: Any) -> Policy:
+        """Return it with another epsilon, delta, colluders or epsilon_alone; None keeps one."""
+        given = {name: new for name, new in changes.items() if new is not None}
+        epsilon, delta = (given.get(name, getattr(self, name)) for name in ("epsilon", "delta"))
+        order = self.order
+        if order is not None and epsilon > 0 < delta and _renyi_limit(order, epsilon, delta) <= 0:
+            raise ParameterError(
+                f"epsilon and delta must leave something to spend at the ledger's order of "
+                f"{order:.6g}, which is fixed; got {epsilon!r} and {delta!r}."
+            )
+        return replace(self, **given)
+
+    def looser(self, after: Policy) -> tuple[str, ...]:
+        """What a later policy allows that this one does not, in words; nothing if it is tighter.
+
+        Looser are a larger epsilon, a larger delta, noise that holds against fewer colluders, and a
+        larger bound for the case that all others collude, whatever else gets tighter.
+        """
+        found = []
+        for name in ("epsilon", "delta"):
+            before, now = getattr(self, name), getattr(after, name)
+            if now > before:
+                found.append(f"{name} grows from {Given(before)} to {Given(now)}")
+        if after.least_colluders < self.least_colluders:
+            before_words, now_words = (
+                "all others together"
+                if math.isinf(policy.least_colluders)
+                else f"{policy.least_colluders} colluders"
+                for policy in (self, after)
+            )
+            found.append(
+                f"epsilon need hold against {now_words} only, which held against {before_words}"
+            )
+        if after.bound_alone > self.bound_alone:
+            now_words = (
+                "has no bound"
+                if math.isinf(after.bound_alone)
+                else f"may be {Given(after.bound_alone)}"
+            )
+            found.append(
+                f"if all others collude epsilon {now_words}, and was at most "
+                f"{Given(self.bound_alone)}"
+            )
+        return tuple(found)
+
     def make_filter(self) -> PrivacyFilter:
         """The rule that enforces it."""
         return FILTERS[self.filter](self)
@@ -173,10 +239,8 @@ class PrivacyFilter(ABC):
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.limit = self._limit(policy.epsilon)
-        if policy.epsilon_alone is not None:
-            self.limit_alone = self._limit(policy.epsilon_alone)
-        elif policy.colluders is None:
-            self.limit_alone = self.limit
+        if math.isfinite(policy.bound_alone):
+            self.limit_alone = self._limit(policy.bound_alone)
         # Rounds of a run repeat the same event, and some costs are integrals.
         self._cached_cost = lru_cache(maxsize=4096)(self._cost)
 
@@ -272,8 +336,8 @@ class GaussianFilter(PrivacyFilter):
     def _unknown(self, event: Event) -> str:
         return (
             f"a ledger with the gaussian filter must be charged with Gaussian releases only; got "
-            f"{event.kind!r}. Create a ledger with the renyi filter for this data set before its "
-            "first run."
+            f"{event.kind!r}. Use an algorithm with Gaussian releases. A filter is fixed for "
+            "good: only a data set that was never charged may get a ledger with the renyi filter."
         )
 
     def _convert(self, spent: float) -> float:

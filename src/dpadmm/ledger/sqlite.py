@@ -265,6 +265,42 @@ class SQLiteLedger(Closable):
                 "back, or give the new run another run_id, at every party."
             )
 
+    def amend(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        colluders: int | None = None,
+        epsilon_alone: float | None = None,
+        loosen: bool = False,
+    ) -> None:
+        """Change what may be spent, by a new entry; all that was spent stays counted.
+
+        Durable when it returns; repeating it is harmless. What is reserved already keeps its
+        reservation, and every later one must fit the new policy.
+
+        Parameters
+        ----------
+        epsilon, delta, colluders, epsilon_alone
+            As in :class:`~dpadmm.ledger.filters.Policy`; None leaves it as it is.
+        loosen
+            The policy may become looser (:meth:`~dpadmm.ledger.filters.Policy.looser`). Without,
+            such a change is refused.
+        """
+        changes = {"epsilon": epsilon, "delta": delta}
+        changes |= {"colluders": colluders, "epsilon_alone": epsilon_alone}
+        entry = None
+        with self._file.transaction():
+            self._read_on()
+            policy = self.policy.amended(**changes)
+            if policy != self.policy:
+                self._account.check_amendment(policy, loosen=loosen)
+                content = {"policy": policy.to_dict(), "loosen": loosen}
+                entry = self._append("amendment", None, None, content)
+                self._file.mark_amended()
+        if entry is not None:
+            self._account.apply(entry)
+
     def verify(self, head: str | None = None) -> Account:
         """Work everything out again from the file; refuses at the first row that is wrong.
 
@@ -325,8 +361,8 @@ class SQLiteLedger(Closable):
 
     def charge(self, run_id: str, t: int, event: Event) -> None:
         """Reserve a round once, or refuse; durable when it returns."""
-        self._account.filter.cost(event)  # what no policy allows is refused before any lock
         if not self._is_reserved(run_id, t, event):
+            self._account.filter.cost(event)  # what no policy allows is refused before any lock
             with self._file.transaction():
                 self._read_on()
                 entry = None
@@ -379,7 +415,7 @@ class SQLiteLedger(Closable):
     def _append(
         self,
         kind: str,
-        run_id: str,
+        run_id: str | None,
         round_: int | None,
         content: dict[str, Any],
         message: bytes | None = None,

@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from dpadmm.durable import Closable
 from dpadmm.errors import LedgerError, passing
-from dpadmm.ledger.entries import LEDGER_VERSION, Entry
+from dpadmm.ledger.entries import AMENDED_VERSION, LEDGER_VERSION, Entry
 
 __all__ = ["EntryFile"]
 
@@ -166,7 +166,8 @@ class EntryFile(Closable):
             status = os.stat(self.path)
         except FileNotFoundError:
             raise LedgerError(
-                f"ledger {self.path} must exist; create it with 'dpadmm ledger init'."
+                f"ledger {self.path} must exist; create it with 'dpadmm ledger init' if its data "
+                "set was never charged. Otherwise put it back: a new one would begin at 0 spent."
             ) from None
         except OSError as error:
             raise LedgerError(f"ledger {self.path} cannot be read: {error.strerror}.") from None
@@ -186,10 +187,10 @@ class EntryFile(Closable):
             raise LedgerError(
                 f"ledger {self.path} must be a ledger file; it is another SQLite database."
             )
-        if version != LEDGER_VERSION:
+        if version not in (LEDGER_VERSION, AMENDED_VERSION):
             raise LedgerError(
-                f"ledger {self.path} must have the format {LEDGER_VERSION}; it has {version}. Use "
-                "the version of dpadmm that wrote it, or a newer one."
+                f"ledger {self.path} must have the format {LEDGER_VERSION} or {AMENDED_VERSION}; "
+                f"it has {version}. Use the version of dpadmm that wrote it, or a newer one."
             )
 
     def _check_made_here(self) -> None:
@@ -299,6 +300,11 @@ class EntryFile(Closable):
                     message,
                 ),
             )
+
+    def mark_amended(self) -> None:
+        """Say in the file's version that it has an amendment, inside a transaction."""
+        with self.refusals():
+            self._connection.execute(f"PRAGMA user_version = {AMENDED_VERSION}")
 
     def head(self) -> tuple[int, str]:
         """Number and hash of the last entry, as the file remembers them."""

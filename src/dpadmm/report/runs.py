@@ -59,7 +59,8 @@ def refusal_report(config: RunConfig, reason: str, when: str, *, started: bool) 
         subtitle=f"{run.algorithm}, {run.rounds} rounds, refused {when}, dpadmm {__version__}",
         banners=(Banner("danger", "OVER BUDGET: REFUSED.", words),),
         answers=(
-            ("Why", reason[:1].upper() + reason[1:]),
+            # As it was printed: it may begin with the name of a parameter.
+            ("Why", reason),
             ("What was asked for", asked),
             (texts.LEARNT, "No model was written." if started else "Nothing."),
             (

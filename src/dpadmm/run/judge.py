@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,11 +10,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from dpadmm.errors import BudgetError
 from dpadmm.plain import Array
 from dpadmm.privacy.accountant import Guarantee, network_guarantee
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import pair
+from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.statement import Charges, PrivacyStatement
 from dpadmm.problem.rows import Shard
@@ -50,6 +54,8 @@ ORDER_NOT_COVERED: Final = (
     "between runs"
 )
 _NO_OTHERS: Final = OtherEvaluations()
+# Of the two conversions between epsilon and mu.
+_ROUNDING: Final = 1e-9
 _ROWS: Final = "Rows"
 _OWN_ACCOUNT: Final = (
     "those kept out of training, in an account of their own: for a person the larger of what the "
@@ -340,4 +346,17 @@ def _details(
     words = f"{share} of the run's mu^2 went into the histogram that probabilities are fitted to"
     if judged is None:
         words = f"{share} of the run's mu^2 is for a histogram, also where it is never complete"
-    return (("Probabilities", f"{words}; it is part of the guarantee above"),)
+    alone = f"{_histogram_alone(planned, judged)}-differentially private by itself"
+    return (("Probabilities", f"{words}; it is {alone}, and part of the guarantee above"),)
+
+
+def _histogram_alone(planned: Plan, judged: Judgement | None) -> str:
+    """What a histogram costs that shares mu^2 with the training, the most of a party."""
+    if judged is not None and judged.quality.privacy is not None:
+        return pair(judged.quality.privacy.epsilon, judged.quality.privacy.delta)
+    budget = planned.budget
+    assert budget is not None
+    ratio = math.sqrt(HISTOGRAM_SHARE / (1 - HISTOGRAM_SHARE)) * (1 + _ROUNDING)
+    mu = ratio * gaussian_mu(budget.epsilon, budget.ideal_delta)
+    epsilon = gaussian_epsilon(mu, budget.ideal_delta)
+    return pair(float(np.max(epsilon)), float(np.max(budget.delta)))

@@ -203,6 +203,7 @@ class _Account(_Part):
     fitting_epsilon: Epsilon | None = None
     spent_epsilon_alone: Epsilon | None = None
     accounts: tuple[dict[str, Any], ...] = ()
+    amendments: tuple[dict[str, Any], ...] = ()
     runs: tuple[dict[str, Any], ...]
     head: str
     statement: dict[str, str] = Field(default_factory=dict)
@@ -213,8 +214,9 @@ class _Account(_Part):
         content: dict[str, Any] = write(self)
         if self.spent_epsilon_alone is None:
             del content["spent_epsilon_alone"]
-        if not self.accounts:
-            del content["accounts"]
+        for name in ("accounts", "amendments"):
+            if not content[name]:
+                del content[name]
         return content
 
 

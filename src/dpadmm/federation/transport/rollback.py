@@ -108,7 +108,7 @@ class OwnRounds:
                 f"{self._name} in this run, and the ledger has {self.drawn}: it was put back to an "
                 f"older copy, or {name} is wrong. Nothing was drawn. Restore the newest ledger and "
                 "messages; if they are lost, those rounds stay spent: begin another run_id, with a "
-                "ledger whose budget leaves them out."
+                "ledger whose budget leaves them out, and with a new file for messages."
             )
         else:
             self.confirmed.add(name)

@@ -3,7 +3,8 @@
 The state of an algorithm is a function of messages: with those of all complete rounds at hand, a
 restarted node is where it was. Messages were released when they were sent, so that the store holds
 nothing more private than they are. Losing it costs no privacy: the ledger alone decides what is
-spent, and neighbours hand out past rounds again.
+spent, and neighbours hand out past rounds again. It does cost a memory: of which ledger was charged
+for which rows, and how far that was.
 """
 
 from __future__ import annotations
@@ -63,6 +64,10 @@ class MessageStore(Closable):
         """What was noted under a name."""
 
     @abstractmethod
+    def notes(self, run: bytes) -> dict[str, str]:
+        """Everything that was noted, by its name."""
+
+    @abstractmethod
     def take_note(self, run: bytes, name: str, value: str) -> None:
         """Note something, in place of what was there; durable when it returns."""
 
@@ -93,6 +98,10 @@ class MemoryStore(MessageStore):
     def note(self, run: bytes, name: str) -> str | None:
         """What was noted under a name."""
         return self._notes.get((run, name))
+
+    def notes(self, run: bytes) -> dict[str, str]:
+        """Everything that was noted, by its name."""
+        return {name: value for (about, name), value in self._notes.items() if about == run}
 
     def take_note(self, run: bytes, name: str, value: str) -> None:
         """Note something."""
@@ -182,6 +191,10 @@ class MessageFile(MessageStore):
         """What was noted under a name."""
         found = self._select("SELECT value FROM notes WHERE run = ? AND name = ?", run, name)
         return str(found[0][0]) if found else None
+
+    def notes(self, run: bytes) -> dict[str, str]:
+        """Everything that was noted, by its name."""
+        return dict(self._select("SELECT name, value FROM notes WHERE run = ?", run))
 
     def take_note(self, run: bytes, name: str, value: str) -> None:
         """Note something, in place of what was there."""
