@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from dpadmm.experiments.outlook_pages import outlook_sentence, outlook_tables
+from dpadmm.experiments.outlook import outlook_sentence, outlook_tables
 
 from dpadmm import RunQuestion, plan_run
 from dpadmm.errors import ParameterError
