@@ -222,7 +222,7 @@ def test_rows_are_not_called_kept_out_of_a_training_that_read_them(hospitals, dp
     run.write_text(run.read_text().replace('run_id = "first"', 'run_id = "first"\nholdout = 0.25'))
     refused = dpadmm("evaluate", run)
     assert refused.exit_code == 2
-    assert "whose [run] has holdout = None, here 0.25" in refused.stderr
+    assert "which has no holdout, here holdout = 0.25" in refused.stderr
     assert load_model(hospitals / "m.model").classifier.quality is None
 
 
@@ -450,8 +450,8 @@ def test_what_is_written_of_a_run_is_not_about_the_model_of_another(
     refused = dpadmm("evaluate", other, *asked)
     assert refused.exit_code == 2
     assert "model must be of the run of this configuration; this one is of run" in refused.stderr
-    assert "epsilon = 1.0, here 0.5" in refused.stderr
-    assert "run_id = 'first', here 'second'" in refused.stderr
+    assert "epsilon = 1.0, here epsilon = 0.5" in refused.stderr
+    assert "run_id = 'first', here run_id = 'second'" in refused.stderr
     assert files(hospitals) == before
     assert dpadmm("evaluate", run).exit_code == 0
 

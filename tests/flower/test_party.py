@@ -15,6 +15,7 @@ from dpadmm.algorithms import REGISTRY
 from dpadmm.federation.transport.wire import decode_message, encode_message
 from dpadmm.flower import party
 from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.events import GaussianRelease
 from dpadmm.run.model import load_model
 
 KEY = 11
@@ -69,6 +70,20 @@ def test_a_run_is_charged_once_and_its_statement_is_the_ledgers(parties):
         assert "each party's own statement" not in str(own.privacy)
     assert "each party's own statement" in " ".join(str(model.classifier.privacy).split())
     assert not model.classifier.privacy.simulated
+
+
+def test_what_the_ledger_has_of_the_run_besides_is_stated(parties):
+    path = parties.folder / "north.ledger"
+    path.unlink()
+    parties.make_ledger("north", 5.0)
+    with SQLiteLedger(path) as ledger, ledger.open_run(f"trial evaluation {'0' * 16}", "x") as run:
+        run.reserve(0, GaussianRelease(1.0, 4.0))
+    parties.train()
+    stated = load_model(parties.folder / "north.model").privacy
+    with SQLiteLedger(path, read_only=True) as ledger:
+        assert stated.epsilon == pytest.approx(ledger.account.spent_epsilon, rel=1e-5)
+    assert stated.epsilon > parties.run["epsilon"]
+    assert "1 other evaluation under this run, counted here" in stated.caveats[0]
 
 
 def test_a_server_that_begins_again_gets_the_same_bytes(parties):

@@ -468,6 +468,28 @@ def test_a_training_that_was_paid_for_is_there_though_another_run_took_the_rest(
     assert not hasattr(model, "predict_proba")
 
 
+def test_a_training_that_was_paid_for_before_is_there_though_its_evaluation_fits_no_more(
+    tmp_path, monkeypatch
+):
+    paths = make_ledgers(tmp_path)
+    told = {"algorithm": "dp-gd", "epsilon": 1.0, "holdout": 0.2}
+    monkeypatch.setattr("dpadmm.estimators.released_weights", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fit(paths, **told)
+    monkeypatch.undo()
+    charge_evaluation(paths["x"], "another", RowRange(24, 30))
+    before = {name: spent(path) for name, path in paths.items()}
+    with pytest.warns(PrivacyWarning, match="trained and not evaluated"):
+        model = fit(paths, **told)
+    assert model.quality_ is None
+    assert model.privacy_.caveats == ()
+    assert {name: spent(path) for name, path in paths.items()} == before
+
+
+def interrupt(*told):
+    raise KeyboardInterrupt
+
+
 def test_a_round_that_does_not_fit_says_so_of_itself(tmp_path):
     """Earlier rounds of its run stay charged: a refusal does not deny that."""
     path = make_ledgers(tmp_path)["x"]

@@ -59,9 +59,8 @@ def check_evaluation(
 ) -> None:
     """Refuse a run whose evaluation would not fit after it; nothing is charged, no row is read.
 
-    What the training will have spent counts, where both read the same rows. Where all of the
-    training was charged before, an evaluation under its name may be the one that is asked for: then
-    nothing is refused here, and nothing more is charged before the evaluation itself.
+    What the training will have spent counts, where both read the same rows. A training that was
+    charged before, all of it, is not refused: its model is paid for, and may have been evaluated.
 
     Parameters
     ----------
@@ -78,24 +77,21 @@ def check_evaluation(
     if expected is None:
         return
     asked = range(whole.training.rounds) if rounds is None else rounds
-    names = whole.training.site.names
-    counting = dict(zip(names, announced(expected), strict=True))
-    left: dict[str, list[Event]] = {}
+    names, left = whole.training.site.names, {}
     for name, training in zip(names, announced(whole.training), strict=True):
         if name in accounts:
+            _check_room(accounts[name], whole.rows[name], evaluation_id(run_id, expected))
             known = accounts[name].runs.get(run_id)
             made = {} if known is None else known.events
             left[name] = [training[t] for t in asked if t not in made]
-    # What was evaluated before its training was complete is another model.
-    trained = not any(left.values())
-    for name, training_left in left.items():
-        account = accounts[name]
-        if trained and any(is_evaluation(each, run_id) for each in account.runs):
-            continue
-        _check_room(account, whole.rows[name], evaluation_id(run_id, expected))
-        apart = split.holdout and account.keeps_parts
-        before = [] if apart else training_left
-        account.require([*before, *counting[name]], split.held_out(account.dataset.rows))
+    if not any(left.values()):
+        return
+    for name, counting in zip(names, announced(expected), strict=True):
+        if name in accounts:
+            account = accounts[name]
+            apart = split.holdout and account.keeps_parts
+            ahead = [*(() if apart else left[name]), *counting]
+            account.require(ahead, split.held_out(account.dataset.rows))
 
 
 @dataclass(frozen=True)

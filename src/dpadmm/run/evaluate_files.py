@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -144,32 +145,33 @@ def check_model(config: RunConfig, model: Model) -> Schema:
             "model must be of the run's schema; this one was made by another: name the run that "
             "made it"
         )
-    made, rows = model.provenance.get("run_sha256"), model.provenance.get("rows")
+    made, rows = model.provenance.get("run_sha256"), model.provenance.get("rows", {})
     names = [party.name for party in config.party]
-    counts = rows if isinstance(rows, dict) else {}
-    if list(counts) != (names or list(counts)) or made != run_hash(config, schema.sha256, counts):
-        raise ModelError(
-            f"model must be of the run of this configuration; this one is of run "
-            f"{str(made)[:12]}{_other_run(config, model)}: name the configuration that made it, or "
-            "train anew"
-        )
-    return schema
+    same_parties = isinstance(rows, dict) and list(rows) == (names or list(rows))
+    if same_parties and made == run_hash(config, schema.sha256, rows):
+        return schema
+    raise ModelError(
+        f"model must be of the run of this configuration; this one is of run {str(made)[:12]}, "
+        f"{_other_run(config, model)}: correct the configuration, or name the one that made it"
+    )
 
 
 def _other_run(config: RunConfig, model: Model) -> str:
     """In what the run that made a model differs, in words."""
     if "federation" in model.provenance:
-        return ", which nodes agreed on"
-    told = model.provenance.get("config", {}).get("run", {})
+        return "which nodes agreed on"
+    come_from = model.provenance.get("config")
+    told = come_from.get("run") if isinstance(come_from, dict) else None
     here = config.plain()["run"]
+    if not isinstance(told, dict) or told == here:
+        return "of other parties or another version"
+
+    def said(table: dict[str, Any], name: str) -> str:
+        return f"{name} = {shown_value(table[name])}" if name in table else f"no {name}"
+
     differing = [name for name in sorted({*told, *here}) if told.get(name) != here.get(name)]
-    if not differing:
-        return ", of other parties"
-    words = (
-        f"{name} = {shown_value(told.get(name))}, here {shown_value(here.get(name))}"
-        for name in differing
-    )
-    return f", whose [run] has {'; '.join(words)}"
+    pairs = (f"{said(told, name)}, here {said(here, name)}" for name in differing)
+    return f"which has {'; '.join(pairs)}"
 
 
 def _check_trained_rows(accounts: Mapping[str, Account], run_id: str, split: Split) -> None:
@@ -202,7 +204,7 @@ def _told_in_all(whole: WholePlan, judged: Judgement, about: Charged) -> Judgeme
     stated = judged.quality.privacy
     if not others.names or stated is None:
         return judged
-    in_all = spent_in_all(training, about.charged(training), judged, others, split)
+    in_all = spent_in_all(training, about.of_training(training), judged, others, split)
     caveat = (
         f"{IN_ALL}, the training and all {len(others.names) + 1} evaluations that the ledgers have "
         f"under this run are {pair(in_all.epsilon, in_all.delta)}-differentially private."

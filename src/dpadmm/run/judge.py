@@ -114,7 +114,7 @@ class Charged:
             also_not_covered=self.not_covered,
         )
 
-    def charged(self, training: Plan) -> list[tuple[Event, ...]]:
+    def of_training(self, training: Plan) -> list[tuple[Event, ...]]:
         """What each party was charged for the training; as announced where no ledger has it."""
         accounts, charged = ledger_accounts(self.ledgers), []
         for name, events in zip(training.site.names, announced(training), strict=True):

@@ -283,7 +283,7 @@ def load_model(path: str | Path) -> Model:
             feature_names=None if names is None else tuple(names),
             columns=_columns(document, parameters, arrays["coef"]),
             schema=None if schema is None else Schema.from_dict(schema),
-            provenance=document["provenance"],
+            provenance=dict(document["provenance"]),
             created=str(document["created"]),
             version=str(document["dpadmm"]),
         )
