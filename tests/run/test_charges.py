@@ -1,6 +1,7 @@
 """Training that is charged to ledgers, from the estimator and from a configuration."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -133,7 +134,8 @@ def cut_short(paths, after, changes):
     """Fit in a process of its own, which dies after so many messages."""
     told = repr(({name: str(path) for name, path in paths.items()}, after, changes))
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", CUT_SHORT, told], cwd=root, check=False)
+    there = {**os.environ, "PYTHONPATH": str(root / "src")}
+    done = subprocess.run([sys.executable, "-c", CUT_SHORT, told], cwd=root, env=there, check=False)
     assert done.returncode == 7
 
 
