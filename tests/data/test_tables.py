@@ -152,6 +152,38 @@ def test_reading_at_once_and_in_pieces_gives_the_same_rows(write, monkeypatch):
     assert at_once.counts == in_pieces.counts
 
 
+@pytest.mark.parametrize(
+    ("body", "rows"),
+    [
+        (b"1,a\n2,b\n", 2),
+        (b"1,a\r\n2,b", 2),
+        (b"1,a\r2,b\r", 2),
+        # No rows: lines of nothing, wherever they are.
+        (b"1,a\n\n2,b\n\n\n", 2),
+        (b"1,a\r\r\n2,b\n", 2),
+        # Rows: lines of anything, be it blanks or empty cells.
+        (b"1,a\n  \n2,b\n", 3),
+        (b'1,a\n""\n,\n', 3),
+        # A line end within a cell: two rows without quotes, one with them.
+        (b"1,a\rb\n2,b\n", 3),
+        (b'1,"a\rb"\n2,"a\n\nb"\n', 2),
+        (b'1,"a\n2,b\n', 2),
+        # What others take for line ends is a character here.
+        (b"1,a\x0bb\x0cc\x1ed\xc2\x85e\xe2\x80\xa8f\n2,b\n", 2),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_counts_as_a_row(tmp_path, monkeypatch, body, rows, at_once):
+    """As docs/guide-files.md says: the number is public, so everybody must count alike."""
+    if not at_once:
+        monkeypatch.setattr(csv_reader, "AT_ONCE_BYTES", 0)
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"x,y\n" + body)
+    header = csv_reader.read_header(path, ",")
+    wanted = csv_reader.CsvColumns(path, header, ",", header.names)
+    assert sum(batch.num_rows for batch, _ in csv_reader.read_csv(wanted)) == rows
+
+
 def test_a_line_longer_than_a_block_is_a_row_like_any_other(write, monkeypatch):
     monkeypatch.setattr(csv_reader, "BLOCK_BYTES", 64)
     lines = [b"1,p,yes"] * 20

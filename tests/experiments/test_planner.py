@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from dpadmm.experiments.outlook import outlook_sentence, outlook_tables
 
 from dpadmm import RunQuestion, plan_run
 from dpadmm.errors import ParameterError
+from dpadmm.experiments.outlook import outlook_sentence, outlook_tables
 from dpadmm.experiments.rehearsal import BAND, Effort, ExpectedLoss, mean_noise
 from dpadmm.privacy.noise import secure_noise
 from dpadmm.run.parameters import TrainingParameters

@@ -1,7 +1,9 @@
 """A CSV file as batches of undecoded cells, whatever its rows hold.
 
 * Lines with too few or too many cells are rows like any other, with every cell missing.
-* Empty lines are no rows (a row of a table with two or more columns has a delimiter).
+* Lines end at a line feed, a carriage return or both, outside of quotes. Empty lines are no rows (a
+  row of a table with two or more columns has a delimiter). So an empty line, and a carriage return
+  in a cell without quotes, change the number of rows, which is public and must be as declared.
 * Quotes may hold delimiters and line ends. A quote that opens no cell is a character like the rest
   (:mod:`~dpadmm.data.csv_quotes`), so that it takes no other row along.
 * Cells are bytes here; those that are not UTF-8 are later read as Latin-1, cell by cell. A

@@ -253,7 +253,7 @@ class StretchKeys:
                 f"rounds of this stretch, and the ledger has {released}: it was put back to an "
                 "older copy. Nothing was drawn. Restore the newest ledger and messages; if they "
                 "are lost, those rounds stay spent: begin another run_id, with a ledger whose "
-                "budget leaves them out."
+                "budget leaves them out, and with a new file for messages."
             )
         if self._name in self.ring:
             return
