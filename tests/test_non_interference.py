@@ -177,7 +177,8 @@ def test_other_commands_do_not_tell_an_odd_row(tmp_path, cells):
         shown.append(
             (predicted, [lines[number] for number in OTHERS], np.asarray(member).tobytes())
         )
-        assert checked["code"] == 0
+        # The owner's own command, for the owner's eyes: a bad label is what it tells.
+        assert checked["code"] == (row is cells and cells[-1] != b"yes")
     assert shown[0] == shown[1]
 
 
