@@ -112,9 +112,10 @@ def _trained(config: RunConfig, *, quiet: bool) -> Run:
         watch = Watch(
             on_stage=on_stage,
             on_round=lambda done, rounds: progress.update(task, completed=done, total=rounds),
+            owner=_without_bar(progress),
         )
         try:
-            return train_run(config, watch, _without_bar(progress))
+            return train_run(config, watch)
         except BudgetError as error:
             # Rows are read after the checks.
             _write_refusal(config, str(error), started=len(stages) > 1)

@@ -82,10 +82,19 @@ _KNOW_THEIRS: Final = ("model", "record")
 
 @dataclass(frozen=True)
 class Watch:
-    """Whom to tell how a run gets on; told public facts only."""
+    """Whom to tell how a run gets on; told public facts only, but for the owner of the rows.
+
+    Attributes
+    ----------
+    on_stage, on_round
+        Called with the name of a stage, and with how many rounds are done of how many.
+    owner
+        Who sits at a terminal, and alone is told what looks wrong with the rows; None for nobody.
+    """
 
     on_stage: Callable[[str], None] = lambda stage: None
     on_round: Callable[[int, int], None] = lambda done, rounds: None
+    owner: Owner | None = None
 
 
 def prepare(config: RunConfig) -> Schema:
@@ -218,17 +227,8 @@ def declared_rows(config: RunConfig) -> dict[str, int]:
     return counts
 
 
-def train_run(config: RunConfig, watch: Watch | None = None, owner: Owner | None = None) -> Run:
+def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
     """Train as a configuration says; :func:`write_results` then writes what it says.
-
-    Parameters
-    ----------
-    config
-        What is told.
-    watch
-        Whom to tell how it gets on.
-    owner
-        Who sits at a terminal and is told what looks wrong with the rows, if anybody does.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def train_run(config: RunConfig, watch: Watch | None = None, owner: Owner | None
     noise = _noise(config)
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder(config.result.model))
-        counted, ledgers = _open_ledgers(config, schema, noise, stack, owner)
+        counted, ledgers = _open_ledgers(config, schema, noise, stack, watch.owner)
         watch.on_stage("encoding")
         parties = read_parties(config, schema, folder, counted, stack)
         rows = {name: len(party) for name, party in parties.items()}
