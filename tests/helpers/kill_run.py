@@ -98,6 +98,9 @@ class Found:
     went_on, fell_back, left_out
         Survivors whose model is of a changed run; those whose model's run ended early; those who
         did not go on where one node was lost and the others did.
+    late
+        Nodes that were killed and not back in time, because the machine was busy: others may give
+        up nodes that they need.
     longest
         Seconds between two signs of progress of a node at work, at most.
     uncharged, second_draws, without_model, hangs, over_budget
@@ -115,6 +118,7 @@ class Found:
     went_on: int = 0
     fell_back: int = 0
     left_out: int = 0
+    late: int = 0
     uncharged: int = 0
     second_draws: int = 0
     without_model: int = 0
@@ -147,6 +151,11 @@ class Found:
             "splits",
         )
         return {name: getattr(self, name) for name in names if getattr(self, name)}
+
+
+def moment(entry):
+    """When a line of a log was written."""
+    return datetime.fromisoformat(entry["time"]).timestamp()
 
 
 def ended(process):
@@ -183,7 +192,7 @@ class Trial:
             folder, server, names, averager=averager, run={**RUNS[kind], "rounds": rounds}
         )
         self.lines, self.broken = Lines(self.federation), set()
-        self.ended_in = set()
+        self.killed, self.ended_in = [], set()
         # Who may be given up by others: one, and now and then another one soon after.
         several = 1 + (self.draw.random() < 0.25)
         self.lost = self.draw.sample(names, several if losses is None else losses)
@@ -249,12 +258,14 @@ class Trial:
                 continue
             name = self.draw.choice(working)
             after = self.stopped_for_loss()
+            killed = time.time()
             if self.federation.kill(name) != -signal.SIGKILL:
                 # It ended just before: what it left is looked at in the end.
                 self.federation.start(name)
                 continue
             time.sleep(self.draw.uniform(0, 0.5))
             self.federation.start(name)
+            self.killed.append((name, killed))
             self.found.kills += 1
             self.found.kills_after_loss += after
 
@@ -319,9 +330,13 @@ class Trial:
         """Until all have ended; who does not hangs."""
         deadline = time.monotonic() + HANGS_AFTER
         federation = self.federation
-        for name, process in list(federation.processes.items()):
-            while not ended(process) and time.monotonic() < deadline:
-                time.sleep(0.1)
+        processes = list(federation.processes.items())
+        while not all(ended(process) for _, process in processes):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        self.excuse()
+        for name, process in processes:
             if not ended(process):
                 self.found.hangs += 1
                 federation.kill(name)
@@ -332,11 +347,27 @@ class Trial:
                 self.found.without_model += 1
                 self.note(f"{name}: {federation.output(name)[-600:]}")
                 continue
-            if code == LEFT_OUT and (name not in self.lost or self.loss == "node"):
+            if code == LEFT_OUT and name not in self.given_up:
                 self.found.lost += 1
                 self.note(f"{name} was left out")
             if name in federation.names:
                 self.look_at_record(name)
+
+    def excuse(self):
+        """Who may be given up: what stays broken; all if one was not back in time, as agreed."""
+        self.given_up = set(self.lost)
+        late = set()
+        for name, killed in self.killed:
+            back = [
+                moment(entry)
+                for entry in self.federation.log(name)
+                if entry["event"] in ("agreed", "continued") and moment(entry) > killed
+            ]
+            if back and back[0] - killed > self.lost_after - 2:
+                late.add(name)
+        if late:
+            self.given_up = set(self.federation.nodes)
+            self.found.late += len(late)
 
     def note(self, words):
         self.found.trials.append(f"{self.federation.folder.name}: {words}")
@@ -350,7 +381,7 @@ class Trial:
         record = json.loads((folder / f"{name}.record").read_text())["federation"]
         self.found.went_on += bool(record["went_on_without"])
         self.found.fell_back += record["lost"] is not None
-        if self.loss != "node" and not self.lost and record["lost"] is not None:
+        if not self.given_up and record["lost"] is not None:
             self.found.lost += 1
             self.note(f"{name} ended early though nothing stayed broken")
         if record["lost"] is None:
@@ -363,17 +394,13 @@ class Trial:
             entries = self.federation.log(name)
             for entry in entries:
                 lost = entry["facts"].get("neighbour") if entry["event"] == "neighbour-lost" else ""
-                if lost and lost not in self.lost:
+                if lost and lost not in self.given_up:
                     self.found.lost += 1
                     self.note(f"{name} gave up {lost}")
                 if entry["event"] in ACCUSATIONS:
                     self.found.accused += 1
                     self.note(f"{name}: {entry['event']} {entry['facts']}")
-            times = [
-                datetime.fromisoformat(entry["time"]).timestamp()
-                for entry in entries
-                if entry["event"] in PROGRESS
-            ]
+            times = [moment(entry) for entry in entries if entry["event"] in PROGRESS]
             for one, next_one in pairwise(times):
                 self.found.longest = max(self.found.longest, round(next_one - one, 1))
                 if next_one - one > bound:

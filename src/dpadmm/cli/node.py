@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpadmm.federation.setup import NodeSetup
     from dpadmm.run.result import Run
 
-#: The exit code of a node that the others went on without; what it trained before is written.
+#: The exit code of a node that the others went on without.
 LEFT_OUT: Final = 5
 
 
@@ -94,22 +94,27 @@ def node_command(options: NodeOptions) -> None:
                 raise typer.Exit(1)
             return
         look_before_start(setup, owner_at_terminal())
-        left_out = None
         try:
             run = _take_part(setup, told.watch, as_json=options.as_json)
-        except LeftOut as error:
-            if error.run is None:
-                raise
-            run, left_out = error.run, error
-        if options.as_json:
-            emit("node", _summary(run, setup.name))
-        elif run is not None:
-            _show(run)
-            if told.result is not None and told.result.statement is not None:
-                typer.echo(f"Statement: {told.result.statement}")
-        if left_out is not None:
-            print_refusal("node", str(left_out))
-            raise typer.Exit(LEFT_OUT)
+        except LeftOut as left_out:
+            if left_out.run is not None:
+                _tell(setup, left_out.run, as_json=options.as_json)
+            # Standard output has one envelope: that of what it trained, if there is any.
+            as_json = options.as_json and left_out.run is None
+            print_refusal("node", str(left_out), as_json=as_json)
+            raise typer.Exit(LEFT_OUT) from None
+        _tell(setup, run, as_json=options.as_json)
+
+
+def _tell(setup: NodeSetup, run: Run | None, *, as_json: bool) -> None:
+    """Show what a node has trained."""
+    result = setup.config.result
+    if as_json:
+        emit("node", _summary(run, setup.name))
+    elif run is not None:
+        _show(run)
+        if result is not None and result.statement is not None:
+            typer.echo(f"Statement: {result.statement}")
 
 
 def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run | None:
@@ -135,7 +140,8 @@ def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run |
             except Stopped as stopped:
                 watcher.event("stopped", level="warning", reason=stopped.name.lower())
                 raise
-            except LeftOut:
+            except LeftOut as left_out:
+                watcher.event("left-out", level="error", error=left_out)
                 raise
             except Exception as error:
                 watcher.event("failed", level="error", error=error)

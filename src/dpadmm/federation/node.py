@@ -62,9 +62,7 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
             watcher.event("neighbours-late", level="warning", missing=late)
     early = trained is not None and trained.model.provenance["federation"]["lost"] is not None
     if early and departure is not None and departure.left_out:
-        left_out = LeftOut(setup.name, trained)
-        watcher.event("left-out", level="error", error=left_out)
-        raise left_out
+        raise LeftOut(setup.name, trained)
     watcher.finished()
     return trained
 
