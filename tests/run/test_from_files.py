@@ -397,3 +397,12 @@ def test_a_run_is_not_refused_for_rows_that_are_not_there(hospitals, algorithm):
     told = f'algorithm = "{algorithm}"\nepsilon = 100.0\ncalibration = "published"\npenalty = 0.5\n'
     edit(hospitals, 'algorithm = "admm"\n', told)
     prepare(load_config(hospitals / "run.toml"))
+
+
+def test_the_model_is_there_before_what_is_told_of_it(hospitals, monkeypatch):
+    run = trained(hospitals)
+    monkeypatch.setattr(type(run), "record", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_results(run)
+    assert np.array_equal(load_model(hospitals / "m.model").classifier.coef, run.classifier.coef)
+    assert not (hospitals / "record.json").exists()
