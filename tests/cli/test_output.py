@@ -1,5 +1,6 @@
-"""Tables on a terminal: they fit, and no name in them is broken."""
+"""Tables on a terminal: they fit, and no name in them is broken. How commands end."""
 
+import errno
 import io
 import json
 import os
@@ -14,6 +15,12 @@ from rich.console import Console
 from dpadmm.__main__ import main
 from dpadmm.cli import output
 from dpadmm.cli.options import Commands
+from dpadmm.durable import write_whole
+from dpadmm.errors import LedgerError, ParameterError, is_passing, passing
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.sentences import DataError
 
 NAMES = ("pr-admm-figure-2", "r-admm-figures-3-and-4", "consensus", "x")
 
@@ -149,3 +156,45 @@ def test_a_terminal_that_lacks_a_character_ends_no_command():
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u2022 dpadmm account" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ParameterError("epsilon must be less."), 2),
+        (LedgerError("it was changed."), 2),
+        (passing(LedgerError("another has it.")), 75),
+        (passing(ParameterError("x"), when=False), 2),
+        (OSError(errno.ENOSPC, "No space left on device"), 75),
+        (OSError(errno.EACCES, "Permission denied"), 2),
+    ],
+)
+def test_a_refusal_that_may_be_over_later_has_a_code_of_its_own(error, code):
+    with pytest.raises(typer.Exit) as ended, output.refusals("train", False):
+        raise error
+    assert ended.value.exit_code == code
+
+
+def test_a_full_disk_may_be_over_later(tmp_path, monkeypatch):
+    for number, code in ((errno.ENOSPC, True), (errno.EIO, False)):
+
+        def fail(handle, number=number):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(DataError, match="enough room") as refused:
+            write_whole(tmp_path / "model", b"x", "model")
+        assert is_passing(refused.value) == code
+
+
+def test_a_run_that_another_process_has_may_be_had_later(tmp_path):
+    ledger = tmp_path / "a.ledger"
+    SQLiteLedger.create(ledger, ChargedData("rows", "a", 40), Policy(1.0, 1e-3)).close()
+    with (
+        SQLiteLedger(ledger) as first,
+        SQLiteLedger(ledger) as second,
+        first.open_run("run", "mark"),
+        pytest.raises(LedgerError, match="another has it") as held,
+    ):
+        second.open_run("run", "mark")
+    assert is_passing(held.value)

@@ -126,6 +126,52 @@ def test_several_nodes_that_ended(dpadmm, tmp_path, monkeypatch):
     assert ["south" in rows[-1], "finished" in rows[-1]] == [True, True]
 
 
+def test_a_node_that_failed_says_why(dpadmm, tmp_path, monkeypatch):
+    monkeypatch.setattr(output.console, "width", 160)
+    file = tmp_path / "south.status.json"
+    with Watcher("south", log=tmp_path / "log", status=file) as watcher:
+        watcher.event("failed", level="error", error=ParameterError("epsilon must be less."))
+    shown = dpadmm("status", tmp_path)
+    assert shown.exit_code == 3
+    assert "south failed: ParameterError: epsilon must be less." in shown.stdout
+    assert life(dpadmm, tmp_path) == ("failed", 3)
+    # Who was told to stop is no trouble, whatever happened before.
+    with Watcher("south", log=tmp_path / "log", status=file) as watcher:
+        watcher.event("stopped", level="warning", reason="sigterm")
+    assert life(dpadmm, tmp_path) == ("stopped", 0)
+
+
+def test_who_has_not_begun_hides_nobody(dpadmm, tmp_path):
+    folders = [tmp_path / name for name in ("north", "south", "west")]
+    for folder in folders:
+        folder.mkdir()
+    file = folders[0] / "north.status.json"
+    Watcher("north", log=tmp_path / "log", status=file).close()
+    shown = dpadmm("status", *folders, "--json")
+    assert shown.exit_code == 0
+    result = json.loads(shown.stdout)
+    VALIDATOR.validate(result)
+    assert [node["node"] for node in result["result"]["nodes"]] == ["north"]
+    assert list(result["result"]["absent"]) == [str(folder) for folder in folders[1:]]
+    shown = dpadmm("status", *folders)
+    assert "north" in shown.stdout
+    assert "has no status file" in shown.stderr
+    # What is there and cannot be read is trouble.
+    (folders[1] / "south.status.json").write_text("{}")
+    shown = dpadmm("status", *folders)
+    assert (shown.exit_code, "north" in shown.stdout) == (3, True)
+
+
+def test_writing_of_results_is_seen(dpadmm, tmp_path, monkeypatch):
+    monkeypatch.setattr(output.console, "width", 160)
+    file = tmp_path / "south.status.json"
+    with Watcher("south", log=tmp_path / "log", status=file) as watcher:
+        watcher.round(50, 50)
+        with watcher.writing():
+            watcher._write_status()
+            assert "50/50 writing" in dpadmm("status", tmp_path).stdout
+
+
 def test_watching_ends_with_the_node(dpadmm, tmp_path, node):
     import threading
 

@@ -21,9 +21,9 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 NAMES = ("north", "south", "west")
 
 
-def refused(federation, name, *words):
-    """The node ends with exit code 2 and one sentence; nothing was spent."""
-    assert federation.wait(name) == 2, federation.output(name)
+def refused(federation, name, *words, code=2):
+    """The node ends with its exit code and one sentence; nothing was spent."""
+    assert federation.wait(name) == code, federation.output(name)
     output = federation.output(name)
     assert "Traceback" not in output
     for each in words:
@@ -182,7 +182,8 @@ def test_who_stays_away_is_named_and_nothing_is_spent(federation):
         rewrite(federation.folder / f"{name}.toml", ("start_within = 60", "start_within = 2"))
         federation.start(name)
     for name in ("north", "south"):
-        refused(federation, name, "must agree on the run within 2 s; not heard of: ", "west")
+        words = ("must agree on the run within 2 s; not heard of: ", "west")
+        refused(federation, name, *words, code=75)
 
 
 # -- two of one --------------------------------------------------------------------------------

@@ -64,6 +64,44 @@ def test_json_of_a_node(build):
             assert ledger.verify().spent_epsilon == pytest.approx(1.0)
 
 
+def test_what_is_told_of_a_model_cannot_withhold_it(build):
+    federation = build()
+    for name in NAMES:
+        federation.start(name)
+        federation.wait_for(name, "agreeing")
+        if name == "north":
+            (federation.folder / "north.record").mkdir()
+    for name in NAMES[1:]:
+        assert federation.wait(name) == 0, federation.output(name)
+    assert federation.wait("north") == 2
+    assert "record must be writable" in federation.output("north")
+    models = [load_model(federation.folder / f"{name}.model") for name in NAMES]
+    assert (models[0].classifier.coef == models[1].classifier.coef).all()
+    events = [entry["event"] for entry in federation.log("south")]
+    assert events.index("writing-results") == events.index("results-written") - 1
+
+
+def test_a_second_run_does_not_take_the_place_of_the_first(build):
+    federation = build()
+    for name in NAMES:
+        federation.start(name)
+    for name in NAMES:
+        assert federation.wait(name) == 0
+    left = {
+        place: place.read_bytes()
+        for place in federation.folder.glob("north.*")
+        if place.suffix in (".model", ".record", ".statement", ".html", ".ledger")
+    }
+    assert len(left) == 5
+    federation.run["run_id"] = "second"
+    federation.write("north")
+    federation.start("north")
+    assert federation.wait("north") == 2
+    words = "model under [result] must be a new file or one of this run"
+    assert words in federation.output("north")
+    assert {place: place.read_bytes() for place in left} == left
+
+
 def test_a_finished_node_started_again_spends_nothing_and_has_the_same_model(build):
     federation = build()
     for name in NAMES:

@@ -372,6 +372,33 @@ def test_what_is_wrong_is_found_before_the_start(federation, check):
     assert "nothing-listens" in checks["reach west"]["words"]
 
 
+def test_a_pin_counts_when_a_neighbour_is_dialled(federation, check):
+    certificates = federation.folder / "certificates"
+    config = federation.folder / "north.toml"
+    place = f"127.0.0.1:{federation.ports['south']}"
+    north = {"north": f"127.0.0.1:{federation.ports['north']}"}
+    right, stale = describe(certificates / "south.pem").fingerprint, "0" * 64
+    text = config.read_text()
+    with PeerSession("south", place, north, security(certificates, "south")):
+        config.write_text(f'{text}\n[pins]\nsouth = "{right}"\neast = "{stale}"\n')
+        wrong, checks = check("--reach")
+        assert wrong == {"reach west"}
+        # Who is no neighbour cannot be dialled, and that is said.
+        assert "east cannot be dialled from here" in checks["pins"]["words"]
+        config.write_text(f'{text}\n[pins]\nsouth = "{stale}"\n')
+        wrong, checks = check("--reach")
+    assert wrong == {"reach south", "reach west"}
+    words = checks["reach south"]["words"]
+    assert f"another-certificate: the certificate of south has the sha256 {right}" in words
+
+
+def test_a_port_that_is_taken_ends_a_node_so_that_it_is_started_again(federation):
+    with socket.create_server(("127.0.0.1", federation.ports["north"])):
+        federation.start("north")
+        assert wait_within(federation, "north", 120) == 75, federation.output("north")
+    assert "listen must be an address of this machine that is free" in federation.output("north")
+
+
 def test_reach_without_check_is_refused(federation, fork_server, tmp_path):
     words = ["node", "--config", federation.folder / "north.toml", "--reach"]
     assert fork_server.wait(fork_server.start(words, tmp_path / "out")) == 2

@@ -308,6 +308,12 @@ class TestMetrics:
                 with pytest.raises(urllib.error.HTTPError, match="421"):
                     urllib.request.urlopen(asked, timeout=60)
 
+    def test_a_run_is_named_once_it_is_known(self):
+        with Watcher("north", metrics="127.0.0.1:0", log=Path(os.devnull)) as watcher:
+            assert not any("run" in name or "info" in name for name, *_ in scrape(watcher))
+            watcher.join("run-2")
+            assert scrape(watcher)[("dpadmm_node_info", "north", "run-2")] == 1
+
     def test_a_port_that_is_taken(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -335,6 +341,21 @@ class TestStatusFile:
             assert now["updated"] > first["updated"]
         assert json.loads(file.read_text())["state"] == "stopped"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "north.status.json"]
+
+    def test_work_after_the_last_round_is_a_state_of_its_own(self, tmp_path):
+        file = tmp_path / "north.status.json"
+        with Watcher("north", log=tmp_path / "log", status=file) as watcher:
+            watcher.round(50, 50)
+            with watcher.writing():
+                watcher._write_status()
+                now = json.loads(file.read_text())
+                # Neighbours hear a word that every version knows.
+                assert watcher.standing() == ("running", 50, [])
+            watcher._write_status()
+            after = json.loads(file.read_text())
+        assert (now["state"], now["last_event"]["event"]) == ("writing", "writing-results")
+        assert now["last_event"]["facts"] == {"round": 50, "rounds": 50}
+        assert after["state"] == "running"
 
     def test_how_it_ended(self, tmp_path):
         file = tmp_path / "north.status.json"

@@ -602,6 +602,39 @@ def test_rounds_are_refused_as_a_whole_history_is(events):
             spend_over_rounds(events, 1e-5, rows_per_person=rows)
 
 
+LONG = [PureRelease(0.01 + 0.001 * (t % 7)) for t in range(60)]
+
+
+@pytest.mark.parametrize("rounds", [LONG, [OBJECTIVE] * 60, [NonPrivate(), *LONG[1:]]])
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_few_histories_bound_every_round(rounds, most, monkeypatch):
+    every = spend_over_rounds(rounds, 1e-5)
+    composed = []
+
+    def counted(events, *given, **named):
+        composed.append(len(events))
+        return epsilon_spent(events, *given, **named)
+
+    monkeypatch.setattr(accountant, "epsilon_spent", counted)
+    found = spend_over_rounds(rounds, 1e-5, most=most)
+    assert composed == np.unique(np.linspace(60, 1, most).astype(int)).tolist()
+    # Where it was composed it is exact; before that the next one holds.
+    following = np.searchsorted(composed, np.arange(1, 61))
+    np.testing.assert_allclose(found, every[np.array(composed)[following] - 1], rtol=1e-12)
+    assert (found >= every * (1 - 1e-12)).all()
+
+
+def test_gaussian_rounds_are_exact_however_few_may_be_composed():
+    rounds = [GaussianRelease(1.0, 5.0 + t) for t in range(50)]
+    assert (spend_over_rounds(rounds, 1e-5, most=1) == spend_over_rounds(rounds, 1e-5)).all()
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, True])
+def test_how_many_are_composed_is_a_number_of_at_least_one(most):
+    with pytest.raises(ValueError, match="most must be a whole number of at least 1"):
+        spend_over_rounds(LONG, 1e-5, most=most)
+
+
 def test_an_infinite_or_negative_epsilon_has_no_delta():
     for epsilon in (-1e-9, math.inf, math.nan):
         with pytest.raises(ValueError, match="epsilon must be a non-negative finite number"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpadmm import ADMMClassifier
+from dpadmm.privacy import accountant
 from dpadmm.privacy.accountant import epsilon_spent, spend_over_rounds
 from dpadmm.privacy.events import (
     GaussianRelease,
@@ -18,7 +19,7 @@ from dpadmm.privacy.events import (
 )
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.gaussian import gaussian_epsilon
-from dpadmm.privacy.noise import SIMULATED
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, SIMULATED
 from dpadmm.privacy.statement import Charges, PrivacyStatement, Terms, make_statement
 
 
@@ -324,3 +325,27 @@ def test_a_composed_statement_names_the_fewest_colluders():
     before, after = SharedGaussian(0.1, 1.0, 20, 9), SharedGaussian(0.1, 1.0, 18, 7)
     made = statement([[before, after, GaussianRelease(0.1, 1.0)]] * 2)
     assert "at most 7 of the 18 to 20 parties together" in dict(made.lines())["Adversary"]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "parties", "most"), [(100, 1, 100), (1500, 1, 6), (1500, 4, 12)]
+)
+def test_the_course_of_a_long_run_is_composed_a_few_times(rounds, parties, most, monkeypatch):
+    """A finished run writes its results at once, whatever its noise."""
+    composed = []
+
+    def counted(events, *given, **named):
+        composed.append(len(events))
+        return epsilon_spent(events, *given, **named)
+
+    monkeypatch.setattr(accountant, "epsilon_spent", counted)
+    names = [f"party {number}" for number in range(parties)]
+    events = [[PureRelease(1e-3 * (1 + number))] * rounds for number in range(parties)]
+    courses = Charges(names, events, [1e-5] * parties).courses()
+    assert len(composed) == most
+    for course, history in zip(courses.values(), events, strict=True):
+        assert course.shape == (rounds,)
+        assert (np.diff(course) >= 0).all()
+        ideal = 1e-5 * (1 - SAMPLER_ALLOWANCE)
+        assert course[0] == epsilon_spent(history[:1], ideal).epsilon
+        assert course[-1] == epsilon_spent(history, ideal).epsilon

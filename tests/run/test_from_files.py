@@ -458,3 +458,12 @@ def test_spellings_of_a_party_with_two_meanings_are_refused_before_a_row_is_read
     edit(hospitals, '"west.csv"', '"west.csv"\n[party.aliases.y]\nyes = "no"')
     with pytest.raises(DataError, match=r"party 'west': .*'yes' is 'yes' and 'no'"):
         prepare(load_config(hospitals / "run.toml"))
+
+
+def test_the_model_is_there_before_what_is_told_of_it(hospitals, monkeypatch):
+    run = trained(hospitals)
+    monkeypatch.setattr(type(run), "record", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_results(run)
+    assert np.array_equal(load_model(hospitals / "m.model").classifier.coef, run.classifier.coef)
+    assert not (hospitals / "record.json").exists()

@@ -114,3 +114,11 @@ def test_a_damaged_record_is_refused_where_it_is_damaged(place, value):
     with pytest.raises(ParameterError, match=said) as refusal:
         RecordedRun.from_dict(damaged, "r.json")
     assert "\n" not in str(refusal.value)
+
+
+def test_a_field_that_is_missing_is_named_as_one():
+    """A record has a field that is called like the program."""
+    damaged = content()
+    del damaged["dpadmm"]
+    with pytest.raises(ParameterError, match=r"of dpadmm; its field 'dpadmm' is missing\.$"):
+        RecordedRun.from_dict(damaged, "r.json")

@@ -206,6 +206,8 @@ def _rounds_plot(run: RecordedRun) -> LinePlot | None:
     note = _thinned_note(run.rounds)
     if any(len(spent) > run.rounds for spent in shared):
         note = f" The last is with the histogram that was released after them.{note}"
+    if any(len(set(spent)) < len(spent) / 2 for spent in shared):
+        note += " Where it rises in steps, each round has the epsilon of the step's last one."
     if len(shared) > _MOST_COURSES:
         note += f" Of {len(shared)} different courses the {_MOST_COURSES} highest are drawn."
     lines = []
