@@ -13,10 +13,13 @@ from tests.helpers.federation_net import in_process
 from tests.helpers.flower_parties import NAMES, FlowerParties
 
 from dpadmm.errors import ExchangeError
+from dpadmm.federation.agreement import Consents
+from dpadmm.federation.same_sums import sums_text
+from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.wire import decode_words, encode_message
 from dpadmm.flower import party
 from dpadmm.flower.server import average_answers
-from dpadmm.flower.sums import gathered_keys
+from dpadmm.flower.sums import gathered_digests, gathered_keys
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 
@@ -186,3 +189,85 @@ def test_a_server_needs_everybodys_key(parties):
 
     with pytest.raises(ExchangeError, match="north must send what can be read"):
         average_answers(setup, silent)
+
+
+# -- the end of a run ----------------------------------------------------------------------------
+
+
+def last_answers(parties, setup, lie_to=None):
+    """Play all rounds; tell everybody the last sum, and one party another one."""
+    keys = keys_of(parties, setup)
+    mean, number, shape = b"", len(NAMES), setup.planned.site.shape[1:]
+    for t in range(ROUNDS):
+        answers = parties.ask(setup.question(t, mean, keys))
+        mean, _ = setup.added_up(answers, t)
+    words = decode_words(mean, run=setup.run, party=number, t=ROUNDS - 1, shape=shape).copy()
+    words.flat[0] += np.uint64(1 << 20)
+    lie = encode_message(setup.run, number, ROUNDS - 1, words)
+    last = {name: lie if name == lie_to else mean for name in NAMES}
+    found = {
+        name: parties.ask_one(name, setup.question(ROUNDS, last[name], keys)) for name in NAMES
+    }
+    digests = json.loads(gathered_digests({name: found[name].digest for name in NAMES}))["digests"]
+
+    def tell(name, digests):
+        told = json.dumps({"digests": digests}).encode("ascii")
+        return parties.ask_one(name, setup.question(ROUNDS, last[name], keys, told))
+
+    return digests, tell
+
+
+def written(parties, name):
+    return load_model(parties.folder / f"{name}.model")
+
+
+def test_a_model_is_agreed_by_all_only_when_all_have_signed_the_same(parties):
+    digests, tell = last_answers(parties, parties.server())
+    for name in NAMES:
+        before = written(parties, name)
+        assert before.privacy.caveats[0].startswith("Not agreed by all yet")
+        assert before.provenance["federation"]["agreed_by"] == []
+        assert not tell(name, digests).refusal
+        after = written(parties, name)
+        assert after.privacy.caveats == ()
+        assert dict(after.privacy.details)["Agreed by all"].startswith("north, south, west heard")
+        assert after.provenance["federation"]["agreed_by"] == list(NAMES)
+        np.testing.assert_array_equal(after.classifier.coef, before.classifier.coef)
+
+
+def test_a_server_that_tells_other_last_sums_is_found_out(parties):
+    digests, tell = last_answers(parties, parties.server(), lie_to="west")
+    for name in NAMES:
+        refusal = tell(name, digests).refusal
+        assert "all parties must have heard the same in every round" in refusal
+        assert digests["west"]["sha256"] in refusal
+        assert "Not agreed by all: " in written(parties, name).privacy.caveats[0]
+
+
+def test_digests_that_are_altered_replayed_or_dropped_are_refused(parties):
+    digests, tell = last_answers(parties, parties.server(), lie_to="west")
+    # West signed just that, but of another run.
+    place = parties.folder / "certificates"
+    security = Security(place / "ca.pem", place / "west.pem", place / "west.key")
+    text = sums_text(bytes(32), "west", ROUNDS, digests["north"]["sha256"])
+    signed = json.loads(Consents("west", bytes(32), security).own(text).to_bytes())
+    altered = digests["west"] | {"sha256": digests["north"]["sha256"]}
+    for lie, words in [
+        ({**digests, "west": altered}, "must hand on what west signed; its signature is not"),
+        ({**digests, "west": digests["south"]}, "its certificate is another node's"),
+        ({**digests, "west": altered | {"consent": signed}}, "its signature is not of this run"),
+        ({name: digests[name] for name in ("north", "south")}, "west is missing"),
+    ]:
+        assert words in tell("north", lie).refusal
+        assert "Not agreed by all yet" in written(parties, "north").privacy.caveats[0]
+
+
+def test_what_nobody_signed_is_not_agreed_by_all(tmp_path):
+    """With own noise parties need no certificates: then the server's word is all there is."""
+    parties = FlowerParties(tmp_path / "parties", run={"algorithm": "dp-gd", "rounds": 2})
+    parties.write_all()
+    parties.train()
+    for name in NAMES:
+        model = written(parties, name)
+        assert "nothing is signed" in model.privacy.caveats[0]
+        assert model.provenance["federation"]["agreed_by"] == []

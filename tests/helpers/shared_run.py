@@ -17,15 +17,18 @@ from pathlib import Path
 import numpy as np
 
 from dpadmm.federation.agreement import Agreement, Consents
+from dpadmm.federation.averager import added_up
+from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.transport.key_ring import KeyRing
-from dpadmm.federation.transport.mailbox import Mailbox, Patience
+from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost, Patience
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MemoryStore
 from dpadmm.federation.transport.sum_exchange import added_words
 from dpadmm.federation.transport.wire import decode_words, encode_message
+from dpadmm.federation.transport.words import Comparing
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
-from tests.helpers.federation_net import Federation, in_process
+from tests.helpers.federation_net import Federation, free_ports, in_process
 from tests.helpers.fork_server import ForkServer
 from tests.helpers.kill_run import RUNS, Trial
 
@@ -75,6 +78,131 @@ class LyingHub:
             answer = encode_message(self.run, number, t, self._say(t, words))
             self.mailbox.keep(t, {number: answer, **received})
             self.mailbox.tell(answer)
+
+
+def handed_on(names, digests):
+    """As it was signed."""
+    return digests
+
+
+class TwoFacedHub:
+    """A server that tells one party other last sums of the training than the rest.
+
+    It has one certificate and two addresses: one for that party, one for the others. Consents and
+    keys go from each side to the other; of signed digests each side is told what ``hand_on`` makes
+    of the names that are there and of everybody's digests.
+    """
+
+    def __init__(self, federation, deceived, policy=None, *, hand_on=handed_on, lies=True):
+        self.federation, self.hand_on, self._lies = federation, hand_on, lies
+        agreed, schema = federation.agreed, federation.schema
+        self.names, self.whole = agreed.names, agreed.whole(schema)
+        self.sides = {
+            federation.ports["hub"]: tuple(name for name in self.names if name != deceived),
+            free_ports(1)[0]: (deceived,),
+        }
+        self.ports = list(self.sides)
+        self.stretch = Stretch.whole(agreed, agreed.plan(schema), schema)
+        folder = federation.folder / "certificates"
+        self._security = Security(folder / "ca.pem", folder / "hub.pem", folder / "hub.key")
+        self._sessions = []
+        #: What parties signed at the end, by topic and name.
+        self.signed = {}
+        for name in federation.names:
+            place = {"hub": f"127.0.0.1:{self.ports[name == deceived]}"}
+            federation.write(name, policy=policy, addresses=place)
+
+    def __enter__(self):
+        agreements = []
+        agreed, schema = self.federation.agreed, self.federation.schema
+        for port, names in self.sides.items():
+            session = PeerSession(
+                "hub",
+                f"127.0.0.1:{port}",
+                {name: f"127.0.0.1:{self.federation.ports[name]}" for name in names},
+                self._security,
+            )
+            consents = Consents("hub", self.stretch.run, self._security)
+            facts = agreed.facts(schema)
+            agreements.append(Agreement(session, facts, agreed.nodes, consents))
+            self._sessions.append(session)
+        for agreement in agreements:
+            # Whatever one side agreed to, the other is told.
+            agreement._agreed = agreements[0]._agreed
+        self._playing = threading.Thread(target=self._play, args=(agreements,))
+        self._playing.start()
+        return self
+
+    def __exit__(self, *error):
+        self._playing.join()
+        for session in self._sessions:
+            session.close()
+
+    def _play(self, agreements):
+        reaching = [
+            threading.Thread(target=agreement.reach, args=(60,)) for agreement in agreements
+        ]
+        for each in reaching:
+            each.start()
+        for each in reaching:
+            each.join()
+        expected = self.whole.expected()
+        stretches = [self.stretch]
+        if expected is not None:
+            stretches.append(self.stretch.evaluating(expected))
+        for stretch in stretches:
+            try:
+                self._play_stretch(stretch)
+            except NeighbourLost:
+                return
+
+    def _play_stretch(self, stretch):
+        sides = []
+        shared = stretch.planned.algorithm.summation is not None
+        ring, shape = KeyRing(self.names) if shared else None, stretch.planned.site.shape[1:]
+        for session in self._sessions:
+            sources = {name: self.names.index(name) for name in session.neighbours}
+            patience = Patience(timeout=15, first_question=0.05)
+            told = (session, stretch.run, len(self.names), sources, shape, MemoryStore())
+            sides.append(Mailbox(*told, patience=patience, ring=ring))
+            self._relay(session, stretch.run)
+        if shared:
+            for mailbox in sides:
+                mailbox.gather(0)
+        for t in range(stretch.rounds):
+            received = {}
+            for mailbox in sides:
+                for place in mailbox._names:
+                    received[place] = mailbox.receive(place, t)
+            answer = added_up(received, stretch.run, t, shape, words=shared)
+            lie = answer.copy()
+            lie.flat[0] += answer.dtype.type(1 << 20 if shared else 1)
+            lied = self._lies and t == stretch.rounds - 1 and not stretch.evaluation
+            for mailbox, said in zip(sides, (answer, lie if lied else answer), strict=True):
+                data = encode_message(stretch.run, len(self.names), t, said)
+                own = {place: received[place] for place in mailbox._names}
+                mailbox.keep(t, {len(self.names): data, **own})
+                mailbox.tell(data)
+
+    def _relay(self, session, run):
+        topic = f"{run.hex()}-sums"
+        signed = self.signed.setdefault(topic, {})
+
+        def take(name, label, data):
+            found = Comparing.model_validate_json(data).digests
+            if name in found:
+                signed[name] = found[name]
+
+        def answer(label):
+            for side in self._sessions:
+                for name in side.neighbours:
+                    if name not in signed:
+                        side.ask(topic, name, "digests", take)
+            found = self.hand_on(tuple(session.neighbours), dict(signed))
+            return None if found is None else Comparing(digests=found).to_bytes()
+
+        session.hear(topic, take)
+        session.serve(topic, answer)
 
 
 def lie_in_round(federation, wrong):

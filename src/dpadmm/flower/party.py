@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +28,10 @@ from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import node_run, read_shards, write_node_results
 from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.same_sums import Comparison, SignedSums
 from dpadmm.federation.setup import NodeSetup, prepare_node
 from dpadmm.federation.stretch_keys import StretchKeys
+from dpadmm.federation.transport.masks import DecodedSums
 from dpadmm.federation.transport.rollback import DrawRefused
 from dpadmm.federation.transport.store import MessageStore
 from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
@@ -53,6 +55,10 @@ from dpadmm.run.train import train_party
 __all__ = ["answer", "check_relayed", "prepare_party"]
 
 _SERVER: Final = "the server"
+_UNSIGNED: Final = (
+    "Not agreed by all: the server says that all parties heard the same, and nothing is signed. "
+    "With [certificates] at every party it is."
+)
 # Sentences about an owner's files are for the owner.
 _UNREADY: Final = "this party could not answer: its owner finds the reason in its files there."
 
@@ -172,8 +178,7 @@ def _answer(setup: NodeSetup, question: Question, watcher: Watcher) -> Answer:
         if turn.is_asked_for_key(question):
             return Answer(setup.name, key=turn.key(), simulated=simulated)
         if question.round == stretch.rounds:
-            turn.finish()
-            return Answer(setup.name, simulated=simulated)
+            return Answer(setup.name, digest=turn.finish(question), simulated=simulated)
         return Answer(setup.name, turn.message(question), simulated=simulated)
 
 
@@ -322,15 +327,52 @@ class _Turn:
             self.keys.before_send(t)
         return found
 
-    def finish(self) -> None:
-        """Write the model of all rounds, with what they cost here."""
+    def finish(self, question: Question) -> bytes:
+        """Write the model of all rounds, with what they cost here; return the digest of them.
+
+        It is agreed by all once the server has handed on what every party signed.
+        """
         rounds, watcher = self.stretch.rounds, self.node.watcher
+        signed = self._signed()
+        if question.digests:
+            self._take_digests(signed, question.digests)
+        compared = Comparison.to_come(signed.members)
+        if not signed.missing:
+            compared = signed.compare()
+            if not compared.signed and compared.alike:
+                compared = replace(compared, caveat=_UNSIGNED)
         with watcher.writing():
-            write_node_results(self.node.setup, self._trained())
+            write_node_results(self.node.setup, compared.stated(self._trained()))
         if self.keys is not None:
             self.keys.destroy()
         watcher.event("results-written", round=rounds, rounds=rounds)
-        watcher.finished()
+        if compared.refusal:
+            raise _Refusal(compared.refusal)
+        if not signed.missing:
+            watcher.event("agreed-by-all", nodes=list(signed.members), signed=compared.signed)
+            watcher.finished()
+        return signed.to_bytes(own=True)
+
+    def _signed(self) -> SignedSums:
+        """The digests that are known, with this party's own of all that it was told."""
+        signed, told = self.node.signed_sums(self.stretch), DecodedSums()
+        for t in range(self.stretch.rounds):
+            told.add(self.known.mean(t) if self.keys is None else self.known.words(t))
+        signed.say(self.stretch.rounds, told.digest())
+        return signed
+
+    def _take_digests(self, signed: SignedSums, data: bytes) -> None:
+        try:
+            faults = signed.take(_SERVER, data)
+        except ExchangeError as error:
+            raise _Refusal(str(error)) from None
+        if faults:
+            raise _Refusal(faults[0])
+        if signed.missing:
+            raise _Refusal(
+                "the server must hand on what every party signed; "
+                f"{', '.join(signed.missing)} is missing."
+            )
 
     def _trained(self) -> Run:
         setup, stretch, noise = self.node.setup, self.stretch, self.node.noise

@@ -41,6 +41,8 @@ class Question:
         What the server was told of the run, for a party that was told otherwise to say where.
     keys
         Where noise is shared: the keys of all parties, or nothing to ask for a party's own.
+    digests
+        After the last round: what every party signed, or nothing to ask for a party's own.
     """
 
     run: bytes
@@ -48,6 +50,7 @@ class Question:
     mean: bytes = field(repr=False)
     facts: bytes = field(repr=False)
     keys: bytes = field(default=b"", repr=False)
+    digests: bytes = field(default=b"", repr=False)
 
     def plain(self) -> dict[str, Any]:
         """The values of the record."""
@@ -78,6 +81,8 @@ class Answer:
         Its message of the round; empty at the end, and with a refusal.
     key
         Its signed key, where noise is shared and it was asked for.
+    digest
+        After the last round: the signed digest of all that it was told.
     simulated
         Its noise can be drawn again, and protects nobody.
     refusal
@@ -89,6 +94,7 @@ class Answer:
     party: str
     message: bytes = field(default=b"", repr=False)
     key: bytes = field(default=b"", repr=False)
+    digest: bytes = field(default=b"", repr=False)
     simulated: bool = False
     refusal: str = ""
     again: bool = False
@@ -106,11 +112,19 @@ class Answer:
         return cls(**told)
 
 
-_QUESTION: Final = {"run": bytes, "round": int, "mean": bytes, "facts": bytes, "keys": bytes}
+_QUESTION: Final = {
+    "run": bytes,
+    "round": int,
+    "mean": bytes,
+    "facts": bytes,
+    "keys": bytes,
+    "digests": bytes,
+}
 _ANSWER: Final = {
     "party": str,
     "message": bytes,
     "key": bytes,
+    "digest": bytes,
     "simulated": bool,
     "refusal": str,
     "again": bool,

@@ -28,7 +28,7 @@ from dpadmm.federation.transport.words import Agreeing
 from dpadmm.flower.party import check_relayed
 from dpadmm.flower.questions import Answer, Question
 from dpadmm.flower.replay import MEAN, replay
-from dpadmm.flower.sums import gathered_keys
+from dpadmm.flower.sums import gathered_digests, gathered_keys
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
@@ -73,11 +73,11 @@ class ServerRun:
         """The 32 bytes of the run."""
         return self.agreed.digest(self.schema)
 
-    def question(self, t: int, mean: bytes, keys: bytes = b"") -> Question:
-        """What to ask in a round, with the mean of the round before and the keys of all parties."""
+    def question(self, t: int, mean: bytes, keys: bytes = b"", digests: bytes = b"") -> Question:
+        """What to ask in a round, with the mean of the round before and what all parties signed."""
         facts = self.agreed.told(self.schema)
         told = Agreeing(dpadmm=__version__, facts=facts, consents={}, names={})
-        return Question(self.run, t, mean, told.to_bytes(), keys)
+        return Question(self.run, t, mean, told.to_bytes(), keys, digests)
 
     def added_up(self, answers: Mapping[str, Answer], t: int) -> tuple[bytes, Array]:
         """What parties are told of a round, its mean or the sum of its words; and the mean."""
@@ -144,6 +144,9 @@ def average_answers(
 ) -> Averaged:
     """Ask every party for every round, and tell all of them the last mean.
 
+    In the end each is told what all of them signed to have heard, so that it knows that all have
+    the same model.
+
     Parameters
     ----------
     setup
@@ -171,7 +174,9 @@ def average_answers(
         first.append(setup.first_message(answers, t, found))
         means.append(found)
         on_round(t + 1, rounds)
-    ask(setup.question(rounds, mean, keys))
+    answers = ask(setup.question(rounds, mean, keys))
+    digests = gathered_digests({name: answers[name].digest for name in names})
+    ask(setup.question(rounds, mean, keys, digests))
     return Averaged(tuple(first), tuple(means), simulated)
 
 

@@ -7,7 +7,8 @@ Keys, pins and masks are those of nodes (:mod:`dpadmm.federation.stretch_keys`,
 :mod:`dpadmm.federation.transport.masks`). Before round 0 every party tells its signed key, and with
 every question it is told all of them: it believes those alone that a certificate signed which its
 owner has pinned. Masks hang on all sums so far, so that they vanish only where everybody was told
-the same.
+the same. After the last round every party signs what it was told, and is told what all signed
+(:mod:`dpadmm.federation.same_sums`).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from dpadmm.errors import ExchangeError
 from dpadmm.federation.stretch_keys import StretchKeys
 from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.masks import DecodedSums, Masks
-from dpadmm.federation.transport.words import Announcing
+from dpadmm.federation.transport.words import Announcing, Comparing, Limits, said
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.mechanisms import Released, release_covered
 from dpadmm.privacy.sensitivity import Summation
 from dpadmm.run.exchange import Exchange, RunEnded
 
-__all__ = ["KnownSums", "gathered_keys", "masks_of", "own_key"]
+__all__ = ["KnownSums", "gathered_digests", "gathered_keys", "masks_of", "own_key"]
 
 _SERVER: Final = "the server"
 
@@ -110,3 +111,21 @@ def gathered_keys(told: dict[str, bytes]) -> bytes:
         if name not in ring:
             raise ExchangeError(f"{name} must tell its key before round 0; it told none.")
     return ring.to_bytes()
+
+
+def gathered_digests(told: dict[str, bytes]) -> bytes:
+    """What all parties signed in the end, as a server hands it on; each from its owner alone.
+
+    Parameters
+    ----------
+    told
+        What each party said, by its name.
+    """
+    limits = Limits(frozenset(told))
+    digests = {}
+    for name, data in told.items():
+        found = said(Comparing, data, name, limits).digests
+        if name not in found:
+            raise ExchangeError(f"{name} must tell what it heard in all rounds; it told nothing.")
+        digests[name] = found[name]
+    return Comparing(digests=digests).to_bytes()
