@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["room_of", "table"]
-
 PACKAGES = ("dpadmm", "dpadmm_papers")
 COUNTED = ("covered_lines", "num_statements", "covered_branches", "num_branches")
 

@@ -12,8 +12,6 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["lowest"]
-
 REQUIREMENT = re.compile(
     r"(?P<name>[A-Za-z0-9._-]+)(\[[^]]*\])?\s*(>=|~=|==)\s*(?P<version>[0-9.]+)"
 )

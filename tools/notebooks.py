@@ -16,8 +16,6 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-__all__ = ["EXAMPLES", "execute", "notebooks"]
-
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 

@@ -17,18 +17,6 @@ from typing import Any, BinaryIO, Final, NoReturn, Self
 from dpadmm.errors import ParameterError, is_passing, passing
 from dpadmm.sentences import DataError
 
-__all__ = [
-    "Closable",
-    "FileRefusal",
-    "check_writable",
-    "parse_json",
-    "read_json",
-    "read_regular",
-    "read_text",
-    "write_whole",
-    "written_whole",
-]
-
 
 class Closable(ABC):
     """Closed at the end of a ``with`` block, however it ends."""

@@ -10,23 +10,6 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, Final, TypeVar
 
-__all__ = [
-    "BudgetError",
-    "ClusterError",
-    "ConvergenceError",
-    "ExchangeError",
-    "LedgerError",
-    "ParameterError",
-    "PreflightStop",
-    "is_passing",
-    "missing_extra",
-    "needs_extra",
-    "passing",
-    "positive_integer",
-    "positive_number",
-    "unknown_name",
-]
-
 
 class ParameterError(ValueError):
     """A parameter that breaks its constraint; raised before any row is read."""

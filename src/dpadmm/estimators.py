@@ -57,8 +57,6 @@ from dpadmm.run.parameters import (
 from dpadmm.run.plan import Plan
 from dpadmm.run.train import lay_out, train
 
-__all__ = ["ADMMClassifier", "FederatedClassifier"]
-
 _Given = ParamSpec("_Given")
 _OUTPUTS: Final = ("auto", "last", "tail", "mean")
 _CLASSES_FROM_ROWS: Final = (

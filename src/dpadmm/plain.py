@@ -11,20 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-__all__ = [
-    "LONGEST_TEXT",
-    "Array",
-    "Delta",
-    "Epsilon",
-    "Words",
-    "canonical_json",
-    "json_bound",
-    "json_data",
-    "json_number",
-    "number_of",
-    "visible",
-]
-
 Array = NDArray[np.float64]
 # Integers modulo 2^64: how a summand travels.
 Words = NDArray[np.uint64]

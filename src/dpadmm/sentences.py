@@ -8,8 +8,6 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-__all__ = ["WHITESPACE", "DataError", "Part", "Place", "canonical_text", "finding", "shown_value"]
-
 WHITESPACE: Final = " \t\n\v\f\r"
 """What is trimmed off a cell; ASCII only, the same for a schema's texts and a file's cells."""
 
@@ -33,6 +31,7 @@ def canonical_text(value: object) -> str:
 
 
 def fail(message: str) -> PydanticCustomError:
+    """An error of pydantic's that says this sentence and nothing else."""
     # A custom error carries its sentence through pydantic without a prefix; braces in user text
     # would be read as placeholders, so the text goes in as one.
     return PydanticCustomError("schema", "{sentence}", {"sentence": message})
@@ -52,6 +51,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 def refuse_repeats(
     texts: tuple[str, ...], must: str, advice: str = "remove one"
 ) -> tuple[str, ...]:
+    """The texts, or a refusal of one that is there twice."""
     seen: set[str] = set()
     for text in texts:
         if text in seen:
@@ -67,6 +67,7 @@ class Part(BaseModel):
 
 
 def as_tuple(value: Any) -> Any:
+    """A list of a TOML file as a tuple; everything else as it is."""
     return tuple(value) if isinstance(value, list) else value
 
 

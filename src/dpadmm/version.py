@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["NUMBERS_FORMAT", "__version__"]
-
 __version__: Final = "0.2.0"
 
 #: The format of what decides a run's numbers. It stands in the hash by which a ledger knows a run

@@ -266,7 +266,7 @@ def test_a_loss_that_others_go_on_from_ends_the_waiting(parties):
 
 def test_a_long_list_of_names_is_cut(parties):
     names = tuple(f"n{number}" for number in range(100))
-    found = same_sums.Comparison("ab" * 32, names, names[:1])
+    found = same_sums.SumsCompared("ab" * 32, names, names[:1])
     assert "and 79 more" in found.caveats[0]
     assert len(found.caveats[0]) < 400
 
@@ -306,7 +306,7 @@ def test_a_model_is_agreed_by_all(build, run):
     digests = set()
     for name in PARTIES:
         found = results(federation, name)
-        assert "Agreed by all: north, south, west heard the same" in found.statement
+        assert "SumsCompared by all: north, south, west heard the same" in found.statement
         assert found.caveats == ()
         assert found.stated == []
         assert found.federation["agreed_by"] == list(PARTIES)

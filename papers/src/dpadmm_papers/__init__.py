@@ -7,8 +7,6 @@ from typing import Final
 from dpadmm_papers import dvp, pdml, pr_admm, ps_admm, r_admm
 from dpadmm_papers.experiment import Experiment
 
-__all__ = ["EXPERIMENTS"]
-
 #: Every experiment by name, in the order of the papers.
 EXPERIMENTS: Final[dict[str, Experiment]] = {
     experiment.name: experiment

@@ -40,26 +40,6 @@ from dpadmm.experiments.jobs import Job, OnDone, Result, Store, compute
 from dpadmm.report.tables import Table
 from dpadmm_papers.verdicts import VERDICTS, Judged, VerdictWord, certain
 
-__all__ = [
-    "MORE_RUNS",
-    "Conclusion",
-    "Evaluation",
-    "Experiment",
-    "Finding",
-    "Look",
-    "Setting",
-    "Summary",
-    "check_findings",
-    "first_look",
-    "get_experiment",
-    "known_experiments",
-    "look_twice",
-    "ours",
-    "paper",
-    "second_look",
-    "summaries",
-]
-
 ChosenBy = Literal["paper", "ours"]
 #: Where packages name their experiments: a mapping of names to experiments each.
 EXPERIMENT_GROUP: Final = "dpadmm.experiments"

@@ -28,8 +28,6 @@ from dpadmm.run.plan import Plan
 from dpadmm.run.train import lay_out
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["COUNTED", "CostJob", "CountJob", "IterateJob", "Objective", "rate"]
-
 #: The names of what is measured: CPU seconds, local solves, passes over the rows.
 COUNTED: Final = ("seconds", "solves", "passes")
 

@@ -22,8 +22,6 @@ from dpadmm_papers.trade_off import (
 )
 from dpadmm_papers.verdicts import Judged, VerdictWord, below, every, within
 
-__all__ = ["NEAR", "Fitted", "Samples", "fit_resampled"]
-
 #: A figure of every run, by alpha.
 Samples = Mapping[float, Array]
 #: A constant counts as the one that is claimed if it is within this factor of it.

@@ -16,8 +16,6 @@ from dpadmm.experiments.meaning import Meaning
 from dpadmm.version import __version__
 from dpadmm_papers.experiment import MORE_RUNS, Experiment, Look
 
-__all__ = ["MANIFEST_VERSION", "cell_of", "manifest_of", "manifest_text"]
-
 #: Version of the manifest; a field never changes its meaning within a version.
 MANIFEST_VERSION: Final = 2
 # Entries of these have a line each: a change of one cell changes one line of the file.

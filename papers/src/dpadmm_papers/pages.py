@@ -31,8 +31,6 @@ from dpadmm_papers.experiment import (
 from dpadmm_papers.manifests import manifest_of, manifest_text
 from dpadmm_papers.verdicts import VERDICTS
 
-__all__ = ["Reproduction", "contents_page", "experiment_meaning", "page", "reproduce"]
-
 #: How a page says that a finding needed the second look.
 SECOND_LOOK: Final = "second look, 60 runs"
 # What Sphinx makes of the heading.

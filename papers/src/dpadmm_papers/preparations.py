@@ -12,8 +12,6 @@ from dpadmm.plain import Array
 from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.problem.rows import clip_rows
 
-__all__ = ["CodedProblem", "ReportedProblem", "StandardizedProblem"]
-
 
 @final
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ from dpadmm_papers.experiment import Conclusion, Evaluation, Experiment, Finding
 from dpadmm_papers.iterates import IterateJob, rate
 from dpadmm_papers.verdicts import VerdictWord, below
 
-__all__ = ["RateExperiment", "looks_until", "rate_conclusions"]
-
 #: O(1/K): what the slope over the last tenfold of K must be below.
 _SLOPE: Final = -0.9
 

@@ -24,8 +24,6 @@ from scipy.optimize import minimize_scalar
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.plain import Array
 
-__all__ = ["Design", "LossCurve", "PrivacyUtility", "design_alpha", "fit_loss", "fit_losses"]
-
 # c5 is searched between these. Given c5, the other two come from linear least squares.
 _RATES: Final = np.geomspace(0.1, 1e4, 2001)
 # Where the best alpha is looked for before it is refined.

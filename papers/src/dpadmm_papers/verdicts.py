@@ -16,30 +16,6 @@ import numpy as np
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
 from dpadmm.plain import Array
 
-__all__ = [
-    "VERDICTS",
-    "Judged",
-    "VerdictWord",
-    "above",
-    "all_above",
-    "all_below",
-    "all_within",
-    "at_least",
-    "below",
-    "certain",
-    "close_to",
-    "every",
-    "is_ahead",
-    "is_best",
-    "listed",
-    "lower_in_most",
-    "many_idle",
-    "opposite",
-    "points",
-    "some",
-    "within",
-]
-
 VerdictWord = Literal["stands", "does not stand", "not decided"]
 VERDICTS: Final[tuple[VerdictWord, ...]] = ("stands", "does not stand", "not decided")
 # Up to so many intervals are all said; of more, how many are as claimed and the closest call.

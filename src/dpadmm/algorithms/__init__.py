@@ -15,8 +15,6 @@ from typing import Final, final
 from dpadmm.algorithms.base import Algorithm
 from dpadmm.errors import ParameterError, unknown_name
 
-__all__ = ["HISTOGRAM", "REGISTRY", "algorithm_names", "get_algorithm", "reviewed"]
-
 ALGORITHM_GROUP: Final = "dpadmm.algorithms"
 #: What is released beside training; nobody chooses it as an algorithm.
 HISTOGRAM: Final = "score-histogram"

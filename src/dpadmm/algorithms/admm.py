@@ -35,8 +35,6 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["ADMM"]
-
 
 @final
 @dataclass(frozen=True)

@@ -36,25 +36,8 @@ from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import Summation, argmin_sensitivity
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.site import Site
-from dpadmm.solvers.workspace import Solution, Workspace, check_reachable, reachable_tolerance
-
-__all__ = [
-    "Algorithm",
-    "Budget",
-    "GraphOptions",
-    "GraphState",
-    "LabelNoise",
-    "ObjectiveRelease",
-    "Options",
-    "Settings",
-    "graph_absorb",
-    "graph_convexity",
-    "graph_init",
-    "graph_linear",
-    "graph_start",
-    "message_sensitivity",
-]
-
+from dpadmm.solvers.newton import Solution
+from dpadmm.solvers.workspace import Workspace, check_reachable, reachable_tolerance
 
 # How likely noise may be to exceed the size that the solver was checked for: in a billion releases
 # far less likely than what the smallest delta leaves for samplers, 1e-28.

@@ -30,8 +30,6 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["ConsensusADMM", "ServerState", "server_absorb"]
-
 
 class ServerState(NamedTuple):
     """The state of the algorithms around a server.

@@ -58,8 +58,6 @@ from dpadmm.problem.rows import summation_error
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["DPGD", "DPGDOptions", "DPGDState"]
-
 # How far noise alone may carry the model in a run; chosen as the beginning of this file says.
 _NOISE_TRAVEL: Final = 10.0
 # The part of the longest stable step that is taken.

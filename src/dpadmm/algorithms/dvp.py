@@ -53,8 +53,6 @@ from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 from dpadmm.problem.site import Site
 
-__all__ = ["DVP", "DVPOptions", "extra_convexity", "printed_perturbation"]
-
 
 class DVPOptions(GraphOptions):
     """Options of ``dvp``."""

@@ -21,19 +21,6 @@ from dpadmm.plain import Array
 from dpadmm.problem.schedules import penalty_growth
 from dpadmm.problem.site import Site
 
-__all__ = [
-    "Course",
-    "CourseOption",
-    "OptimumWarning",
-    "StartOption",
-    "as_course",
-    "check_common",
-    "first_value",
-    "grown",
-    "over_rounds",
-    "starts",
-]
-
 Numbers: TypeAlias = float | tuple[float, ...]
 Course: TypeAlias = Numbers | dict[str, Numbers]
 

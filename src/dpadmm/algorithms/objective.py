@@ -54,21 +54,6 @@ from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_epsilon, j
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, reachable_tolerance
 
-__all__ = [
-    "PerturbedADMM",
-    "check_noise",
-    "check_total",
-    "check_within_budget",
-    "gaussian_room",
-    "gradient_reach",
-    "least_penalty",
-    "noise_arrays",
-    "plan_objective",
-    "release_level",
-    "site_kappa",
-]
-
-
 # The part of the budget's mu that AMP may use up over a whole run.
 _INEXACT_SHARE: Final = 0.02
 # The residual of a solve, relative to what one row changes in the gradient: with the share above,

@@ -63,8 +63,6 @@ from dpadmm.problem.schedules import geometric
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
-__all__ = ["PDML", "PDMLOptions"]
-
 
 class PDMLOptions(GraphOptions):
     """Options of ``pdml``."""

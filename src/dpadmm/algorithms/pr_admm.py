@@ -67,8 +67,6 @@ from dpadmm.problem.schedules import constant, inverse_variance_sum, iteration, 
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
-__all__ = ["PRADMM", "PRADMMOptions", "PRState", "printed_sensitivity", "printed_total"]
-
 
 class PRADMMOptions(GraphOptions):
     """Options of ``pr-admm``."""

@@ -61,8 +61,6 @@ from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import loss_code
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["PSADMM", "PSADMMOptions"]
-
 Form = Literal["one-release", "split"]
 
 # Part of mu^2 that the full gradients get in the one-release form.

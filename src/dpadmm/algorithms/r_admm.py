@@ -62,7 +62,6 @@ from dpadmm.algorithms.base import (
 from dpadmm.algorithms.inputs import (
     Course,
     CourseOption,
-    OptimumWarning,
     check_common,
     grown,
     over_rounds,
@@ -88,20 +87,6 @@ from dpadmm.privacy.mechanisms import (
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
-
-__all__ = [
-    "MRADMM",
-    "RADMM",
-    "MRADMMOptions",
-    "OptimumWarning",
-    "RADMMOptions",
-    "RecycledADMM",
-    "RecycledState",
-    "proven_noise",
-    "published_loss",
-    "published_noise",
-]
-
 
 # Published calibration: the residual of a solve relative to what one row changes in the gradient,
 # and the mu that AMP may use up over a whole run.

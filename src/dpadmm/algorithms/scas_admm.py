@@ -46,17 +46,6 @@ from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = [
-    "SCASADMM",
-    "SCASOptions",
-    "SVRGState",
-    "StochasticADMM",
-    "batch_sizes",
-    "printed_step_sizes",
-    "smoothness",
-    "step_sizes",
-]
-
 # Rows of a batch unless told otherwise.
 _BATCH: Final = 20
 # eta v_L unless told otherwise, and as published.

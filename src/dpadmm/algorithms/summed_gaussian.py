@@ -24,8 +24,6 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.sensitivity import NOISE_REACH, Summation, finest_step, least_steps
 from dpadmm.problem.site import Site
 
-__all__ = ["SummedGaussian", "default_colluders", "shared_noise", "summation_for"]
-
 
 class SummedGaussian(Algorithm):
     """An algorithm whose messages are added up; its fields have their place in each algorithm.

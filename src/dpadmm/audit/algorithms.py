@@ -58,8 +58,6 @@ from dpadmm.run.engine import run
 from dpadmm.run.exchange import MESSAGE_BOUND, Exchange
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["Adversary", "AlgorithmCase"]
-
 # How far out the adversary drives the party's centre, in units of 1 or of the noise where that is
 # larger, as far as the engine lets messages in.
 _RADIUS: Final = 1000.0

@@ -43,21 +43,6 @@ from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
 from dpadmm.problem.rows import Shard
 
-__all__ = [
-    "Case",
-    "GaussianShift",
-    "PerturbedObjective",
-    "RandomizedResponse",
-    "SubsampledShift",
-    "audit_case",
-    "exp_norm_case",
-    "gaussian_case",
-    "gaussian_objective_case",
-    "inexact_solve_case",
-    "randomized_response_case",
-    "subsampled_gaussian_case",
-]
-
 _ONE_PARTY = np.array([0], dtype=np.intp)
 
 

@@ -13,8 +13,6 @@ from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, Parties
 
-__all__ = ["Draw", "EchoNoise", "RecordingNoise", "SharedNoise", "SilentNoise"]
-
 
 class Draw(NamedTuple):
     """What a source gave in one call.

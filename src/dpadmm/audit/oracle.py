@@ -71,17 +71,6 @@ from dpadmm.privacy.events import (
 )
 from dpadmm.problem.site import Site
 
-__all__ = [
-    "AXES",
-    "Deviation",
-    "NoiseScores",
-    "Oracle",
-    "find_faults",
-    "normal_scores",
-    "parts_of",
-]
-
-
 #: The axes of scores.
 AXES: Final = ("party", "run", "round", "output", "coordinate")
 # Sums of squares are looked at over all axes but these.

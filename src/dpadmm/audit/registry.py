@@ -25,8 +25,6 @@ from dpadmm.audit.witness import audit_noise
 from dpadmm.errors import ParameterError, positive_number, unknown_name
 from dpadmm.run.parameters import CALIBRATIONS
 
-__all__ = ["MECHANISMS", "Mechanism", "audit_algorithm", "mechanism_case"]
-
 
 class _Builder(Protocol):
     def __call__(self, epsilon: float, delta: float, *, noise_scale: float) -> Case: ...

@@ -24,16 +24,6 @@ from dpadmm.problem.topologies import SERVER, build_topology
 from dpadmm.run.parameters import CALIBRATIONS
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = [
-    "AUDIT_REGULARIZATION",
-    "Candidate",
-    "Federation",
-    "Scene",
-    "canary_rows",
-    "draw_scene",
-    "one_party",
-]
-
 #: lambda of every audited problem.
 AUDIT_REGULARIZATION: Final = 1e-4
 

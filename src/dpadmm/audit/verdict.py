@@ -43,23 +43,6 @@ from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtLeast, AtMost, pair
 from dpadmm.privacy.gaussian import gaussian_epsilon
 
-__all__ = [
-    "SMALLEST_SAMPLE",
-    "Attack",
-    "AuditSetting",
-    "Claim",
-    "EpsilonClaim",
-    "GaussianClaim",
-    "ScoreCounts",
-    "TestForm",
-    "Verdict",
-    "audit_scores",
-    "choose_attack",
-    "clopper_pearson_lower",
-    "clopper_pearson_upper",
-]
-
-
 _FORMS: Final[tuple[TestForm, ...]] = ("accuracy", "forward", "backward")
 
 # Of the runs, how many choose the attack; the others measure it.

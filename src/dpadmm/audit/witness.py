@@ -45,8 +45,6 @@ from dpadmm.run.engine import run
 from dpadmm.run.exchange import Exchange, InProcess
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["NoiseReport", "audit_noise"]
-
 # Numbers that are drawn from each kind of source, and bounds on the runs that this makes.
 _SIMULATED_NUMBERS: Final = 150_000
 _DEPLOYED_NUMBERS: Final = 40_000

@@ -17,8 +17,6 @@ import dpadmm
 from dpadmm.cli.options import Commands
 from dpadmm.cli.output import REFUSALS, print_refusal, refusal_code
 
-__all__ = ["app", "main"]
-
 #: Where each command lives, in the order of the help. Loaded when called: what a command does not
 #: need costs it nothing.
 COMMANDS: Final = {

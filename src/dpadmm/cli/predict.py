@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from dpadmm.cli.options import DelimiterOption
+from dpadmm.cli.options import DelimiterOption, takes
 from dpadmm.cli.output import JsonOption, emit, errors, refusals
 from dpadmm.errors import ParameterError
 
 
-def predict(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the rows to predict.")],
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """What ``dpadmm predict`` is asked."""
+
+    model: Annotated[Path, typer.Argument(help="The model file.")]
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the rows to predict.")]
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="CSV or Parquet file to make; CSV is printed without."),
-    ] = None,
+    ] = None
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Refuse a model that has no probabilities.")
-    ] = False,
+    ] = False
     identifier: Annotated[
         str | None,
         typer.Option("--id", metavar="COLUMN", help="A column of the file to copy as the first."),
-    ] = None,
-    delimiter: DelimiterOption = None,
+    ] = None
+    delimiter: DelimiterOption = None
     party: Annotated[
         str | None, typer.Option(help="Read the file as that of this party of the run.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    ] = None
+    as_json: JsonOption = False
+
+
+@takes(PredictOptions)
+def predict(options: PredictOptions) -> None:
     """Predict the rows of a file: a label and its score for each, in the order of the file.
 
     Columns that the model does not use are not read, but for one that `--id` names. Probabilities
@@ -45,29 +52,32 @@ def predict(
     from dpadmm.run import predict as predictions
     from dpadmm.run.model import load_model
 
+    output, as_json = options.output, options.as_json
     with refusals("predict", as_json):
         if as_json and output is None:
             raise ParameterError("--output must be given with --json; got none")
-        _check_files(model, data, output)
-        loaded = load_model(model)
-        if probabilities and not predictions.offers_probabilities(loaded):
-            raise _no_probabilities(model)
+        _check_files(options.model, options.data, output)
+        loaded = load_model(options.model)
+        if options.probabilities and not predictions.offers_probabilities(loaded):
+            raise _no_probabilities(options.model)
         if output is None and sys.stdout.isatty():
-            _refuse_unprintable(loaded.classifier.classes, model, identifier)
+            _refuse_unprintable(loaded.classifier.classes, options.model, options.identifier)
         rows = predictions.predict_file(
             loaded,
-            data,
+            options.data,
             output or sys.stdout.buffer,
-            delimiter=delimiter,
-            party=party,
-            keep=identifier,
+            delimiter=options.delimiter,
+            party=options.party,
+            keep=options.identifier,
         )
-        if not as_json and predictions.has_labels(loaded, data, delimiter=delimiter):
-            _tell_how_to_evaluate(model, data)
+        if not as_json and predictions.has_labels(
+            loaded, options.data, delimiter=options.delimiter
+        ):
+            _tell_how_to_evaluate(options.model, options.data)
         if output is None:
             return
     if as_json:
-        columns = predictions.prediction_columns(loaded, identifier)
+        columns = predictions.prediction_columns(loaded, options.identifier)
         emit("predict", {"output": str(output), "rows": rows, "columns": columns})
     else:
         typer.echo(f"Wrote {output}: {rows} rows.")

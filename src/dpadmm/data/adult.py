@@ -24,8 +24,6 @@ from dpadmm.data.encode import EncodedRows, assemble, encode_batch
 from dpadmm.data.schema import Schema
 from dpadmm.sentences import DataError
 
-__all__ = ["ADULT_COLUMNS", "adult_schema", "adult_table", "load_adult"]
-
 ADULT_COLUMNS: Final = (
     "age",
     "workclass",

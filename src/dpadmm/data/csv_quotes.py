@@ -22,8 +22,6 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["count_lines", "lone_quotes"]
-
 _PIECE_BYTES: Final = 2**22
 _QUOTE: Final = ord('"')
 # What is left of a quoted cell, without the quote that closes it.

@@ -30,8 +30,6 @@ from numpy.typing import NDArray
 from dpadmm.data.csv_quotes import count_lines, lone_quotes
 from dpadmm.sentences import DataError, canonical_text
 
-__all__ = ["CsvColumns", "Header", "read_csv", "read_header"]
-
 BLOCK_BYTES: Final = 2**22
 AT_ONCE_BYTES: Final = 2**25
 READ_BYTES: Final = 2**20

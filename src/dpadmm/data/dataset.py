@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from dpadmm.sentences import DataError
 
-__all__ = ["FOLDER_VARIABLE", "Dataset", "cache_folder", "checksum", "find_file", "read_unpacked"]
-
 FOLDER_VARIABLE: Final = "DPADMM_DATA"
 
 

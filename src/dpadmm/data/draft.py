@@ -27,8 +27,6 @@ from dpadmm.data.tables import Source, check_type, find_delimiter, read_table
 from dpadmm.data.values import cells_as_numbers, cells_as_text
 from dpadmm.sentences import DataError
 
-__all__ = ["DRAFT_WARNING", "MAX_LEVELS", "Draft", "draft", "draft_schema"]
-
 MAX_LEVELS: Final = 50
 DRAFT_WARNING: Final = (
     "the sample must be public: the schema is shared, and bounds and levels learnt from private "

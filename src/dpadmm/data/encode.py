@@ -32,19 +32,6 @@ from dpadmm.data.schema import CategoricalColumn, NumericColumn, Schema
 from dpadmm.data.values import MISSING, OTHER, cells_as_numbers, cells_as_text, codes_of
 from dpadmm.sentences import DataError
 
-__all__ = [
-    "ColumnCounts",
-    "Counts",
-    "EncodedBatch",
-    "EncodedRows",
-    "Layout",
-    "RowsInMemory",
-    "RowsStore",
-    "assemble",
-    "encode_batch",
-    "is_sparse",
-]
-
 Layout = Literal["auto", "dense", "sparse"]
 SPARSE_DENSITY: Final = 0.1
 SPARSE_BYTES: Final = 2**26

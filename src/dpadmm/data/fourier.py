@@ -35,17 +35,6 @@ from dpadmm.plain import Array
 from dpadmm.problem.rows import Rows
 from dpadmm.sentences import Part, fail, finding, shown_value
 
-__all__ = [
-    "LARGEST_FEATURES",
-    "FourierMap",
-    "block_rows",
-    "default_scale",
-    "fourier_map",
-    "frequencies",
-    "map_angles",
-    "map_rows",
-]
-
 LARGEST_FEATURES: Final = 4096
 """The most frequencies; a message has two numbers for each of them and each output."""
 

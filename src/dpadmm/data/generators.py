@@ -21,16 +21,6 @@ from numpy.typing import NDArray
 from dpadmm.problem.rows import clip_rows
 from dpadmm.sentences import DataError
 
-__all__ = [
-    "NORM_BOUNDS",
-    "Sample",
-    "ringnorm",
-    "scaled",
-    "twonorm",
-    "waveform",
-    "waveform_classes",
-]
-
 DIMENSION: Final = 20
 WAVE_DIMENSION: Final = 21
 

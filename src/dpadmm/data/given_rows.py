@@ -26,16 +26,6 @@ from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.plain import Array, canonical_json
 from dpadmm.problem.rows import Rows, prepare_rows
 
-__all__ = [
-    "Preparation",
-    "class_codes",
-    "even_split",
-    "finite_rows",
-    "label_epsilons",
-    "row_owners",
-    "rows_of_owners",
-]
-
 _NUMBERS: Final = "biuf"
 _OBJECTS: Final = "OSUT"
 

@@ -22,8 +22,6 @@ from dpadmm.data.survey import Survey
 from dpadmm.data.tables import Source, own_words, read_batches
 from dpadmm.data.values import MISSING, OTHER, cells_as_numbers, cells_as_text, codes_of
 
-__all__ = ["misfits"]
-
 # A text that so large a part of the rows has, and more than one, is a spelling; a rarer one may be
 # about one person, and is not shown.
 _FREQUENT: Final = 0.05

@@ -12,8 +12,6 @@ from dpadmm.data.raetsch import Origin
 from dpadmm.errors import unknown_name
 from dpadmm.sentences import DataError
 
-__all__ = ["NAMES", "load"]
-
 NAMES: Final = ("adult", *raetsch.RAETSCH_NAMES)
 
 

@@ -23,8 +23,6 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encoded_batches
 from dpadmm.sentences import DataError
 
-__all__ = ["MAX_PARTIES", "PartyRows", "encode_by_party", "encode_party"]
-
 MAX_PARTIES: Final = 500
 """The most parties in one file: each has a file open while it is read."""
 

@@ -26,8 +26,6 @@ from dpadmm.data.dataset import Dataset, find_file, read_unpacked
 from dpadmm.problem.rows import clip_rows
 from dpadmm.sentences import DataError
 
-__all__ = ["RAETSCH_NAMES", "Origin", "load_raetsch"]
-
 Origin = Literal["auto", "keel", "raetsch", "generator"]
 Cells = list[tuple[str, ...]]
 PrintedTable = tuple[NDArray[np.float64], NDArray[np.float64]]

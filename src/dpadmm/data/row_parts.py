@@ -29,8 +29,6 @@ from dpadmm.data.tables import (
 from dpadmm.errors import needs_extra
 from dpadmm.sentences import DataError
 
-__all__ = ["RowPart", "encode_part", "list_parts"]
-
 # How file systems call what changes when a file does; the first that there is counts.
 _MARKS: Final = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
 

@@ -13,8 +13,6 @@ from dpadmm.data.encode import EncodedBatch
 from dpadmm.durable import written_whole
 from dpadmm.sentences import DataError
 
-__all__ = ["RowsFile"]
-
 WRITE_BYTES: Final = 2**24
 
 

@@ -40,17 +40,6 @@ from dpadmm.sentences import (
     shown_value,
 )
 
-__all__ = [
-    "DEFAULT_MISSING_VALUES",
-    "CategoricalColumn",
-    "Column",
-    "Delimiter",
-    "Label",
-    "NumericColumn",
-    "Schema",
-    "load_schema",
-]
-
 DEFAULT_MISSING_VALUES: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells that mean "not known" unless the schema says otherwise (compared after trimming)."""
 

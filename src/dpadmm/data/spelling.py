@@ -20,8 +20,6 @@ from pydantic import (
 
 from dpadmm.sentences import Name, Part, Text, Texts, as_tuple, canonical_text, fail, shown_value
 
-__all__ = ["Aliases", "Delimiter", "Reading", "Spelling", "twin"]
-
 WHOLE: Final = re.compile(r"-?[0-9]+")
 # White space of any script, and what no one sees: byte-order marks and joiners of width zero.
 _BLANK: Final = r"[\s\ufeff\u200b\u2060]+"

@@ -13,8 +13,6 @@ import numpy as np
 from dpadmm.data.encode import ColumnCounts, Counts, EncodedBatch
 from dpadmm.data.schema import Schema
 
-__all__ = ["Survey", "survey"]
-
 
 @dataclass(frozen=True, slots=True)
 class Survey:

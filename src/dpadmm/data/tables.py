@@ -33,20 +33,6 @@ from dpadmm.sentences import DataError, canonical_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "PublicDataWarning",
-    "Source",
-    "StoredFile",
-    "check_columns",
-    "check_type",
-    "encode",
-    "encoded_batches",
-    "find_delimiter",
-    "own_words",
-    "read_batches",
-    "read_table",
-]
-
 Source: TypeAlias = "str | Path | StoredFile | pa.Table | pa.RecordBatch | pd.DataFrame"
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")

@@ -9,8 +9,6 @@ import numpy as np
 from dpadmm.data.schema import Schema
 from dpadmm.plain import Array
 
-__all__ = ["ColumnWeights", "column_weights", "units_per_column"]
-
 
 class ColumnWeights(NamedTuple):
     """A classifier for cells as they stand in a file.

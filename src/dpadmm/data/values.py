@@ -24,19 +24,6 @@ from numpy.typing import NDArray
 from dpadmm.data.spelling import Spelling, twin
 from dpadmm.sentences import WHITESPACE, canonical_text
 
-__all__ = [
-    "MISSING",
-    "OTHER",
-    "bytes_of",
-    "cells_as_numbers",
-    "cells_as_text",
-    "codes_of",
-    "holds_text",
-    "is_readable",
-    "text_of",
-    "valid_text",
-]
-
 MISSING: Final = -1
 OTHER: Final = -2
 DECIMAL: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"

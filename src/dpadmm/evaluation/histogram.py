@@ -30,8 +30,6 @@ from dpadmm.evaluation.intervals import CountTable
 from dpadmm.plain import Array
 from dpadmm.sentences import Finite, Part, finding
 
-__all__ = ["HISTOGRAM_VERSION", "NoisyHistogram", "ScoreGrid", "class_margins"]
-
 HISTOGRAM_VERSION: Final = 1
 """Version of the saved form."""
 

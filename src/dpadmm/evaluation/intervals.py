@@ -53,17 +53,6 @@ from scipy.special import ndtri
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 
-__all__ = [
-    "CountTable",
-    "Estimate",
-    "accepted_range",
-    "area_under_curve",
-    "normal_quantile",
-    "share_of",
-    "spread_shape",
-]
-
-
 #: A denominator must exceed its noise's standard deviation so many times for a figure to be given.
 CLEAR_OF_NOISE: Final = 4.0
 

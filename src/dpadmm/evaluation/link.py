@@ -25,8 +25,6 @@ from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid, class_margins
 from dpadmm.evaluation.intervals import CountTable
 from dpadmm.plain import Array
 
-__all__ = ["Link", "LinkFit", "class_probabilities", "fit_link", "fit_links", "nearest_counts"]
-
 # A precision that gives the slope a value where all rows are in one bin, and else does nothing.
 _SLOPE_PRECISION: Final = 1e-3
 _MOST_STEPS: Final = 100

@@ -37,18 +37,6 @@ from dpadmm.evaluation.intervals import (
 from dpadmm.evaluation.link import Link, LinkFit, fit_link
 from dpadmm.plain import Array, json_data
 
-__all__ = [
-    "CalibrationBin",
-    "ClassFigures",
-    "ModelFigures",
-    "ThresholdFigures",
-    "brier_score",
-    "check_wish",
-    "choose_threshold",
-    "decision_at",
-    "evaluate_histogram",
-]
-
 
 @dataclass(frozen=True)
 class ThresholdFigures:

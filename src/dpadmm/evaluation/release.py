@@ -38,8 +38,6 @@ from dpadmm.privacy.sensitivity import Summation
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["HistogramOptions", "HistogramRelease", "HistogramState"]
-
 
 class HistogramOptions(Options):
     """What is counted, and whose noise it gets; all of it public."""

@@ -39,23 +39,6 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters, chosen_loss
 
-__all__ = [
-    "ALONE",
-    "ALONE_ADVERSARY",
-    "BEST_ALONE",
-    "CENTRAL_ADVERSARY",
-    "CENTRAL_GRADIENT",
-    "CURATOR",
-    "POOLED",
-    "PRIVATE_ALONE",
-    "PRIVATE_BASELINES",
-    "alone_cells",
-    "gradient_cell",
-    "pooled_cell",
-    "private_alone_cells",
-    "private_cell",
-]
-
 POOLED: Final = "pooled, no privacy"
 ALONE: Final = "each party alone, no privacy"
 #: The party that is best by itself, among those of :data:`ALONE`.

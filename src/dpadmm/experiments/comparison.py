@@ -41,20 +41,6 @@ from dpadmm.privacy.figures import Given
 from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
 
-__all__ = [
-    "BASELINES",
-    "CHOOSES",
-    "DEFAULT_ENTRIES",
-    "MEASURED",
-    "Comparison",
-    "Contender",
-    "Line",
-    "Place",
-    "comparison_table",
-    "default_entries",
-    "parse_entry",
-]
-
 #: What is measured of every model.
 MEASURED: Final = ("test accuracy", "log loss", "AUC", "consensus error")
 

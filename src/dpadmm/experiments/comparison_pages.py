@@ -35,16 +35,6 @@ from dpadmm.report.plots import Bar, BarPlot
 from dpadmm.report.tables import Cell, Table
 from dpadmm.version import __version__
 
-__all__ = [
-    "COMPARISON_VERSION",
-    "NOTICE",
-    "epsilon_words",
-    "headline",
-    "interval_words",
-    "short_table",
-    "write_comparison",
-]
-
 _COMPARISON_COLUMNS = (
     "who",
     "graph",

@@ -37,8 +37,6 @@ from dpadmm.experiments.problems import Problem, ProblemSource, compact
 from dpadmm.plain import Array
 from dpadmm.problem.rows import clip_rows, label_signs
 
-__all__ = ["DIFFICULTIES", "Difficulty", "GeneratedProblem", "RowShape", "encoded_rows"]
-
 # More features than this in a row, all of them numbers, are for other tools.
 _MOST_FEATURES: Final = 100_000
 _CENTRED: Final = (-1.0, 1.0)

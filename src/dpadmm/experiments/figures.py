@@ -17,8 +17,6 @@ from dpadmm.report.plots import LinePlot, Series
 from dpadmm.report.svg import figure
 from dpadmm.report.tables import Table
 
-__all__ = ["Curve", "Panel", "figure_table", "table_arrays", "write_figure", "write_table"]
-
 
 @dataclass(frozen=True)
 class Curve:

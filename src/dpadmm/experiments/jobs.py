@@ -37,22 +37,6 @@ from dpadmm.run.train import lay_out, state_privacy, train
 from dpadmm.solvers.cluster import Cluster
 from dpadmm.version import __version__
 
-__all__ = [
-    "BACKENDS",
-    "DamagedCellWarning",
-    "DrawnJob",
-    "Job",
-    "OfTraining",
-    "OnDone",
-    "OptimumJob",
-    "Result",
-    "Store",
-    "TrainingJob",
-    "WorkerError",
-    "compute",
-    "seed_of",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Result:

@@ -16,20 +16,6 @@ from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.figures import AtMost
 from dpadmm.report.tables import Table
 
-__all__ = [
-    "GUARANTEES",
-    "HEADING",
-    "RELEASES",
-    "THEOREMS",
-    "Ground",
-    "Meaning",
-    "Shown",
-    "bound_of",
-    "epsilon_of",
-    "meaning_of",
-    "releases_of",
-]
-
 HEADING: Final = "What the epsilons mean"
 #: The title of the table of proven epsilons.
 GUARANTEES: Final = "Guarantees"

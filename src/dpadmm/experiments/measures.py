@@ -21,8 +21,6 @@ from dpadmm.plain import Array
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Rows
 
-__all__ = ["MEASURES", "Measure", "get_measure"]
-
 Measure = Callable[[Array, Problem], Array]
 _LOGISTIC: Final = LOSSES["logistic"]
 

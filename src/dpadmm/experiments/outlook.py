@@ -32,22 +32,6 @@ from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, announced
 from dpadmm.version import __version__
 
-__all__ = [
-    "NOTICE",
-    "WORTH",
-    "Change",
-    "Outlook",
-    "Prospect",
-    "SmallestEpsilon",
-    "check_new",
-    "hints_for",
-    "outlook_sentence",
-    "outlook_tables",
-    "recommended_text",
-    "write_configuration",
-    "write_outlook",
-]
-
 
 @final
 @dataclass(frozen=True)

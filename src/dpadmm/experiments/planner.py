@@ -33,8 +33,6 @@ from dpadmm.run.parameters import AUTO, ROUNDS, TrainingParameters
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.train import state_privacy
 
-__all__ = ["plan_run"]
-
 Losses = dict[str, ExpectedLoss]
 
 # Stochastic local solves take too long to rehearse within a minute.

@@ -27,17 +27,6 @@ from dpadmm.run.config import RunConfig, load_config
 from dpadmm.run.from_files import prepare, read_parties
 from dpadmm.sentences import DataError
 
-__all__ = [
-    "FileProblem",
-    "NamedProblem",
-    "OnePartyProblem",
-    "Problem",
-    "ProblemSource",
-    "compact",
-    "dense",
-    "missing_data",
-]
-
 # Rows with fewer entries than this part are kept sparse: on Adult (an eighth) a pass over them
 # takes half the time.
 _MOSTLY_ZERO: Final = 0.2

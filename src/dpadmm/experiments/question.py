@@ -22,8 +22,6 @@ from dpadmm.run.from_files import declared_rows
 from dpadmm.run.parameters import AUTO, LOSS, ROUNDS, PrivacyWarning, TrainingParameters
 from dpadmm.run.plan import Plan, plan
 
-__all__ = ["Planned", "RunQuestion", "budget_mu"]
-
 # More parties than this are not rehearsed in a minute.
 _MOST_PARTIES: Final = 10_000
 _DEFAULTS: Final = TrainingParameters(AUTO)

@@ -38,18 +38,6 @@ from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, plan
 
-__all__ = [
-    "BAND",
-    "FACTORS",
-    "QUICK",
-    "Effort",
-    "ExpectedLoss",
-    "NoiseCurve",
-    "Rehearsal",
-    "band",
-    "mean_noise",
-]
-
 #: Noise that is rehearsed, relative to that of the run asked about.
 FACTORS: Final = tuple(2.0**power for power in range(-5, 5))
 #: Standard deviations of a run that a band reaches beyond the means.

@@ -18,22 +18,6 @@ from scipy.special import stdtrit
 
 from dpadmm.plain import Array
 
-__all__ = [
-    "BEATS",
-    "BELOW",
-    "LEVEL",
-    "LEVEL_WITH",
-    "LOOK_LEVEL",
-    "Interval",
-    "contrast",
-    "difference",
-    "mean_interval",
-    "percent",
-    "prediction_interval",
-    "ranges",
-    "standing",
-]
-
 #: How often an interval that is looked at once holds the mean it is about.
 LEVEL: Final = 0.95
 #: The same for one of the two looks that a verdict may take.

@@ -28,8 +28,6 @@ from dpadmm.run.plan import Plan
 from dpadmm.sentences import Name, Part, as_tuple, fail, refuse_repeats
 from dpadmm.version import NUMBERS_FORMAT
 
-__all__ = ["AgreedParty", "AgreedRun", "load_agreed_run"]
-
 # How nodes talk before and beside the rounds: raised when a message of theirs changes.
 FORMAT: Final = "dpadmm-federation/3"
 _SPELLING: Final[dict[str, bool]] = dict.fromkeys(Spelling.model_fields, True)

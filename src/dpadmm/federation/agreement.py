@@ -48,17 +48,6 @@ from dpadmm.federation.transport.words import (
 from dpadmm.plain import visible
 from dpadmm.version import __version__
 
-__all__ = [
-    "Agreement",
-    "Consents",
-    "Disagreement",
-    "consents_note",
-    "differences",
-    "disagreement",
-    "noted_consents",
-    "signed_text",
-]
-
 _VERSION: Final = 1
 _UNSIGNED: Final = Consent(certificates=[], signature="")
 

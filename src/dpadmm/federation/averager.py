@@ -20,8 +20,6 @@ from dpadmm.federation.transport.sum_exchange import added_words
 from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
 from dpadmm.plain import Array, Words
 
-__all__ = ["added_up", "average"]
-
 
 def average(node: NodeRuntime) -> tuple[Mailbox, Departure | None]:
     """Average round by round; go on without a lost party if the owner chose to."""

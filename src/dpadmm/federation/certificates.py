@@ -33,12 +33,6 @@ from dpadmm.federation.identity import (
 )
 from dpadmm.sentences import DataError
 
-__all__ = [
-    "DEFAULT_HOSTS",
-    "make_authority",
-    "make_certificate",
-]
-
 #: Where a trial on one machine meets a node.
 DEFAULT_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 # Clocks of organisations differ; a certificate made a moment ago must be valid everywhere.

@@ -37,8 +37,6 @@ from dpadmm.run.from_files import file_schema, look_at_rows, look_first
 from dpadmm.run.preflight import Owner, tell_owner
 from dpadmm.solvers.cluster import Cluster
 
-__all__ = ["Check", "check_node", "check_own_rows", "look_before_start"]
-
 # Looking does not wait long for a process that writes.
 _TIMEOUT: Final = 10.0
 

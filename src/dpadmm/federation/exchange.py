@@ -28,8 +28,6 @@ from dpadmm.run.engine import tail_start
 from dpadmm.run.exchange import Exchange, RunEnded
 from dpadmm.run.plan import Plan
 
-__all__ = ["CarefulLedger", "HearingExchange"]
-
 _MEAN: Final = "mean of all parties"
 # How long a node that must not draw still answers, so that its neighbours learn why.
 _GRACE: Final = 3.0

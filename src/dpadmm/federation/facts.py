@@ -18,8 +18,6 @@ import numpy as np
 from dpadmm.errors import ClusterError, ExchangeError, LedgerError, ParameterError
 from dpadmm.plain import json_number, visible
 
-__all__ = ["FIELDS", "Fact", "code_word", "plain_text", "public_facts"]
-
 #: What a fact looks like in the log.
 Fact = str | int | float | bool | list[str]
 

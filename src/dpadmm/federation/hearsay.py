@@ -26,8 +26,6 @@ from dpadmm.federation.transport.wire import BadMessage
 from dpadmm.federation.transport.words import MOST_WAITED_FOR, Limits, Standing, said
 from dpadmm.federation.watcher import Watcher
 
-__all__ = ["Hearsay"]
-
 _TOPIC: Final = "status"
 _NOW: Final = "now"
 _SHARE_EVERY: Final = 2.0

@@ -30,26 +30,6 @@ from dpadmm.durable import FileRefusal, read_regular
 from dpadmm.errors import ParameterError
 from dpadmm.federation.transport.words import NAME_PATTERN
 
-__all__ = [
-    "AUTHORITY",
-    "USAGES",
-    "CertificateFacts",
-    "SigningKey",
-    "certificate_facts",
-    "certificate_fault",
-    "check_identity",
-    "check_node_name",
-    "describe",
-    "extension",
-    "from_base64",
-    "load_certificates",
-    "load_key",
-    "load_signing_key",
-    "sign",
-    "to_base64",
-    "verify",
-]
-
 #: Files of the trial authority have this name, so no node may.
 AUTHORITY: Final = "ca"
 #: A peer opens connections and accepts them.

@@ -26,8 +26,6 @@ from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 
-__all__ = ["LocalNode", "free_ports", "run_nodes", "write_federation"]
-
 _COMMAND: Final = (sys.executable, "-m", "dpadmm", "node", "--config")
 _SHOWN_LINES: Final = 20
 

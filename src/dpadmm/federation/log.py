@@ -25,8 +25,6 @@ from dpadmm.federation.transport.words import NAME_PATTERN
 from dpadmm.federation.watcher import Watcher
 from dpadmm.plain import visible
 
-__all__ = ["Refusals", "TransportLog"]
-
 _ACCESS: Final = "zenoh::net::routing::interceptor::access_control"
 _CONNECTIONS: Final = "zenoh_link_tls::unicast"
 # Refused messages are told at this level only.

@@ -14,8 +14,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from dpadmm.durable import Closable
 from dpadmm.federation.page_server import Page, PageServer
 
-__all__ = ["Metrics"]
-
 _TEXT: Final = "text/plain; version=0.0.4"
 
 

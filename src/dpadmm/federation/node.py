@@ -20,8 +20,6 @@ from dpadmm.federation.watcher import Watcher
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.run.result import Run
 
-__all__ = ["run_node"]
-
 
 def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
     """Run a node to its end: the results are written, and late neighbours were served.

@@ -26,8 +26,6 @@ from dpadmm.run.plan import Plan
 from dpadmm.run.preflight import Preflight
 from dpadmm.sentences import Names, Part, as_tuple, fail, refuse_repeats
 
-__all__ = ["WHEN_LOST", "NodeConfig", "NodePolicy", "load_node_config"]
-
 #: What a node can do about a neighbour that never returns, with what that means for privacy.
 WHEN_LOST: Final = {
     "wait": (

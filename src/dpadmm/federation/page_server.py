@@ -27,8 +27,6 @@ from dpadmm.federation.transport.addresses import (
     split_address,
 )
 
-__all__ = ["Page", "PageServer"]
-
 # Who asks slowly, or many times at once, takes no more than this.
 _SECONDS: Final = 10.0
 _MOST_AT_ONCE: Final = 32

@@ -16,7 +16,7 @@ from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, Stretch
 from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.same_sums import Comparison
+from dpadmm.federation.same_sums import SumsCompared
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.masks import Masks
@@ -52,8 +52,6 @@ from dpadmm.run.plan import Plan, announced
 from dpadmm.run.result import Run, provenance
 from dpadmm.run.train import train_party
 from dpadmm.sentences import DataError
-
-__all__ = ["node_run", "read_shards", "train_node", "write_node_results"]
 
 _BUDGET_EVERY: Final = 1.0
 _AGAIN: Final = (
@@ -137,7 +135,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     return mailbox, departure, trained
 
 
-def _stated(trained: Run, compared: Comparison | None) -> Run:
+def _stated(trained: Run, compared: SumsCompared | None) -> Run:
     """What was trained, with what is known of whether all parties have the same."""
     return trained if compared is None else compared.stated(trained)
 
@@ -271,13 +269,13 @@ class _Part:
         found = found.with_links() if wish.probabilities else found
         return Judgement(found, events, self.stretch.run_id)
 
-    def to_compare(self) -> Comparison | None:
+    def to_compare(self) -> SumsCompared | None:
         """What is known before parties have compared; None where each has a model of its own."""
         if not self.hearing.one_model:
             return None
-        return Comparison.to_come(self.stretch.agreed.names, early=not self.is_whole)
+        return SumsCompared.to_come(self.stretch.agreed.names, early=not self.is_whole)
 
-    def compare(self) -> Comparison | None:
+    def compare(self) -> SumsCompared | None:
         """Learn whether all parties heard the same in every round, so that all have one model."""
         expected, watcher = self.to_compare(), self.node.watcher
         if expected is None:

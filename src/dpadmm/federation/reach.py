@@ -26,8 +26,6 @@ from dpadmm.federation.transport.addresses import split_address
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.watcher import Watcher
 
-__all__ = ["REACHED", "Cause", "Reach", "probe"]
-
 #: The reason of a finding where nothing is wrong.
 REACHED: Final = "reached"
 _TIMEOUT: Final = 3.0

@@ -32,9 +32,6 @@ from dpadmm.run.plan import Plan, announced
 if TYPE_CHECKING:
     from dpadmm.run.result import Run
 
-__all__ = ["Decision", "Departure", "LeftOut", "SomebodyLeft", "Stretch"]
-
-
 DEPARTURE_TOPIC: Final = "departure"
 
 

@@ -28,8 +28,6 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.run.charges import check_evaluation, check_owner, open_runs
 from dpadmm.run.evaluate import evaluation_noise
 
-__all__ = ["NodeRuntime", "check_known"]
-
 _AGREED: Final = "agreed"
 _INSTANCE: Final = "instance"
 # Notes that are not about one run.

@@ -43,8 +43,6 @@ from dpadmm.federation.transport.words import (
 )
 from dpadmm.run.result import Run
 
-__all__ = ["Comparison", "SameSums", "SignedSums", "sums_text"]
-
 _VERSION: Final = 1
 _NOTE: Final = "signed sums"
 _DIGESTS: Final = "digests"
@@ -72,7 +70,7 @@ def sums_text(run: bytes, name: str, rounds: int, sha256: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SumsCompared:
     """What parties said that they heard, beside what this one did.
 
     Attributes
@@ -102,7 +100,7 @@ class Comparison:
     caveat: str = ""
 
     @classmethod
-    def to_come(cls, members: tuple[str, ...], *, early: bool = False) -> Comparison:
+    def to_come(cls, members: tuple[str, ...], *, early: bool = False) -> SumsCompared:
         """Before anything was compared, or where there is nothing to compare."""
         return cls("", members, (), caveat=_EARLY if early else _YET)
 
@@ -156,7 +154,7 @@ class Comparison:
         if self.alike:
             whose = f"{_named(self.members)} heard the same in every round, the sha256 of which"
             if self.signed:
-                details = (*details, ("Agreed by all", f"{whose} they signed: {self.sha256}"))
+                details = (*details, ("SumsCompared by all", f"{whose} they signed: {self.sha256}"))
             else:
                 details = (*details, ("Compared", f"{whose} is {self.sha256}; it is not signed"))
         changed = replace(privacy, details=details, caveats=(*privacy.caveats, *self.caveats))
@@ -291,7 +289,7 @@ class SignedSums:
         shown = hashlib.sha256(from_base64(consent.certificates[0])).hexdigest()
         return "" if shown == self._pins[name] else "its certificate is not the one pinned here"
 
-    def compare(self) -> Comparison:
+    def compare(self) -> SumsCompared:
         """What is known so far, beside what this node heard itself."""
         with self._lock:
             digests, twice = dict(self._digests), dict(self._twice)
@@ -310,7 +308,7 @@ class SignedSums:
                 other[name] = twice[name]
             else:
                 same.append(name)
-        return Comparison(
+        return SumsCompared(
             own.sha256, self.members, tuple(same), short, other, self._consents.signed
         )
 
@@ -349,7 +347,7 @@ class SameSums:
         sums: bytes,
         timeout: float,
         on_pause: Callable[[float, tuple[str, ...]], None] = lambda seconds, missing: None,
-    ) -> Comparison:
+    ) -> SumsCompared:
         """Say what this party heard, and wait until it is known of all others.
 
         Parameters

@@ -24,8 +24,6 @@ from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.preflight import PolicySection
 
-__all__ = ["NodeSetup", "prepare_node"]
-
 
 @dataclass(frozen=True)
 class NodeSetup:

@@ -18,8 +18,6 @@ from typing import Any, Final, final
 
 from dpadmm.durable import Closable
 
-__all__ = ["SIGNALS", "Stopped", "Stopping"]
-
 #: The signals that end a node in order; its exit code is 128 and the number of the signal.
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 # Closing takes a second or two; a node that hangs on it must not outlive its service manager.

@@ -15,18 +15,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ParameterError
 
-__all__ = [
-    "MOST_EVENTS",
-    "STATUS_VERSION",
-    "WRITING",
-    "NodeStatus",
-    "look_at",
-    "process_space",
-    "read_status",
-    "read_statuses",
-    "seconds_since",
-]
-
 STATUS_VERSION: Final = 1
 #: How many of the last events a status file has.
 MOST_EVENTS: Final = 20

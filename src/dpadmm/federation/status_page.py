@@ -20,8 +20,6 @@ from dpadmm.report.plots import Bar, BarPlot, WaitPlot
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.report.tables import Cell, Table
 
-__all__ = ["SHOWN", "status_report"]
-
 #: What the page shows, for whoever decides who may see it.
 SHOWN: Final = (
     "names and addresses of nodes, their rounds, whom they wait for and why, bytes of messages, "

@@ -56,8 +56,6 @@ from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.store import MessageStore
 from dpadmm.federation.transport.words import Consent, StretchKey, noted
 
-__all__ = ["KeyFile", "StretchKeys", "check_pinned", "key_text"]
-
 _VERSION: Final = 1
 _OWN: Final = "own stretch key"
 _ALL: Final = "stretch keys"

@@ -32,8 +32,6 @@ from dpadmm.sentences import DataError
 if TYPE_CHECKING:
     from dpadmm.federation.metrics import Metrics
 
-__all__ = ["LEVELS", "Watcher"]
-
 #: From the least to the most pressing.
 LEVELS: Final = ("info", "warning", "error")
 # The status file is also a sign of life; durable writes of the ledger must not wait for it.

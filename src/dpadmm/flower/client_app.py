@@ -24,8 +24,6 @@ with needs_extra("flower"):
     from dpadmm.flower.keeper import ask_keeper
     from dpadmm.flower.party import answer
 
-__all__ = ["app", "make_client_app"]
-
 _UNNAMED: Final = (
     "this party could not answer: the --node-config of its SuperNode must have keeper or node, one "
     "of them."

@@ -29,8 +29,6 @@ from dpadmm.federation.node_config import load_node_config
 from dpadmm.flower.party import answer, prepare_party
 from dpadmm.flower.questions import Answer
 
-__all__ = ["Keeper", "ask_keeper", "main"]
-
 # A question has a message and what was agreed on; twice that, for the hex.
 _LONGEST_LINE: Final = 1 << 28
 # Who says nothing for so long is not waited for.

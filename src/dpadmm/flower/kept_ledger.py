@@ -11,8 +11,6 @@ from dpadmm.ledger.balance import STORED_TYPES
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
 
-__all__ = ["KeptLedger"]
-
 
 @final
 class KeptLedger(MemoryLedger):

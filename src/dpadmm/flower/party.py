@@ -28,7 +28,7 @@ from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import node_run, read_shards, write_node_results
 from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.same_sums import Comparison, SignedSums
+from dpadmm.federation.same_sums import SumsCompared, SignedSums
 from dpadmm.federation.setup import NodeSetup, prepare_node
 from dpadmm.federation.stretch_keys import StretchKeys
 from dpadmm.federation.transport.masks import DecodedSums
@@ -51,8 +51,6 @@ from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run
 from dpadmm.run.train import train_party
-
-__all__ = ["answer", "check_relayed", "prepare_party"]
 
 _SERVER: Final = "the server"
 _UNSIGNED: Final = (
@@ -336,7 +334,7 @@ class _Turn:
         signed = self._signed()
         if question.digests:
             self._take_digests(signed, question.digests)
-        compared = Comparison.to_come(signed.members)
+        compared = SumsCompared.to_come(signed.members)
         if not signed.missing:
             compared = signed.compare()
             if not compared.signed and compared.alike:

@@ -14,8 +14,6 @@ from dpadmm.federation.transport.wire import BadMessage
 from dpadmm.federation.transport.words import LONGEST_WORDS
 from dpadmm.plain import visible
 
-__all__ = ["RECORD", "Answer", "Question"]
-
 #: The name of the record in a Flower message.
 RECORD: Final = "dpadmm"
 _DIGEST: Final = 32

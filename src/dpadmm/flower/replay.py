@@ -24,8 +24,6 @@ from dpadmm.run.exchange import Exchange, RunEnded
 from dpadmm.run.plan import Plan
 from dpadmm.run.train import train_party
 
-__all__ = ["MEAN", "KnownMeans", "replay"]
-
 #: Whose messages the model is the mean of, in the model file.
 MEAN: Final = "mean of all parties"
 

@@ -40,8 +40,6 @@ from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.plan import Plan, announced
 from dpadmm.version import __version__
 
-__all__ = ["Ask", "ServerRun", "average_answers", "prepare_server", "write_model"]
-
 #: From a question to every party's answer, by its name.
 Ask = Callable[[Question], Mapping[str, Answer]]
 

@@ -32,8 +32,6 @@ with needs_extra("flower"):
 
     from dpadmm.flower.server import ServerRun, average_answers, prepare_server, write_model
 
-__all__ = ["Asking", "app", "make_server_app"]
-
 _KEYS: Final = ("agreed", "schema", "model", "lost-after", "ask-again")
 _PAUSE: Final = 0.2
 _RETRY: Final = 5.0

@@ -26,8 +26,6 @@ from dpadmm.privacy.mechanisms import Released, release_covered
 from dpadmm.privacy.sensitivity import Summation
 from dpadmm.run.exchange import Exchange, RunEnded
 
-__all__ = ["KnownSums", "gathered_digests", "gathered_keys", "masks_of", "own_key"]
-
 _SERVER: Final = "the server"
 
 

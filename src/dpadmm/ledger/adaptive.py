@@ -39,8 +39,6 @@ from dpadmm.privacy.events import (
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.rounding import round_up
 
-__all__ = ["overspent"]
-
 # Costs that are equal on paper may differ by rounding: then a release may cost so much more, if the
 # budget has room for a plan whose releases all do.
 _ROUNDING: Final = 1e-9

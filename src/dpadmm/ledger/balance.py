@@ -22,9 +22,6 @@ from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.privacy.rounding import round_down, round_up
 from dpadmm.privacy.statement import adjacency_words, adversary_words
 
-__all__ = ["STORED_TYPES", "Account", "RunRecord", "StoredMessage", "recompute"]
-
-
 #: How the numbers of a message are stored, by what an entry calls them; doubles go without saying.
 STORED_TYPES: Final = {"float64": "<f8", "uint64": "<u8"}
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 
-__all__ = ["Ledger", "MemoryLedger"]
-
 
 class Ledger(ABC):
     """The spending of one party on one data set, in the order reserve, commit, send."""

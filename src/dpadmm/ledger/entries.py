@@ -19,8 +19,6 @@ from typing import Any, Final
 from dpadmm.errors import LedgerError, ParameterError, positive_integer
 from dpadmm.plain import canonical_json
 
-__all__ = ["AMENDED_VERSION", "LEDGER_VERSION", "ChargedData", "Entry"]
-
 LEDGER_VERSION: Final = 1
 #: Of a file with an amendment: a release that does not know them refuses it for its version.
 AMENDED_VERSION: Final = 2

@@ -60,16 +60,6 @@ from dpadmm.privacy.figures import Given
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu, steepness
 from dpadmm.privacy.noise import LEAST_DELTA
 
-__all__ = [
-    "FILTERS",
-    "GaussianFilter",
-    "Policy",
-    "PrivacyFilter",
-    "RenyiFilter",
-    "affordable",
-    "best_order",
-]
-
 # A run calibrated to exactly this budget may exceed it by the rounding of its own sum. The Gaussian
 # curve is rounded up by 1e-11 in ln(delta), which is worth more than this in mu^2, beside what the
 # costs are rounded by, where it is no steeper than so: 1500 (1e-14 / 2 + 1e-15) = 9e-12.

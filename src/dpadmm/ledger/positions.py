@@ -34,8 +34,6 @@ from typing import Any, NamedTuple
 
 from dpadmm.errors import LedgerError, ParameterError
 
-__all__ = ["Piece", "PositionCosts", "RowRange"]
-
 
 class RowRange(NamedTuple):
     """Positions ``first`` to ``stop - 1``, counted from 0."""

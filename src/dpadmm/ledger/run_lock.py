@@ -9,8 +9,6 @@ from pathlib import Path
 
 from dpadmm.errors import LedgerError, passing
 
-__all__ = ["RunLock"]
-
 
 class RunLock:
     """At most one process has a run: a lock of the operating system, gone with its process."""

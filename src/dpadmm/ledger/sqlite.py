@@ -36,8 +36,6 @@ from dpadmm.ledger.storage import EntryFile
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 
-__all__ = ["LONGEST_NAME", "LedgerRun", "SQLiteLedger"]
-
 _TIMEOUT: Final = 30.0
 #: Characters of the name of a run.
 LONGEST_NAME: Final = 200

@@ -27,8 +27,6 @@ from dpadmm.durable import Closable
 from dpadmm.errors import LedgerError, passing
 from dpadmm.ledger.entries import AMENDED_VERSION, LEDGER_VERSION, Entry
 
-__all__ = ["EntryFile"]
-
 _APPLICATION: Final = 0x64704C47  # "dpLG"
 _COLUMNS: Final = "number, kind, time, run, round, content, hash"
 _TYPES: Final = (int, str, str, str | None, int | None, str, str)

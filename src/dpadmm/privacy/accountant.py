@@ -51,18 +51,6 @@ from dpadmm.privacy.gaussian import gaussian_epsilon
 from dpadmm.privacy.odds import Odds, attacker_odds
 from dpadmm.privacy.rounding import round_up
 
-__all__ = [
-    "Guarantee",
-    "History",
-    "delta_spent",
-    "epsilon_curve",
-    "epsilon_spent",
-    "larger",
-    "network_guarantee",
-    "spend_over_rounds",
-    "total_mu",
-]
-
 History: TypeAlias = Iterable[Event | tuple[Event, int]]
 
 # The part of delta that truncated tails may use, and what is used when delta is asked for.

@@ -42,19 +42,6 @@ from dpadmm.privacy.sensitivity import (
     reals,
 )
 
-__all__ = [
-    "GradientPerturbation",
-    "InfeasibleBudgetError",
-    "InnerNoise",
-    "exponential_rate",
-    "gaussian_sigma",
-    "objective_sigma",
-    "pure_level",
-    "pure_noise",
-    "subsampled_sigma",
-]
-
-
 # What a returned noise exceeds the closed form's by: far below its stated accuracy of 1e-6, far
 # above the rounding of the accountant that will check it.
 _MARGIN: Final = 1 + 2e-7

@@ -24,18 +24,6 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from dpadmm.privacy.rounding import exp_up, round_down, round_up, sum_up
 
-__all__ = [
-    "Basic",
-    "Bound",
-    "ExactGaussian",
-    "NoGuarantee",
-    "OptimalPure",
-    "PrivacyLoss",
-    "Renyi",
-    "renyi_to_delta",
-    "renyi_to_epsilon",
-]
-
 
 class Bound(Protocol):
     """A valid privacy curve of a whole history."""

@@ -37,19 +37,6 @@ from dpadmm.privacy.events import (
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_log_delta
 from dpadmm.privacy.rounding import round_up
 
-__all__ = [
-    "GAUSSIAN_MU",
-    "LARGEST_KAPPA",
-    "Amplified",
-    "amplified",
-    "gaussian_mu_squared",
-    "group_sampling_rate",
-    "loss_masses",
-    "loss_reach",
-    "objective_jacobian_rdp",
-    "rdp",
-]
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 # What a smaller mu is rounded up to: doubles hold its square with all digits.
 _LEAST_MU: Final = 1e-150

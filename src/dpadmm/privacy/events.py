@@ -17,28 +17,6 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Final
 
-__all__ = [
-    "EVENT_KINDS",
-    "NON_PRIVATE",
-    "Composed",
-    "Event",
-    "GaussianObjectivePerturbation",
-    "GaussianRelease",
-    "InexactSolve",
-    "LabelRandomizedResponse",
-    "NonPrivate",
-    "PostProcessing",
-    "PureRelease",
-    "Repeated",
-    "SharedGaussian",
-    "SubsampledGaussian",
-    "alone",
-    "event_from_dict",
-    "parts_add_up",
-    "shared_events",
-    "single_events",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Event:

@@ -20,8 +20,6 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import ClassVar, Final, final
 
-__all__ = ["AtLeast", "AtMost", "Given", "pair"]
-
 _DIGITS: Final = 6
 
 

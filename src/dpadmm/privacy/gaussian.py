@@ -22,16 +22,6 @@ from scipy.special import (
 
 from dpadmm.plain import Array
 
-__all__ = [
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_log_delta",
-    "gaussian_mu",
-    "steepness",
-    "zcdp_epsilon",
-]
-
-
 # Relative rounding error of delta_mu is below 1e-12 where the curve is not steep; a shift of the
 # logarithm covers it.
 _LOG_DELTA_ERROR: Final = 1e-11

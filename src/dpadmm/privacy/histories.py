@@ -14,8 +14,6 @@ from dpadmm.privacy.calibration import least_noise, subsampled_sigma
 from dpadmm.privacy.events import Event, GaussianRelease, SubsampledGaussian
 from dpadmm.privacy.gaussian import gaussian_mu
 
-__all__ = ["InnerReleases", "best_split", "one_release_noise", "split_history", "split_noise"]
-
 
 @dataclass(frozen=True)
 class InnerReleases:

@@ -14,8 +14,6 @@ from dpadmm.privacy.events import LabelRandomizedResponse
 from dpadmm.privacy.gaussian import gaussian_log_delta
 from dpadmm.privacy.rounding import exp_up
 
-__all__ = ["joint_label_delta", "joint_label_guarantee"]
-
 
 def joint_label_delta(label_epsilon: float, mu_label: float, epsilon: float) -> float:
     r"""Return delta for one row's label, randomised once, then seen through Gaussian releases.

@@ -38,28 +38,6 @@ from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.rounding import sum_up
 from dpadmm.privacy.sensitivity import LEAST_STEPS, Summation, jacobian_epsilon
 
-__all__ = [
-    "SOLVED_TO",
-    "ObjectivePerturbation",
-    "Released",
-    "draw_batches",
-    "gaussian_events",
-    "randomize_labels",
-    "release_adaptive_gaussian",
-    "release_additive",
-    "release_again",
-    "release_covered",
-    "release_gaussian",
-    "release_noisy_gradients",
-    "release_objective",
-    "release_post_processed",
-    "release_shared_gaussian",
-    "release_unprotected",
-    "require_exact_shares",
-    "shared_gaussian_events",
-]
-
-
 #: The part of the residual that AMP counts with which a solve may have; see
 #: :func:`release_objective` for what the rest is for.
 SOLVED_TO: Final = 15 / 16

@@ -23,19 +23,6 @@ from numpy.typing import NDArray
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 
-__all__ = [
-    "GRID",
-    "LEAST_DELTA",
-    "SAMPLER_ALLOWANCE",
-    "SIMULATED",
-    "DiscreteNoise",
-    "NoiseSource",
-    "SecureNoise",
-    "SimulatedNoise",
-    "secure_noise",
-]
-
-
 # Numbers of parties: a stream of its own for each.
 Parties = NDArray[np.intp]
 _Words32 = NDArray[np.uint32]

@@ -30,8 +30,6 @@ from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
-__all__ = ["Odds", "attacker_odds"]
-
 # gaussian_mu rounds down by less than this, relatively.
 _MU_ERROR = 1e-8
 # What rounding takes off a share, which is at most 1, is less.

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterable
 from fractions import Fraction
 
-__all__ = ["exp_up", "round_down", "round_up", "sum_up"]
-
 
 def round_up(value: Fraction) -> float:
     """The least double that is no less; infinite beyond the largest."""

@@ -36,19 +36,6 @@ from scipy.special import expit
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.plain import Array, Words
 
-__all__ = [
-    "LEAST_STEPS",
-    "NOISE_REACH",
-    "Summation",
-    "argmin_sensitivity",
-    "finest_step",
-    "gradient_sensitivity",
-    "jacobian_epsilon",
-    "jacobian_ratio",
-    "least_steps",
-    "public_norm_factor",
-]
-
 
 def reals(value: ArrayLike) -> Array:
     """Numbers, or an array of them, as an array."""

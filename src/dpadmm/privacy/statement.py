@@ -23,17 +23,6 @@ from dpadmm.privacy.events import Event, alone, parts_add_up, shared_events
 from dpadmm.privacy.figures import pair
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
-__all__ = [
-    "ADVERSARY",
-    "NOT_COVERED",
-    "Charges",
-    "PrivacyStatement",
-    "Terms",
-    "adjacency_words",
-    "adversary_words",
-    "make_statement",
-]
-
 ADVERSARY: Final = (
     "sees every message of every round and may control all other parties; the guarantee of a "
     "party rests on its own noise alone"

@@ -17,8 +17,6 @@ from scipy.special import expit
 from dpadmm.errors import ParameterError, positive_number, unknown_name
 from dpadmm.plain import Array
 
-__all__ = ["LOSSES", "Loss", "corrected_for_label_noise", "get_loss"]
-
 
 @dataclass(frozen=True)
 class Loss:

@@ -30,28 +30,6 @@ from scipy import sparse
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 
-__all__ = [
-    "SUMMED_ROWS",
-    "PartedBlock",
-    "PartedRows",
-    "RowBlock",
-    "Rows",
-    "RunningSum",
-    "Shard",
-    "SparseColumns",
-    "clip_rows",
-    "dense_sums",
-    "label_signs",
-    "piece_rows",
-    "prepare_rows",
-    "row_sums",
-    "scaled_margins",
-    "single_sum_error",
-    "summation_error",
-    "thin_rows",
-]
-
-
 #: p: rows that are added up at once; dense, and sparse where features do not outnumber them (adding
 # up the blocks must not take longer than the blocks).
 SUMMED_ROWS: Final = 512

@@ -10,16 +10,6 @@ import numpy as np
 
 from dpadmm.plain import Array
 
-__all__ = [
-    "constant",
-    "geometric",
-    "inverse_variance_sum",
-    "iteration",
-    "largest_share",
-    "penalty_growth",
-    "periodic",
-]
-
 
 def _check_rounds(rounds: int) -> None:
     if isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 1:

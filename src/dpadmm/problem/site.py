@@ -15,8 +15,6 @@ from dpadmm.problem.losses import Loss
 from dpadmm.problem.rows import single_sum_error, summation_error
 from dpadmm.problem.topologies import Topology
 
-__all__ = ["Site"]
-
 
 @dataclass(frozen=True)
 class Site:

@@ -23,8 +23,6 @@ from dpadmm.errors import ParameterError, positive_integer, unknown_name
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["GRAPHS", "SERVER", "Topology", "build_topology"]
-
 SERVER: Final = "server"
 
 

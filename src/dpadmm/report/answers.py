@@ -22,19 +22,6 @@ from dpadmm.report.tables import Cell, Table
 from dpadmm.run.classifier import EVALUATED_LATER, HELD_OUT, PUBLIC, Quality
 from dpadmm.run.record import RecordedRun
 
-__all__ = [
-    "answers",
-    "banners",
-    "guesses",
-    "learnt",
-    "over_budget",
-    "quality_answer",
-    "quality_section",
-    "riskiest",
-    "tiles",
-]
-
-
 _QUALITY: Final = "How good it is"
 _NOT_DETERMINED: Final = "not determined"
 

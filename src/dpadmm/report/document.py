@@ -32,20 +32,6 @@ from dpadmm.report.plots import (
 )
 from dpadmm.report.tables import Table
 
-__all__ = [
-    "Banner",
-    "Block",
-    "Code",
-    "Facts",
-    "Report",
-    "Section",
-    "Tile",
-    "Tone",
-    "Words",
-    "read_report",
-    "report_json",
-]
-
 Tone: TypeAlias = Literal["danger", "caution", "info"]
 
 

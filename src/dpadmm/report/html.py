@@ -26,8 +26,6 @@ from dpadmm.report.plots import Plot
 from dpadmm.report.svg import FIGURE_STYLE, draw, standalone
 from dpadmm.report.tables import Cell, Table, cell_text
 
-__all__ = ["SAVED", "content_policy", "render", "write_page", "write_report"]
-
 #: What a report is saved as beside its page, to make the page again.
 SAVED: Final = "report.json"
 

@@ -11,8 +11,6 @@ import unicodedata
 from html import escape
 from typing import Final, TypeAlias
 
-__all__ = ["Child", "Html", "cut", "element", "plain", "shown_name"]
-
 # Elements of HTML that have no end tag.
 _VOID: Final = frozenset({"meta", "link", "br"})
 # Controls, surrogates, and formats such as a change of direction; line breaks and tabs are kept.

@@ -15,8 +15,6 @@ from dpadmm.report import texts
 from dpadmm.report.markup import shown_name
 from dpadmm.report.tables import Cell, Table, cell_text
 
-__all__ = ["Bar", "BarPlot", "GraphPlot", "GuessPlot", "LinePlot", "Plot", "Series", "WaitPlot"]
-
 
 @dataclass(frozen=True)
 class Series:

@@ -19,8 +19,6 @@ from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.report.tables import Cell, Table
 from dpadmm.run.record import Learnt, LedgerCheck, RecordedRun
 
-__all__ = ["configuration_text", "course", "run_report", "thinned"]
-
 _LEDGER_COLUMNS = (
     "party",
     "data set",

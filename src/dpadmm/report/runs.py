@@ -23,8 +23,6 @@ from dpadmm.run.config import RunConfig
 from dpadmm.run.record import RecordedRun
 from dpadmm.version import __version__
 
-__all__ = ["refusal_report", "runs_report"]
-
 _RUNS_COLUMNS = (
     "run",
     "algorithm",

@@ -25,20 +25,6 @@ from dpadmm.report.plots import (
 )
 from dpadmm.report.tables import cell_text
 
-__all__ = [
-    "FIGURE_STYLE",
-    "MOST_LINKS",
-    "MOST_PARTIES",
-    "Scale",
-    "draw",
-    "draw_graph",
-    "draw_guesses",
-    "draw_waits",
-    "figure",
-    "scale_over",
-    "standalone",
-]
-
 # Beyond these, sums and ratios leave the range of doubles; nothing that is plotted is there.
 _SMALLEST: Final = 1e-280
 _LARGEST: Final = 1e280

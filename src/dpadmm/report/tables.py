@@ -11,9 +11,6 @@ from typing import Any, TypeAlias
 
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
-__all__ = ["Cell", "Table", "cell_text"]
-
-
 Cell: TypeAlias = str | int | float | None
 
 

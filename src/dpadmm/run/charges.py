@@ -22,22 +22,6 @@ from dpadmm.run.evaluate import Split, WholePlan, evaluation_id, is_evaluation
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.train import _check_continued
 
-__all__ = [
-    "OtherEvaluations",
-    "Part",
-    "charged",
-    "check_evaluation",
-    "check_owner",
-    "check_runs",
-    "has_begun",
-    "ledger_accounts",
-    "ledger_checks",
-    "ledger_statements",
-    "open_runs",
-    "refuse_repeated",
-]
-
-
 #: From the number of rows of a ledger to those that a run reads; None for all.
 Part = Callable[[int], RowRange | None]
 

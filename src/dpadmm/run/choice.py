@@ -31,16 +31,6 @@ from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import SERVER, Topology
 from dpadmm.run.parameters import AUTO, CALIBRATION, TrainingParameters
 
-__all__ = [
-    "Choice",
-    "choice_of",
-    "chosen_algorithm",
-    "chosen_rounds",
-    "joined_options",
-    "settled",
-    "with_options",
-]
-
 # Graphs on which every party hears all others, however many there are.
 _EVERYBODY: Final = (AUTO, SERVER, "complete")
 # A smaller saving is not worth a weaker guarantee, nor a sentence.

@@ -23,20 +23,6 @@ from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.engine import Outcome
 from dpadmm.run.plan import Plan
 
-__all__ = [
-    "EVALUATED_LATER",
-    "HELD_OUT",
-    "HISTORY",
-    "IN_ALL",
-    "PUBLIC",
-    "TRAINED_ON",
-    "Classifier",
-    "Quality",
-    "chosen_output",
-    "released_weights",
-    "shown_estimate",
-]
-
 #: Which rows a model was evaluated on.
 HELD_OUT: Final = "held out"
 TRAINED_ON: Final = "trained on"

@@ -24,14 +24,6 @@ from dpadmm.privacy.events import (
 from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.site import Site
 
-__all__ = [
-    "Condition",
-    "even_spending",
-    "findings",
-    "jacobian_is_small",
-    "penalty_is_not_too_large",
-]
-
 _LARGEST_KAPPA: Final = 0.1
 _LARGEST_SHARE: Final = 0.5
 

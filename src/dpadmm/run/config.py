@@ -43,20 +43,6 @@ from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats
 from dpadmm.solvers.cluster import check_scheduler
 from dpadmm.version import NUMBERS_FORMAT
 
-__all__ = [
-    "DataSection",
-    "PartySection",
-    "ResultSection",
-    "RunConfig",
-    "RunSection",
-    "load_config",
-    "load_toml",
-    "plain_data",
-    "run_hash",
-    "training_parameters",
-    "validated",
-]
-
 RUN_HASH_PREFIX: Final = "dpadmm-run/1"
 Edge: TypeAlias = tuple[int, int] | tuple[str, str]
 

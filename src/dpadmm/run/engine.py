@@ -25,16 +25,6 @@ from dpadmm.problem.site import Site
 from dpadmm.run.exchange import MESSAGE_BOUND, Exchange, RunEnded
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = [
-    "MESSAGE_BOUND",
-    "Checkpoint",
-    "Outcome",
-    "RoundHistory",
-    "fingerprint",
-    "run",
-    "tail_start",
-]
-
 _CHECKPOINT_VERSION: Final = 3
 # What reading a damaged checkpoint raises.
 _DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)

@@ -40,24 +40,6 @@ from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, announced, budget_for, plan
 from dpadmm.run.train import train
 
-__all__ = [
-    "HISTOGRAM_SHARE",
-    "EvaluationTerms",
-    "Split",
-    "WholePlan",
-    "Wish",
-    "adds_up",
-    "evaluation_id",
-    "evaluation_noise",
-    "histogram_of",
-    "is_evaluation",
-    "plan_evaluation",
-    "plan_whole",
-    "refuse_apart",
-    "release_histogram",
-    "shared_budgets",
-]
-
 
 @dataclass(frozen=True)
 class Split:

@@ -51,8 +51,6 @@ from dpadmm.run.preflight import Owner
 from dpadmm.run.sealed import ModelError
 from dpadmm.sentences import DataError, shown_value
 
-__all__ = ["EvaluationRequest", "check_model", "evaluate_public", "evaluate_run"]
-
 
 @dataclass(frozen=True)
 class EvaluationRequest:

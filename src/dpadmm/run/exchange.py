@@ -9,9 +9,6 @@ from typing import Final, final
 from dpadmm.plain import Array
 from dpadmm.privacy.mechanisms import Released
 
-__all__ = ["MESSAGE_BOUND", "Exchange", "InProcess", "RunEnded"]
-
-
 #: The largest entry of a message that is let in; parameters of a model are far below.
 MESSAGE_BOUND: Final = 1e6
 

@@ -50,29 +50,6 @@ from dpadmm.run.train import lay_out, train
 from dpadmm.sentences import DataError
 from dpadmm.solvers.cluster import Cluster, ClusterRows
 
-__all__ = [
-    "Run",
-    "Watch",
-    "check_files",
-    "check_results",
-    "check_rows",
-    "declared_rows",
-    "estimator_parameters",
-    "file_schema",
-    "lay_out_part",
-    "look_at_rows",
-    "look_first",
-    "party_schema",
-    "prepare",
-    "read_parties",
-    "read_party",
-    "run_name",
-    "spends_anew",
-    "train_run",
-    "work_folder",
-    "write_results",
-]
-
 # So many that no sensible budget is refused for too few, and not so many that a solve would have to
 # be more exact than rounding allows.
 _VERY_MANY_ROWS: Final = 2**20

@@ -35,17 +35,6 @@ from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.train import state_privacy
 
-__all__ = [
-    "ORDER_NOT_COVERED",
-    "Charged",
-    "Judgement",
-    "judge",
-    "judge_paid",
-    "spent_in_all",
-    "state_evaluation",
-    "state_whole",
-]
-
 # The events of each party.
 _Histories: TypeAlias = tuple[tuple[Event, ...], ...]
 #: What a guarantee of parts of the rows does not speak of.

@@ -20,8 +20,6 @@ from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.privacy.noise import secure_noise
 from dpadmm.sentences import DataError, canonical_text
 
-__all__ = ["randomize_label_file"]
-
 
 def randomize_label_file(
     source: Path,

@@ -54,8 +54,6 @@ from dpadmm.version import __version__
 if TYPE_CHECKING:
     from dpadmm.estimators import ADMMClassifier
 
-__all__ = ["Model", "ModelError", "load_model", "model_bytes", "save_model"]
-
 WEIGHTS: Final = ("coef", "intercept", "node_coef", "node_intercept")
 #: Bytes of the longest model file that is read.
 LARGEST: Final = 1 << 30

@@ -31,8 +31,6 @@ from dpadmm.run.classifier import chosen_output
 from dpadmm.run.plan import Plan
 from dpadmm.run.train import train
 
-__all__ = ["noise_error"]
-
 # Algorithms whose noise is in their messages and whose local work takes any rows; others draw
 # batches of rows, or change labels.
 _SERVED: Final = ("dp-gd", "pr-admm", "dvp", "m-admm", "r-admm", "mr-admm")

@@ -13,35 +13,6 @@ from dpadmm.errors import ParameterError
 if TYPE_CHECKING:
     from dpadmm.problem.topologies import Topology
 
-__all__ = [
-    "ALGORITHM",
-    "AUTO",
-    "CALIBRATION",
-    "CALIBRATIONS",
-    "DELTA",
-    "EPSILON",
-    "LOSS",
-    "MOST_ROUNDS",
-    "OUTPUT",
-    "PARTY_WEIGHT",
-    "PARTY_WEIGHTS",
-    "PENALTY",
-    "REGULARIZATION",
-    "ROUNDS",
-    "ROWS_PER_PERSON",
-    "TOPOLOGY",
-    "ConvergenceWarning",
-    "PrivacyWarning",
-    "RepeatedFitWarning",
-    "ScaleWarning",
-    "TrainingParameters",
-    "chosen_loss",
-    "refuse_weights",
-    "say_repeated_once",
-    "say_scale_once",
-    "too_many_rounds",
-]
-
 #: Leaves a parameter to be chosen from public facts.
 AUTO: Final = "auto"
 CALIBRATIONS: Final = ("proven", "published")

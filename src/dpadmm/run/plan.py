@@ -38,9 +38,6 @@ from dpadmm.run.parameters import (
     too_many_rounds,
 )
 
-__all__ = ["Plan", "announced", "auto_penalty", "budget_for", "plan"]
-
-
 # auto_penalty without noise: eta V T. Chosen on Adult, twonorm and two features, on rings of 5 and
 # 20 parties, complete graphs and servers: within 1% of the pooled optimum after 50 rounds.
 _REACH: Final = 0.05

@@ -27,15 +27,6 @@ from dpadmm.run.model import Model
 from dpadmm.run.sealed import ModelError
 from dpadmm.sentences import DataError
 
-__all__ = [
-    "OUTPUT_SUFFIXES",
-    "encoded_pieces",
-    "has_labels",
-    "offers_probabilities",
-    "predict_file",
-    "prediction_columns",
-]
-
 OUTPUT_SUFFIXES: Final = (".csv", *PARQUET_SUFFIXES)
 _PIECE_BYTES: Final = 2**24
 

@@ -22,17 +22,6 @@ from dpadmm.durable import written_whole
 from dpadmm.errors import PreflightStop
 from dpadmm.sentences import Part
 
-__all__ = [
-    "MOST_BAD_LABELS",
-    "MOST_UNFIT_CELLS",
-    "Findings",
-    "Owner",
-    "PolicySection",
-    "Preflight",
-    "preflight",
-    "tell_owner",
-]
-
 #: The largest share of bad labels that does not look wrong.
 MOST_BAD_LABELS: Final = 0.05
 #: The largest share of a column's cells, but for missing ones, that may be no level or out of

@@ -37,8 +37,6 @@ from dpadmm.run.model import Model
 from dpadmm.sentences import Finite
 from dpadmm.version import __version__
 
-__all__ = ["RECORD_VERSION", "Learnt", "LedgerCheck", "RecordedRun", "read_record"]
-
 RECORD_VERSION: Final = 1
 """Version of the run record; a field never changes its meaning within a version."""
 

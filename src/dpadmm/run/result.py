@@ -19,8 +19,6 @@ from dpadmm.run.record import Learnt, RecordedRun
 if TYPE_CHECKING:
     from dpadmm.estimators import ADMMClassifier
 
-__all__ = ["Run", "provenance"]
-
 
 def provenance(
     config: RunConfig,

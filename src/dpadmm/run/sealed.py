@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from dpadmm.durable import parse_json
 
-__all__ = ["COLUMNS_VERSION", "MODEL_VERSION", "ModelError", "pack", "unpack"]
-
 MODEL_VERSION: Final = 1
 """Version of the layout."""
 COLUMNS_VERSION: Final = 2

@@ -28,8 +28,6 @@ from dpadmm.run.exchange import Exchange, InProcess
 from dpadmm.run.plan import Plan
 from dpadmm.solvers.workspace import Workspace
 
-__all__ = ["lay_out", "state_privacy", "train", "train_party"]
-
 
 def lay_out(
     planned: Plan,

@@ -22,8 +22,6 @@ from dpadmm.problem.rows import (
 )
 from dpadmm.problem.site import Site
 
-__all__ = ["ALL", "BlockLoss", "Chosen"]
-
 # Rows per feature that the Hessian of a single run is made from: it need only lead downhill.
 _OWN_ROWS: Final = 10
 # A product of sparse matrices takes as long for one number as one of dense ones for so many.

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from dpadmm.plain import Array
 from dpadmm.solvers.compiled import compiled, exponential
 
-__all__ = ["SmallProblems", "take_chord_steps"]
-
 # Steps after which a solve is left to who can renew its inverse.
 _MOST_STEPS: Final = 8
 

@@ -35,8 +35,6 @@ from dpadmm.problem.rows import RowBlock, Shard, label_signs
 from dpadmm.sentences import DataError
 from dpadmm.version import NUMBERS_FORMAT, __version__
 
-__all__ = ["Cluster", "ClusterRows", "check_scheduler"]
-
 _ADDRESS: Final = re.compile(r"(tls|tcp)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")
 _LOOPBACK: Final = ("127.0.0.1", "[::1]", "localhost")
 # Seconds: to reach a scheduler, to look whether workers are left, and to wait for one.

@@ -24,8 +24,6 @@ import numpy as np
 
 from dpadmm.plain import Array
 
-__all__ = ["compiled", "exponential", "logistic_losses", "logistic_slopes"]
-
 _PER_LN2: Final = 1.0 / math.log(2.0)
 # ln 2 in two parts; the first has so few digits that its product with k is exact.
 _LN2_HIGH: Final = float.fromhex("0x1.62e42feep-1")

@@ -12,8 +12,6 @@ from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.problem.losses import Loss
 
-__all__ = ["HUBER_HINGE", "LOGISTIC", "SQUARED", "InnerLoop", "loss_code"]
-
 LOGISTIC: Final = 0
 HUBER_HINGE: Final = 1
 SQUARED: Final = 2

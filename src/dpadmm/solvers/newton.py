@@ -55,14 +55,6 @@ from dpadmm.problem.rows import SUMMED_ROWS, RowBlock
 from dpadmm.problem.site import Site
 from dpadmm.solvers.block import ALL, BlockLoss, Chosen
 
-__all__ = [
-    "BlockSolver",
-    "BlockState",
-    "Secants",
-    "Solution",
-]
-
-
 # Steps that are remembered.
 _MEMORY: Final = 8
 # Of what is worked on at a time while pairs are written into inverses.

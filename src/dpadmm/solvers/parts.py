@@ -37,15 +37,6 @@ from dpadmm.problem.site import Site
 from dpadmm.solvers.block import ALL, BlockLoss, Chosen
 from dpadmm.solvers.newton import BlockSolver
 
-__all__ = [
-    "PartedSolver",
-    "add_to_digest",
-    "drawn_rows",
-    "part_digest",
-    "part_scores",
-    "scores_and_codes",
-]
-
 
 @final
 class PartedSolver(BlockSolver):

@@ -41,8 +41,6 @@ from numpy.typing import NDArray
 from dpadmm.plain import Array
 from dpadmm.solvers.inner_loop import HUBER_HINGE, LOGISTIC
 
-__all__ = ["InnerProblem", "descend", "descend_on_grid"]
-
 _ULP: Final = float(np.finfo(np.float64).eps)
 
 

@@ -27,8 +27,6 @@ from dpadmm.solvers.parts import (
     scores_and_codes,
 )
 
-__all__ = ["FACTOR_LIMIT", "Solution", "Workspace", "check_reachable", "reachable_tolerance"]
-
 #: Features above which the factor-free form is used (``make bench`` prints both around it).
 FACTOR_LIMIT: Final = 300
 

@@ -6,6 +6,4 @@ from dpadmm_papers.dvp.figure_2 import Figure2, SelectionOfRho
 from dpadmm_papers.dvp.figure_3 import Figure3
 from dpadmm_papers.experiment import Experiment
 
-__all__ = ["EXPERIMENTS"]
-
 EXPERIMENTS: tuple[Experiment, ...] = (SelectionOfRho(), Figure2(), Figure3())

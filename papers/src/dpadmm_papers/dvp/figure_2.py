@@ -16,8 +16,6 @@ from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5,
 from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm_papers.verdicts import all_above, all_below, within
 
-__all__ = ["Figure2", "SelectionOfRho"]
-
 _TITLES: Final = {"published": "As published", "proven": "Proven"}
 _LOSS: Final = "loss (mean over parties)"
 # How far from the loss without privacy a good one may be.

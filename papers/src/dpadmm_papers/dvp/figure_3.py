@@ -27,8 +27,6 @@ from dpadmm_papers.loss_fits import NEAR, Fitted, Samples, fit_resampled
 from dpadmm_papers.trade_off import LossCurve, PrivacyUtility, design_alpha
 from dpadmm_papers.verdicts import Judged, VerdictWord, above, below, certain, every
 
-__all__ = ["Figure3", "design_panels", "grid_panel", "iteration_panel", "outcome_panels"]
-
 _NEAR: Final = f"within a factor of {NEAR:g}"
 # The two choices of ours that the printed constants were varied over.
 _GRID, _OPEN = "the alpha grid", "eta, P and B_p"

@@ -20,8 +20,6 @@ from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Setting, ours, paper
 
-__all__ = ["CALIBRATIONS", "CITATION", "CONTROL", "SETTINGS", "Section5", "falls", "label"]
-
 CITATION: Final = (
     "T. Zhang, Q. Zhu, A dual perturbation approach for differential private ADMM-based "
     "distributed empirical risk minimization, AISec 2016"

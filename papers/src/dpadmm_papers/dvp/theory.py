@@ -17,16 +17,6 @@ from typing import NamedTuple
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-__all__ = [
-    "Perturbation",
-    "attained_loss",
-    "corrected",
-    "printed",
-    "proof",
-    "rows_needed",
-    "rows_needed_without_noise",
-]
-
 
 class Perturbation(NamedTuple):
     """What a round adds: the rate zeta of the noise, and the convexity Phi."""

@@ -9,8 +9,6 @@ from dpadmm_papers.pdml.generalization import Generalization
 from dpadmm_papers.pdml.rates import Theorems1And2
 from dpadmm_papers.pdml.table_1 import Table1
 
-__all__ = ["EXPERIMENTS"]
-
 EXPERIMENTS: tuple[Experiment, ...] = (
     Figure3(),
     Figure4(),

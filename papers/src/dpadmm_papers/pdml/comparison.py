@@ -16,22 +16,6 @@ from dpadmm_papers.experiment import Finding
 from dpadmm_papers.pdml.scheme import Variant, paired
 from dpadmm_papers.verdicts import all_above, all_below, below
 
-__all__ = [
-    "COLUMNS",
-    "PRINTED",
-    "SETS",
-    "Accuracies",
-    "BenchmarkSet",
-    "by_preparation",
-    "by_spread",
-    "cell_by_cell",
-    "judge",
-    "judge_chance",
-    "judge_strongest",
-    "mean_of_sets",
-    "panels",
-]
-
 
 class BenchmarkSet(NamedTuple):
     """A data set of the table.

@@ -36,9 +36,6 @@ from dpadmm_papers.pdml.scheme import (
 )
 from dpadmm_papers.verdicts import Judged, above, below, within
 
-__all__ = ["Figure3"]
-
-
 # With their criteria, fixed before any run at full size.
 _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
     Conclusion(

@@ -39,8 +39,6 @@ from dpadmm_papers.pdml.scheme import (
 )
 from dpadmm_papers.verdicts import all_above, all_below, all_within
 
-__all__ = ["Figure4"]
-
 # Of intervals in words.
 _FORM: Final = ".3g"
 _BOTH: Final[tuple[Kind, ...]] = ("published", "proven")

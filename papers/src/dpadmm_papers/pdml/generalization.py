@@ -41,8 +41,6 @@ from dpadmm_papers.pdml.theory import constants, corollary_1, corollary_2, data_
 from dpadmm_papers.preparations import ReportedProblem
 from dpadmm_papers.verdicts import all_above, all_below, certain
 
-__all__ = ["Generalization", "OptimumJob"]
-
 _FORM: Final = ".3g"
 # What is judged has no calibration: nothing is sent.
 _WHAT: Final = "the optimum of reported labels"

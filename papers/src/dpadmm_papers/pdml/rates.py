@@ -26,8 +26,6 @@ from dpadmm_papers.pdml.theory import spectrum
 from dpadmm_papers.preparations import ReportedProblem
 from dpadmm_papers.rates import RateExperiment, rate_conclusions
 
-__all__ = ["Theorems1And2"]
-
 
 class Theorems1And2(RateExperiment):
     """Theorems 1 and 2: the rate O(1/t)."""

@@ -16,22 +16,6 @@ from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import Setting, ours, paper
 
-__all__ = [
-    "ADULT",
-    "CITATION",
-    "GUARANTEE_COLUMNS",
-    "SHARED",
-    "Kind",
-    "Variant",
-    "adult_cell",
-    "adult_variant",
-    "convergence_round",
-    "final_risk",
-    "guarantee_row",
-    "paired",
-    "risk_course",
-]
-
 CITATION: Final = "Wang, Ishii, Du, Cheng, Chen, IEEE Transactions on Signal Processing 2020"
 
 #: Settings that the figures and the table share.

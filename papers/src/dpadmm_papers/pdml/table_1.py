@@ -46,8 +46,6 @@ from dpadmm_papers.pdml.scheme import (
 )
 from dpadmm_papers.preparations import CodedProblem, StandardizedProblem
 
-__all__ = ["Table1"]
-
 _STANDARD: Final = "standardised columns and a constant"
 _NORM: Final = "rows of norm at most 1"
 _CODED: Final = "bases numbered from 1, over the longest row, without a constant"

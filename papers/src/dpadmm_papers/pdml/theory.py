@@ -19,26 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpadmm.problem.topologies import Topology
 
-__all__ = [
-    "Condition",
-    "Constants",
-    "Convergence",
-    "Spectrum",
-    "condition",
-    "constants",
-    "corollary_1",
-    "corollary_2",
-    "data_term",
-    "lemma_5",
-    "lipschitz",
-    "phase_two_mu",
-    "rademacher",
-    "spectrum",
-    "theorem_1",
-    "theorem_2",
-    "uniform_noise_delta",
-]
-
 
 def lipschitz(label_epsilon: float, *, slope: float = 1.0, corrected: bool = True) -> float:
     """Return a bound on the slope of the corrected loss.

@@ -11,8 +11,6 @@ from dpadmm_papers.pr_admm.noise import Lemma5
 from dpadmm_papers.pr_admm.rates import Theorems5And6
 from dpadmm_papers.pr_admm.tuning import Figure2, Figure3
 
-__all__ = ["EXPERIMENTS"]
-
 EXPERIMENTS: Final[tuple[Experiment, ...]] = (
     Figure2(),
     Figure3(),

@@ -27,8 +27,6 @@ from dpadmm_papers.pr_admm.section import (
 )
 from dpadmm_papers.verdicts import is_ahead
 
-__all__ = ["Figures5And6"]
-
 
 class Figures5And6(Section5):
     """Figs. 5 and 6: accuracy on testing and on training rows."""

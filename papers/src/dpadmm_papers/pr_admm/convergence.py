@@ -26,8 +26,6 @@ from dpadmm_papers.pr_admm.section import (
 )
 from dpadmm_papers.verdicts import Judged, all_below, close_to, lower_in_most, many_idle
 
-__all__ = ["Figure4"]
-
 
 class _Varied(NamedTuple):
     """Regime, graph, other inputs of M-ADMM; which choice of ours that is, and within which."""

@@ -38,8 +38,6 @@ from dpadmm_papers.pr_admm.section import (
 from dpadmm_papers.pr_admm.theory import periodic_total_printed, zcdp_epsilon
 from dpadmm_papers.verdicts import all_above, points
 
-__all__ = ["Lemma5"]
-
 _TESTING: Final = MEASURES["testing"]
 
 

@@ -38,8 +38,6 @@ from dpadmm_papers.pr_admm.theory import (
 )
 from dpadmm_papers.rates import RateExperiment, rate_conclusions
 
-__all__ = ["Theorems5And6"]
-
 
 class Theorems5And6(RateExperiment, Section5):
     """Theorems 5 and 6: the rate O(1/K), measured."""

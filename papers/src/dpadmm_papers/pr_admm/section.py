@@ -17,24 +17,6 @@ from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Setting, ours, paper
 from dpadmm_papers.pr_admm.theory import zcdp_epsilon, zcdp_rho
 
-__all__ = [
-    "CALIBRATIONS",
-    "EVERYONE",
-    "ITERATION",
-    "LOSS",
-    "MEASURES",
-    "NON_PRIVATE",
-    "PERIODIC",
-    "PROPOSED",
-    "REFUSED",
-    "REGIMES",
-    "RIVALS",
-    "Choice",
-    "Regime",
-    "Section5",
-    "percent",
-]
-
 CALIBRATIONS: Final = ("published", "proven")
 PERIODIC: Final = "PR-ADMM (Per)"
 ITERATION: Final = "PR-ADMM (Iter)"

@@ -15,19 +15,6 @@ from dpadmm.plain import Array
 from dpadmm.problem.schedules import inverse_variance_sum, iteration, periodic
 from dpadmm.problem.topologies import Topology
 
-__all__ = [
-    "convergence_bound",
-    "deviation_bound",
-    "iteration_total",
-    "noise_accumulated",
-    "noise_accumulated_printed",
-    "periodic_total",
-    "periodic_total_printed",
-    "threshold",
-    "zcdp_epsilon",
-    "zcdp_rho",
-]
-
 # Eigenvalues of a Laplacian below this part of the largest count as zero.
 _ZERO: Final = 1e-9
 

@@ -23,8 +23,6 @@ from dpadmm_papers.pr_admm.section import (
 )
 from dpadmm_papers.verdicts import is_best
 
-__all__ = ["Figure2", "Figure3"]
-
 _GRID: Final = "the values on the paper's axis are not in the text; the best one is among these"
 
 

@@ -7,6 +7,4 @@ from dpadmm_papers.ps_admm.cost import Cost
 from dpadmm_papers.ps_admm.figures_2_3 import Figure2, Figure3
 from dpadmm_papers.ps_admm.rates import Theorems3And4
 
-__all__ = ["EXPERIMENTS"]
-
 EXPERIMENTS: tuple[Experiment, ...] = (Figure2(), Figure3(), Theorems3And4(), Cost())

@@ -36,8 +36,6 @@ from dpadmm_papers.iterates import CountJob
 from dpadmm_papers.ps_admm.setting import CITATION, CONTROLS, DVP, PS, SETTINGS, control, parameters
 from dpadmm_papers.verdicts import Judged, all_below, certain
 
-__all__ = ["Cost"]
-
 _EXACT: Final = "ADMM (4) to (6), exact"
 
 

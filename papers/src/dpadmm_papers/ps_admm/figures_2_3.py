@@ -15,8 +15,6 @@ from dpadmm_papers.ps_admm.section_5 import ACCURACY, LOSS, Section5
 from dpadmm_papers.ps_admm.setting import CONTROLS, Kind
 from dpadmm_papers.verdicts import all_above, all_within, within
 
-__all__ = ["Figure2", "Figure3"]
-
 # What the comparison with DVP is varied over.
 COMPARED: Final = ("penalty", "DVP's epsilon", "DVP's noise")
 

@@ -32,8 +32,6 @@ from dpadmm_papers.ps_admm.theory import convergence_bound, noise_growth, privac
 from dpadmm_papers.rates import RateExperiment, rate_conclusions
 from dpadmm_papers.verdicts import all_above
 
-__all__ = ["Theorems3And4"]
-
 
 class Theorems3And4(RateExperiment):
     """Theorems 3 and 4: the rate, and the best number of iterations."""

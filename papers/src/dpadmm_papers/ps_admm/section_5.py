@@ -35,18 +35,6 @@ from dpadmm_papers.ps_admm.setting import (
 )
 from dpadmm_papers.verdicts import all_above
 
-__all__ = [
-    "ACCURACY",
-    "LOSS",
-    "Section5",
-    "batch_table",
-    "best",
-    "guarantee_table",
-    "penalty_table",
-    "stability_table",
-]
-
-
 LOSS, ACCURACY = "average loss", "average test accuracy"
 
 

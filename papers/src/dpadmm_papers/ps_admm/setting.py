@@ -17,21 +17,6 @@ from dpadmm.problem.losses import get_loss
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Setting, ours, paper
 
-__all__ = [
-    "CITATION",
-    "CONTROL",
-    "CONTROLS",
-    "DVP",
-    "KINDS",
-    "OTHER_DVP",
-    "PS",
-    "SETTINGS",
-    "Kind",
-    "StabilityCell",
-    "control",
-    "parameters",
-]
-
 CITATION: Final = (
     "J. Ding, S. M. Errapotu, H. Zhang, Y. Gong, M. Pan, Z. Han, Stochastic ADMM based distributed "
     "machine learning with differential privacy, SecureComm 2019"

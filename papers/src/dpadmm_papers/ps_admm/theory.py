@@ -14,22 +14,6 @@ from typing import NamedTuple
 
 from dpadmm.errors import ParameterError
 
-__all__ = [
-    "Coefficients",
-    "convergence_bound",
-    "gradient_mu",
-    "largest_step",
-    "noise_growth",
-    "optimal_rounds",
-    "order_of_rounds",
-    "printed_coefficients",
-    "privacy_condition",
-    "privacy_noise",
-    "repaired_coefficients",
-    "smallest_inner_steps",
-    "subsampled_noise",
-]
-
 
 class Coefficients(NamedTuple):
     """The weights of two iterates in the average, times 2 eta."""

@@ -8,8 +8,6 @@ from dpadmm_papers.r_admm.figure_1 import FigureOne
 from dpadmm_papers.r_admm.figure_5 import FigureFive
 from dpadmm_papers.r_admm.tuning import FigureFour, FigureThree, FigureTwo
 
-__all__ = ["EXPERIMENTS"]
-
 EXPERIMENTS: tuple[Experiment, ...] = (
     FigureOne(),
     FigureTwo(),

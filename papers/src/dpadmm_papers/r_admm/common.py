@@ -28,28 +28,6 @@ from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Finding, Setting, ours, paper
 from dpadmm_papers.r_admm.theory import privacy_loss
 
-__all__ = [
-    "CALIBRATIONS",
-    "CITATION",
-    "COMMON",
-    "GAUSSIAN",
-    "KIND",
-    "PLAIN",
-    "RUNS",
-    "Section8",
-    "Spent",
-    "Variant",
-    "course_panels",
-    "error_of",
-    "error_panel",
-    "label",
-    "loss_of",
-    "outcome_table",
-    "placed",
-    "privacy_panels",
-    "spent",
-]
-
 CITATION: Final = (
     'X. Zhang, M. M. Khalili, M. Liu, "Recycled ADMM: improving the privacy and accuracy of '
     'distributed algorithms", IEEE TIFS 2020'

@@ -21,8 +21,6 @@ from dpadmm_papers.iterates import COUNTED, CostJob
 from dpadmm_papers.r_admm.common import COMMON, Section8
 from dpadmm_papers.verdicts import all_below, certain, every
 
-__all__ = ["Computation"]
-
 # "much less" and "half": what the upper ends of the intervals must stay below.
 _MUCH_LESS: Final = 0.1
 _HALF: Final = 0.6

@@ -23,17 +23,6 @@ from dpadmm.report.tables import Table
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.train import lay_out, train
 
-__all__ = [
-    "REACHED",
-    "Courses",
-    "NoiselessCell",
-    "Silence",
-    "alternation",
-    "even_steps",
-    "left_over",
-    "reached",
-]
-
 # The residual of a solve, as that of conventional ADMM.
 _TOLERANCE = 1e-8
 

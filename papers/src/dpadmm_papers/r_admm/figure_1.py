@@ -31,8 +31,6 @@ from dpadmm_papers.verdicts import (
     within,
 )
 
-__all__ = ["FigureOne"]
-
 _CONVERGED: Final = 0.01
 _SIMILAR: Final = 1.5
 _UNDONE: Final = 1e-4

@@ -35,8 +35,6 @@ from dpadmm_papers.r_admm.common import (
 )
 from dpadmm_papers.verdicts import Judged, all_above, all_below, listed
 
-__all__ = ["FigureFive"]
-
 R, MR, DVP, M = "R-ADMM", "MR-ADMM", "ADMM (DVP)", "M-ADMM"
 PRIVATE: Final = (DVP, M, R, MR)
 PRINTED: Final = "DVP by its own Algorithm 2"

@@ -16,21 +16,6 @@ from numpy.typing import ArrayLike
 from dpadmm.plain import Array
 from dpadmm.problem.topologies import Topology
 
-__all__ = [
-    "ConditionMargins",
-    "JacobianBounds",
-    "PrivacyLoss",
-    "condition_margins",
-    "general_condition_margins",
-    "jacobian_bounds",
-    "noise_condition",
-    "privacy_loss",
-    "sample_size",
-    "sample_size_private",
-    "smallest_gamma",
-]
-
-
 # Where the search for a gamma gives up.
 _LARGEST_GAMMA: Final = 1e12
 

@@ -42,8 +42,6 @@ from dpadmm_papers.r_admm.common import (
 )
 from dpadmm_papers.verdicts import Judged, above, all_below, all_within, certain, every
 
-__all__ = ["FigureFour", "FigureThree", "FigureTwo"]
-
 
 class FigureTwo(Section8):
     """Fig. 2."""

@@ -8,8 +8,6 @@ from typing import Final
 
 from dpadmm.errors import ParameterError
 
-__all__ = ["is_ipv6", "joined_address", "serving_address", "split_address"]
-
 _LARGEST_PORT: Final = 65535
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+")
 

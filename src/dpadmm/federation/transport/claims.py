@@ -22,8 +22,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-__all__ = ["Claims", "instance_hash"]
-
 _SAID: Final = re.compile(r"([0-9a-z]{1,64})(?:\.[0-9a-z]{1,64})?")
 # Who declares ever more processes must not fill the memory: they are not heard anyway.
 _MOST_PROCESSES: Final = 100

@@ -20,8 +20,6 @@ from dpadmm.federation.transport.words import (
     said,
 )
 
-__all__ = ["KeyRing"]
-
 
 @final
 class KeyRing:

@@ -29,8 +29,6 @@ from dpadmm.federation.transport.wire import (
 )
 from dpadmm.federation.transport.words import Ending, Heard, Limits, said
 
-__all__ = ["Mailbox", "NeighbourLost", "Patience"]
-
 _MESSAGE: Final = "message"
 _DONE: Final = "done"
 _DONE_BY: Final = "done by "

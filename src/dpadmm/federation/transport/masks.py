@@ -50,8 +50,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.plain import Array, Words
 
-__all__ = ["DecodedSums", "Masks", "Member", "StretchFacts", "mask_info", "shared_secret"]
-
 _PROTOCOL: Final = b"dpadmm secure sum 1"
 _ZERO_NONCE: Final = bytes(16)
 _KEY_BYTES: Final = 32

@@ -22,8 +22,6 @@ from dpadmm.privacy.mechanisms import Released
 from dpadmm.problem.site import Site
 from dpadmm.run.exchange import Exchange
 
-__all__ = ["FileExchange", "OneParty", "PeerExchange"]
-
 
 class OneParty(Exchange, Closable):
     """The exchange of a process that computes one party: bytes out, its sources' bytes in.

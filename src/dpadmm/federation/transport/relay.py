@@ -14,8 +14,6 @@ from typing import Final, final
 
 from dpadmm.durable import Closable
 
-__all__ = ["Relay"]
-
 _PIECE: Final = 1 << 16
 _CONNECT_TIMEOUT: Final = 10.0
 

@@ -24,8 +24,6 @@ from dpadmm.federation.transport.store import MessageStore
 from dpadmm.federation.transport.wire import BadMessage
 from dpadmm.federation.transport.words import Drawn, Heard, Limits, noted, said
 
-__all__ = ["DrawRefused", "NeighbourLedgers", "OwnRounds", "messages_hash"]
-
 
 class DrawRefused(ExchangeError):
     """A neighbour heard what this process has not said: it must not draw any noise."""

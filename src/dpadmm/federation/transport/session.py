@@ -26,8 +26,6 @@ from dpadmm.federation.transport.addresses import is_ipv6, split_address
 from dpadmm.federation.transport.claims import Claims
 from dpadmm.federation.transport.relay import Relay
 
-__all__ = ["OnEvent", "PeerSession", "Security", "check_loopback", "no_event"]
-
 #: Told what happens on the network: a name and public facts.
 OnEvent = Callable[..., None]
 

@@ -19,8 +19,6 @@ from typing import Any, Final, final
 from dpadmm.durable import Closable
 from dpadmm.errors import ExchangeError, passing
 
-__all__ = ["MemoryStore", "MessageFile", "MessageStore"]
-
 # Neighbours are at most one round apart.
 _KEPT_ROUNDS: Final = 4
 _APPLICATION: Final = 0x64704D53  # "dpMS"

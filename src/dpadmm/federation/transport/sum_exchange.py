@@ -26,8 +26,6 @@ from dpadmm.privacy.mechanisms import Released, release_covered
 from dpadmm.privacy.sensitivity import Summation
 from dpadmm.problem.site import Site
 
-__all__ = ["PastSum", "SumExchange", "SumRefused", "added_words"]
-
 
 class SumRefused(ExchangeError):
     """A sum that no honest summands have: the stretch ends."""

@@ -32,18 +32,6 @@ from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.plain import Array, Words
 from dpadmm.run.exchange import MESSAGE_BOUND
 
-__all__ = [
-    "MOST_NUMBERS",
-    "BadMessage",
-    "check_numbers",
-    "decode_message",
-    "decode_words",
-    "encode_message",
-    "message_size",
-    "round_of",
-]
-
-
 #: Numbers of the longest message, 8 MiB: what was tried.
 MOST_NUMBERS: Final = 1 << 20
 

@@ -27,33 +27,6 @@ from dpadmm.errors import ExchangeError
 from dpadmm.federation.transport.wire import BadMessage
 from dpadmm.plain import visible
 
-__all__ = [
-    "LONGEST_CONSENT",
-    "LONGEST_FACTS",
-    "LONGEST_WORDS",
-    "MOST_WAITED_FOR",
-    "NAME_PATTERN",
-    "Agreeing",
-    "Announcing",
-    "Comparing",
-    "Consent",
-    "Decided",
-    "Departing",
-    "Drawn",
-    "Ending",
-    "Frozen",
-    "Heard",
-    "Limits",
-    "NodeName",
-    "Standing",
-    "StretchKey",
-    "SumsDigest",
-    "Utterance",
-    "agreement_limit",
-    "noted",
-    "said",
-]
-
 #: Bytes of anything that is said, but for consents.
 LONGEST_WORDS: Final = 1 << 20
 #: Bytes of what all nodes must have been told alike; the rest is for what is said around it.
