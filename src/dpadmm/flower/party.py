@@ -28,7 +28,7 @@ from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import node_run, read_shards, write_node_results
 from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.same_sums import SumsCompared, SignedSums
+from dpadmm.federation.same_sums import SignedSums, SumsCompared
 from dpadmm.federation.setup import NodeSetup, prepare_node
 from dpadmm.federation.stretch_keys import StretchKeys
 from dpadmm.federation.transport.masks import DecodedSums
