@@ -17,8 +17,7 @@ from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
-from dpadmm.run.engine import Outcome, run
-from dpadmm.run.exchange import InProcess
+from dpadmm.run.engine import InProcess, Outcome, run
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import plan
 from dpadmm.run.train import train

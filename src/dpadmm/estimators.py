@@ -43,7 +43,6 @@ from dpadmm.run.charges import (
     ledger_accounts,
     refuse_repeated,
 )
-from dpadmm.run.choice import with_options
 from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.evaluate import Split, Wish, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge_paid
@@ -54,7 +53,7 @@ from dpadmm.run.parameters import (
     say_repeated_once,
     say_scale_once,
 )
-from dpadmm.run.plan import Plan
+from dpadmm.run.plan import Plan, with_options
 from dpadmm.run.train import lay_out, train
 
 _Given = ParamSpec("_Given")
@@ -118,7 +117,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     algorithm : str, default="pr-admm"
         A name from ``dpadmm.algorithms``; ``"admm"`` and ``"consensus-admm"`` are not private.
-        ``"auto"`` chooses from public facts and says so in ``privacy_`` (:mod:`dpadmm.run.choice`).
+        ``"auto"`` chooses from public facts and says so in ``privacy_`` (:mod:`dpadmm.run.plan`).
     epsilon, delta : float or mapping of party to float
         The total budget of one party over the whole run. Not used by algorithms without privacy.
     calibration : {"proven", "published"}

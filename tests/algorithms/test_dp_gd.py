@@ -20,8 +20,7 @@ from dpadmm.privacy.mechanisms import release_covered
 from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Shard, summation_error
-from dpadmm.run.engine import run
-from dpadmm.run.exchange import Exchange
+from dpadmm.run.engine import Exchange, run
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.train import train

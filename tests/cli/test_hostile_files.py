@@ -22,8 +22,7 @@ from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.entries import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.run.model import load_model
-from dpadmm.run.sealed import ModelError, pack, unpack
+from dpadmm.run.model import ModelError, load_model, pack, unpack
 
 DEEP = b"[" * 100_000
 COMMANDS = {

@@ -25,9 +25,8 @@ from dpadmm.report.run import run_report
 from dpadmm.report.tables import Table, cell_text
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
-from dpadmm.run.model import load_model, model_bytes
+from dpadmm.run.model import load_model, model_bytes, pack, unpack
 from dpadmm.run.record import RecordedRun
-from dpadmm.run.sealed import pack, unpack
 
 #: Between two numbers of the digits that are shown, above the nearer one.
 SHARP = [0.99996, 1.00004, 1e-6 * (1 + 1e-9), 0.1234561, 12.345600001, math.nextafter(1, 2)]

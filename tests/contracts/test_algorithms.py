@@ -22,8 +22,7 @@ from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
-from dpadmm.run.engine import run
-from dpadmm.run.exchange import InProcess
+from dpadmm.run.engine import InProcess, run
 from dpadmm.solvers.workspace import Workspace
 
 COUNTS = (14, 25, 9, 40)

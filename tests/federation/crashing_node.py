@@ -19,8 +19,7 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import SecureNoise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import open_runs
-from dpadmm.run.engine import Checkpoint, run
-from dpadmm.run.exchange import Exchange
+from dpadmm.run.engine import Checkpoint, Exchange, run
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import plan
 

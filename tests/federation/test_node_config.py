@@ -30,8 +30,7 @@ from dpadmm.privacy.events import GaussianObjectivePerturbation, PostProcessing
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.config import validated
-from dpadmm.run.engine import run
-from dpadmm.run.exchange import Exchange, RunEnded
+from dpadmm.run.engine import Exchange, RunEnded, run
 from dpadmm.run.from_files import file_schema, read_party
 from dpadmm.run.plan import announced
 from dpadmm.solvers.workspace import Workspace

@@ -17,9 +17,9 @@ from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.evaluate import evaluation_id
 from dpadmm.run.judge import state_whole
-from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import announced, plan
+from dpadmm.run.result import noise_error
 
 NAMES = ("east", "north", "south", "west")
 

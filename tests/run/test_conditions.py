@@ -7,14 +7,14 @@ import pytest
 from tests.helpers.private_runs import configure, history_of, site_of
 
 from dpadmm.privacy.events import GaussianRelease, PureRelease
-from dpadmm.run.conditions import (
+from dpadmm.run.parameters import ConvergenceWarning, TrainingParameters
+from dpadmm.run.plan import (
     Condition,
     even_spending,
     jacobian_is_small,
     penalty_is_not_too_large,
+    plan,
 )
-from dpadmm.run.parameters import ConvergenceWarning, TrainingParameters
-from dpadmm.run.plan import plan
 
 
 def found_by(rows=(800,) * 5, features=5, **parameters):

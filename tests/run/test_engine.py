@@ -18,8 +18,7 @@ from dpadmm.problem.losses import LOSSES, get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
-from dpadmm.run.engine import Checkpoint, run
-from dpadmm.run.exchange import Exchange, InProcess
+from dpadmm.run.engine import Checkpoint, Exchange, InProcess, run
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import plan
 from dpadmm.sentences import DataError

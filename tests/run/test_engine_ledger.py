@@ -13,8 +13,7 @@ from dpadmm.privacy.mechanisms import release_covered
 from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import open_runs
-from dpadmm.run.engine import Checkpoint, run
-from dpadmm.run.exchange import Exchange
+from dpadmm.run.engine import Checkpoint, Exchange, run
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.train import train

@@ -24,9 +24,8 @@ from dpadmm.report.html import render
 from dpadmm.report.run import run_report
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import Watch, prepare, train_run, write_results
-from dpadmm.run.model import load_model, save_model
+from dpadmm.run.model import ModelError, load_model, save_model
 from dpadmm.run.predict import predict_file
-from dpadmm.run.sealed import ModelError
 from dpadmm.sentences import DataError
 
 SOURCE = str(Path(__file__).parents[2] / "src")

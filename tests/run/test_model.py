@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadmm import ADMMClassifier
-from dpadmm.run.model import Model, load_model, model_bytes, save_model
-from dpadmm.run.sealed import ModelError, pack, unpack
+from dpadmm.run.model import Model, ModelError, load_model, model_bytes, pack, save_model, unpack
 from dpadmm.sentences import DataError
 
 RANDOM = np.random.default_rng(0)

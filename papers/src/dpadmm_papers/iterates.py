@@ -23,7 +23,7 @@ from dpadmm.experiments.problems import Problem
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import Loss
-from dpadmm.run.exchange import InProcess
+from dpadmm.run.engine import InProcess
 from dpadmm.run.plan import Plan
 from dpadmm.run.train import lay_out
 from dpadmm.solvers.workspace import Workspace

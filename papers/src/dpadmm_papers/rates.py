@@ -13,8 +13,8 @@ from dpadmm.experiments.jobs import Job, Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.tables import Table
-from dpadmm.run.choice import chosen_rounds
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import chosen_rounds
 from dpadmm_papers.experiment import Conclusion, Evaluation, Experiment, Finding
 from dpadmm_papers.iterates import IterateJob, rate
 from dpadmm_papers.verdicts import VerdictWord, below

@@ -54,8 +54,7 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
-from dpadmm.run.engine import run
-from dpadmm.run.exchange import MESSAGE_BOUND, Exchange
+from dpadmm.run.engine import MESSAGE_BOUND, Exchange, run
 from dpadmm.solvers.workspace import Workspace
 
 # How far out the adversary drives the party's centre, in units of 1 or of the noise where that is

@@ -41,8 +41,7 @@ from dpadmm.privacy.events import (
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.site import Site
-from dpadmm.run.engine import run
-from dpadmm.run.exchange import Exchange, InProcess
+from dpadmm.run.engine import Exchange, InProcess, run
 from dpadmm.solvers.workspace import Workspace
 
 # Numbers that are drawn from each kind of source, and bounds on the runs that this makes.

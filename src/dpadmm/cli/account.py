@@ -514,7 +514,7 @@ def _show_lines(lines: Sequence[tuple[str, str]]) -> None:
 
 def _releases_made(text: str) -> int:
     """How many releases to compose: a number, or as many as most algorithms make."""
-    from dpadmm.run.choice import chosen_rounds
+    from dpadmm.run.plan import chosen_rounds
 
     return chosen_rounds(read_value(text), defaults.ALGORITHM)
 

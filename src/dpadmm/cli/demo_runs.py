@@ -20,10 +20,9 @@ from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import label_signs
-from dpadmm.run.choice import settled
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.parameters import TrainingParameters
-from dpadmm.run.plan import Plan, plan
+from dpadmm.run.plan import Plan, plan, settled
 from dpadmm.run.train import lay_out, state_privacy, train
 from dpadmm.sentences import DataError
 

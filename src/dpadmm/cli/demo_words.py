@@ -53,8 +53,8 @@ from dpadmm.report import texts
 from dpadmm.report.document import Report, Section, Words
 from dpadmm.report.plots import Bar, BarPlot, LinePlot
 from dpadmm.report.run import course, run_report
-from dpadmm.run.noise_error import noise_error
 from dpadmm.run.record import Learnt, RecordedRun
+from dpadmm.run.result import noise_error
 
 if TYPE_CHECKING:
     from dpadmm.federation.local import LocalNode

@@ -28,11 +28,10 @@ from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import NamedProblem, OnePartyProblem, Problem, ProblemSource, dense
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.run.choice import chosen_rounds
 from dpadmm.run.engine import Outcome
+from dpadmm.run.model import ModelError, pack, unpack
 from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning, TrainingParameters
-from dpadmm.run.plan import Plan, plan
-from dpadmm.run.sealed import ModelError, pack, unpack
+from dpadmm.run.plan import Plan, chosen_rounds, plan
 from dpadmm.run.train import lay_out, state_privacy, train
 from dpadmm.solvers.cluster import Cluster
 from dpadmm.version import __version__

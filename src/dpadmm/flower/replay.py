@@ -19,8 +19,7 @@ from dpadmm.plain import Array
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.rows import Shard
-from dpadmm.run.engine import Outcome, tail_start
-from dpadmm.run.exchange import Exchange, RunEnded
+from dpadmm.run.engine import Exchange, Outcome, RunEnded, tail_start
 from dpadmm.run.plan import Plan
 from dpadmm.run.train import train_party
 

@@ -24,7 +24,7 @@ from dpadmm.federation.transport.words import Announcing, Comparing, Limits, sai
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.mechanisms import Released, release_covered
 from dpadmm.privacy.sensitivity import Summation
-from dpadmm.run.exchange import Exchange, RunEnded
+from dpadmm.run.engine import Exchange, RunEnded
 
 _SERVER: Final = "the server"
 

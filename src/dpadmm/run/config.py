@@ -35,9 +35,9 @@ from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import canonical_json
 from dpadmm.run import parameters as defaults
-from dpadmm.run.choice import chosen_algorithm
 from dpadmm.run.evaluate import Split, Wish
 from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.plan import chosen_algorithm
 from dpadmm.run.preflight import PolicySection
 from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats, shown_value
 from dpadmm.solvers.cluster import check_scheduler

@@ -1,14 +1,18 @@
-"""The round loop: one function, the same in a simulation and at a hospital."""
+"""The round loop: one function, the same in a simulation and at a hospital.
+
+**Exchange.** How messages travel: the only part of a round that differs between runtimes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +26,55 @@ from dpadmm.privacy.events import Event, PostProcessing, event_from_dict
 from dpadmm.privacy.mechanisms import Released, release_again
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.site import Site
-from dpadmm.run.exchange import MESSAGE_BOUND, Exchange, RunEnded
 from dpadmm.solvers.workspace import Workspace
+
+#: The largest entry of a message that is let in; parameters of a model are far below.
+MESSAGE_BOUND: Final = 1e6
+
+
+class RunEnded(Exception):
+    """Raised by an exchange or a ledger that ends a run early, with the complete rounds."""
+
+
+class Exchange(ABC):
+    """Sends this site's messages and brings those it may hear."""
+
+    @abstractmethod
+    def __call__(self, message: Released, t: int) -> Array:
+        """Exchange round ``t``; the inbox is ``(sources, runs, outputs, features)``.
+
+        On a graph the sources are those of ``site.adjacency``; with a server, or where messages
+        are summed up, there is one, the mean of all parties' messages.
+        """
+
+    def cover(self, message: Released, t: int) -> Released:
+        """What is committed and sent for what was computed: by default the same.
+
+        Called once for a message, before it is committed. What it returns is what
+        :meth:`__call__` gets, after a crash as well: it is stored, and never made again.
+        """
+        return message
+
+
+@final
+@dataclass(frozen=True)
+class InProcess(Exchange):
+    """Everybody hears everybody it is linked to, at once.
+
+    Parameters
+    ----------
+    server
+        Hand on the mean of all messages, as a server would, rather than the messages. Summands
+        are multiples of one step, so that their sum is the one that words give, to the last bit.
+    """
+
+    server: bool = False
+
+    def __call__(self, message: Released, t: int) -> Array:
+        """Return all messages, or their mean."""
+        values = message.values
+        return values.mean(axis=0, keepdims=True) if self.server else values
+
 
 _CHECKPOINT_VERSION: Final = 3
 # What reading a damaged checkpoint raises.
@@ -112,10 +163,10 @@ def run(
     rounds
         Number of messages.
     exchange
-        How messages travel; it may end the run early (:class:`~dpadmm.run.exchange.RunEnded`).
+        How messages travel; it may end the run early (:class:`~dpadmm.run.engine.RunEnded`).
     ledgers
         One per party computed here. A round is reserved there before a row is read; one that ends
-        the run early (:class:`~dpadmm.run.exchange.RunEnded`) has reserved nothing.
+        the run early (:class:`~dpadmm.run.engine.RunEnded`) has reserved nothing.
     noise
         Where randomness comes from.
     checkpoint

@@ -43,12 +43,11 @@ from dpadmm.run.from_files import (
     work_folder,
 )
 from dpadmm.run.judge import Charged, Judgement, judge, spent_in_all
-from dpadmm.run.model import Model
+from dpadmm.run.model import Model, ModelError
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import announced
 from dpadmm.run.predict import encoded_pieces
 from dpadmm.run.preflight import Owner
-from dpadmm.run.sealed import ModelError
 from dpadmm.sentences import DataError, shown_value
 
 

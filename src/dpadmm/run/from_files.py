@@ -38,14 +38,12 @@ from dpadmm.run.config import PartySection, RunConfig, RunSection, run_hash, tra
 from dpadmm.run.engine import Checkpoint
 from dpadmm.run.evaluate import WholePlan, evaluation_noise, plan_whole
 from dpadmm.run.judge import Charged, judge_paid
-from dpadmm.run.model import Model, load_model, model_bytes
-from dpadmm.run.noise_error import noise_error
+from dpadmm.run.model import Model, ModelError, load_model, model_bytes
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan
 from dpadmm.run.preflight import Findings, Owner, preflight
 from dpadmm.run.record import RecordedRun, read_record
-from dpadmm.run.result import Run, provenance
-from dpadmm.run.sealed import ModelError
+from dpadmm.run.result import Run, noise_error, provenance
 from dpadmm.run.train import lay_out, train
 from dpadmm.sentences import DataError
 from dpadmm.solvers.cluster import Cluster, ClusterRows

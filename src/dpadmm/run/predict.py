@@ -23,8 +23,7 @@ from dpadmm.errors import unknown_name
 from dpadmm.estimators import ADMMClassifier
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.config import validated
-from dpadmm.run.model import Model
-from dpadmm.run.sealed import ModelError
+from dpadmm.run.model import Model, ModelError
 from dpadmm.sentences import DataError
 
 OUTPUT_SUFFIXES: Final = (".csv", *PARQUET_SUFFIXES)

@@ -124,7 +124,7 @@ class Learnt(_Part):
     With ``frequencies`` the columns became Fourier features, whose weights say nothing about a
     column: none is recorded. ``intercepts`` go with weights of whole units, by the class that they
     speak for; ``noise_error`` is the standard error that noise gives the weight of every encoded
-    feature (:mod:`dpadmm.run.noise_error`), where it is known.
+    feature (:mod:`dpadmm.run.result`), where it is known.
     """
 
     label: str

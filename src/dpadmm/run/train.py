@@ -23,8 +23,7 @@ from dpadmm.privacy.statement import (
     make_statement,
 )
 from dpadmm.problem.rows import PartedRows, Rows, Shard
-from dpadmm.run.engine import Checkpoint, Outcome, run
-from dpadmm.run.exchange import Exchange, InProcess
+from dpadmm.run.engine import Checkpoint, Exchange, InProcess, Outcome, run
 from dpadmm.run.plan import Plan
 from dpadmm.solvers.workspace import Workspace
 

@@ -20,7 +20,7 @@ from dpadmm.federation.transport.wire import decode_message, encode_message
 from dpadmm.plain import Array
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.problem.site import Site
-from dpadmm.run.exchange import Exchange
+from dpadmm.run.engine import Exchange
 
 
 class OneParty(Exchange, Closable):

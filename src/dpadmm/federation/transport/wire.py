@@ -30,7 +30,7 @@ import numpy as np
 
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.plain import Array, Words
-from dpadmm.run.exchange import MESSAGE_BOUND
+from dpadmm.run.engine import MESSAGE_BOUND
 
 #: Numbers of the longest message, 8 MiB: what was tried.
 MOST_NUMBERS: Final = 1 << 20
