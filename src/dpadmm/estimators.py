@@ -38,14 +38,9 @@ from dpadmm.problem.rows import Rows, Shard, label_signs, scaled_margins
 from dpadmm.run import parameters as defaults
 from dpadmm.run.charges import (
     Part,
-    charged,
-    check_evaluation,
-    ledger_accounts,
     refuse_repeated,
 )
-from dpadmm.run.classifier import Classifier, released_weights
-from dpadmm.run.evaluate import Split, Wish, evaluation_noise, plan_whole
-from dpadmm.run.judge import Charged, judge_paid
+from dpadmm.run.evaluate import Split, Wish, plan_whole
 from dpadmm.run.parameters import (
     TrainingParameters,
     chosen_loss,
@@ -54,7 +49,8 @@ from dpadmm.run.parameters import (
     say_scale_once,
 )
 from dpadmm.run.plan import Plan, with_options
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.session import Charged, Session, lay_out_both
+from dpadmm.run.train import lay_out
 
 _Given = ParamSpec("_Given")
 _OUTPUTS: Final = ("auto", "last", "tail", "mean")
@@ -365,31 +361,23 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         spends = planned.algorithm.private and not noise.simulated
         if spends and not ledgers and self._clone_number > 1:
             say_repeated_once()
-        check_evaluation(whole, ledger_accounts(ledgers), run_id)
-        word, part = self._preparation.word(rows.shape[1], labels), wish.split.train
-        with charged(planned, ledgers, run_id, noise, part=part, preparation=word) as runs:
-            refuse_repeated(whole, ledgers, run_id, resume=resume)
-            trained = [_part(member, part) for member in members]
-            shard = self._shard(planned, noise, rows, codes, trained, label_epsilon)
-            outcome = train(planned, shard, noise=noise, ledgers=runs)
-        judged = None
+
+        def lay_out_part(part: Part) -> Shard:
+            chosen = label_epsilon if part == wish.split.train else None
+            own = [_part(member, part) for member in members]
+            return self._shard(planned, noise, rows, codes, own, chosen)
+
         own = () if classes is not None else (_CLASSES_FROM_ROWS,)
         about = Charged(ledgers, run_id, not_covered=own)
-        if wish.histogram:
-            if wish.split.holdout:
-                kept_out = [_part(member, wish.split.held_out) for member in members]
-                shard = self._shard(planned, noise, rows, codes, kept_out, None)
-            weights = released_weights(planned, outcome, self.output)
-            judged = judge_paid(whole, weights, shard, evaluation_noise(noise, key), about)
-        Classifier.of_run(
-            planned,
-            outcome,
-            about.state(planned, outcome.events, noise, wish, judged),
-            classes=labels,
-            parties=names,
-            output=self.output,
-            quality=None if judged is None else judged.quality,
-            **self._preparation.scale,
+        session = Session(whole, noise, about, self.output, key)
+        word = self._preparation.word(rows.shape[1], labels)
+        with session.charged(preparation=word) as runs:
+            refuse_repeated(whole, ledgers, run_id, resume=resume)
+            shard, evaluated = lay_out_both(wish, lay_out_part)
+            outcome = session.train(shard, runs)
+        judged = None if evaluated is None else session.evaluate_paid(outcome, evaluated)
+        session.conclude(
+            outcome, judged, classes=labels, parties=names, **self._preparation.scale
         ).give_to(self)
         return self
 

@@ -21,7 +21,7 @@ HELD_OUT = 'algorithm = "dp-gd"\nepsilon = 20.0\ndelta = 1e-3\nholdout = 0.25\nr
 def remove_results(folder):
     """Make room for another run."""
     for name in ("m.model", "record.json", "m.html"):
-        (folder / name).unlink()
+        (folder / name).unlink(missing_ok=True)
 
 
 def write(folder, run, *, ledgers=None):
@@ -490,6 +490,7 @@ def test_what_the_ledgers_have_of_a_run_is_in_every_statement_of_it(hospitals, d
     text, counted = run.read_text(), []
     for number, output in enumerate(("last", "mean", "tail")):
         run.write_text(text.replace("[run]", f'[run]\noutput = "{output}"'))
+        remove_results(hospitals)
         done = dpadmm("train", run)
         assert done.exit_code == 0, done.output
         told = result(dpadmm("train", run, "--json"))["privacy"]
@@ -506,6 +507,7 @@ def test_what_the_ledgers_have_of_a_run_is_in_every_statement_of_it(hospitals, d
     assert counted[0] <= 1.0 < counted[0] + 0.05 < counted[1] < counted[2]
     # Asked once more of the first model, for nothing, the evaluation says what there is in all.
     run.write_text(text.replace("[run]", '[run]\noutput = "last"'))
+    remove_results(hospitals)
     assert dpadmm("train", run).exit_code == 0
     assert load_model(hospitals / "m.model").privacy.epsilon == pytest.approx(counted[2])
     before = spent(hospitals)
@@ -527,6 +529,7 @@ def test_a_training_whose_evaluation_does_not_fit_beside_another_reads_no_row(ho
     run.write_text(
         text.replace('"first"', '"first"\nevaluate = true').replace("m.model", "n.model")
     )
+    remove_results(hospitals)
     header = (hospitals / "north.csv").read_text().splitlines()[0]
     (hospitals / "north.csv").write_text(header + "\n")
     heads = [spent(hospitals, name) for name in ROWS]
@@ -550,6 +553,7 @@ def test_a_training_that_was_paid_for_leaves_its_model_where_another_was_evaluat
     before = {name: spent(hospitals, name) for name in ROWS}
     # Another model of the same messages: they are paid for, its evaluation does not fit.
     run.write_text(run.read_text().replace("[run]", '[run]\noutput = "last"'))
+    remove_results(hospitals)
     done = dpadmm("train", run, "--json")
     assert done.exit_code == 0, done.output
     (warning,) = result(done)["warnings"]

@@ -22,9 +22,9 @@ from dpadmm.run.evaluate import (
     release_histogram,
     shared_budgets,
 )
-from dpadmm.run.judge import state_whole
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import announced, plan
+from dpadmm.run.session import state_whole
 
 ROWS = {"north": 60, "south": 41, "west": 30}
 RANDOM = np.random.default_rng(3)

@@ -16,10 +16,10 @@ from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.evaluate import evaluation_id
-from dpadmm.run.judge import state_whole
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.result import noise_error
+from dpadmm.run.session import state_whole
 
 NAMES = ("east", "north", "south", "west")
 

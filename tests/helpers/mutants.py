@@ -624,7 +624,7 @@ MUTANTS = [
     Mutant(
         "unsaid-evaluation",
         "an evaluation of the rows that were trained on is not part of the run's epsilon",
-        "run/judge.py",
+        "run/session.py",
         "if counting and not kept_out:",
         "if counting and kept_out:",
         "tests/test_estimators.py::test_probabilities_are_fitted_within_the_budget",

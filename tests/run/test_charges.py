@@ -427,21 +427,21 @@ def test_whatever_was_evaluated_under_a_run_is_counted_by_the_rows_it_read(tmp_p
     first = fit(paths, **told).privacy_
     assert (first.epsilon <= 1.0, first.caveats) == (True, ())
     charge_evaluation(paths["x"], "first", RowRange(24, 30))
-    kept_out = fit(paths, **told).privacy_
+    kept_out = fit(paths, resume=True, **told).privacy_
     assert kept_out.parties["x"].epsilon == pytest.approx(spent(paths["x"]), rel=1e-5)
     assert kept_out.parties["y"].epsilon <= 1.0
     assert "the ledgers have 1 other evaluation under this run" in kept_out.caveats[0]
     # Names that only begin alike are other runs.
     charge_evaluation(paths["x"], "first evaluation of many", None, GaussianRelease(1.0, 50.0))
     charge_evaluation(paths["x"], "first, again", None, GaussianRelease(1.0, 50.0))
-    assert fit(paths, **told).privacy_.epsilon == kept_out.epsilon
+    assert fit(paths, resume=True, **told).privacy_.epsilon == kept_out.epsilon
     with (
         SQLiteLedger(paths["y"]) as ledger,
         ledger.open_run(f"first evaluation {'1' * 16}", "x") as run,
     ):
         run.reserve(0, GaussianRelease(1.0, 4.0))
     # One that read all rows adds to both parts.
-    everywhere = fit(paths, **told).privacy_
+    everywhere = fit(paths, resume=True, **told).privacy_
     assert everywhere.parties["y"].epsilon == pytest.approx(spent(paths["y"]), rel=1e-5)
     assert "the ledgers have 2 other evaluations under this run" in everywhere.caveats[0]
 
@@ -460,7 +460,7 @@ def test_a_training_that_was_paid_for_is_there_though_another_run_took_the_rest(
         ):
             run.reserve(0, GaussianRelease(1.0, 4.0))
 
-    monkeypatch.setattr("dpadmm.estimators.check_evaluation", overtaken)
+    monkeypatch.setattr("dpadmm.run.session.check_evaluation", overtaken)
     with pytest.warns(PrivacyWarning, match="trained and not evaluated.* to the ledger of y"):
         model = fit(paths, algorithm="dp-gd", epsilon=1.0, holdout=0.2, probabilities=True)
     assert model.quality_ is None
@@ -475,14 +475,14 @@ def test_a_training_that_was_paid_for_before_is_there_though_its_evaluation_fits
 ):
     paths = make_ledgers(tmp_path)
     told = {"algorithm": "dp-gd", "epsilon": 1.0, "holdout": 0.2}
-    monkeypatch.setattr("dpadmm.estimators.released_weights", interrupt)
+    monkeypatch.setattr("dpadmm.run.session.released_weights", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fit(paths, **told)
     monkeypatch.undo()
     charge_evaluation(paths["x"], "another", RowRange(24, 30))
     before = {name: spent(path) for name, path in paths.items()}
     with pytest.warns(PrivacyWarning, match="trained and not evaluated"):
-        model = fit(paths, **told)
+        model = fit(paths, resume=True, **told)
     assert model.quality_ is None
     assert model.privacy_.caveats == ()
     assert {name: spent(path) for name, path in paths.items()} == before

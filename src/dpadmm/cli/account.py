@@ -225,8 +225,8 @@ def _run(question: _Question) -> dict[str, Any]:
     from dpadmm.privacy.gaussian import gaussian_mu
     from dpadmm.privacy.noise import SimulatedNoise, secure_noise
     from dpadmm.run.evaluate import Wish
-    from dpadmm.run.judge import state_whole
     from dpadmm.run.plan import announced
+    from dpadmm.run.session import state_whole
 
     parameters = question.parameters
     people, planned = parameters.rows_per_person, question.plan(parameters.rounds)

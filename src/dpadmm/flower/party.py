@@ -46,9 +46,9 @@ from dpadmm.plain import Array, Words
 from dpadmm.run.charges import OtherEvaluations
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.engine import Exchange
-from dpadmm.run.judge import state_whole
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run, noise_error
+from dpadmm.run.session import state_whole
 from dpadmm.run.train import train_party
 
 _SERVER: Final = "the server"

@@ -42,12 +42,12 @@ from dpadmm.run.from_files import (
     run_name,
     work_folder,
 )
-from dpadmm.run.judge import Charged, Judgement, judge, spent_in_all
 from dpadmm.run.model import Model, ModelError
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import announced
 from dpadmm.run.predict import encoded_pieces
 from dpadmm.run.preflight import Owner
+from dpadmm.run.session import Charged, Judgement, Session, spent_in_all
 from dpadmm.sentences import DataError, shown_value
 
 
@@ -122,11 +122,12 @@ def evaluate_run(
         _check_counts(model, rows)
         whole = _whole(config, schema, rows, request)
         key = config.run.simulation_key
-        noise = evaluation_noise(secure_noise() if key is None else SimulatedNoise(key), key)
-        each = list(parties.values())
-        shard = lay_out_part(whole.training, each, whole.wish.split.held_out, noise)
+        noise = secure_noise() if key is None else SimulatedNoise(key)
+        each, held_out = list(parties.values()), whole.wish.split.held_out
+        shard = lay_out_part(whole.training, each, held_out, evaluation_noise(noise, key))
         about = Charged(config.ledgers, run_name(config, schema, rows), schema.sha256)
-        judged = judge(whole, weights, shard, noise, about)
+        session = Session(whole, noise, about, config.run.output, key)
+        judged = session.evaluate(weights, shard)
     return _told_in_all(whole, judged, about)
 
 

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,19 +33,18 @@ from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
-from dpadmm.run.charges import Part, charged, check_evaluation
-from dpadmm.run.classifier import Classifier, released_weights
+from dpadmm.run.charges import Part, ledger_accounts
 from dpadmm.run.config import PartySection, RunConfig, RunSection, run_hash, training_parameters
 from dpadmm.run.engine import Checkpoint
-from dpadmm.run.evaluate import WholePlan, evaluation_noise, plan_whole
-from dpadmm.run.judge import Charged, judge_paid
+from dpadmm.run.evaluate import WholePlan, plan_whole
 from dpadmm.run.model import Model, ModelError, load_model, model_bytes
 from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import Plan
 from dpadmm.run.preflight import Findings, Owner, preflight
 from dpadmm.run.record import RecordedRun, read_record
 from dpadmm.run.result import Run, noise_error, provenance
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.session import Charged, Session, lay_out_both
+from dpadmm.run.train import lay_out
 from dpadmm.sentences import DataError
 from dpadmm.solvers.cluster import Cluster, ClusterRows
 
@@ -227,37 +227,27 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
             whole = _plan(config, schema, rows)
-        planned, split = whole.training, config.run.wish.split
-        shard = lay_out_part(planned, list(parties.values()), split.train, noise)
-        evaluated = None if whole.terms is None else _evaluated_shard(whole, parties, shard, noise)
-        del parties
+        session, planned = _session(config, schema, whole, noise), whole.training
+        lay_out = partial(lay_out_part, planned, list(parties.values()), noise=noise)
+        shard, evaluated = lay_out_both(config.run.wish, lay_out)
+        # What was read is laid out now, and may be large.
+        del parties, lay_out
         watch.on_stage("training")
-        outcome = train(
-            planned,
+        outcome = session.train(
             shard,
-            noise=noise,
-            ledgers=ledgers,
+            ledgers,
             checkpoint=_checkpoint(config),
             on_round=lambda done, messages: watch.on_round(done, planned.rounds),
         )
-        found = None
-        about = Charged(config.ledgers, run_name(config, schema, rows), schema.sha256)
+        judged = None
         if evaluated is not None:
             watch.on_stage("evaluating")
-            weights = released_weights(planned, outcome, config.run.output)
-            evaluating = evaluation_noise(noise, config.run.simulation_key)
             with warnings.catch_warnings(record=True) as later:
                 warnings.simplefilter("always", PrivacyWarning)
-                found = judge_paid(whole, weights, evaluated, evaluating, about)
+                judged = session.evaluate_paid(outcome, evaluated)
             caught += later
-    classifier = Classifier.of_run(
-        planned,
-        outcome,
-        about.state(planned, outcome.events, noise, config.run.wish, found),
-        classes=schema.classes,
-        parties=planned.site.names,
-        output=config.run.output,
-        quality=None if found is None else found.quality,
+    classifier = session.conclude(
+        outcome, judged, classes=schema.classes, parties=planned.site.names
     )
     come_from = provenance(config, schema, rows, run_hash(config, schema.sha256, rows))
     return Run(
@@ -283,19 +273,6 @@ def lay_out_part(
         signs = label_signs(party.labels[first:stop], planned.site.outputs)
         read.append((party.rows[first:stop], signs))
     return lay_out(planned, read, noise=noise, parted=parted)
-
-
-def _evaluated_shard(
-    whole: WholePlan,
-    parties: Mapping[str, PartyRows | ClusterRows],
-    shard: Shard,
-    noise: NoiseSource,
-) -> Shard:
-    """The rows that are evaluated on: those kept out, or those that are trained on."""
-    split, each = whole.wish.split, list(parties.values())
-    if not split.holdout:
-        return shard
-    return lay_out_part(whole.training, each, split.held_out, noise)
 
 
 def write_results(run: Run) -> RecordedRun:
@@ -380,28 +357,23 @@ def _open_ledgers(
         look()
         return {}, None
     names = [party.name for party in config.party] or sorted(config.ledgers)
-    rows, accounts = {}, {}
     for name in names:
         if name not in config.ledgers:
             raise ParameterError(f"[ledgers] must name every party's ledger; {name!r} has none.")
-        with SQLiteLedger(config.ledgers[name], read_only=True) as ledger:
-            rows[name], accounts[name] = ledger.dataset.rows, ledger.account
+    accounts = ledger_accounts({name: config.ledgers[name] for name in names})
+    rows = {name: account.dataset.rows for name, account in accounts.items()}
     _check_own_results(config, schema, rows)
-    run_id = run_name(config, schema, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         whole = _plan(config, schema, rows)
-    check_evaluation(whole, accounts, run_id)
-    opened = charged(
-        whole.training,
-        config.ledgers,
-        run_id,
-        noise,
-        schema_sha256=schema.sha256,
-        part=config.run.wish.split.train,
-        before=look,
-    )
-    return rows, stack.enter_context(opened)
+    session = _session(config, schema, whole, noise)
+    return rows, stack.enter_context(session.charged(before=look))
+
+
+def _session(config: RunConfig, schema: Schema, whole: WholePlan, noise: NoiseSource) -> Session:
+    """The run of a configuration."""
+    about = Charged(config.ledgers, run_name(config, schema, whole.rows), schema.sha256)
+    return Session(whole, noise, about, config.run.output, config.run.simulation_key)
 
 
 def _noise(config: RunConfig) -> NoiseSource:

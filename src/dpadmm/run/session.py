@@ -1,18 +1,27 @@
-"""The evaluation after a training, charged to the same ledgers, and the statements of both."""
+"""One run of this process, put together once: charge, lay out rows, train, evaluate, state.
+
+:class:`Session` holds the order; the estimator, ``dpadmm train`` and ``dpadmm evaluate`` call it.
+Reading rows and saving results is left to whoever calls. Nodes train their own share round by round
+and use the same parts: :func:`lay_out_both`, :func:`judgement`, :func:`state_whole`.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpadmm.errors import BudgetError
+from dpadmm.evaluation.histogram import NoisyHistogram
+from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
 from dpadmm.privacy.accountant import Guarantee, network_guarantee
 from dpadmm.privacy.events import Event
@@ -21,19 +30,27 @@ from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.statement import Charges, PrivacyStatement
 from dpadmm.problem.rows import Shard
-from dpadmm.run.charges import OtherEvaluations, charged, ledger_accounts
-from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Quality
+from dpadmm.run.charges import (
+    OtherEvaluations,
+    Part,
+    charged,
+    check_evaluation,
+    ledger_accounts,
+)
+from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality, released_weights
+from dpadmm.run.engine import Checkpoint, Outcome
 from dpadmm.run.evaluate import (
     HISTOGRAM_SHARE,
     Split,
     WholePlan,
     Wish,
     evaluation_id,
+    evaluation_noise,
     release_histogram,
 )
-from dpadmm.run.parameters import PrivacyWarning
+from dpadmm.run.parameters import OUTPUT, PrivacyWarning
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.train import state_privacy
+from dpadmm.run.train import state_privacy, train
 
 # The events of each party.
 _Histories: TypeAlias = tuple[tuple[Event, ...], ...]
@@ -121,68 +138,201 @@ class Judgement:
     name: str
 
 
-def judge(
-    whole: WholePlan, weights: Array, shard: Shard, noise: NoiseSource, about: Charged
-) -> Judgement:
-    """Release the histogram of a model, all parties in this process.
+@dataclass(frozen=True)
+class Session:
+    """A run, from the first charge to the statement.
 
-    Parameters
+    Attributes
     ----------
     whole
         The run, and the terms of its evaluation.
-    weights
-        The released model, for rows as they are laid out.
-    shard
-        The rows that are evaluated on.
     noise
-        Where randomness comes from.
+        Where the noise of the training comes from.
     about
-        Where it is charged.
+        Where it is charged, and what is known of its rows.
+    output
+        Which messages make the model.
+    simulation_key
+        What makes the noise reproducible, if anything does.
     """
-    planned, split = whole.evaluation(weights), whole.wish.split
-    name = evaluation_id(about.run_id, planned)
-    opened = charged(
-        planned,
-        about.ledgers,
-        name,
-        noise,
-        schema_sha256=about.schema_sha256,
-        part=split.held_out,
-    )
-    with opened as ledgers:
-        histogram, outcome = release_histogram(planned, shard, noise=noise, ledgers=ledgers)
-    kept_out = bool(split.holdout)
-    kind = HELD_OUT if kept_out else TRAINED_ON
-    statement = state_evaluation(
-        planned,
-        outcome.events,
-        noise,
-        kept_out=kept_out,
-        also_not_covered=about.not_covered,
-    )
-    found = Quality(histogram, kind, statement, dict(whole.evaluated_rows))
-    found = found.with_links() if whole.wish.probabilities else found
-    return Judgement(found, outcome.events, name)
 
+    whole: WholePlan
+    noise: NoiseSource
+    about: Charged = Charged()
+    output: str = OUTPUT
+    simulation_key: int | None = None
 
-def judge_paid(
-    whole: WholePlan, weights: Array, shard: Shard, noise: NoiseSource, about: Charged
-) -> Judgement | None:
-    """:func:`judge` a model whose training was just paid for: it is there, whatever comes of it.
+    @contextmanager
+    def charged(
+        self, *, before: Callable[[], None] | None = None, preparation: str | None = None
+    ) -> Iterator[Sequence[Ledger] | None]:
+        """Open the run in every party's ledger; None without ledgers.
 
-    That an evaluation fits is known before the training (:func:`check_evaluation`), but others may
-    spend meanwhile, or the model may be another than the one that was evaluated before.
-    """
-    try:
-        return judge(whole, weights, shard, noise, about)
-    except BudgetError as error:
-        warnings.warn(
-            "the model was trained and not evaluated: nothing is said of how good it is, and no "
-            f"probabilities were fitted. The evaluation was refused: {error}",
-            PrivacyWarning,
-            stacklevel=3,
+        Whatever does not fit, the evaluation included, is refused here: before a row is read, and
+        with nothing charged. Parameters are those of :func:`~dpadmm.run.charges.open_runs`.
+        """
+        about = self.about
+        check_evaluation(self.whole, ledger_accounts(about.ledgers), about.run_id)
+        with charged(
+            self.whole.training,
+            about.ledgers,
+            about.run_id,
+            self.noise,
+            schema_sha256=about.schema_sha256,
+            part=self.whole.wish.split.train,
+            before=before,
+            preparation=preparation,
+        ) as ledgers:
+            yield ledgers
+
+    def train(
+        self,
+        shard: Shard,
+        ledgers: Sequence[Ledger] | None,
+        *,
+        checkpoint: Checkpoint | None = None,
+        on_round: Callable[[int, Array], None] | None = None,
+    ) -> Outcome:
+        """Run all rounds, all parties in this process."""
+        return train(
+            self.whole.training,
+            shard,
+            noise=self.noise,
+            ledgers=ledgers,
+            checkpoint=checkpoint,
+            on_round=on_round,
         )
-        return None
+
+    def evaluate(self, weights: Array, shard: Shard) -> Judgement:
+        """Release the histogram of a model, all parties in this process.
+
+        Parameters
+        ----------
+        weights
+            The released model, for rows as they are laid out.
+        shard
+            The rows that are evaluated on.
+        """
+        about, split = self.about, self.whole.wish.split
+        planned = self.whole.evaluation(weights)
+        noise = evaluation_noise(self.noise, self.simulation_key)
+        name = evaluation_id(about.run_id, planned)
+        opened = charged(
+            planned,
+            about.ledgers,
+            name,
+            noise,
+            schema_sha256=about.schema_sha256,
+            part=split.held_out,
+        )
+        with opened as ledgers:
+            histogram, outcome = release_histogram(planned, shard, noise=noise, ledgers=ledgers)
+        return judgement(
+            planned,
+            histogram,
+            outcome,
+            noise,
+            self.whole.wish,
+            rows=self.whole.evaluated_rows,
+            name=name,
+            not_covered=about.not_covered,
+        )
+
+    def evaluate_paid(self, outcome: Outcome, shard: Shard) -> Judgement | None:
+        """:meth:`evaluate` a model whose training was just paid for: the model is there, anyhow.
+
+        That an evaluation fits is known before the training (:meth:`charged`), but others may spend
+        meanwhile, or the model may be another than the one that was evaluated before.
+        """
+        weights = released_weights(self.whole.training, outcome, self.output)
+        try:
+            return self.evaluate(weights, shard)
+        except BudgetError as error:
+            warnings.warn(
+                "the model was trained and not evaluated: nothing is said of how good it is, and "
+                f"no probabilities were fitted. The evaluation was refused: {error}",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+            return None
+
+    def conclude(
+        self,
+        outcome: Outcome,
+        judged: Judgement | None,
+        *,
+        classes: ArrayLike,
+        parties: ArrayLike,
+        **scale: Any,
+    ) -> Classifier:
+        """The classifier, with the statement of all that was charged for it.
+
+        ``scale`` is how rows were prepared where no schema says it, as
+        :meth:`~dpadmm.run.classifier.Classifier.of_run` takes it.
+        """
+        training, wish = self.whole.training, self.whole.wish
+        return Classifier.of_run(
+            training,
+            outcome,
+            self.about.state(training, outcome.events, self.noise, wish, judged),
+            classes=classes,
+            parties=parties,
+            output=self.output,
+            quality=None if judged is None else judged.quality,
+            **scale,
+        )
+
+
+def lay_out_both(wish: Wish, lay_out: Callable[[Part], Shard]) -> tuple[Shard, Shard | None]:
+    """The rows that are trained on, and those that are evaluated on: held out, or the same.
+
+    Parameters
+    ----------
+    wish
+        What is asked for beside the training.
+    lay_out
+        Lays out a part of every party's rows.
+    """
+    shard = lay_out(wish.split.train)
+    if not wish.histogram:
+        return shard, None
+    return shard, lay_out(wish.split.held_out) if wish.split.holdout else shard
+
+
+def judgement(
+    planned: Plan,
+    histogram: NoisyHistogram,
+    outcome: Outcome,
+    noise: NoiseSource,
+    wish: Wish,
+    *,
+    rows: Mapping[str, int],
+    name: str,
+    not_covered: Sequence[str] = (),
+) -> Judgement:
+    """What a released histogram says and cost.
+
+    Parameters
+    ----------
+    planned, outcome, noise
+        The release, what came of it, and where its noise came from.
+    histogram
+        The counts.
+    wish
+        What was asked for.
+    rows
+        Public number of rows of each party that was evaluated on.
+    name
+        Of the evaluation in the ledgers.
+    not_covered
+        What is known of these rows.
+    """
+    held_out = bool(wish.split.holdout)
+    statement = state_evaluation(
+        planned, outcome.events, noise, kept_out=held_out, also_not_covered=not_covered
+    )
+    found = Quality(histogram, HELD_OUT if held_out else TRAINED_ON, statement, dict(rows))
+    return Judgement(found.with_links() if wish.probabilities else found, outcome.events, name)
 
 
 def state_evaluation(
