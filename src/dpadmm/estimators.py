@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, ParamSpec
+from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpadmm.algorithms import REGISTRY, get_algorithm
 from dpadmm.data.fourier import fourier_map
 from dpadmm.data.given_rows import (
     Preparation,
@@ -32,15 +31,9 @@ from dpadmm.data.given_rows import (
 from dpadmm.errors import ParameterError, positive_number, unknown_name
 from dpadmm.evaluation.link import Link, class_probabilities
 from dpadmm.plain import Array
-from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Rows, Shard, label_signs, scaled_margins
 from dpadmm.run import parameters as defaults
-from dpadmm.run.charges import (
-    Part,
-    refuse_repeated,
-)
-from dpadmm.run.evaluate import Split, Wish, plan_whole
 from dpadmm.run.parameters import (
     TrainingParameters,
     chosen_loss,
@@ -48,9 +41,13 @@ from dpadmm.run.parameters import (
     say_repeated_once,
     say_scale_once,
 )
-from dpadmm.run.plan import Plan, with_options
-from dpadmm.run.session import Charged, Session, lay_out_both
-from dpadmm.run.train import lay_out
+
+# Training is loaded by ``fit``: whoever only predicts does without it.
+if TYPE_CHECKING:
+    from dpadmm.privacy.noise import NoiseSource
+    from dpadmm.run.charges import Part
+    from dpadmm.run.evaluate import Wish
+    from dpadmm.run.plan import Plan
 
 _Given = ParamSpec("_Given")
 _OUTPUTS: Final = ("auto", "last", "tail", "mean")
@@ -221,7 +218,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         calibration: str = defaults.CALIBRATION,
         n_parties: int = 5,
         topology: str | Iterable[tuple[int, int]] = defaults.TOPOLOGY,
-        rounds: int | str = get_algorithm(defaults.ALGORITHM).default_rounds,
+        rounds: int | str = defaults.ALGORITHM_ROUNDS,
         penalty: float
         | str
         | Sequence[float]
@@ -327,6 +324,11 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ``sample_weight`` and ``class_weight`` are refused: a row that counts more moves the
             model more, and no theorem here covers that.
         """
+        from dpadmm.privacy.noise import SimulatedNoise, secure_noise
+        from dpadmm.run.charges import refuse_repeated
+        from dpadmm.run.evaluate import plan_whole
+        from dpadmm.run.session import Charged, Session, lay_out_both
+
         refuse_weights(refused)
         for name in refused:
             raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
@@ -383,6 +385,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _wish(self) -> Wish:
         """What is asked for beside the training: who keeps rows out wants to know."""
+        from dpadmm.run.evaluate import Split, Wish
+
         split = Split(self.holdout)
         return Wish(split, evaluate=split.holdout > 0, probabilities=bool(self.probabilities))
 
@@ -432,6 +436,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_epsilon: ArrayLike | None,
     ) -> Shard:
         """Lay out the rows of every party, prepared one by one."""
+        from dpadmm.run.train import lay_out
+
         signs = label_signs(codes, planned.site.outputs)
         parties = [(self._preparation.rows(rows[member]), signs[member]) for member in members]
         if label_epsilon is None:
@@ -467,6 +473,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen_loss(self.loss, algorithm, options, self.calibration)
 
     def _training_parameters(self, parties: int) -> TrainingParameters:
+        from dpadmm.run.plan import with_options
+
         apart = {"tolerance", "algorithm_chosen"}
         names = {item.name for item in fields(TrainingParameters)} - apart
         asked = {name: getattr(self, name) for name in names}
@@ -564,6 +572,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         # The few hundred rows of scikit-learn's checks cannot hide a person and be learnt from.
+        from dpadmm.algorithms import REGISTRY
+
         known = REGISTRY.get(self.algorithm) if isinstance(self.algorithm, str) else None
         chosen = self.algorithm == defaults.AUTO
         tags.classifier_tags.poor_score = chosen or (known is not None and known.private)

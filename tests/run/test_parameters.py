@@ -6,7 +6,12 @@ import pytest
 from dpadmm.algorithms import REGISTRY
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.events import GaussianObjectivePerturbation, PureRelease, single_events
-from dpadmm.run.parameters import TrainingParameters, chosen_loss
+from dpadmm.run.parameters import (
+    ALGORITHM,
+    ALGORITHM_ROUNDS,
+    TrainingParameters,
+    chosen_loss,
+)
 from dpadmm.run.plan import announced, plan
 
 PERTURBED = ("dvp", "m-admm", "r-admm", "mr-admm")
@@ -80,3 +85,7 @@ def test_an_option_in_the_papers_terms_means_the_papers_noise(name, option):
 @pytest.mark.parametrize("name", ["admm", "pr-admm", "ps-admm", "pdml"])
 def test_options_of_other_algorithms_stay_as_they_are(name):
     assert TrainingParameters(name).settled().algorithm_options == {}
+
+
+def test_the_rounds_that_are_asked_for_by_default_are_those_of_the_default_algorithm():
+    assert REGISTRY[ALGORITHM].default_rounds == ALGORITHM_ROUNDS

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpadmm.algorithms.base import Algorithm
 from dpadmm.errors import ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.evaluation.intervals import Estimate
@@ -20,8 +19,12 @@ from dpadmm.privacy.accountant import network_guarantee
 from dpadmm.privacy.events import parts_add_up
 from dpadmm.privacy.figures import pair
 from dpadmm.privacy.statement import PrivacyStatement
-from dpadmm.run.engine import Outcome
-from dpadmm.run.plan import Plan
+
+# What trains is not loaded for a model that only predicts.
+if TYPE_CHECKING:
+    from dpadmm.algorithms.base import Algorithm
+    from dpadmm.run.engine import Outcome
+    from dpadmm.run.plan import Plan
 
 #: Which rows a model was evaluated on.
 HELD_OUT: Final = "held out"

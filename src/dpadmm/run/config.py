@@ -175,7 +175,7 @@ rows_per_person, output, algorithm_options
     delta: BudgetSetting = defaults.DELTA
     calibration: str = defaults.CALIBRATION
     topology: Edges = defaults.TOPOLOGY
-    rounds: Rounds = get_algorithm(defaults.ALGORITHM).default_rounds
+    rounds: Rounds = defaults.ALGORITHM_ROUNDS
     penalty: PenaltySetting = defaults.PENALTY
     regularization: float = defaults.REGULARIZATION
     party_weight: str = defaults.PARTY_WEIGHT

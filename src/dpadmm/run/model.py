@@ -60,7 +60,6 @@ from dpadmm.plain import Array, json_data
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
 from dpadmm.run.classifier import HISTORY, Classifier, Quality
-from dpadmm.run.plan import joined_options
 from dpadmm.version import __version__
 
 if TYPE_CHECKING:
@@ -232,6 +231,9 @@ class Model:
         own = {name: asked.pop(name) for name in ("noise", "colluders")}
         given = {name: value for name, value in own.items() if value is not None}
         if given:
+            # Of all that plans a run, this alone; whoever only predicts does without it.
+            from dpadmm.run.plan import joined_options
+
             asked["algorithm_options"] = joined_options(asked["algorithm_options"] or {}, given)
         return cls(
             Classifier.of_estimator(estimator),

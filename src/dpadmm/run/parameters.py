@@ -20,6 +20,8 @@ PARTY_WEIGHTS: Final = ("rows", "equal")
 
 # The defaults of a run, for the estimator, configurations and commands alike.
 ALGORITHM: Final = "pr-admm"
+# Of that algorithm: what asks for it need not load it. A test compares the two.
+ALGORITHM_ROUNDS: Final = 50
 CALIBRATION: Final = "proven"
 EPSILON: Final = 1.0
 DELTA: Final = 1e-5

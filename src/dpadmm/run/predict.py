@@ -22,7 +22,6 @@ from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import unknown_name
 from dpadmm.estimators import ADMMClassifier
 from dpadmm.problem.losses import get_loss
-from dpadmm.run.config import validated
 from dpadmm.run.model import Model, ModelError
 from dpadmm.sentences import DataError
 
@@ -142,6 +141,9 @@ def predict_file(
 
 def _reading_of(model: Model, party: str) -> Reading:
     """How the file of one party of the model's run was written."""
+    # Configurations are loaded where a party is named, and nowhere else.
+    from dpadmm.run.config import validated
+
     config = model.provenance.get("config")
     parties = config.get("party") if isinstance(config, dict) else None
     told = {str(each.get("name")): each for each in parties or () if isinstance(each, dict)}
