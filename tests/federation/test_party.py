@@ -4,15 +4,20 @@ import re
 import warnings
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation
 
-from dpadmm.federation.party import _about_losses, _ahead, _noise_error
+from dpadmm.federation.party import _about_losses, _ahead, _noise_error, _others
 from dpadmm.federation.setup import NodeSetup
+from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.evaluate import evaluation_id
@@ -105,7 +110,20 @@ def test_an_evaluation_that_was_charged_is_stated_though_its_training_is_not_who
     assert len(counted[0]) == 1
     run.is_whole = False
     assert _ahead(run.node, run) == ()
-    expected = run.node.setup.whole().expected()
-    known = {evaluation_id(run.stretch.run_id, expected): None}
-    run.node.ledger = SimpleNamespace(refresh=lambda: SimpleNamespace(runs=known))
-    assert _ahead(run.node, run) == counted
+    whole = run.node.setup.whole()
+    expected, weights = whole.expected(), np.ones((1, whole.training.site.features))
+    data = ChargedData("rows", "north", whole.rows["north"])
+    with SQLiteLedger.create(tmp_path / "north.ledger", data, Policy(2.0, 1e-3)) as ledger:
+        run.node.ledger = ledger
+        with ledger.open_run(run.stretch.run_id, "x") as trained:
+            trained.reserve(0, PostProcessing())
+        with ledger.open_run(evaluation_id(run.stretch.run_id, expected), "x") as evaluated:
+            # What was opened alone cost nothing.
+            assert _others(run.node, run, weights).names == ()
+            evaluated.reserve(0, *counted[0])
+        others = _others(run.node, run, weights)
+        assert (others.trained_on, others.kept_out) == (counted, ((),))
+        # Once it is whole, that is its own evaluation, which is stated as such.
+        run.is_whole = True
+        assert _others(run.node, run, weights).names == ()
+        assert _others(run.node, run, 2 * weights).trained_on == counted
