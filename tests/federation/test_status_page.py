@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from playwright.sync_api import expect
 from tests.helpers.browser import HOSTILE, LAPTOP, PHONE, barriers, chromium, needs_browser
 
+from dpadmm.errors import ParameterError
 from dpadmm.federation.page_server import Page, PageServer
 from dpadmm.federation.status import look_at, read_status
 from dpadmm.federation.status_page import status_report
@@ -156,6 +157,15 @@ def test_one_that_died_is_on_top(tmp_path):
     assert [(banner.tone, banner.heading) for banner in report.banners] == [("danger", "DEAD.")]
     assert report.picture.kinds == ("trouble",)
     assert report.picture.waits == ()
+
+
+def test_one_that_failed_says_why_on_top(tmp_path):
+    file = tmp_path / "a.status.json"
+    with Watcher("north", log=tmp_path / "log", status=file) as watcher:
+        watcher.event("failed", level="error", error=ParameterError("epsilon must be less."))
+    (banner,) = status_report(*look_at([file])).banners
+    assert (banner.tone, banner.heading) == ("danger", "FAILED.")
+    assert "north: ParameterError: epsilon must be less." in str(banner)
 
 
 @pytest.mark.parametrize("server", [None, "hub"])
