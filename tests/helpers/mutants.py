@@ -62,6 +62,8 @@ SHARE = "share = sigma / math.sqrt(summation.parties - summation.colluders)"
 LONG = audit("--algorithm pr-admm --rounds 50 --samples 500")
 SHORT = "--samples 500 --rounds 4"
 MASKS = "tests/federation/test_masks.py"
+SUMS = "tests/federation/test_sum_exchange.py"
+SAME = "tests/federation/test_same_sums.py"
 KEYS = "tests/federation/test_stretch_keys.py"
 
 MUTANTS = [
@@ -547,6 +549,30 @@ MUTANTS = [
         "            sums,\n",
         '            b"",\n',
         f"{MASKS}::test_views_that_differ_leave_uniform_words_in_the_sum",
+    ),
+    Mutant(
+        "training-not-bound",
+        "masks of an evaluation vanish also where parties were told different sums in the training",
+        "federation/transport/party_exchange.py",
+        "DecodedSums() if decoded is None else decoded.copy()",
+        "DecodedSums()",
+        f"{SUMS}::test_an_evaluation_goes_on_from_the_sums_of_the_training",
+    ),
+    Mutant(
+        "digests-for-any-run",
+        "a digest of all sums is believed whatever run it was signed for",
+        "federation/same_sums.py",
+        "{_VERSION}\\n{run.hex()}\\n{name}",
+        "{_VERSION}\\n{name}",
+        f"{SAME}::test_no_server_makes_a_digest_up",
+    ),
+    Mutant(
+        "digests-without-pins",
+        "a digest of all sums is believed under any certificate of the name",
+        "federation/same_sums.py",
+        "if fault or name not in self._pins:",
+        "if True:",
+        f"{SAME}::test_only_the_pinned_certificate_signs",
     ),
     Mutant(
         "members-not-bound",

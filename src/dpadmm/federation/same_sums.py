@@ -126,7 +126,7 @@ class Comparison:
             return (f"Not agreed by all: {self._difference()}.",)
         reasons = [f"{name} ended after {rounds} rounds" for name, rounds in self.short.items()]
         if self.missing:
-            reasons.append(f"it was not heard of {_named(self.missing)} what was told there")
+            reasons.append(f"no digest came from {_named(self.missing)}")
         words = _named(reasons, "; ")
         return (f"Not agreed by all: {words}. {_AGAIN}",) if reasons else ()
 
@@ -143,9 +143,9 @@ class Comparison:
         )
 
     def _difference(self) -> str:
-        others = [f"{name} the one with the sha256 {found}" for name, found in self.other.items()]
+        others = [f"{name} {found}" for name, found in self.other.items()]
         return (
-            f"{_named(self.same)} told the digest with the sha256 {self.sha256}, and "
+            f"{_named(self.same)} told {self.sha256} as the sha256 of what they heard, and "
             f"{_named(others)}"
         )
 
@@ -153,7 +153,8 @@ class Comparison:
         """The run with what was found, in its statement and in its record."""
         privacy, come_from = run.privacy, run.model.provenance
         details = privacy.details
-        if self.alike:
+        # Where nothing is guaranteed a statement has no details; the record has it.
+        if self.alike and privacy.private:
             whose = f"{_named(self.members)} heard the same in every round, the sha256 of which"
             if self.signed:
                 details = (*details, ("Agreed by all", f"{whose} they signed: {self.sha256}"))
