@@ -267,7 +267,7 @@ def test_a_loss_that_others_go_on_from_ends_the_waiting(parties):
 
 def test_a_long_list_of_names_is_cut(parties):
     names = tuple(f"n{number}" for number in range(100))
-    found = same_sums.Comparison("ab" * 32, names, names[:1])
+    found = same_sums.SumsComparison("ab" * 32, names, names[:1])
     assert "and 79 more" in found.caveats[0]
     assert len(found.caveats[0]) < 400
 

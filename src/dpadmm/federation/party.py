@@ -16,7 +16,7 @@ from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.recovery import Departure, Stretch
 from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.same_sums import Comparison
+from dpadmm.federation.same_sums import SumsComparison
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.masks import Masks
@@ -123,7 +123,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     return mailbox, departure, trained
 
 
-def _stated(trained: Run, compared: Comparison | None) -> Run:
+def _stated(trained: Run, compared: SumsComparison | None) -> Run:
     """What was trained, with what is known of whether all parties have the same."""
     return trained if compared is None else compared.stated(trained)
 
@@ -254,13 +254,13 @@ class _Part:
         found = Quality(histogram, about, statement, rows)
         return Judgement(found.with_links() if wish.probabilities else found, events)
 
-    def to_compare(self) -> Comparison | None:
+    def to_compare(self) -> SumsComparison | None:
         """What is known before parties have compared; None where each has a model of its own."""
         if not self.hearing.one_model:
             return None
-        return Comparison.to_come(self.stretch.agreed.names, early=not self.is_whole)
+        return SumsComparison.to_come(self.stretch.agreed.names, early=not self.is_whole)
 
-    def compare(self) -> Comparison | None:
+    def compare(self) -> SumsComparison | None:
         """Learn whether all parties heard the same in every round, so that all have one model."""
         expected, watcher = self.to_compare(), self.node.watcher
         if expected is None:

@@ -43,7 +43,7 @@ from dpadmm.federation.transport.words import (
 )
 from dpadmm.run.result import Run
 
-__all__ = ["Comparison", "SameSums", "SignedSums", "sums_text"]
+__all__ = ["SameSums", "SignedSums", "SumsComparison", "sums_text"]
 
 _VERSION: Final = 1
 _NOTE: Final = "signed sums"
@@ -72,7 +72,7 @@ def sums_text(run: bytes, name: str, rounds: int, sha256: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SumsComparison:
     """What parties said that they heard, beside what this one did.
 
     Attributes
@@ -102,7 +102,7 @@ class Comparison:
     caveat: str = ""
 
     @classmethod
-    def to_come(cls, members: tuple[str, ...], *, early: bool = False) -> Comparison:
+    def to_come(cls, members: tuple[str, ...], *, early: bool = False) -> SumsComparison:
         """Before anything was compared, or where there is nothing to compare."""
         return cls("", members, (), caveat=_EARLY if early else _YET)
 
@@ -155,11 +155,10 @@ class Comparison:
         details = privacy.details
         # Where nothing is guaranteed a statement has no details; the record has it.
         if self.alike and privacy.private:
-            whose = f"{_named(self.members)} heard the same in every round, the sha256 of which"
-            if self.signed:
-                details = (*details, ("Agreed by all", f"{whose} they signed: {self.sha256}"))
-            else:
-                details = (*details, ("Compared", f"{whose} is {self.sha256}; it is not signed"))
+            words = f"{_named(self.members)} heard the same in every round, by digests"
+            heading = "Agreed by all" if self.signed else "Compared"
+            signs = "that each of them signed" if self.signed else "that nobody signed"
+            details = (*details, (heading, f"{words} {signs}"))
         changed = replace(privacy, details=details, caveats=(*privacy.caveats, *self.caveats))
         federation = come_from["federation"] | {
             "sums_sha256": self.sha256 or None,
@@ -292,7 +291,7 @@ class SignedSums:
         shown = hashlib.sha256(from_base64(consent.certificates[0])).hexdigest()
         return "" if shown == self._pins[name] else "its certificate is not the one pinned here"
 
-    def compare(self) -> Comparison:
+    def compare(self) -> SumsComparison:
         """What is known so far, beside what this node heard itself."""
         with self._lock:
             digests, twice = dict(self._digests), dict(self._twice)
@@ -311,7 +310,7 @@ class SignedSums:
                 other[name] = twice[name]
             else:
                 same.append(name)
-        return Comparison(
+        return SumsComparison(
             own.sha256, self.members, tuple(same), short, other, self._consents.signed
         )
 
@@ -350,7 +349,7 @@ class SameSums:
         sums: bytes,
         timeout: float,
         on_pause: Callable[[float, tuple[str, ...]], None] = lambda seconds, missing: None,
-    ) -> Comparison:
+    ) -> SumsComparison:
         """Say what this party heard, and wait until it is known of all others.
 
         Parameters
