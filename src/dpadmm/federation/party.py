@@ -24,6 +24,7 @@ from dpadmm.federation.transport.party_exchange import PeerExchange
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.sum_exchange import SumExchange
 from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
+from dpadmm.federation.transport.words import MOST_WAITED_FOR
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
@@ -274,7 +275,7 @@ class _Part:
             nonlocal reported
             if seconds - reported > watch.report_every:
                 reported = seconds
-                watcher.event("comparing", missing=list(missing), seconds=seconds)
+                watcher.event("comparing", missing=missing[:MOST_WAITED_FOR], seconds=seconds)
             if departure is not None:
                 departure.listen()
 
@@ -288,9 +289,9 @@ class _Part:
         if not self.is_whole:
             return expected
         if found.alike:
-            watcher.event("agreed-by-all", nodes=list(found.members), signed=found.signed)
+            watcher.event("agreed-by-all", parties=len(found.members), signed=found.signed)
         else:
-            facts = {"missing": list(found.missing), "advice": found.caveats[0]}
+            facts = {"missing": found.missing[:MOST_WAITED_FOR], "advice": found.caveats[0]}
             watcher.event("not-agreed-by-all", level="warning", **facts)
         return found
 

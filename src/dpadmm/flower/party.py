@@ -337,7 +337,7 @@ class _Turn:
         if compared.refusal:
             raise _Refusal(compared.refusal)
         if not signed.missing:
-            watcher.event("agreed-by-all", nodes=list(signed.members), signed=compared.signed)
+            watcher.event("agreed-by-all", parties=len(signed.members), signed=compared.signed)
             watcher.finished()
         return signed.to_bytes(own=True)
 
