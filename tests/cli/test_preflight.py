@@ -195,7 +195,8 @@ def test_a_run_that_has_begun_goes_on(hospitals, dpadmm):
     spoil(hospitals)
     assert dpadmm("train", run).exit_code == 0
     # Another run has not begun.
-    run.write_text(run.read_text().replace('"first"', '"second"'))
+    run.write_text(run.read_text().replace('"first"', '"second"').replace('"m.model"', '"n.model"'))
+    (hospitals / "record.json").unlink()
     assert dpadmm("train", run).exit_code == 4
 
 

@@ -125,7 +125,7 @@ def test_a_refused_run_has_a_page_of_its_own(with_ledgers, dpadmm):
     assert str(folder / "second-m.refused.html") in result.stderr
     page = (folder / "second-m.refused.html").read_text(encoding="utf-8")
     assert "OVER BUDGET: REFUSED." in page
-    assert "No row was read" in page
+    assert "no row was read" in page
     # The page of the run whose model is there stays.
     assert (folder / "m.html").read_bytes() == before
 

@@ -207,6 +207,7 @@ def test_a_node_counts_what_its_ledger_has_of_the_run_from_other_outputs(build):
     for output in ("last", "mean"):
         federation.run["output"] = output
         for name in NAMES:
+            federation.remove_results(name)
             federation.write(name)
             federation.start(name)
         federation.finish()

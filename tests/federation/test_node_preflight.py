@@ -16,6 +16,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation
 
+from dpadmm.cli.output import TRY_LATER
 from dpadmm.ledger.sqlite import SQLiteLedger
 
 SOURCE = str(Path(__file__).parents[2] / "src")
@@ -87,7 +88,7 @@ def test_stop_ends_a_node_before_anybody_hears_of_it(make_federation):
     assert account(federation, "north") == before
     assert WRONG in told(federation)
     # The other sees that nobody came, and spends nothing either.
-    assert federation.wait("south") == 2
+    assert federation.wait("south") == TRY_LATER
     assert south.exists()
     assert account(federation, "south")[2] == 0
     said = (federation.folder / "south.log").read_text() + federation.output("south")

@@ -154,7 +154,7 @@ def test_cutting_parties_off_never_lowers_how_many_may_collude(build):
     # What is charged is what is drawn: shares of the noise grow as honest parties go.
     event = announced(five.planned)[0][0]
     assert (event.parties, event.colluders) == (5, 3)
-    with pytest.raises(ParameterError, match="colluders'] must be 1 to 2 with 4 parties"):
+    with pytest.raises(ParameterError, match="colluders must be 1 to 2 with 4 parties"):
         five.following(Decision("n0", 2, 3), schema)
 
 
@@ -279,9 +279,15 @@ def test_nodes_killed_before_and_after_a_loss_share_noise(fork_server, tmp_path,
     left = sorted(set(trial.federation.names) - set(trial.lost))
     folder = trial.federation.folder
     models = [load_model(folder / f"{name}.model").classifier.coef for name in left]
+    agreed = []
     for name, model in zip(left, models, strict=True):
         record = json.loads((folder / f"{name}.record").read_text())
         assert record["federation"]["went_on_without"] == trial.lost
         # Everybody went on from one state, and nobody was charged for more rounds than agreed.
         np.testing.assert_array_equal(model, models[0])
         assert sum(charged_rounds(trial.federation, name)) <= rounds
+        agreed_by = record["federation"]["agreed_by"]
+        assert {name} <= {*agreed_by} <= {*left}
+        agreed.append(len(agreed_by))
+    # Those who went on signed the same; whoever ended last has heard them all.
+    assert max(agreed) == len(left)

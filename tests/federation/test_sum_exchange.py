@@ -40,7 +40,9 @@ def parties(tmp_path):
 class StretchFacts:
     """All parties of a stretch, with a server or without one."""
 
-    def __init__(self, parties, line=None, *, hub=HUB, stretch=None, past=None, add=added_words):
+    def __init__(
+        self, parties, line=None, *, hub=HUB, stretch=None, past=None, add=added_words, decoded=None
+    ):
         self.line = line or Line()
         names = (stretch or parties.stretch()).agreed.names
         self.hub = Hub(parties, self.line, stretch=stretch, add=add) if hub else None
@@ -52,6 +54,7 @@ class StretchFacts:
                 stretch=stretch,
                 hub=hub,
                 past=() if past is None else past[name],
+                decoded=None if decoded is None else decoded[name],
             )
             for name in names
         ]
@@ -225,6 +228,28 @@ def test_different_sums_for_different_parties_end_the_stretch(stretch):
     all_raised(running.round(summands(1), 1), SumRefused)
     total = added_words([sent_words(line, name, 1) for name in NAMES])
     assert small(total).mean() < 0.05
+
+
+@pytest.mark.parametrize("told_alike", [True, False])
+def test_an_evaluation_goes_on_from_the_sums_of_the_training(parties, stretch, told_alike):
+    """Whoever was told another last sum of the training has other masks in the evaluation."""
+    running = stretch()
+    fine(running.open())
+    fine(running.round(summands(0), 0))
+    decoded = {party.name: party.exchange.decoded for party in running.parties}
+    if not told_alike:
+        decoded["west"].add(np.ones(1, dtype=np.uint64))
+    following = parties.stretch(run=bytes(32), purpose="evaluation")
+    evaluating = stretch(stretch=following, decoded=decoded)
+    fine(evaluating.open())
+    values = summands(1)
+    results = evaluating.round(values, 0)
+    if told_alike:
+        np.testing.assert_array_equal(sum_of(results), sum(values.values()))
+    else:
+        all_raised(results, SumRefused)
+    masks = evaluating.parties[0].exchange._masks
+    assert masks._stretch.purpose == "evaluation"
 
 
 def test_a_server_that_leaves_out_a_party_sees_nothing(stretch):

@@ -260,6 +260,11 @@ class Federation:
     def kill(self, name):
         return self._server.kill(self.processes.pop(name))
 
+    def remove_results(self, name):
+        """Make room for another run: a node never overwrites results that one left."""
+        for what in ("model", "record", "statement", "html"):
+            (self.folder / f"{name}.{what}").unlink(missing_ok=True)
+
     def finish(self, *names):
         """Nodes, all unless named, end well."""
         for name in names or self.nodes:

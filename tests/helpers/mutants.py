@@ -62,6 +62,8 @@ SHARE = "share = sigma / math.sqrt(summation.parties - summation.colluders)"
 LONG = audit("--algorithm pr-admm --rounds 50 --samples 500")
 SHORT = "--samples 500 --rounds 4"
 MASKS = "tests/federation/test_masks.py"
+SUMS = "tests/federation/test_sum_exchange.py"
+SAME = "tests/federation/test_same_sums.py"
 KEYS = "tests/federation/test_stretch_keys.py"
 
 MUTANTS = [
@@ -549,6 +551,30 @@ MUTANTS = [
         f"{MASKS}::test_views_that_differ_leave_uniform_words_in_the_sum",
     ),
     Mutant(
+        "training-not-bound",
+        "masks of an evaluation vanish also where parties were told different sums in the training",
+        "federation/transport/party_exchange.py",
+        "DecodedSums() if decoded is None else decoded.copy()",
+        "DecodedSums()",
+        f"{SUMS}::test_an_evaluation_goes_on_from_the_sums_of_the_training",
+    ),
+    Mutant(
+        "digests-for-any-run",
+        "a digest of all sums is believed whatever run it was signed for",
+        "federation/same_sums.py",
+        "{_VERSION}\\n{run.hex()}\\n{name}",
+        "{_VERSION}\\n{name}",
+        f"{SAME}::test_no_server_makes_a_digest_up",
+    ),
+    Mutant(
+        "digests-without-pins",
+        "a digest of all sums is believed under any certificate of the name",
+        "federation/same_sums.py",
+        "if fault or name not in self._pins:",
+        "if True:",
+        f"{SAME}::test_only_the_pinned_certificate_signs",
+    ),
+    Mutant(
         "members-not-bound",
         "masks vanish also where parties believe in different certificates",
         "federation/transport/masks.py",
@@ -625,8 +651,8 @@ MUTANTS = [
         "unsaid-evaluation",
         "an evaluation of the rows that were trained on is not part of the run's epsilon",
         "run/session.py",
-        "if counting and not kept_out:",
-        "if counting and kept_out:",
+        "return _added(events, others.trained_on, counting), ()",
+        "return _added(events, others.trained_on), ()",
         "tests/test_estimators.py::test_probabilities_are_fitted_within_the_budget",
     ),
     Mutant(

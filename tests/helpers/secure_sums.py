@@ -136,7 +136,9 @@ class Parties:
 class Party:
     """One party in one stretch."""
 
-    def __init__(self, parties, line, name, *, stretch=None, hub=HUB, past=(), pins=None):
+    def __init__(
+        self, parties, line, name, *, stretch=None, hub=HUB, past=(), pins=None, decoded=None
+    ):
         stretch = stretch or parties.stretch()
         names = stretch.agreed.names
         self.name, self.place = name, names.index(name)
@@ -170,6 +172,7 @@ class Party:
             ring=self.keys.ring,
             averager=hub,
             store=self.store,
+            decoded=decoded,
             patience=PATIENCE,
             on_refused=lambda name, reason, error: self.refused.append((name, reason, str(error))),
         )

@@ -140,7 +140,9 @@ def test_lost_workers_change_nothing_and_the_last_one_ends_the_run(tmp_path, war
             cluster.kill(second)
             with pytest.raises(ClusterError, match=r"no worker is left.*nothing was sent"):
                 list(held.map(_block))
-        with pytest.raises(ParameterError, match=r"must have workers; it has none.*Nothing was"):
+        with pytest.raises(
+            ParameterError, match=r"must have workers; it has none.*Nothing more was"
+        ):
             Cluster(cluster.address)
         address = cluster.address
     finally:

@@ -16,7 +16,7 @@ from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, Stretch
 from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.same_sums import SumsCompared
+from dpadmm.federation.same_sums import SumsComparison
 from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.masks import Masks
@@ -24,6 +24,7 @@ from dpadmm.federation.transport.party_exchange import PeerExchange
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.sum_exchange import SumExchange
 from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
+from dpadmm.federation.transport.words import MOST_WAITED_FOR
 from dpadmm.ledger.balance import Account
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
@@ -134,7 +135,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     return mailbox, departure, trained
 
 
-def _stated(trained: Run, compared: SumsCompared | None) -> Run:
+def _stated(trained: Run, compared: SumsComparison | None) -> Run:
     """What was trained, with what is known of whether all parties have the same."""
     return trained if compared is None else compared.stated(trained)
 
@@ -268,13 +269,13 @@ class _Part:
         found = found.with_links() if wish.probabilities else found
         return Judgement(found, events, self.stretch.run_id)
 
-    def to_compare(self) -> SumsCompared | None:
+    def to_compare(self) -> SumsComparison | None:
         """What is known before parties have compared; None where each has a model of its own."""
         if not self.hearing.one_model:
             return None
-        return SumsCompared.to_come(self.stretch.agreed.names, early=not self.is_whole)
+        return SumsComparison.to_come(self.stretch.agreed.names, early=not self.is_whole)
 
-    def compare(self) -> SumsCompared | None:
+    def compare(self) -> SumsComparison | None:
         """Learn whether all parties heard the same in every round, so that all have one model."""
         expected, watcher = self.to_compare(), self.node.watcher
         if expected is None:
@@ -290,7 +291,7 @@ class _Part:
             nonlocal reported
             if seconds - reported > watch.report_every:
                 reported = seconds
-                watcher.event("comparing", missing=list(missing), seconds=seconds)
+                watcher.event("comparing", missing=missing[:MOST_WAITED_FOR], seconds=seconds)
             if departure is not None:
                 departure.listen()
 
@@ -304,9 +305,9 @@ class _Part:
         if not self.is_whole:
             return expected
         if found.alike:
-            watcher.event("agreed-by-all", nodes=list(found.members), signed=found.signed)
+            watcher.event("agreed-by-all", parties=len(found.members), signed=found.signed)
         else:
-            facts = {"missing": list(found.missing), "advice": found.caveats[0]}
+            facts = {"missing": found.missing[:MOST_WAITED_FOR], "advice": found.caveats[0]}
             watcher.event("not-agreed-by-all", level="warning", **facts)
         return found
 

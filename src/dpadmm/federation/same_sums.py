@@ -70,7 +70,7 @@ def sums_text(run: bytes, name: str, rounds: int, sha256: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class SumsCompared:
+class SumsComparison:
     """What parties said that they heard, beside what this one did.
 
     Attributes
@@ -100,7 +100,7 @@ class SumsCompared:
     caveat: str = ""
 
     @classmethod
-    def to_come(cls, members: tuple[str, ...], *, early: bool = False) -> SumsCompared:
+    def to_come(cls, members: tuple[str, ...], *, early: bool = False) -> SumsComparison:
         """Before anything was compared, or where there is nothing to compare."""
         return cls("", members, (), caveat=_EARLY if early else _YET)
 
@@ -124,7 +124,7 @@ class SumsCompared:
             return (f"Not agreed by all: {self._difference()}.",)
         reasons = [f"{name} ended after {rounds} rounds" for name, rounds in self.short.items()]
         if self.missing:
-            reasons.append(f"it was not heard of {_named(self.missing)} what was told there")
+            reasons.append(f"no digest came from {_named(self.missing)}")
         words = _named(reasons, "; ")
         return (f"Not agreed by all: {words}. {_AGAIN}",) if reasons else ()
 
@@ -141,9 +141,9 @@ class SumsCompared:
         )
 
     def _difference(self) -> str:
-        others = [f"{name} the one with the sha256 {found}" for name, found in self.other.items()]
+        others = [f"{name} {found}" for name, found in self.other.items()]
         return (
-            f"{_named(self.same)} told the digest with the sha256 {self.sha256}, and "
+            f"{_named(self.same)} told {self.sha256} as the sha256 of what they heard, and "
             f"{_named(others)}"
         )
 
@@ -151,12 +151,12 @@ class SumsCompared:
         """The run with what was found, in its statement and in its record."""
         privacy, come_from = run.privacy, run.model.provenance
         details = privacy.details
-        if self.alike:
-            whose = f"{_named(self.members)} heard the same in every round, the sha256 of which"
-            if self.signed:
-                details = (*details, ("SumsCompared by all", f"{whose} they signed: {self.sha256}"))
-            else:
-                details = (*details, ("Compared", f"{whose} is {self.sha256}; it is not signed"))
+        # Where nothing is guaranteed a statement has no details; the record has it.
+        if self.alike and privacy.private:
+            words = f"{_named(self.members)} heard the same in every round, by digests"
+            heading = "Agreed by all" if self.signed else "Compared"
+            signs = "that each of them signed" if self.signed else "that nobody signed"
+            details = (*details, (heading, f"{words} {signs}"))
         changed = replace(privacy, details=details, caveats=(*privacy.caveats, *self.caveats))
         federation = come_from["federation"] | {
             "sums_sha256": self.sha256 or None,
@@ -289,7 +289,7 @@ class SignedSums:
         shown = hashlib.sha256(from_base64(consent.certificates[0])).hexdigest()
         return "" if shown == self._pins[name] else "its certificate is not the one pinned here"
 
-    def compare(self) -> SumsCompared:
+    def compare(self) -> SumsComparison:
         """What is known so far, beside what this node heard itself."""
         with self._lock:
             digests, twice = dict(self._digests), dict(self._twice)
@@ -308,7 +308,7 @@ class SignedSums:
                 other[name] = twice[name]
             else:
                 same.append(name)
-        return SumsCompared(
+        return SumsComparison(
             own.sha256, self.members, tuple(same), short, other, self._consents.signed
         )
 
@@ -347,7 +347,7 @@ class SameSums:
         sums: bytes,
         timeout: float,
         on_pause: Callable[[float, tuple[str, ...]], None] = lambda seconds, missing: None,
-    ) -> SumsCompared:
+    ) -> SumsComparison:
         """Say what this party heard, and wait until it is known of all others.
 
         Parameters

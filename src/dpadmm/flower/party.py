@@ -28,7 +28,7 @@ from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import node_run, read_shards, write_node_results
 from dpadmm.federation.recovery import Stretch
 from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.same_sums import SignedSums, SumsCompared
+from dpadmm.federation.same_sums import SignedSums, SumsComparison
 from dpadmm.federation.setup import NodeSetup, prepare_node
 from dpadmm.federation.stretch_keys import StretchKeys
 from dpadmm.federation.transport.masks import DecodedSums
@@ -333,7 +333,7 @@ class _Turn:
         signed = self._signed()
         if question.digests:
             self._take_digests(signed, question.digests)
-        compared = SumsCompared.to_come(signed.members)
+        compared = SumsComparison.to_come(signed.members)
         if not signed.missing:
             compared = signed.compare()
             if not compared.signed and compared.alike:
@@ -346,7 +346,7 @@ class _Turn:
         if compared.refusal:
             raise _Refusal(compared.refusal)
         if not signed.missing:
-            watcher.event("agreed-by-all", nodes=list(signed.members), signed=compared.signed)
+            watcher.event("agreed-by-all", parties=len(signed.members), signed=compared.signed)
             watcher.finished()
         return signed.to_bytes(own=True)
 

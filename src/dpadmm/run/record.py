@@ -333,7 +333,9 @@ class RecordedRun(_Part):
             finding = error.errors(include_url=False)[0]
             place = ".".join(str(part) for part in finding["loc"])
             field = f"its field {place!r}" if place else "the whole"
-            words = "is missing" if finding["type"] == "missing" else f"is not: {finding['msg']}"
+            words = "is missing"
+            if finding["type"] != "missing":
+                words = f"is not: {finding['msg'].removesuffix('.')}"
             raise ParameterError(
                 f"{where} must be a run record of dpadmm; {field} {words}."
             ) from None
