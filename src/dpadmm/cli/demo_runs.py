@@ -150,7 +150,7 @@ def _adult() -> _Source | None:
     """UCI Adult by its public schema, numeric columns in [-1, 1]; None where it is not at hand."""
     import pyarrow.compute as pc
 
-    from dpadmm.data.adult import adult_schema, adult_table
+    from dpadmm.data.named import adult_schema, adult_table
 
     if not os.environ.get("DPADMM_DATA"):
         return None
@@ -173,7 +173,7 @@ def _waveform(seed: int) -> _Source:
     """Breiman's waveform, drawn from the seed."""
     import pyarrow as pa
 
-    from dpadmm.data.generators import waveform
+    from dpadmm.data.dataset import waveform
 
     rows, signs = waveform(_DRAWN_ROWS, seed)
     names = [f"x{number}" for number in range(rows.shape[1])]

@@ -16,8 +16,8 @@ from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
     from dpadmm.data.schema import Schema
-    from dpadmm.data.spelling import Reading
     from dpadmm.data.survey import Survey
+    from dpadmm.data.values import Reading
 
 CHECK_WARNING = (
     "These counts are about private rows and covered by no privacy budget: do not share them."
@@ -157,9 +157,8 @@ def check(
     have are quoted.
     """
     with refusals("schema check", as_json):
-        from dpadmm.data.misfits import misfits
         from dpadmm.data.schema import load_schema
-        from dpadmm.data.survey import survey
+        from dpadmm.data.survey import misfits, survey
         from dpadmm.data.tables import encoded_batches
 
         description = load_schema(schema)
@@ -179,7 +178,7 @@ def check(
 
 def _readings(config: Path, file: Path) -> Iterator[Reading]:
     """How a run.toml or node.toml says that a file is written; its other keys are not read."""
-    from dpadmm.data.spelling import Reading
+    from dpadmm.data.values import Reading
     from dpadmm.run.config import load_toml, validated
 
     content = load_toml(config, "configuration")

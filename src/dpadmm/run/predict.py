@@ -15,9 +15,8 @@ import pyarrow.parquet
 
 from dpadmm.data.encode import EncodedBatch, encode_batch, is_sparse
 from dpadmm.data.schema import Schema
-from dpadmm.data.spelling import Reading
 from dpadmm.data.tables import PARQUET_SUFFIXES, check_columns, own_words, read_batches
-from dpadmm.data.values import cells_as_text, holds_text, valid_text
+from dpadmm.data.values import Reading, cells_as_text, holds_text, valid_text
 from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import unknown_name
 from dpadmm.estimators import ADMMClassifier

@@ -25,7 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from dpadmm.data.encode import is_sparse
-from dpadmm.data.row_parts import RowPart, encode_part
+from dpadmm.data.party_rows import RowPart, encode_part
 from dpadmm.data.schema import Schema
 from dpadmm.data.survey import Survey, survey
 from dpadmm.data.tables import encoded_batches
@@ -143,7 +143,7 @@ class Cluster(Closable):
         Parameters
         ----------
         parts
-            As :func:`~dpadmm.data.row_parts.list_parts` found them.
+            As :func:`~dpadmm.data.party_rows.list_parts` found them.
         schema
             The public description.
         """
