@@ -30,7 +30,7 @@ from dpadmm.data.given_rows import (
     rows_of_owners,
 )
 from dpadmm.errors import ParameterError, positive_number, unknown_name
-from dpadmm.evaluation.link import Link, class_probabilities
+from dpadmm.evaluation.histogram import Link, class_probabilities
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.losses import get_loss

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpadmm.data.schema import load_schema
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.figures import AtMost

@@ -17,7 +17,7 @@ from tests.helpers.clusters import ward_table, write_parts
 from dpadmm.data.party_rows import list_parts
 from dpadmm.data.schema import load_schema
 from dpadmm.errors import ParameterError, PreflightStop
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import RunConfig, load_config, validated

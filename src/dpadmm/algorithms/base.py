@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy.special import gammainccinv
 
-from dpadmm.algorithms.inputs import Course, StartOption, starts
+from dpadmm.algorithms.schedules import Course, StartOption, starts
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma

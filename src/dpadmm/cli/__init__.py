@@ -14,8 +14,7 @@ import typer
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 import dpadmm
-from dpadmm.cli.options import Commands
-from dpadmm.cli.output import REFUSALS, print_refusal, refusal_code
+from dpadmm.cli.output import REFUSALS, Commands, print_refusal, refusal_code
 
 #: Where each command lives, in the order of the help. Loaded when called: what a command does not
 #: need costs it nothing.

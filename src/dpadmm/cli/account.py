@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 import typer
 
-from dpadmm.cli.options import named_values, read_value, takes
-from dpadmm.cli.output import JsonOption, console, emit, say, show_table
+from dpadmm.cli.output import (
+    JsonOption,
+    console,
+    emit,
+    named_values,
+    read_value,
+    say,
+    show_table,
+    takes,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.run import parameters as defaults
@@ -412,8 +420,8 @@ def _releases(options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
 
 def _gaussian_releases(mu: float, options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
     """Releases whose variance follows a schedule, the first with the given ``mu``."""
+    from dpadmm.algorithms import schedules
     from dpadmm.privacy.events import GaussianRelease
-    from dpadmm.problem import schedules
 
     count, decay = _releases_made(options.rounds), options.decay
     ratios = {

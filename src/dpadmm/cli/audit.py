@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.progress import Progress
 
-from dpadmm.cli.options import named_values, takes
-from dpadmm.cli.output import JsonOption, emit, errors, refusals, say, show_table
+from dpadmm.cli.output import (
+    JsonOption,
+    emit,
+    errors,
+    named_values,
+    refusals,
+    say,
+    show_table,
+    takes,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost
 
@@ -100,8 +108,8 @@ def audit(options: AuditOptions) -> None:
 
 def _audited(options: AuditOptions, on_progress: Callable[[int], None]) -> Verdict:
     """The verdict on an algorithm or, where none is named, on a mechanism."""
+    from dpadmm.audit.algorithms import audit_algorithm, mechanism_case
     from dpadmm.audit.cases import audit_case
-    from dpadmm.audit.registry import audit_algorithm, mechanism_case
     from dpadmm.audit.scene import draw_scene
 
     drawn = {name: getattr(options, name) for name in ("features", "outputs", "rows_per_person")}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import AddressOption, BackendOption, takes
 from dpadmm.cli.output import (
+    AddressOption,
+    BackendOption,
     JsonOption,
     cell_progress,
     console,
@@ -18,6 +19,7 @@ from dpadmm.cli.output import (
     refusals,
     show_meaning,
     show_table,
+    takes,
 )
 from dpadmm.errors import ParameterError
 from dpadmm.run import parameters as defaults

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from dpadmm.cli.options import DelimiterOption, takes
-from dpadmm.cli.output import JsonOption, emit, owner_at_terminal, refusals, say, warn
+from dpadmm.cli.output import (
+    DelimiterOption,
+    JsonOption,
+    emit,
+    owner_at_terminal,
+    refusals,
+    say,
+    takes,
+    warn,
+)
 from dpadmm.cli.run_output import plain_quality, show_quality
 from dpadmm.errors import ParameterError
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import Commands, takes
-from dpadmm.cli.output import JsonOption, console, emit, refusals, say, show_table
+from dpadmm.cli.output import Commands, JsonOption, console, emit, refusals, say, show_table, takes
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def init(options: LedgerOptions) -> None:
     Example: `dpadmm ledger init north.ledger --dataset patients --owner north --rows 6000
     --epsilon 1 --delta 1e-6`
     """
-    from dpadmm.ledger.entries import ChargedData
+    from dpadmm.ledger.base import ChargedData
     from dpadmm.ledger.filters import Policy
     from dpadmm.ledger.sqlite import SQLiteLedger
 

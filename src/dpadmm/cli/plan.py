@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import AddressOption, BackendOption, read_value, takes
-from dpadmm.cli.output import JsonOption, cell_progress, console, emit, refusals, say, show_table
+from dpadmm.cli.output import (
+    AddressOption,
+    BackendOption,
+    JsonOption,
+    cell_progress,
+    console,
+    emit,
+    read_value,
+    refusals,
+    say,
+    show_table,
+    takes,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.run import parameters as defaults
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, emit, refusals
+from dpadmm.cli.output import JsonOption, emit, refusals, takes
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.privacy.figures import Given
 

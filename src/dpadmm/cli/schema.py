@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import Commands, DelimiterOption, takes
-from dpadmm.cli.output import JsonOption, emit, refusals, say, show_table, warn
+from dpadmm.cli.output import (
+    Commands,
+    DelimiterOption,
+    JsonOption,
+    emit,
+    refusals,
+    say,
+    show_table,
+    takes,
+    warn,
+)
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.sentences import DataError
 

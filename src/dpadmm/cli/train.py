@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from dpadmm.cli.options import takes
 from dpadmm.cli.output import (
     JsonOption,
     emit,
@@ -18,6 +17,7 @@ from dpadmm.cli.output import (
     owner_at_terminal,
     refusals,
     rounds_bar,
+    takes,
     warn,
 )
 from dpadmm.cli.run_output import result_places, show_run

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm.errors import ParameterError
-from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
+from dpadmm.evaluation.histogram import Link, LinkFit, NoisyHistogram, ScoreGrid, fit_link
 from dpadmm.evaluation.intervals import (
     CountTable,
     Estimate,
@@ -34,7 +34,6 @@ from dpadmm.evaluation.intervals import (
     share_of,
     spread_shape,
 )
-from dpadmm.evaluation.link import Link, LinkFit, fit_link
 from dpadmm.plain import Array, json_data
 
 

@@ -10,15 +10,24 @@ from typing import Final
 
 from dpadmm.evaluation.intervals import Estimate
 from dpadmm.evaluation.metrics import ClassFigures, ModelFigures
+from dpadmm.privacy.composition import Odds
 from dpadmm.privacy.figures import AtMost, Given, pair
-from dpadmm.privacy.odds import Odds
-from dpadmm.privacy.rounding import exp_up
+from dpadmm.privacy.gaussian import exp_up
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report import texts
-from dpadmm.report.document import Banner, Block, Section, Tile, Words
+from dpadmm.report.document import (
+    Banner,
+    Block,
+    Cell,
+    GuessPlot,
+    LinePlot,
+    Section,
+    Series,
+    Table,
+    Tile,
+    Words,
+)
 from dpadmm.report.markup import shown_name
-from dpadmm.report.plots import GuessPlot, LinePlot, Series
-from dpadmm.report.tables import Cell, Table
 from dpadmm.run.classifier import EVALUATED_LATER, HELD_OUT, PUBLIC, Quality
 from dpadmm.run.record import RecordedRun
 

@@ -20,11 +20,22 @@ from pathlib import Path
 from typing import Final
 
 from dpadmm.durable import write_whole
-from dpadmm.report.document import Banner, Block, Code, Facts, Report, Section, Words, report_json
+from dpadmm.report.document import (
+    Banner,
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Plot,
+    Report,
+    Section,
+    Table,
+    Words,
+    cell_text,
+    report_json,
+)
 from dpadmm.report.markup import Html, cut, element
-from dpadmm.report.plots import Plot
 from dpadmm.report.svg import FIGURE_STYLE, draw, standalone
-from dpadmm.report.tables import Cell, Table, cell_text
 
 #: What a report is saved as beside its page, to make the page again.
 SAVED: Final = "report.json"

@@ -12,11 +12,23 @@ import tomli_w
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.report import texts
 from dpadmm.report.answers import answers, banners, guesses, quality_section, riskiest, tiles
-from dpadmm.report.document import Block, Code, Facts, Report, Section, Words
+from dpadmm.report.document import (
+    Bar,
+    BarPlot,
+    Block,
+    Cell,
+    Code,
+    Facts,
+    GraphPlot,
+    LinePlot,
+    Report,
+    Section,
+    Series,
+    Table,
+    Words,
+)
 from dpadmm.report.markup import shown_name
-from dpadmm.report.plots import Bar, BarPlot, GraphPlot, LinePlot, Series
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
-from dpadmm.report.tables import Cell, Table
 from dpadmm.run.record import Learnt, LedgerCheck, RecordedRun
 
 _LEDGER_COLUMNS = (

@@ -12,8 +12,7 @@ from typing import Final
 
 from dpadmm.problem.topologies import SERVER, Topology
 from dpadmm.report import texts
-from dpadmm.report.markup import Html, cut, element
-from dpadmm.report.plots import (
+from dpadmm.report.document import (
     Bar,
     BarPlot,
     GraphPlot,
@@ -22,8 +21,9 @@ from dpadmm.report.plots import (
     Plot,
     Series,
     WaitPlot,
+    cell_text,
 )
-from dpadmm.report.tables import cell_text
+from dpadmm.report.markup import Html, cut, element
 
 # Beyond these, sums and ratios leave the range of doubles; nothing that is plotted is there.
 _SMALLEST: Final = 1e-280

@@ -29,7 +29,7 @@ from pydantic import (
 )
 
 from dpadmm.algorithms import algorithm_names, get_algorithm
-from dpadmm.algorithms.inputs import Course, as_course
+from dpadmm.algorithms.schedules import Course, as_course
 from dpadmm.data.values import Reading
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms import REGISTRY, get_algorithm
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
-from dpadmm.algorithms.inputs import Course, as_course, first_value
+from dpadmm.algorithms.schedules import Course, as_course, first_value
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event

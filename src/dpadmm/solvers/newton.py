@@ -415,7 +415,7 @@ class BlockSolver(BlockLoss):
         """
         if not self._compiles or state.inverse is None:
             return np.zeros(len(self.nodes))
-        from dpadmm.solvers.chord_steps import SmallProblems, take_chord_steps
+        from dpadmm.solvers.compiled import SmallProblems, take_chord_steps
 
         nodes = len(self.nodes)
         problems = SmallProblems(
