@@ -26,7 +26,7 @@ from dpadmm.run.train import train
 from dpadmm.sentences import DataError
 from dpadmm.solvers import cluster as cluster_module
 from dpadmm.solvers.cluster import Cluster, check_scheduler
-from dpadmm.solvers.parts import drawn_rows
+from dpadmm.solvers.workspace import drawn_rows
 
 HEIGHTS = [40, 1, 25, 54]
 

@@ -46,7 +46,6 @@ from dpadmm.durable import FileRefusal, read_regular, write_whole
 from dpadmm.plain import Array, json_data
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.topologies import Topology
-from dpadmm.run.choice import joined_options
 from dpadmm.run.classifier import HISTORY, Classifier, Quality
 from dpadmm.run.sealed import COLUMNS_VERSION, MODEL_VERSION, ModelError, pack, unpack
 from dpadmm.version import __version__
@@ -117,6 +116,9 @@ class Model:
         own = {name: asked.pop(name) for name in ("noise", "colluders")}
         given = {name: value for name, value in own.items() if value is not None}
         if given:
+            # Only a model that is saved needs it, and it knows the algorithms.
+            from dpadmm.run.choice import joined_options
+
             asked["algorithm_options"] = joined_options(asked["algorithm_options"] or {}, given)
         return cls(
             Classifier.of_estimator(estimator),

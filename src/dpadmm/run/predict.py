@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,13 @@ from dpadmm.data.tables import PARQUET_SUFFIXES, check_columns, own_words, read_
 from dpadmm.data.values import Reading, cells_as_text, holds_text, valid_text
 from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import unknown_name
-from dpadmm.estimators import ADMMClassifier
 from dpadmm.problem.losses import get_loss
-from dpadmm.run.config import validated
 from dpadmm.run.model import Model
 from dpadmm.run.sealed import ModelError
 from dpadmm.sentences import DataError
+
+if TYPE_CHECKING:
+    from dpadmm.estimators import ADMMClassifier
 
 OUTPUT_SUFFIXES: Final = (".csv", *PARQUET_SUFFIXES)
 _PIECE_BYTES: Final = 2**24
@@ -142,6 +143,9 @@ def predict_file(
 
 def _reading_of(model: Model, party: str) -> Reading:
     """How the file of one party of the model's run was written."""
+    # Most predictions name no party, and a run's configuration knows all of training.
+    from dpadmm.run.config import validated
+
     config = model.provenance.get("config")
     parties = config.get("party") if isinstance(config, dict) else None
     told = {str(each.get("name")): each for each in parties or () if isinstance(each, dict)}
