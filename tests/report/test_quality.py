@@ -50,7 +50,7 @@ def test_the_page_says_that_rows_in_both_parts_add_up(record):
 @pytest.mark.parametrize(
     ("about", "phrase"),
     [
-        (HELD_OUT, "100 rows kept out of training, for (1, 0.0001)-differential privacy"),
+        (HELD_OUT, "100 held-out rows, for (1, 0.0001)-differential privacy"),
         (TRAINED_ON, "which is optimistic"),
         (PUBLIC, "exactly, on 100 public rows, for nothing"),
     ],

@@ -295,7 +295,7 @@ class Algorithm(ABC):
 
     @property
     def summation(self) -> Summation | None:
-        """How messages are added up where nothing but their sum is to be seen; None: all are."""
+        """How messages are added up where parties see the sum alone; None where they see all."""
         return None
 
     def hears_mean(self, site: Site) -> bool:

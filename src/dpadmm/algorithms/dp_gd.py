@@ -203,7 +203,7 @@ class DPGD(SummedGaussian):
 
 
 def _check_size(state: DPGDState) -> None:
-    """Refuse what no honest messages lead to, whatever the rows: margins stay far from overflow."""
+    """Refuse a state that honest messages never reach: margins stay far from overflow."""
     largest = max(float(np.abs(part).max()) for part in state)
     if not largest <= _LARGEST:
         raise ParameterError(

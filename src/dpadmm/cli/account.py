@@ -145,7 +145,7 @@ class _Question(NamedTuple):
     def histories(self, training: Sequence[Sequence[Event]]) -> list[list[tuple[Event, ...]]]:
         """Of each party the releases that add up; of several lists the larger cost counts.
 
-        Rows kept out have a list of their own, as in a statement (:class:`Charges`).
+        Held-out rows have a list of their own, as in a statement (:class:`Charges`).
         """
         from dpadmm.privacy.events import parts_add_up
 

@@ -60,7 +60,7 @@ class _Source(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class DemoData(ProblemSource):
-    """Rows of the parties and rows that nobody trains on.
+    """Rows of the parties, and held-out rows.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class DemoData(ProblemSource):
         return self.problem
 
     def first(self, parties: int) -> DemoData:
-        """The first so many parties."""
+        """Return the data of the first parties alone."""
         kept = replace(
             self.problem,
             members=self.problem.members[:parties],
@@ -204,7 +204,7 @@ _MEASURE: Final = "test accuracy"
 _PLAIN: Final = TrainingParameters("admm", delta=DELTA)
 
 Found = TypeVar("Found")
-#: Told what was done and how much there is to do.
+#: Called with how much is done and how much there is to do.
 OnDone = Callable[[int, int], None]
 
 
@@ -246,7 +246,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class ShownRun:
-    """A run that is told of in full, the first of the repeated ones."""
+    """The run that is shown in full: the first of the repeated ones."""
 
     parameters: TrainingParameters
     planned: Plan

@@ -43,7 +43,7 @@ class EvaluateOptions:
     ] = None
     epsilon: Annotated[
         float | None,
-        typer.Option(help="What to spend; the run's where rows were kept out of training."),
+        typer.Option(help="What to spend; the run's where rows were held out."),
     ] = None
     delta: Annotated[float | None, typer.Option(help="The delta of it; the run's.")] = None
     noise: Annotated[
@@ -87,7 +87,7 @@ def evaluate(options: EvaluateOptions) -> None:
     """Say how good a model is: accuracy, ROC, calibration, each with an interval.
 
     With a **run.toml**, on the rows of its parties: one histogram with noise, charged to their
-    ledgers. Rows kept out of training (`holdout` under `[run]`) have an account of their own; on
+    ledgers. Held-out rows (`holdout` under `[run]`) have an account of their own; on
     rows that were trained on it adds to what was spent, and `--epsilon` must say how much. What a
     model was told before, at the end of its training or by this command, is shown again for
     nothing.
@@ -133,7 +133,7 @@ def evaluate(options: EvaluateOptions) -> None:
 
 
 def _check_thresholds(options: EvaluateOptions) -> None:
-    """Refuse what no histogram could answer, before one is paid for."""
+    """Refuse a question that no histogram can answer, before one is paid for."""
     from dpadmm.evaluation.intervals import normal_quantile
     from dpadmm.evaluation.metrics import check_wish
 

@@ -70,7 +70,7 @@ REFUSALS: Final = (
     LedgerError,
 )
 
-#: How a refused command ends; and where the same command may go through later (sysexits.h).
+#: Exit code of a refused command; and of one that may succeed later as it is (sysexits.h).
 REFUSED: Final = 2
 TRY_LATER: Final = 75
 #: The exit code of a run that its owner's pre-flight ended before it began.
@@ -132,7 +132,7 @@ def warn(message: str) -> None:
 
 
 def owner_at_terminal() -> Callable[[Sequence[str], bool], bool] | None:
-    """Whom a pre-flight tells what it found; None where nobody could read it and answer.
+    """Return who reads what a pre-flight found; None where nobody could read it and answer.
 
     What is no terminal may be a log that others read.
     """
@@ -151,7 +151,7 @@ def _tell_owner(lines: Sequence[str], ask: bool) -> bool:
 
 
 def say(words: str, heading: str = "") -> None:
-    """Print plain words, some of which may be others', behind a heading if there is one."""
+    """Print plain words, behind a heading if there is one. Other parties may have written some."""
     text = Text(_flowing(f"{heading}: {words}" if heading else words, console))
     if heading:
         text.stylize("bold", 0, len(heading) + 1)

@@ -120,7 +120,7 @@ def draft(options: DraftOptions) -> None:
 
 
 def _encoding(schema: Schema) -> dict[str, Any]:
-    """What rows become; the map is left out where there is none."""
+    """Describe the encoded rows; a schema without a map has no line for one."""
     told = schema.fourier
     counts = {"encoded_columns": len(schema.column_names), "features": len(schema.feature_names)}
     return counts if told is None else counts | {"fourier": told.model_dump()}

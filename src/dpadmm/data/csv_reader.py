@@ -143,7 +143,7 @@ def _walk(path: Path, place: int, before: bytes, grammar: _Grammar, found: list[
                 found.append(offset + at)
                 at += 1
             else:
-                # Whether and how it is closed is seen further on.
+                # Only the following bytes show whether and how it is closed.
                 opened = offset + at
                 spans_lines = grammar.line_end.search(data, at) is not None
         offset += len(piece)

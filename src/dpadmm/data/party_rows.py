@@ -64,7 +64,7 @@ def encode_party(source: Path, schema: Schema, folder: Path) -> PartyRows:
 def encode_by_party(source: Path, schema: Schema, folder: Path) -> dict[str, PartyRows]:
     """Encode one file with the rows of all parties, sorted by the names of the parties.
 
-    Whose row it is is public: a row that names nobody is refused.
+    The owner of a row is public: a row without an owner is refused.
     """
     with ExitStack() as stack:
         parties: dict[str, _Part] = {}
@@ -83,7 +83,7 @@ def encode_by_party(source: Path, schema: Schema, folder: Path) -> dict[str, Par
 
 
 def _part(schema: Schema, path: Path, stack: ExitStack) -> _Part:
-    # Asked as if there were very many rows: how many there are is not known yet.
+    # The number of rows is not known yet: assume very many.
     if is_sparse(schema, 2**40):
         return _Part(path, RowsInMemory(schema))
     return _Part(path, stack.enter_context(RowsFile(path, len(schema.feature_names))))
@@ -129,7 +129,7 @@ def _refuse_many(count: int, source: Path, schema: Schema) -> None:
         )
 
 
-# How file systems call what changes when a file does; the first that there is counts.
+# Names that file systems give to what changes with a file; the first one found counts.
 _MARKS: Final = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
 
 
@@ -216,7 +216,7 @@ def _names(folder: str) -> tuple[list[str], Any]:
 
 def _written(system: Any, file: StoredFile) -> str:
     with own_words(file):
-        # What was looked at before may be remembered: look again.
+        # The file system may have cached the listing: look again.
         system.invalidate_cache()
         facts = system.info(file.address)
     mark = next((facts[name] for name in _MARKS if facts.get(name) is not None), "")

@@ -48,7 +48,7 @@ DEFAULT_MISSING_VALUES: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NU
 #: What the bounds of a numeric column may become: the lower one, and the upper one.
 RANGES: Final = ((-1.0, 1.0), (0.0, 1.0))
 _CENTRED, _FROM_ZERO = RANGES
-# A row scaled down to norm 1 has next to nothing left of its columns beside a constant like that.
+# Beside a larger constant, a row scaled down to norm 1 has next to nothing left of its columns.
 _LARGEST_CONSTANT: Final = 1000
 
 
@@ -333,7 +333,7 @@ class Schema(Part):
         party = () if self.party is None else (self.party,)
         names = (*(c.name for c in self.columns), self.label.column, *party, *self.ignore)
         refuse_repeats(names, "a column must have one role (a column, the label, party or ignore)")
-        # An astute choice of names could make two encoded columns look the same in a report.
+        # Names must not make two encoded columns look the same in a report.
         refuse_repeats(self.column_names, "the encoded columns must list each value once")
         if self.fourier is not None and self.constant:
             raise fail(
@@ -465,7 +465,7 @@ class Schema(Part):
         return Schema.from_dict(content)
 
     def without_party(self) -> Schema:
-        """The same for rows of which nobody asks whose they are: the column may be there or not."""
+        """Return the schema without the party column, which a file may have or not."""
         if self.party is None:
             return self
         ignore = (*self.ignore, self.party)
@@ -531,7 +531,7 @@ def load_schema(path: str | Path) -> Schema:
 
 
 class ColumnWeights(NamedTuple):
-    """A classifier for cells as they stand in a file.
+    """A classifier in the units of a file.
 
     Attributes
     ----------

@@ -128,11 +128,11 @@ def _unused(found: dict[str, int], rows: int) -> tuple[str, ...]:
     return tuple(name for name, count in found.items() if rows and not count)
 
 
-# A text that so large a part of the rows has, and more than one, is a spelling; a rarer one may be
-# about one person, and is not shown.
+# A text is a spelling if at least this share of the rows has it, and more than one row. A rarer
+# text may be about one person, and is not shown.
 _FREQUENT: Final = 0.05
 _MOST_SHOWN: Final = 10
-# More different texts than that are no spellings of anything.
+# A column with more different texts than this has no spellings of levels.
 _MOST_TEXTS: Final = 10_000
 _FLAGS: Final = (("trim",), ("ignore_case",), ("trim", "ignore_case"))
 _DIFFER: Final = {"trim": "white space", "ignore_case": "capitals"}
@@ -142,10 +142,10 @@ _OR_ELSE: Final = "or where the file is named: [data], [[party]] or [node]"
 def misfits(
     source: Source, schema: Schema, survey: Survey, *, delimiter: str | None = None
 ) -> tuple[str, ...]:
-    """What no file has that is read as it is meant, in sentences that say what to write.
+    """Say what the file has that is not read as it was meant, and what to write instead.
 
-    Told are bad labels, columns of which no cell fits, and cells that are a number, a class or a
-    level but for a comma, capitals or blanks. The file is read once more.
+    The sentences are about bad labels, columns without a cell that fits, and cells that are a
+    number, a class or a level but for a comma, capitals or blanks. The file is read once more.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def misfits(
 
 
 class _Cells(NamedTuple):
-    """Per column: texts that mean nothing, how many numbers have a comma, and missing texts."""
+    """Count per column: texts without a meaning, numbers with a comma, and missing texts."""
 
     unknown: dict[str, Counter[str]]
     commas: Counter[str]
@@ -206,14 +206,14 @@ def _commas(cells: pa.Array) -> int:
 
 
 class _Mend(NamedTuple):
-    """What makes texts known: the keys, how many rows have such texts, and the other texts."""
+    """Return the keys that make texts known, how many rows have such texts, and the others."""
 
     keys: tuple[str, ...]
     rows: int
     left: Counter[str]
 
     def advice(self, where: str) -> list[str]:
-        """What to write, if that helps."""
+        """Return what to write, if that helps."""
         if not self.rows:
             return []
         written = " and ".join(f"{key} = true" for key in self.keys)

@@ -74,7 +74,7 @@ class RowsFile:
         trace: TracebackType | None,
     ) -> None:
         if not self._finished:
-            # What was not finished ends as by an error: nothing is left behind.
+            # A file that was not finished is removed, as after an error.
             why = error or DataError(f"{self._path} was not finished")
             self._whole.__exit__(type(why), why, trace)
 
@@ -142,7 +142,7 @@ class StoredFile:
         return self.address
 
     def open(self) -> Any:
-        """What a reader of Parquet takes."""
+        """Return what a Parquet reader takes."""
         if "://" not in self.address:
             return self.address
         import fsspec
@@ -151,7 +151,7 @@ class StoredFile:
 
 
 class PublicDataWarning(UserWarning):
-    """Something was asked for that is in order for public data only."""
+    """Warns that a request is safe for public data only."""
 
 
 def encode(
@@ -308,7 +308,7 @@ def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
     """Read all of a (public) table into memory; the cells of a CSV file as bytes."""
     with own_words(source):
         table = _opened(source, delimiter)
-        # Its header may be a row where there is none: nothing of it is shown.
+        # Without a header, the first line may be a row: show nothing of it.
         _refuse_repeats(table, show=False)
         batches = [batch for batch, _ in table.read(list(table.names), [])]
         if batches:
@@ -320,7 +320,7 @@ def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
 def own_words(source: Source) -> Iterator[None]:
     """Turn whatever is raised while a table is read into one sentence of ours.
 
-    What others say may quote a row: of that nothing is passed on but the kind of the error.
+    A library's message may quote a row, so only the kind of the error is passed on.
     """
     try:
         yield
@@ -438,7 +438,7 @@ def _columns(table: _Table, schema: Schema, require_label: bool, only_known: boo
             "what is missing, correct the schema, or check the delimiter and the header line"
             + _nearly_there(missing, table.names)
         )
-    # The header is one: it has all names of the schema. So it may be shown.
+    # It has all names of the schema, so it is a header and may be shown.
     _refuse_repeats(table, show=True)
     extra = [name for name in table.names if name not in needed and name not in schema.ignore]
     if extra and only_known:
@@ -455,7 +455,7 @@ def _columns(table: _Table, schema: Schema, require_label: bool, only_known: boo
 
 
 def _nearly_there(missing: list[str], names: Sequence[str]) -> str:
-    """Names of the schema that a header has but for capitals, white space and byte-order marks."""
+    """Find names that differ from a header only in capitals, white space or byte-order marks."""
     found = {_ANY_SPELLING.folded(name): name for name in names}
     near = [(found.get(_ANY_SPELLING.folded(name)), name) for name in missing]
     pairs = [f"{there!r} for {name!r}" for there, name in near if there is not None]

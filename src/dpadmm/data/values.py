@@ -45,7 +45,7 @@ from dpadmm.sentences import (
 )
 
 WHOLE: Final = re.compile(r"-?[0-9]+")
-# White space of any script, and what no one sees: byte-order marks and joiners of width zero.
+# White space of any script, and invisible characters: byte-order marks, joiners of width zero.
 _BLANK: Final = r"[\s\ufeff\u200b\u2060]+"
 _AROUND: Final = re.compile(rf"\A{_BLANK}|{_BLANK}\Z")
 
@@ -175,7 +175,7 @@ class Reading(Part):
 
     @property
     def told(self) -> dict[str, Any]:
-        """What is given of these keys."""
+        """The keys that were given, with their values."""
         found = {key: getattr(self, key) for key in Reading.model_fields}
         return {key: value for key, value in found.items() if value is not None}
 
@@ -319,7 +319,7 @@ def text_of(cell: object) -> str | None:
             return None
         return canonical_text(_decoded(cell) if isinstance(cell, bytes) else cell)
     except Exception:
-        # What has no truth or no text of its own (NA of pandas, a number of too many digits).
+        # Some objects have no truth value or no text (NA of pandas, a number with too many digits).
         return None
 
 

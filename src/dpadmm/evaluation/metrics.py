@@ -473,7 +473,7 @@ def choose_threshold(
 
 
 def check_wish(sensitivity: float | None, specificity: float | None) -> tuple[str, float]:
-    """Which of the two is wished for, and how much of it; or a refusal."""
+    """Return which of the two was asked for, and how much of it; refuse none or both."""
     if (sensitivity is None) == (specificity is None):
         raise ParameterError(
             "sensitivity or specificity must be given, one of them; got "

@@ -117,7 +117,7 @@ class PositionCosts:
         return max(piece.spent for piece in met), max(piece.spent_alone for piece in met)
 
 
-#: How the numbers of a message are stored, by what an entry calls them; doubles go without saying.
+#: How the numbers of a message are stored, by the name in its entry; doubles have no name.
 STORED_TYPES: Final = {"float64": "<f8", "uint64": "<u8"}
 
 
@@ -303,7 +303,7 @@ class Account:
         )
 
     def _not_charged(self, asked: int) -> str:
-        """What a refusal may say: of the releases it is about none is in this ledger."""
+        """Return what a refusal may say: this ledger has none of the refused releases."""
         what = "it was not" if asked == 1 else "none of them was"
         return f"{what} charged to the ledger of {self.dataset.owner}"
 

@@ -85,7 +85,7 @@ from dpadmm.privacy.noise import LEAST_DELTA
 # costs are rounded by, where it is no steeper than so: 1500 (1e-14 / 2 + 1e-15) = 9e-12.
 _ROUNDING: Final = 1e-14
 _STEEPEST: Final = 1500.0
-# Who asks for exactly the epsilon that is said to fit must not fail by the rounding of its search.
+# A request for exactly the epsilon that fits must not fail by the rounding of the search.
 _ROUNDED_DOWN: Final = 1e-8
 
 
@@ -164,14 +164,14 @@ class Policy:
 
     @property
     def bound_alone(self) -> float:
-        """What epsilon is kept to if all other parties collude; infinite if to nothing."""
+        """The bound on epsilon if all other parties collude; infinite without one."""
         if self.epsilon_alone is not None:
             return self.epsilon_alone
         return self.epsilon if self.colluders is None else math.inf
 
     @property
     def least_colluders(self) -> float:
-        """Against how many epsilon is kept at least; infinite if against all others together."""
+        """Against how many colluders epsilon must hold; infinite for all others together."""
         return math.inf if self.bound_alone <= self.epsilon else self.colluders or 0
 
     def amended(self, **changes: Any) -> Policy:
@@ -340,7 +340,7 @@ class GaussianFilter(PrivacyFilter):
         square = gaussian_mu_squared(event, people)
         if square is None:
             return math.inf
-        # Who has a row in each of two parts is moved by all of it in both (positions).
+        # A person with a row in each of two parts moves both by all of it (dpadmm.ledger.balance).
         return people**2 * square if isinstance(event, InexactSolve) else square
 
     def _unknown(self, event: Event) -> str:

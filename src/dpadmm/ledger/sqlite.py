@@ -85,7 +85,7 @@ class SQLiteLedger(Closable):
             "version": LEDGER_VERSION,
             "dataset": asdict(dataset),
             "policy": policy.to_dict(),
-            # Two ledgers of one data set are told apart, whatever else they have in common.
+            # Makes two ledgers of one data set differ, whatever else they have in common.
             "identifier": os.urandom(16).hex(),
         }
         first = Entry.after(None, "ledger", _now(), None, None, content)

@@ -250,7 +250,7 @@ class EntryFile(Closable):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Nobody else writes meanwhile; what is appended is durable when it ends, or undone."""
+        """Write alone; at the end what was appended is durable, or undone."""
         if os.getpid() != self._process:
             raise LedgerError(
                 f"ledger {self.path} must be used by the process that opened it; open it again."
@@ -258,7 +258,7 @@ class EntryFile(Closable):
         with self.refusals():
             self._connection.execute("BEGIN IMMEDIATE")
         try:
-            # A file that was moved or replaced would take entries that nobody finds again.
+            # Entries in a file that was moved or replaced would be lost.
             if self._find_inode() != self._inode:
                 raise LedgerError(
                     f"ledger {self.path} was moved or replaced while it was open. Put it back and "
@@ -274,7 +274,7 @@ class EntryFile(Closable):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Everything read meanwhile is of one moment; others may read, and wait to write."""
+        """Read everything as of one moment; others may read, and wait to write."""
         if self._connection.in_transaction:
             yield
             return

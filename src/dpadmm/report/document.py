@@ -373,7 +373,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Banner:
-    """What nobody may overlook, above everything else."""
+    """A warning above everything else."""
 
     tone: Tone
     heading: str
@@ -382,7 +382,7 @@ class Banner:
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure that is seen at once, and what it is."""
+    """A figure in large type, and what it is."""
 
     figure: str
     label: str

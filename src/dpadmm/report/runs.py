@@ -106,7 +106,7 @@ def runs_report(named: Sequence[tuple[str, RecordedRun]]) -> Report:
 
 
 def _worst(named: Sequence[tuple[str, RecordedRun]]) -> tuple[Banner, ...]:
-    """Everything of any run that nobody may overlook, with the names of those it is about."""
+    """Return all warnings of all runs, with the names of those they are about."""
     about: dict[tuple[str, str], list[str]] = {}
     for name, run in named:
         for banner in banners(run):
