@@ -103,5 +103,5 @@ def test_an_evaluation_that_is_none_is_refused(record):
     from dpadmm.errors import ParameterError
 
     for quality in ({}, {"about": "held out"}, {"about": "elsewhere", "histogram": {}}):
-        with pytest.raises(ParameterError, match="must be a run record of dpadmm; at quality"):
+        with pytest.raises(ParameterError, match="a run record of dpadmm; its field 'quality'"):
             RecordedRun.from_dict(record() | {"quality": quality})

@@ -62,7 +62,7 @@ from dpadmm.solvers.workspace import Workspace
 _NOISE_TRAVEL: Final = 10.0
 # The part of the longest stable step that is taken.
 _STABLE: Final = 0.95
-# No messages that are let in lead further in a thousand rounds.
+# Messages within their bound lead no further in a thousand rounds.
 _LARGEST: Final = 1e11
 
 

@@ -54,7 +54,7 @@ from dpadmm.privacy.calibration import InfeasibleBudgetError
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.site import Site
 
-# Of the published total: -ln(1 - x) < 1.4 x for 0 < x <= 1/2.
+# In the published total: -ln(1 - x) < 1.4 x for 0 < x <= 1/2.
 _PRINTED: Final = 1.4
 
 

@@ -414,7 +414,7 @@ def _joined(witnesses: list[Witness]) -> list[NoiseScores]:
 
 
 def _first_of_each(findings: list[Deviation]) -> list[Deviation]:
-    """What was found in many rounds is told once."""
+    """Report once what was found in many rounds."""
     kept: dict[str, Deviation] = {}
     for finding in findings:
         kept.setdefault(finding.sentence.partition(", round")[0], finding)

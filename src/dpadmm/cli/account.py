@@ -49,7 +49,7 @@ class AccountOptions:
         typer.Argument(help="A configuration; it then decides the run, and the options do not."),
     ] = None
     epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = 1.0
-    delta: Annotated[float, typer.Option(help="Its delta.")] = defaults.DELTA
+    delta: Annotated[float, typer.Option(help="Delta of that budget.")] = defaults.DELTA
     algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = defaults.ALGORITHM
     rounds: Annotated[
         str,
@@ -96,8 +96,8 @@ class AccountOptions:
         Literal["constant", "periodic", "iteration", "geometric"],
         typer.Option(help="gaussian: how the variance changes over the rounds."),
     ] = "constant"
-    decay: Annotated[float, typer.Option(help="Of the schedule.")] = 0.925
-    period: Annotated[int, typer.Option(help="Of the periodic schedule.")] = 1
+    decay: Annotated[float, typer.Option(help="Decay of the schedule.")] = 0.925
+    period: Annotated[int, typer.Option(help="Period of the periodic schedule.")] = 1
     as_json: JsonOption = False
 
 
@@ -242,7 +242,7 @@ def _run(question: _Question) -> dict[str, Any]:
     site, budget = planned.site, planned.budget
     deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
-    # Said of the noise that a run on this machine would draw.
+    # About the noise that a run on this machine would draw.
     noise = SimulatedNoise(0) if question.simulated else secure_noise()
     statement = state_whole(planned, events, noise, wish, ahead=question.beside)
     statement = replace(statement, noise=f"none drawn yet: this is a plan ({statement.noise})")
@@ -328,7 +328,7 @@ def _other_rounds(
 
 
 def _show_parties(result: dict[str, Any]) -> None:
-    """What each party adds and spends; an accountant that is everybody's is told elsewhere."""
+    """What each party adds and spends; an accountant that all parties share is shown elsewhere."""
     differ = len({party["accountant"] for party in result["parties"]}) > 1
     apart = ("accountant",) if differ else ()
     show_table(

@@ -68,7 +68,7 @@ class AuditOptions:
     ] = 1.0
     samples: Annotated[int, typer.Option(help="Runs of each of the two data sets.")] = 50_000
     confidence: Annotated[
-        float, typer.Option(help="How surely nothing false is said: the bound, and the noise.")
+        float, typer.Option(help="Confidence of the verdict: of the bound, and of the noise.")
     ] = 0.99
     seed: Annotated[
         int, typer.Option(help="Decides setting and attack; deployed noise takes no seed.")

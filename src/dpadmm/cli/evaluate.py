@@ -43,9 +43,9 @@ class EvaluateOptions:
     ] = None
     epsilon: Annotated[
         float | None,
-        typer.Option(help="What to spend; the run's where rows were held out."),
+        typer.Option(help="Epsilon to spend; default: the run's, where rows were held out."),
     ] = None
-    delta: Annotated[float | None, typer.Option(help="The delta of it; the run's.")] = None
+    delta: Annotated[float | None, typer.Option(help="Delta to spend; default: the run's.")] = None
     noise: Annotated[
         str | None, typer.Option(help="own or shared; as the training has it, unless given.")
     ] = None
@@ -64,7 +64,7 @@ class EvaluateOptions:
             "--sure", help="The interval's lower end must reach it, not only the estimate."
         ),
     ] = False
-    confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95
+    confidence: Annotated[float, typer.Option(help="Confidence of each interval.")] = 0.95
     probabilities: Annotated[
         bool,
         typer.Option("--probabilities", help="Fit probabilities to the histogram, for --write."),

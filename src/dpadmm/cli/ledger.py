@@ -64,7 +64,7 @@ class LedgerOptions:
     ] = None
     colluders: Annotated[
         int | None,
-        typer.Option(help="Shared noise must hold against at least so many colluding parties."),
+        typer.Option(help="Shared noise must hold against at least this many colluders."),
     ] = None
     epsilon_alone: Annotated[
         float | None,
@@ -115,7 +115,7 @@ class AmendOptions:
     delta: Annotated[float | None, typer.Option(help="The delta that goes with epsilon.")] = None
     colluders: Annotated[
         int | None,
-        typer.Option(help="Shared noise must hold against at least so many colluding parties."),
+        typer.Option(help="Shared noise must hold against at least this many colluders."),
     ] = None
     epsilon_alone: Annotated[
         float | None,

@@ -134,7 +134,7 @@ def warn(message: str) -> None:
 def owner_at_terminal() -> Callable[[Sequence[str], bool], bool] | None:
     """Return who reads what a pre-flight found; None where nobody could read it and answer.
 
-    What is no terminal may be a log that others read.
+    Anything but a terminal may be a log that others read.
     """
     return _tell_owner if sys.stdin.isatty() and sys.stderr.isatty() else None
 
@@ -331,7 +331,7 @@ Options = TypeVar("Options")
 
 DelimiterOption = Annotated[
     str | None,
-    typer.Option(help="Between the cells of a CSV file, if not as the schema says."),
+    typer.Option(help="Delimiter of a CSV file, if not as the schema says."),
 ]
 
 #: Where a sweep's jobs are computed.
@@ -340,7 +340,7 @@ BackendOption = Annotated[
 ]
 AddressOption = Annotated[
     str | None,
-    typer.Option(help="Of a running Dask or Ray cluster; without one, --jobs processes start."),
+    typer.Option(help="Address of a running Dask or Ray cluster; default: --jobs processes."),
 ]
 
 

@@ -50,10 +50,10 @@ class DraftOptions:
         "schema.toml"
     )
     party: Annotated[
-        str | None, typer.Option(help="Name of the column that says whose row it is.")
+        str | None, typer.Option(help="Name of the column with the owner of each row.")
     ] = None
     constant: Annotated[
-        bool, typer.Option("--constant", help="Ask for a constant column: an intercept.")
+        bool, typer.Option("--constant", help="Add a constant column: an intercept.")
     ] = False
     max_levels: Annotated[
         int | None, typer.Option(min=1, help="The most levels of a categorical column (50).")
@@ -67,7 +67,7 @@ class DraftOptions:
         ),
     ] = None
     delimiter: Annotated[
-        str | None, typer.Option(help="Between the cells of a CSV file; found if not given.")
+        str | None, typer.Option(help="Delimiter of a CSV file; found if not given.")
     ] = None
     force: Annotated[bool, typer.Option("--force", help="Replace a schema that is there.")] = False
     as_json: JsonOption = False

@@ -40,10 +40,10 @@ class TrainOptions:
 
     config: Annotated[Path, typer.Argument(help="The configuration, a TOML file.")]
     epsilon: Annotated[
-        float | None, typer.Option(help="Of every party, instead of that under [run].")
+        float | None, typer.Option(help="Epsilon of every party, instead of [run]'s.")
     ] = None
     delta: Annotated[
-        float | None, typer.Option(help="Of every party, instead of that under [run].")
+        float | None, typer.Option(help="Delta of every party, instead of [run]'s.")
     ] = None
     as_json: JsonOption = False
 

@@ -89,7 +89,7 @@ def draft(
     label
         Name of the column to predict.
     party
-        Name of the column that says whose row it is, if there is one.
+        Name of the column with the owner of each row, if there is one.
     constant
         Whether the schema asks for a constant column, or with which weight.
     max_levels

@@ -59,7 +59,7 @@ _LONG_CELL: Final = 30
 
 
 def content_policy(*, live: bool) -> str:
-    """What a page may do: nothing but show itself, and ask for itself again if it is live."""
+    """The page's permissions: show itself, and reload itself if it is live."""
     script = f"script-src {_source(_SCRIPT)}; connect-src 'self'; " if live else ""
     return (
         f"default-src 'none'; {script}style-src {_source(_STYLE)}; img-src data:; "
@@ -217,7 +217,7 @@ def _banner(banner: Banner) -> Html:
 
 
 def _lost() -> Html:
-    """What the script shows when nobody answers."""
+    """What the script shows when the server does not answer."""
     words = element("strong", "NO ANSWER.")
     advice = (
         "The command that serves this page has ended or cannot be reached: what is below is old."

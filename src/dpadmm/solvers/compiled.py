@@ -56,7 +56,7 @@ _LOG_MIDDLE: Final = math.log1p(_MIDDLE)
 def compiled(**options: Any) -> Callable[[Any], Any]:
     """Compile a function; a product and a sum may become one instruction.
 
-    Nothing else is relaxed unless told, NaN least of all.
+    Nothing else is relaxed unless the caller asks for it; NaN never is.
     """
     given: dict[str, Any] = {"fastmath": {"contract"}, "nogil": True, "error_model": "numpy"}
     compiler: Callable[[Any], Any] = numba.njit(**(given | options))
@@ -102,7 +102,7 @@ def logistic_losses(margins: Array) -> Array:
     return margins
 
 
-# Steps after which a solve is left to who can renew its inverse.
+# After this many steps the general solver goes on: it can renew the inverse.
 _MOST_STEPS: Final = 8
 
 

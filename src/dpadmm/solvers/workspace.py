@@ -107,7 +107,7 @@ def _total(sums: Iterator[Array]) -> Array:
 
 
 def _facts_of(site: Site, place: int) -> Site:
-    """What work on a part of one party needs; not the graph, which may be large."""
+    """Return what work on a part of one party needs, without the graph, which may be large."""
     here = np.array([place])
     return replace(
         site,
@@ -155,7 +155,7 @@ def part_scores(block: RowBlock, weights: Array) -> tuple[Array, NDArray[np.int6
 def scores_and_codes(rows: Rows, signs: Array, weights: Array) -> tuple[Array, NDArray[np.int64]]:
     """``x.w`` of rows for each output, and the codes of their classes."""
     codes = signs.argmax(axis=1) if signs.shape[1] > 1 else signs[:, 0] > 0
-    # Whatever the weights are, no warning tells how long a row is.
+    # Weights may be of any size: no warning may show how long a row is.
     with np.errstate(all="ignore"):
         return np.asarray(rows @ weights.T), codes.astype(np.int64)
 
@@ -309,7 +309,7 @@ class Workspace:
         inner
             Batches, the full gradient at ``start`` and the noise.
         """
-        # Compiled code is loaded by those who run it only: loading takes half a second.
+        # Loading compiled code takes half a second: only who runs it loads it.
         from dpadmm.solvers.svrg import InnerProblem, descend, descend_on_grid
 
         site = self._site
