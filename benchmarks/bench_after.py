@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm.algorithms import REGISTRY
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent

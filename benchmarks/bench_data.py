@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from dpadmm.data.adult import adult_schema, adult_table
-from dpadmm.data.generators import WAVE_DIMENSION, waveform
+from dpadmm.data.dataset import WAVE_DIMENSION, waveform
+from dpadmm.data.named import adult_schema, adult_table
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.data.tables import encode
 

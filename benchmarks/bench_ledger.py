@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import GaussianRelease

@@ -22,8 +22,7 @@ from dpadmm.federation.transport.party_exchange import PeerExchange
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.watcher import Watcher
-from dpadmm.ledger.base import Ledger
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData, Ledger
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import Event

@@ -28,8 +28,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.utility import table_of
 from dpadmm import FederatedClassifier
-from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid, class_margins
-from dpadmm.evaluation.link import fit_links
+from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid, class_margins, fit_links
 from dpadmm.plain import Array
 from dpadmm.problem.rows import clip_rows
 

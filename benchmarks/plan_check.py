@@ -38,7 +38,7 @@ from benchmarks.utility import (
     table_of,
     training_rows,
 )
-from dpadmm.data.adult import adult_schema
+from dpadmm.data.named import adult_schema
 from dpadmm.data.schema import Schema
 from dpadmm.experiments.baselines import pooled_cell
 from dpadmm.experiments.difficulties import DIFFICULTIES

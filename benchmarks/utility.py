@@ -34,9 +34,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpadmm
-from dpadmm.data.dataset import find_file, read_unpacked
+from dpadmm.data.dataset import NORM_BOUNDS, find_file, read_unpacked
 from dpadmm.data.fourier import fourier_map, map_rows
-from dpadmm.data.generators import NORM_BOUNDS
 from dpadmm.data.named import load
 from dpadmm.experiments.baselines import PRIVATE_BASELINES, alone_cells, pooled_cell, private_cell
 from dpadmm.experiments.jobs import TrainingJob

@@ -37,7 +37,7 @@ from benchmarks.utility import (
 from dpadmm.experiments.baselines import alone_cells, pooled_cell
 from dpadmm.experiments.problems import OnePartyProblem
 from dpadmm.privacy.figures import Given
-from dpadmm.report.plots import LinePlot, Series
+from dpadmm.report.document import LinePlot, Series
 from dpadmm.report.svg import draw, standalone
 
 PARTIES: Final = 20

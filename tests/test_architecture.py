@@ -1,6 +1,8 @@
 """The architecture page tells the truth: the files are there, and are entered in that order."""
 
+import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +14,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "dpadmm"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 MOST_FILES = 12
+# What tools/doors.py counts: modules of the package, and those that a command imports.
+MOST_MODULES = 197
+MOST_IMPORTS = {"train": 88, "predict": 73}
 
 
 def walk(command):
@@ -54,11 +59,35 @@ def test_every_room_is_in_the_drawing():
     assert rooms == set(re.findall(r"^  ([a-z]+)  ", drawing, flags=re.MULTILINE)) - {"errors"}
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_the_walk_of_train_is_in_the_order_of_first_entry(hospitals):
+@pytest.fixture
+def guide(hospitals):
+    """The run of the guide, as a simulation."""
     path = hospitals / "run.toml"
     algorithm = 'algorithm = "pr-admm"\nepsilon = 9.0\ndelta = 1e-3\nsimulation_key = 1'
     path.write_text(path.read_text().replace('algorithm = "admm"', algorithm))
+    return path
+
+
+def doors(*words, folder=ROOT):
+    """What tools/doors.py prints for machines, in a process that has imported nothing yet."""
+    command = [sys.executable, str(ROOT / "tools" / "doors.py"), "--json", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_the_package_has_few_modules():
+    assert doors()["modules"] <= MOST_MODULES
+
+
+def test_a_command_imports_little_beside_what_it_needs(guide):
+    for words in (["train", guide.name], ["predict", "m.model", "north.csv"]):
+        found = doors(*words, folder=guide.parent)
+        assert found["exit"] == 0
+        assert len(found["imported"]) <= MOST_IMPORTS[words[0]], found["imported"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_walk_of_train_is_in_the_order_of_first_entry(guide):
     # What is loaded by now is not entered by being imported.
     import dpadmm.report.run
     from dpadmm.cli.train import train_command
@@ -66,7 +95,7 @@ def test_the_walk_of_train_is_in_the_order_of_first_entry(hospitals):
 
     assert from_files
     assert dpadmm.report.run
-    assert load_config(path)
+    assert load_config(guide)
     entered = {}
 
     def note(frame, event, argument):
@@ -77,7 +106,7 @@ def test_the_walk_of_train_is_in_the_order_of_first_entry(hospitals):
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        train_command(config=path, as_json=True)
+        train_command(config=guide, as_json=True)
     finally:
         sys.setprofile(before)
     files = walk("train")

@@ -79,5 +79,5 @@ def test_the_way_from_plan_to_proof_runs_as_printed(fork_server, tmp_path):
         assert (label == "yes") == (float(score) > threshold)
         assert 0 < float(probability) < 1
     report = (tmp_path / "report.html").read_text()
-    for words in ("How good it is", "95%", "rows kept out of training", "Weights"):
+    for words in ("How good it is", "95%", "held-out rows", "Weights"):
         assert words in report

@@ -16,7 +16,7 @@ from tools.lowest import lowest
 
 import dpadmm
 from dpadmm.data.named import load
-from dpadmm.data.row_parts import list_parts
+from dpadmm.data.party_rows import list_parts
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.jobs import Store, compute

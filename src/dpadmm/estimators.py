@@ -29,7 +29,7 @@ from dpadmm.data.given_rows import (
     rows_of_owners,
 )
 from dpadmm.errors import ParameterError, positive_number, unknown_name
-from dpadmm.evaluation.link import Link, class_probabilities
+from dpadmm.evaluation.histogram import Link, class_probabilities
 from dpadmm.plain import Array
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Rows, Shard, label_signs, scaled_margins

@@ -11,7 +11,7 @@ from tests.helpers import oracles
 
 from dpadmm import ADMMClassifier
 from dpadmm.algorithms.summed_gaussian import default_colluders
-from dpadmm.audit.noise import SilentNoise
+from dpadmm.audit.witness import SilentNoise
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent

@@ -21,7 +21,7 @@ from tests.helpers.private_runs import (
 )
 
 from dpadmm.algorithms.dvp import DVP
-from dpadmm.algorithms.inputs import OptimumWarning
+from dpadmm.algorithms.schedules import OptimumWarning
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import InexactSolve, PureRelease

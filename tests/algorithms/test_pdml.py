@@ -15,9 +15,8 @@ from dpadmm.algorithms.pdml import PDML
 from dpadmm.audit.algorithms import AlgorithmCase
 from dpadmm.audit.cases import audit_case
 from dpadmm.errors import ParameterError
-from dpadmm.privacy.accountant import epsilon_spent
+from dpadmm.privacy.accountant import epsilon_spent, joint_label_delta
 from dpadmm.privacy.figures import pair
-from dpadmm.privacy.labels import joint_label_delta
 from dpadmm.privacy.noise import SecureNoise, SimulatedNoise
 from dpadmm.problem.losses import corrected_for_label_noise, get_loss
 from dpadmm.problem.rows import Shard

@@ -14,7 +14,7 @@ from scipy.special import expit
 from dpadmm.algorithms import REGISTRY
 from dpadmm.algorithms.base import Budget, ObjectiveRelease, Settings
 from dpadmm.algorithms.pr_admm import PRADMM
-from dpadmm.audit.algorithms import AlgorithmCase
+from dpadmm.audit.algorithms import MECHANISMS, AlgorithmCase, mechanism_case
 from dpadmm.audit.cases import (
     audit_case,
     exp_norm_case,
@@ -22,8 +22,6 @@ from dpadmm.audit.cases import (
     gaussian_objective_case,
     randomized_response_case,
 )
-from dpadmm.audit.noise import SharedNoise, SilentNoise
-from dpadmm.audit.registry import MECHANISMS, mechanism_case
 from dpadmm.audit.scene import Candidate, canary_rows, one_party
 from dpadmm.audit.verdict import (
     AuditSetting,
@@ -35,6 +33,7 @@ from dpadmm.audit.verdict import (
     clopper_pearson_lower,
     clopper_pearson_upper,
 )
+from dpadmm.audit.witness import SharedNoise, SilentNoise
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianObjectivePerturbation

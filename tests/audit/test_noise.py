@@ -7,13 +7,11 @@ import pytest
 from scipy import stats
 
 from dpadmm.algorithms import REGISTRY
-from dpadmm.audit.algorithms import AlgorithmCase
+from dpadmm.audit.algorithms import AlgorithmCase, audit_algorithm
 from dpadmm.audit.cases import audit_case
-from dpadmm.audit.noise import EchoNoise, RecordingNoise
 from dpadmm.audit.oracle import NoiseScores, Oracle, find_faults, normal_scores, parts_of
-from dpadmm.audit.registry import audit_algorithm
 from dpadmm.audit.scene import Federation, Scene, draw_scene
-from dpadmm.audit.witness import audit_noise
+from dpadmm.audit.witness import EchoNoise, RecordingNoise, audit_noise
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.events import GaussianRelease, PostProcessing, SharedGaussian
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise

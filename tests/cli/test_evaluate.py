@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpadmm.data.schema import load_schema
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.figures import AtMost
@@ -52,7 +52,7 @@ def test_a_run_evaluates_itself_and_is_asked_again_for_nothing(hospitals, dpadmm
     run = write(hospitals, HELD_OUT + "\nevaluate = true\nprobabilities = true", ledgers=20.0)
     done = dpadmm("train", run)
     assert done.exit_code == 0, done.output
-    assert "Evaluated on 30 rows kept out of training, (20, 0.001)-differential" in done.stdout
+    assert "Evaluated on 30 held-out rows, (20, 0.001)-differential" in done.stdout
     assert max(map(len, done.stdout.split("How good it is\n")[1].splitlines())) <= 100
     before = {name: spent(hospitals, name) for name in ROWS}
     assert max(before.values()) <= 20.0

@@ -19,7 +19,7 @@ from dpadmm.cli.output import _shown
 from dpadmm.durable import FileRefusal, parse_json, read_regular
 from dpadmm.errors import LedgerError
 from dpadmm.federation.watcher import Watcher
-from dpadmm.ledger.entries import ChargedData, Entry
+from dpadmm.ledger.base import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import ModelError, load_model, pack, unpack
@@ -161,10 +161,10 @@ def test_ledgers_with_other_tables_and_types(dpadmm, ledger, statements, words):
 )
 def test_ledgers_whose_hashes_were_worked_out_again(dpadmm, ledger, content):
     """The chain is whole; what it says is not."""
-    from dpadmm.ledger import entries
+    from dpadmm.ledger import base
 
     entry = Entry(0, "ledger", "now", None, None, content, "")
-    digest = entries._chain(None, 0, "ledger", "now", None, None, content)
+    digest = base._chain(None, 0, "ledger", "now", None, None, content)
     assert Entry(*[*vars(entry).values()][:-1], digest).follows(None)
     edit(
         ledger,

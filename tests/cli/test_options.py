@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from dpadmm.cli.options import named_values, read_value, takes
+from dpadmm.cli.output import named_values, read_value, takes
 from dpadmm.errors import ParameterError
 
 

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from dpadmm.__main__ import main
 from dpadmm.cli import output
-from dpadmm.cli.options import Commands
+from dpadmm.cli.output import Commands
 from dpadmm.durable import write_whole
 from dpadmm.errors import LedgerError, ParameterError, is_passing, passing
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.sentences import DataError

@@ -19,7 +19,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.survey import survey
 from dpadmm.data.tables import encoded_batches
 from dpadmm.errors import PreflightStop
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import load_config

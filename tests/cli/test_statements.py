@@ -17,12 +17,12 @@ from dpadmm.experiments.comparison_pages import epsilon_words
 from dpadmm.experiments.meaning import Shown, bound_of, meaning_of
 from dpadmm.federation.status import NodeStatus
 from dpadmm.privacy.accountant import Guarantee
+from dpadmm.privacy.composition import Odds
 from dpadmm.privacy.figures import AtMost
-from dpadmm.privacy.odds import Odds
 from dpadmm.privacy.statement import PrivacyStatement
+from dpadmm.report.document import Table, cell_text
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
-from dpadmm.report.tables import Table, cell_text
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
 from dpadmm.run.model import load_model, model_bytes, pack, unpack

@@ -113,7 +113,7 @@ def test_what_is_no_model_is_not_overwritten(hospitals, dpadmm):
 
 
 def test_a_run_that_would_take_the_place_of_another_charges_nothing(hospitals, dpadmm):
-    from dpadmm.ledger.entries import ChargedData
+    from dpadmm.ledger.base import ChargedData
     from dpadmm.ledger.filters import Policy
     from dpadmm.ledger.sqlite import SQLiteLedger
 

@@ -23,8 +23,8 @@ from dpadmm.data.fourier import (
     frequencies,
     map_rows,
 )
-from dpadmm.data.rows_file import RowsFile
 from dpadmm.data.schema import Schema
+from dpadmm.data.tables import RowsFile
 from dpadmm.errors import ParameterError
 from dpadmm.problem.rows import clip_rows
 from dpadmm.sentences import DataError

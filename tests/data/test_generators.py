@@ -5,7 +5,7 @@ from math import erf, sqrt
 import numpy as np
 import pytest
 
-from dpadmm.data.generators import (
+from dpadmm.data.dataset import (
     NORM_BOUNDS,
     ringnorm,
     scaled,

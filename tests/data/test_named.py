@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpadmm.data import adult
+from dpadmm.data import named
 from dpadmm.data import named as datasets
 from dpadmm.data.dataset import checksum
 from dpadmm.sentences import DataError
@@ -59,7 +59,7 @@ def pandas_adult():
     frames = [
         pd.read_csv(
             Path(FOLDER) / f"adult.{part}.gz",
-            names=list(adult.ADULT_COLUMNS),
+            names=list(named.ADULT_COLUMNS),
             skiprows=int(part == "test"),
             skipinitialspace=True,
             na_values="?",
@@ -123,7 +123,7 @@ def test_unpacked_files_do_as_well_and_changed_ones_are_refused(tmp_path):
 
 
 def test_the_shipped_schema_makes_105_columns():
-    schema = adult.adult_schema()
+    schema = named.adult_schema()
     assert len(schema.feature_names) == 105
     assert len(schema.numeric) == 6
     assert sum(len(column.levels) for column in schema.categorical) == 98

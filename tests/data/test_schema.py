@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadmm.data.schema import CategoricalColumn, Label, NumericColumn, Schema, load_schema
-from dpadmm.data.spelling import Reading, Spelling
+from dpadmm.data.values import Reading, Spelling
 from dpadmm.sentences import DataError, canonical_text
 
 BASE = {

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpadmm.data import csv_quotes, csv_reader
+from dpadmm.data import csv_reader
 from dpadmm.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from dpadmm.data.tables import PublicDataWarning, encode, read_table
 from dpadmm.sentences import DataError
@@ -438,8 +438,8 @@ def test_a_quote_that_opens_no_cell_takes_no_line_along(tmp_path, data, piece, a
     path.write_bytes(HEADER + data)
     lone, rows = split_by_hand(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_quotes, "_PIECE_BYTES", piece)
-        found = csv_quotes.lone_quotes(path, len(HEADER), ",")
+        patch.setattr(csv_reader, "_PIECE_BYTES", piece)
+        found = csv_reader.lone_quotes(path, len(HEADER), ",")
         assert found == [len(HEADER) + place for place in lone]
         patch.setattr(csv_reader, "AT_ONCE_BYTES", 2**20 if at_once else 0)
         assert encode(path, SCHEMA).counts.rows == rows
@@ -451,7 +451,7 @@ def test_lone_quotes_are_found_behind_thousands_of_closed_ones(tmp_path):
     path.write_bytes(HEADER + data)
     lone, _ = split_by_hand(data)
     assert len(lone) == 1
-    assert csv_quotes.lone_quotes(path, len(HEADER), ",") == [len(HEADER) + lone[0]]
+    assert csv_reader.lone_quotes(path, len(HEADER), ",") == [len(HEADER) + lone[0]]
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -526,7 +526,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, kind):
     program = """
         import sys
         import pyarrow as pa
-        from dpadmm.data import csv_quotes, csv_reader
+        from dpadmm.data import csv_reader
         from dpadmm.data.tables import encode
         from dpadmm.data.schema import load_schema
         csv_reader.AT_ONCE_BYTES = 0

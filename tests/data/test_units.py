@@ -5,8 +5,7 @@ import pyarrow as pa
 import pytest
 
 from dpadmm.data.encode import encode_batch
-from dpadmm.data.schema import Schema
-from dpadmm.data.units import column_weights, units_per_column
+from dpadmm.data.schema import Schema, column_weights, units_per_column
 
 LEVELS = ("a", "b")
 

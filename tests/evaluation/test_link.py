@@ -7,15 +7,16 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from dpadmm.errors import ParameterError
-from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
-from dpadmm.evaluation.intervals import CountTable
-from dpadmm.evaluation.link import (
+from dpadmm.evaluation.histogram import (
     Link,
+    NoisyHistogram,
+    ScoreGrid,
     class_probabilities,
     fit_link,
     fit_links,
     nearest_counts,
 )
+from dpadmm.evaluation.intervals import CountTable
 
 GRID = ScoreGrid.of_model(np.array([[10.0]]), 2)
 

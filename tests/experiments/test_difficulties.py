@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from dpadmm.data.adult import adult_schema
+from dpadmm.data.named import adult_schema
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.difficulties import (

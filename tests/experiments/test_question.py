@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpadmm.data.adult import adult_schema
+from dpadmm.data.named import adult_schema
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.question import RunQuestion
 

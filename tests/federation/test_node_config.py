@@ -16,7 +16,7 @@ from tests.helpers.federation_net import Federation
 from tests.helpers.wards import SCHEMA
 
 from dpadmm.data.schema import Schema
-from dpadmm.data.spelling import Reading
+from dpadmm.data.values import Reading
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.agreement import differences

@@ -14,7 +14,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation, Lines
 
-from dpadmm.data.adult import adult_table
+from dpadmm.data.named import adult_table
 from dpadmm.federation.transport.wire import decode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 

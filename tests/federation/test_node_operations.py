@@ -26,7 +26,7 @@ from dpadmm.federation.identity import describe
 from dpadmm.federation.reach import REACHED, probe
 from dpadmm.federation.transport.addresses import split_address
 from dpadmm.federation.transport.session import PeerSession, Security
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model

@@ -626,7 +626,7 @@ MUTANTS = [
     Mutant(
         "forgotten-sum",
         "a part of the rows is charged its last run alone",
-        "ledger/positions.py",
+        "ledger/balance.py",
         "spent = piece.spent + cost if inside else piece.spent",
         "spent = cost if inside else piece.spent",
         f"{POSITIONS}::test_a_run_on_all_rows_counts_for_every_part",

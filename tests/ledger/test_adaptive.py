@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dpadmm.ledger.adaptive import overspent
-from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.filters import Policy, overspent
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.calibration import gaussian_sigma, objective_sigma, pure_level
 from dpadmm.privacy.events import (

@@ -19,7 +19,7 @@ from tests.helpers.edited_ledgers import edit
 
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
 from dpadmm.ledger.balance import recompute
-from dpadmm.ledger.entries import ChargedData, Entry
+from dpadmm.ledger.base import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import GaussianRelease, SharedGaussian

@@ -9,10 +9,9 @@ from fractions import Fraction
 import pytest
 
 from dpadmm.errors import BudgetError, LedgerError
-from dpadmm.ledger.balance import Account
-from dpadmm.ledger.entries import ChargedData, Entry
+from dpadmm.ledger.balance import Account, RowRange
+from dpadmm.ledger.base import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.positions import RowRange
 from dpadmm.plain import canonical_json
 from dpadmm.privacy.events import GaussianRelease, PostProcessing, SharedGaussian
 

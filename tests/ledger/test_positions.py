@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
-from dpadmm.ledger.balance import recompute
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.balance import PositionCosts, RowRange, recompute
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.positions import PositionCosts, RowRange
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import GaussianRelease, InexactSolve, PureRelease
 

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from dpadmm.errors import LedgerError
-from dpadmm.ledger.run_lock import RunLock
+from dpadmm.ledger.storage import RunLock
 
 
 @pytest.fixture

@@ -21,11 +21,9 @@ from hypothesis import strategies as st
 from tests.helpers.edited_ledgers import edit, edit_and_mend
 
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
-from dpadmm.ledger.balance import Account, recompute
-from dpadmm.ledger.base import MemoryLedger
-from dpadmm.ledger.entries import ChargedData, Entry
+from dpadmm.ledger.balance import Account, RowRange, recompute
+from dpadmm.ledger.base import ChargedData, Entry, MemoryLedger
 from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import NON_PRIVATE, GaussianRelease, PureRelease, SharedGaussian

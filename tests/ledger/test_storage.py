@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.edited_ledgers import edit
 
 from dpadmm.errors import LedgerError
-from dpadmm.ledger.entries import Entry
+from dpadmm.ledger.base import Entry
 from dpadmm.ledger.storage import EntryFile
 
 FIRST = Entry.after(None, "ledger", "now", None, None, {})

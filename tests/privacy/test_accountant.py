@@ -13,6 +13,8 @@ from dpadmm.privacy.accountant import (
     delta_spent,
     epsilon_curve,
     epsilon_spent,
+    joint_label_delta,
+    joint_label_guarantee,
     larger,
     network_guarantee,
     spend_over_rounds,
@@ -32,7 +34,6 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from dpadmm.privacy.labels import joint_label_delta, joint_label_guarantee
 
 OBJECTIVE = GaussianObjectivePerturbation(0.05, 0.25 / (8000 * 2.01))
 SAMPLED = SubsampledGaussian(1, 1000, 1.0, 0.8)

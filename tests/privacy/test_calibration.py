@@ -9,15 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from dpadmm.algorithms import schedules
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.calibration import (
     InfeasibleBudgetError,
+    InnerReleases,
+    best_split,
     exponential_rate,
     gaussian_sigma,
     least_noise,
     objective_sigma,
+    one_release_noise,
     pure_level,
     pure_noise,
+    split_history,
+    split_noise,
     subsampled_sigma,
 )
 from dpadmm.privacy.events import (
@@ -28,13 +34,6 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.histories import (
-    InnerReleases,
-    best_split,
-    one_release_noise,
-    split_history,
-    split_noise,
-)
 from dpadmm.privacy.sensitivity import (
     argmin_sensitivity,
     gradient_sensitivity,
@@ -42,7 +41,6 @@ from dpadmm.privacy.sensitivity import (
     jacobian_ratio,
     public_norm_factor,
 )
-from dpadmm.problem import schedules
 
 budgets = st.floats(0.01, 20)
 deltas = st.floats(1e-12, 0.01)

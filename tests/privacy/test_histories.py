@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 
 from dpadmm.privacy.accountant import epsilon_spent, total_mu
+from dpadmm.privacy.calibration import InnerReleases, best_split, one_release_noise, split_history
 from dpadmm.privacy.events import GaussianRelease, SubsampledGaussian
 from dpadmm.privacy.gaussian import gaussian_mu
-from dpadmm.privacy.histories import InnerReleases, best_split, one_release_noise, split_history
 
 RUN = InnerReleases(outer=5, inner=4, batch=3, population=70)
 

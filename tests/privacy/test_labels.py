@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from dpadmm.privacy.accountant import joint_label_delta, joint_label_guarantee
 from dpadmm.privacy.events import GaussianRelease, LabelRandomizedResponse, PureRelease
-from dpadmm.privacy.labels import joint_label_delta, joint_label_guarantee
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from dpadmm.privacy.composition import Odds, attacker_odds
 from dpadmm.privacy.gaussian import gaussian_epsilon
-from dpadmm.privacy.odds import Odds, attacker_odds
 
 
 def every_test(epsilon, delta):

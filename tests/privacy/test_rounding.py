@@ -22,6 +22,8 @@ from dpadmm.privacy.accountant import (
     _split,
     delta_spent,
     epsilon_spent,
+    joint_label_delta,
+    joint_label_guarantee,
     spend_over_rounds,
     total_mu,
 )
@@ -34,8 +36,10 @@ from dpadmm.privacy.calibration import (
 from dpadmm.privacy.composition import (
     Basic,
     ExactGaussian,
+    Odds,
     OptimalPure,
     PrivacyLoss,
+    attacker_odds,
     renyi_to_delta,
     renyi_to_epsilon,
 )
@@ -57,16 +61,17 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
 )
 from dpadmm.privacy.gaussian import (
+    exp_up,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_log_delta,
     gaussian_mu,
+    round_down,
+    round_up,
     steepness,
+    sum_up,
 )
-from dpadmm.privacy.labels import joint_label_delta, joint_label_guarantee
 from dpadmm.privacy.mechanisms import ObjectivePerturbation
-from dpadmm.privacy.odds import Odds, attacker_odds
-from dpadmm.privacy.rounding import exp_up, round_down, round_up, sum_up
 from dpadmm.privacy.sensitivity import jacobian_epsilon, jacobian_ratio
 
 

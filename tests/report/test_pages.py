@@ -16,11 +16,10 @@ from dpadmm.experiments.jobs import Store
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED
 from dpadmm.report.answers import riskiest
-from dpadmm.report.document import read_report
+from dpadmm.report.document import cell_text, read_report
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
 from dpadmm.report.runs import runs_report
-from dpadmm.report.tables import cell_text
 from dpadmm.run.record import RecordedRun
 from dpadmm_papers.pages import reproduce
 

@@ -14,11 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpadmm.privacy.figures import AtMost
+from dpadmm.report.document import (
+    Bar,
+    BarPlot,
+    GraphPlot,
+    GuessPlot,
+    LinePlot,
+    Series,
+    Table,
+    cell_text,
+)
 from dpadmm.report.markup import Html, element, plain, shown_name
-from dpadmm.report.plots import Bar, BarPlot, GraphPlot, GuessPlot, LinePlot, Series
 from dpadmm.report.run import configuration_text
 from dpadmm.report.svg import FIGURE_STYLE, draw, scale_over, standalone
-from dpadmm.report.tables import Table, cell_text
 
 HOSTILE = [
     "<script>alert(1)</script>",

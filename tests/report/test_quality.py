@@ -50,7 +50,7 @@ def test_the_page_says_that_rows_in_both_parts_add_up(record):
 @pytest.mark.parametrize(
     ("about", "phrase"),
     [
-        (HELD_OUT, "100 rows kept out of training, for (1, 0.0001)-differential privacy"),
+        (HELD_OUT, "100 held-out rows, for (1, 0.0001)-differential privacy"),
         (TRAINED_ON, "which is optimistic"),
         (PUBLIC, "exactly, on 100 public rows, for nothing"),
     ],
@@ -103,7 +103,5 @@ def test_an_evaluation_that_is_none_is_refused(record):
     from dpadmm.errors import ParameterError
 
     for quality in ({}, {"about": "held out"}, {"about": "elsewhere", "histogram": {}}):
-        with pytest.raises(
-            ParameterError, match="must be a run record of dpadmm; its field 'quality' is not: "
-        ):
+        with pytest.raises(ParameterError, match="a run record of dpadmm; its field 'quality'"):
             RecordedRun.from_dict(record() | {"quality": quality})

@@ -6,7 +6,7 @@ import io
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 

@@ -14,10 +14,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from dpadmm import ADMMClassifier
 from dpadmm.data.schema import load_schema
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
-from dpadmm.ledger.balance import recompute
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.balance import RowRange, recompute
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.privacy.events import GaussianRelease
 from dpadmm.run import charges

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet
 from tests.helpers.clusters import ward_table, write_parts
 
-from dpadmm.data.row_parts import list_parts
+from dpadmm.data.party_rows import list_parts
 from dpadmm.data.schema import load_schema
 from dpadmm.errors import ParameterError, PreflightStop
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import RunConfig, load_config, validated

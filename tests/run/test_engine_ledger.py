@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.mechanisms import release_covered

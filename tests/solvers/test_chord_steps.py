@@ -13,7 +13,7 @@ from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
 from dpadmm.problem.topologies import build_topology
 from dpadmm.solvers import newton
-from dpadmm.solvers.chord_steps import SmallProblems, take_chord_steps
+from dpadmm.solvers.compiled import SmallProblems, take_chord_steps
 from dpadmm.solvers.workspace import Workspace
 
 FEATURES = 3

@@ -15,8 +15,7 @@ pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
 
 from tests.helpers.clusters import LocalCluster, ward_table, write_parts
 
-from dpadmm.data.party_rows import encode_party
-from dpadmm.data.row_parts import list_parts
+from dpadmm.data.party_rows import encode_party, list_parts
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ClusterError, ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
@@ -27,7 +26,7 @@ from dpadmm.run.train import train
 from dpadmm.sentences import DataError
 from dpadmm.solvers import cluster as cluster_module
 from dpadmm.solvers.cluster import Cluster, check_scheduler
-from dpadmm.solvers.parts import drawn_rows
+from dpadmm.solvers.workspace import drawn_rows
 
 HEIGHTS = [40, 1, 25, 54]
 

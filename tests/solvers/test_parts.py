@@ -15,8 +15,7 @@ from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import plan
 from dpadmm.run.train import train
 from dpadmm.solvers.newton import BlockSolver
-from dpadmm.solvers.parts import PartedSolver
-from dpadmm.solvers.workspace import Workspace
+from dpadmm.solvers.workspace import PartedSolver, Workspace
 
 
 def make_party(rows, features, seed=0, classes=2, kind="dense"):

@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Final, Literal
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.experiments.figures import Panel
 from dpadmm.experiments.jobs import Job, OnDone, Result, Store, compute
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.verdicts import VERDICTS, Judged, VerdictWord, certain
 
 ChosenBy = Literal["paper", "ours"]

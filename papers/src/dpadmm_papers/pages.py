@@ -16,9 +16,8 @@ from dpadmm.experiments.jobs import OnDone, Result, Store
 from dpadmm.experiments.meaning import HEADING, THEOREMS, Meaning, Shown, meaning_of
 from dpadmm.experiments.statistics import LOOK_LEVEL
 from dpadmm.report import texts
-from dpadmm.report.document import Banner, Code, Facts, Report, Section, Words
+from dpadmm.report.document import Banner, Code, Facts, Report, Section, Table, Words
 from dpadmm.report.html import write_report
-from dpadmm.report.tables import Table
 from dpadmm.version import __version__
 from dpadmm_papers.experiment import (
     Evaluation,

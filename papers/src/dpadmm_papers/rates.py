@@ -12,7 +12,7 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result, TrainingJob
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
 from dpadmm.plain import Array
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import chosen_rounds
 from dpadmm_papers.experiment import Conclusion, Evaluation, Experiment, Finding

@@ -16,7 +16,7 @@ from dpadmm.algorithms.base import Algorithm
 from dpadmm.errors import ParameterError, unknown_name
 
 ALGORITHM_GROUP: Final = "dpadmm.algorithms"
-#: What is released beside training; nobody chooses it as an algorithm.
+#: Releases the histogram of an evaluation; it cannot be chosen as an algorithm.
 HISTOGRAM: Final = "score-histogram"
 
 
@@ -66,7 +66,7 @@ def get_algorithm(name: str) -> type[Algorithm]:
     """The algorithm of that name; ours cannot be replaced from outside."""
     if name in REGISTRY:
         return REGISTRY[name]
-    # A name that passes for reviewed is nobody else's to take.
+    # Another package must not take a name that passes for reviewed.
     for entry in entry_points(group=ALGORITHM_GROUP):
         if entry.name == name != HISTOGRAM:
             try:

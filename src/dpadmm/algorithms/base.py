@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy.special import gammainccinv
 
-from dpadmm.algorithms.inputs import Course, StartOption, starts
+from dpadmm.algorithms.schedules import Course, StartOption, starts
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma
@@ -195,7 +195,7 @@ class Settings:
         return self.penalty if self.penalties is None else self.penalties
 
     def plain_tolerance(self) -> float:
-        """The residual of a solve whose result is sent as it is."""
+        """Return the residual of a solve whose result is sent without noise."""
         return _PLAIN_RESIDUAL if self.tolerance is None else self.tolerance
 
     def private_tolerance(self, site: Site, convexity: Array | None = None) -> Array:
@@ -238,17 +238,17 @@ class Algorithm(ABC):
     paper: ClassVar[str]
     #: Runs around a data-less server rather than on a graph of parties.
     needs_server: ClassVar[bool] = False
-    #: Messages of each party where nobody chose their number.
+    #: Messages of each party unless their number is given.
     default_rounds: ClassVar[int] = 50
     #: Hears every party in every round: runs around a server, or on a complete graph.
     hears_everybody: ClassVar[bool] = False
     #: Releases under a privacy budget.
     private: ClassVar[bool] = False
-    #: Weighs agreement by a penalty; without, one that is given has no part in a run.
+    #: Weighs agreement by a penalty; without it, a given penalty has no effect.
     uses_penalty: ClassVar[bool] = True
     #: Takes a penalty of its own for each round or party.
     varies_penalty: ClassVar[bool] = False
-    #: One party alone is no use: without neighbours its problem has no strong convexity but the
+    #: Is no use to one party alone: without neighbours its problem has no strong convexity but the
     #: regularization, against which the noise is far too large.
     needs_neighbours: ClassVar[bool] = False
     #: Published noise follows from an epsilon for rows, which is then what the paper claims.
@@ -295,7 +295,7 @@ class Algorithm(ABC):
 
     @property
     def summation(self) -> Summation | None:
-        """How messages are added up where nothing but their sum is to be seen; None: all are."""
+        """How messages are added up where parties see the sum alone; None where they see all."""
         return None
 
     def hears_mean(self, site: Site) -> bool:

@@ -62,7 +62,7 @@ from dpadmm.solvers.workspace import Workspace
 _NOISE_TRAVEL: Final = 10.0
 # The part of the longest stable step that is taken.
 _STABLE: Final = 0.95
-# No messages that are let in lead further in a thousand rounds.
+# Messages within their bound lead no further in a thousand rounds.
 _LARGEST: Final = 1e11
 
 
@@ -203,7 +203,7 @@ class DPGD(SummedGaussian):
 
 
 def _check_size(state: DPGDState) -> None:
-    """Refuse what no honest messages lead to, whatever the rows: margins stay far from overflow."""
+    """Refuse a state that honest messages never reach: margins stay far from overflow."""
     largest = max(float(np.abs(part).max()) for part in state)
     if not largest <= _LARGEST:
         raise ParameterError(

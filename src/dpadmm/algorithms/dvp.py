@@ -35,7 +35,6 @@ import numpy as np
 from pydantic import Field
 
 from dpadmm.algorithms.base import GraphOptions, Options, Settings, graph_convexity
-from dpadmm.algorithms.inputs import CourseOption, check_common, over_rounds
 from dpadmm.algorithms.objective import (
     PerturbedADMM,
     check_noise,
@@ -47,6 +46,7 @@ from dpadmm.algorithms.objective import (
     release_level,
     site_kappa,
 )
+from dpadmm.algorithms.schedules import CourseOption, check_common, over_rounds
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import exponential_rate
 from dpadmm.privacy.figures import AtMost

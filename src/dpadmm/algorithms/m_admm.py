@@ -37,7 +37,6 @@ import numpy as np
 from pydantic import Field
 
 from dpadmm.algorithms.base import Budget, GraphOptions, Options, Settings, graph_convexity
-from dpadmm.algorithms.inputs import CourseOption, grown, over_rounds
 from dpadmm.algorithms.objective import (
     PerturbedADMM,
     check_noise,
@@ -48,13 +47,14 @@ from dpadmm.algorithms.objective import (
     plan_objective,
     site_kappa,
 )
+from dpadmm.algorithms.schedules import CourseOption, grown, over_rounds
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import InfeasibleBudgetError
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.site import Site
 
-# Of the published total: -ln(1 - x) < 1.4 x for 0 < x <= 1/2.
+# In the published total: -ln(1 - x) < 1.4 x for 0 < x <= 1/2.
 _PRINTED: Final = 1.4
 
 

@@ -118,7 +118,7 @@ def plan_objective(
 
 
 def gradient_reach(site: Site) -> Array:
-    """How far one row moves each party's gradient, with the room that samplers need."""
+    """Bound how far one row moves each party's gradient, with the room that samplers need."""
     slope = site.loss.slope_bound
     return (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
         site.rows, weight=site.weight, slope=slope
@@ -173,7 +173,7 @@ def _gradient_noise(
 def _noise_in_proportion(
     budget: Budget, outputs: int, shares: Array, jacobians: Array, inexact_mu: Array
 ) -> Array:
-    """What the proportions of each party's noise of density exp(-||b|| / scale) are times."""
+    """Return the factor of each party's proportions of noise of density exp(-||b|| / scale)."""
 
     @cache
     def search(epsilon: float, delta: float, mu: float, shares: bytes, jacobians: bytes) -> float:

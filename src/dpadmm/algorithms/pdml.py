@@ -25,7 +25,7 @@ GDP parameter of (epsilon, delta) over T rounds,
 Flipping one reported label changes the gradient by :math:`(1+2r) c_i x/n_i` at every point, hence
 the minimiser by at most :math:`(1+2r) c_i/(n_i m_i) + 2\,\mathrm{tol}/m_i`: with the randomisation
 before it, that is the label's guarantee against the other parties
-(:func:`~dpadmm.privacy.labels.joint_label_guarantee`).
+(:func:`~dpadmm.privacy.accountant.joint_label_guarantee`).
 """
 
 from __future__ import annotations
@@ -49,17 +49,16 @@ from dpadmm.algorithms.base import (
     graph_init,
     graph_linear,
 )
+from dpadmm.algorithms.schedules import geometric
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.privacy.accountant import epsilon_spent, network_guarantee
+from dpadmm.privacy.accountant import epsilon_spent, joint_label_guarantee, network_guarantee
 from dpadmm.privacy.events import Event, GaussianRelease, LabelRandomizedResponse
 from dpadmm.privacy.figures import Given, pair
-from dpadmm.privacy.labels import joint_label_guarantee
 from dpadmm.privacy.mechanisms import Released, gaussian_events, release_gaussian
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import argmin_sensitivity
 from dpadmm.problem.losses import Loss, corrected_for_label_noise
-from dpadmm.problem.schedules import geometric
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
 

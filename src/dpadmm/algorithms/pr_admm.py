@@ -51,6 +51,7 @@ from dpadmm.algorithms.base import (
     graph_start,
     message_sensitivity,
 )
+from dpadmm.algorithms.schedules import constant, inverse_variance_sum, iteration, periodic
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
@@ -63,7 +64,6 @@ from dpadmm.privacy.mechanisms import (
 )
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import public_norm_factor
-from dpadmm.problem.schedules import constant, inverse_variance_sum, iteration, periodic
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
 

@@ -43,16 +43,17 @@ from dpadmm.algorithms.scas_admm import (
 )
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.privacy.calibration import GradientPerturbation, InnerNoise
-from dpadmm.privacy.events import Event
-from dpadmm.privacy.figures import Given
-from dpadmm.privacy.histories import (
+from dpadmm.privacy.calibration import (
+    GradientPerturbation,
+    InnerNoise,
     InnerReleases,
     best_split,
     one_release_noise,
     split_history,
     split_noise,
 )
+from dpadmm.privacy.events import Event
+from dpadmm.privacy.figures import Given
 from dpadmm.privacy.mechanisms import Released, release_noisy_gradients
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import gradient_sensitivity

@@ -59,19 +59,19 @@ from dpadmm.algorithms.base import (
     graph_linear,
     message_sensitivity,
 )
-from dpadmm.algorithms.inputs import (
-    Course,
-    CourseOption,
-    check_common,
-    grown,
-    over_rounds,
-)
 from dpadmm.algorithms.objective import (
     check_total,
     gradient_reach,
     least_penalty,
     plan_objective,
     site_kappa,
+)
+from dpadmm.algorithms.schedules import (
+    Course,
+    CourseOption,
+    check_common,
+    grown,
+    over_rounds,
 )
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array

@@ -16,7 +16,6 @@ from typing import Final, Literal, final
 import numpy as np
 
 from dpadmm.algorithms.base import ObjectiveRelease
-from dpadmm.audit.noise import SharedNoise
 from dpadmm.audit.scene import Candidate, canary_rows, one_party
 from dpadmm.audit.verdict import (
     SMALLEST_SAMPLE,
@@ -27,6 +26,7 @@ from dpadmm.audit.verdict import (
     Verdict,
     audit_scores,
 )
+from dpadmm.audit.witness import SharedNoise
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import (

@@ -274,7 +274,7 @@ def _unit(rows: Array) -> Array:
 
 
 def _chances(correlations: Array, count: int) -> Array:
-    """How likely independent vectors of so many normal numbers are to be correlated so much."""
+    """Return how likely independent normal vectors of this length are to correlate this much."""
     squares, chances = np.minimum(np.square(correlations), 1.0), np.ones_like(correlations)
     if count > 1:
         # Only what is unlikely is worth its probability: the others are far from any limit.

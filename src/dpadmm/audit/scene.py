@@ -106,7 +106,7 @@ class Candidate:
         return scale * np.matmul(self._rows.T, weighted)
 
 
-# What is drawn where nothing is given. Options that an algorithm does not have are passed over;
+# Drawn where nothing is given. Options that an algorithm does not have are passed over;
 # those with a list of words take any of them.
 _FACTS: Final[dict[str, tuple[int, ...]]] = {
     "features": (2, 3, 5, 8),
@@ -133,7 +133,7 @@ _EPSILON_SHARES: Final = (1.0, 0.8, 1.3)
 _DELTA_SHARES: Final = (1.0, 0.1, 0.3)
 # Parties where noise is shared; an honest majority of them is three.
 _CROWD: Final = 5
-# Rows that a federation holds at most; as many rows of zeros as are missing add nothing.
+# The most rows that a federation holds; rows of zeros stand for the others, and add nothing.
 _MOST_ROWS: Final = 64
 
 
@@ -325,7 +325,7 @@ def draw_scene(algorithm: str, seed: int, **given: Any) -> Scene:
         scene = replace(plain, **(drawn | fixed | {"options": options}))
         if _is_taken(scene):
             return scene
-    # A refusal of what was given is then told where it is used.
+    # What was given is then refused where it is used.
     return plain
 
 

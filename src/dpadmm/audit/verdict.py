@@ -49,7 +49,7 @@ _FORMS: Final[tuple[TestForm, ...]] = ("accuracy", "forward", "backward")
 _CHOOSING_SHARE: Final = 0.25
 # They choose at a smaller error than is stated, or chance would favour thresholds in thin tails.
 _CHOOSING_ERROR: Final = 0.2
-# Rates must promise this much more than accuracy, whose one limit is less at the mercy of chance.
+# Rates must promise this much more than accuracy, whose one limit depends less on chance.
 _ACCURACY_LEAD: Final = 1.2
 # Thresholds tried in each tail of each sample.
 _TAIL_THRESHOLDS: Final = 64
@@ -129,7 +129,7 @@ def choose_attack(claim: Claim, null: Array, alternative: Array, error: float) -
     bounds = np.stack([counts.lower_bound(claim, form, error) for form in _FORMS])
     bounds[0] *= _ACCURACY_LEAD
     if not bounds.max() > 0:
-        # So few runs show nothing yet: take the best guess, the others may show more.
+        # So few runs show nothing yet: take the best guess, and let the other runs show more.
         return Attack(float(thresholds[np.argmax(above[1] - above[0])]), "accuracy")
     form, place = np.unravel_index(int(np.argmax(bounds)), bounds.shape)
     return Attack(float(thresholds[place]), _FORMS[form])

@@ -9,13 +9,12 @@ from typing import Annotated, Final
 
 import typer
 
-# Arrow's own allocator keeps for good what rows once took, the system's gives it back; whoever runs
-# a node for days wants that. It has to be said before anything imports Arrow.
+# Arrow's own allocator never returns memory that rows once took; the system's does, which matters
+# to a node that runs for days. The variable must be set before anything imports Arrow.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 import dpadmm
-from dpadmm.cli.options import Commands
-from dpadmm.cli.output import REFUSALS, print_refusal, refusal_code
+from dpadmm.cli.output import REFUSALS, Commands, print_refusal, refusal_code
 
 #: Where each command lives, in the order of the help. Loaded when called: what a command does not
 #: need costs it nothing.
@@ -67,7 +66,9 @@ def _print_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Train one linear classifier together, without sharing rows, within a privacy budget."""

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 import typer
 
-from dpadmm.cli.options import named_values, read_value, takes
-from dpadmm.cli.output import JsonOption, console, emit, say, show_table
+from dpadmm.cli.output import (
+    JsonOption,
+    console,
+    emit,
+    named_values,
+    read_value,
+    say,
+    show_table,
+    takes,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.run import parameters as defaults
@@ -41,7 +49,7 @@ class AccountOptions:
         typer.Argument(help="A configuration; it then decides the run, and the options do not."),
     ] = None
     epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = 1.0
-    delta: Annotated[float, typer.Option(help="Its delta.")] = defaults.DELTA
+    delta: Annotated[float, typer.Option(help="Delta of that budget.")] = defaults.DELTA
     algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = defaults.ALGORITHM
     rounds: Annotated[
         str,
@@ -88,8 +96,8 @@ class AccountOptions:
         Literal["constant", "periodic", "iteration", "geometric"],
         typer.Option(help="gaussian: how the variance changes over the rounds."),
     ] = "constant"
-    decay: Annotated[float, typer.Option(help="Of the schedule.")] = 0.925
-    period: Annotated[int, typer.Option(help="Of the periodic schedule.")] = 1
+    decay: Annotated[float, typer.Option(help="Decay of the schedule.")] = 0.925
+    period: Annotated[int, typer.Option(help="Period of the periodic schedule.")] = 1
     as_json: JsonOption = False
 
 
@@ -137,7 +145,7 @@ class _Question(NamedTuple):
     def histories(self, training: Sequence[Sequence[Event]]) -> list[list[tuple[Event, ...]]]:
         """Of each party the releases that add up; of several lists the larger cost counts.
 
-        Rows kept out have a list of their own, as in a statement (:class:`Charges`).
+        Held-out rows have a list of their own, as in a statement (:class:`Charges`).
         """
         from dpadmm.privacy.events import parts_add_up
 
@@ -234,7 +242,7 @@ def _run(question: _Question) -> dict[str, Any]:
     site, budget = planned.site, planned.budget
     deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
-    # Said of the noise that a run on this machine would draw.
+    # About the noise that a run on this machine would draw.
     noise = SimulatedNoise(0) if question.simulated else secure_noise()
     statement = state_whole(planned, events, noise, wish, ahead=question.beside)
     statement = replace(statement, noise=f"none drawn yet: this is a plan ({statement.noise})")
@@ -320,7 +328,7 @@ def _other_rounds(
 
 
 def _show_parties(result: dict[str, Any]) -> None:
-    """What each party adds and spends; an accountant that is everybody's is told elsewhere."""
+    """What each party adds and spends; an accountant that all parties share is shown elsewhere."""
     differ = len({party["accountant"] for party in result["parties"]}) > 1
     apart = ("accountant",) if differ else ()
     show_table(
@@ -412,8 +420,8 @@ def _releases(options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
 
 def _gaussian_releases(mu: float, options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
     """Releases whose variance follows a schedule, the first with the given ``mu``."""
+    from dpadmm.algorithms import schedules
     from dpadmm.privacy.events import GaussianRelease
-    from dpadmm.problem import schedules
 
     count, decay = _releases_made(options.rounds), options.decay
     ratios = {

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.progress import Progress
 
-from dpadmm.cli.options import named_values, takes
-from dpadmm.cli.output import JsonOption, emit, errors, refusals, say, show_table
+from dpadmm.cli.output import (
+    JsonOption,
+    emit,
+    errors,
+    named_values,
+    refusals,
+    say,
+    show_table,
+    takes,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost
 
@@ -60,7 +68,7 @@ class AuditOptions:
     ] = 1.0
     samples: Annotated[int, typer.Option(help="Runs of each of the two data sets.")] = 50_000
     confidence: Annotated[
-        float, typer.Option(help="How surely nothing false is said: the bound, and the noise.")
+        float, typer.Option(help="Confidence of the verdict: of the bound, and of the noise.")
     ] = 0.99
     seed: Annotated[
         int, typer.Option(help="Decides setting and attack; deployed noise takes no seed.")
@@ -100,8 +108,8 @@ def audit(options: AuditOptions) -> None:
 
 def _audited(options: AuditOptions, on_progress: Callable[[int], None]) -> Verdict:
     """The verdict on an algorithm or, where none is named, on a mechanism."""
+    from dpadmm.audit.algorithms import audit_algorithm, mechanism_case
     from dpadmm.audit.cases import audit_case
-    from dpadmm.audit.registry import audit_algorithm, mechanism_case
     from dpadmm.audit.scene import draw_scene
 
     drawn = {name: getattr(options, name) for name in ("features", "outputs", "rows_per_person")}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import AddressOption, BackendOption, takes
 from dpadmm.cli.output import (
+    AddressOption,
+    BackendOption,
     JsonOption,
     cell_progress,
     console,
@@ -18,6 +19,7 @@ from dpadmm.cli.output import (
     refusals,
     show_meaning,
     show_table,
+    takes,
 )
 from dpadmm.errors import ParameterError
 from dpadmm.run import parameters as defaults
@@ -54,12 +56,12 @@ class CompareOptions:
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Messages; each algorithm has its own number.")
     ] = None
-    parties: Annotated[int, typer.Option(min=2, help="Of a named data set.")] = 5
+    parties: Annotated[int, typer.Option(min=2, help="Parties of a named data set.")] = 5
     rows_per_party: Annotated[
-        int, typer.Option(min=0, help="Of a named data set; 0 deals out all.")
+        int, typer.Option(min=0, help="Rows of each party of a named data set; 0: all.")
     ] = 0
     test_rows: Annotated[
-        float, typer.Option(min=0, help="Of a named data set: rows to judge by, or their share.")
+        float, typer.Option(min=0, help="Held-out rows of a named data set, or their share.")
     ] = 0.2
     public_evaluation: Annotated[
         Path | None,
@@ -70,7 +72,7 @@ class CompareOptions:
     ] = None
     runs: Annotated[int, typer.Option(min=1, help="Repeated runs of each.")] = 10
     splits: Annotated[int, typer.Option(min=1, help="Random splits of a named data set.")] = 1
-    seed: Annotated[int, typer.Option(min=0, help="Of the noise and the splits.")] = 0
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise and the splits.")] = 0
     output: Annotated[Path, typer.Option(help="Folder for table, figure, manifest.")] = Path(
         "dpadmm-comparison"
     )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, console, emit, refusals, rounds_bar
+from dpadmm.cli.output import JsonOption, console, emit, refusals, rounds_bar, takes
 from dpadmm.durable import check_writable
 
 if TYPE_CHECKING:

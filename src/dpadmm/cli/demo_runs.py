@@ -59,7 +59,7 @@ class _Source(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class DemoData(ProblemSource):
-    """Rows of the parties and rows that nobody trains on.
+    """Rows of the parties, and held-out rows.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class DemoData(ProblemSource):
         return self.problem
 
     def first(self, parties: int) -> DemoData:
-        """The first so many parties."""
+        """Return the data of the first parties alone."""
         kept = replace(
             self.problem,
             members=self.problem.members[:parties],
@@ -149,7 +149,7 @@ def _adult() -> _Source | None:
     """UCI Adult by its public schema, numeric columns in [-1, 1]; None where it is not at hand."""
     import pyarrow.compute as pc
 
-    from dpadmm.data.adult import adult_schema, adult_table
+    from dpadmm.data.named import adult_schema, adult_table
 
     if not os.environ.get("DPADMM_DATA"):
         return None
@@ -172,7 +172,7 @@ def _waveform(seed: int) -> _Source:
     """Breiman's waveform, drawn from the seed."""
     import pyarrow as pa
 
-    from dpadmm.data.generators import waveform
+    from dpadmm.data.dataset import waveform
 
     rows, signs = waveform(_DRAWN_ROWS, seed)
     names = [f"x{number}" for number in range(rows.shape[1])]
@@ -203,7 +203,7 @@ _MEASURE: Final = "test accuracy"
 _PLAIN: Final = TrainingParameters("admm", delta=DELTA)
 
 Found = TypeVar("Found")
-#: Told what was done and how much there is to do.
+#: Called with how much is done and how much there is to do.
 OnDone = Callable[[int, int], None]
 
 
@@ -245,7 +245,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class ShownRun:
-    """A run that is told of in full, the first of the repeated ones."""
+    """The run that is shown in full: the first of the repeated ones."""
 
     parameters: TrainingParameters
     planned: Plan

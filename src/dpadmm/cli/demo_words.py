@@ -50,8 +50,7 @@ from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report import texts
-from dpadmm.report.document import Report, Section, Words
-from dpadmm.report.plots import Bar, BarPlot, LinePlot
+from dpadmm.report.document import Bar, BarPlot, LinePlot, Report, Section, Words
 from dpadmm.report.run import course, run_report
 from dpadmm.run.record import Learnt, RecordedRun
 from dpadmm.run.result import noise_error

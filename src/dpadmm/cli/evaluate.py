@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from dpadmm.cli.options import DelimiterOption, takes
-from dpadmm.cli.output import JsonOption, emit, owner_at_terminal, refusals, say, warn
+from dpadmm.cli.output import (
+    DelimiterOption,
+    JsonOption,
+    emit,
+    owner_at_terminal,
+    refusals,
+    say,
+    takes,
+    warn,
+)
 from dpadmm.cli.run_output import plain_quality, show_quality
 from dpadmm.errors import ParameterError
 
@@ -35,9 +43,9 @@ class EvaluateOptions:
     ] = None
     epsilon: Annotated[
         float | None,
-        typer.Option(help="What to spend; the run's where rows were kept out of training."),
+        typer.Option(help="Epsilon to spend; default: the run's, where rows were held out."),
     ] = None
-    delta: Annotated[float | None, typer.Option(help="The delta of it; the run's.")] = None
+    delta: Annotated[float | None, typer.Option(help="Delta to spend; default: the run's.")] = None
     noise: Annotated[
         str | None, typer.Option(help="own or shared; as the training has it, unless given.")
     ] = None
@@ -56,7 +64,7 @@ class EvaluateOptions:
             "--sure", help="The interval's lower end must reach it, not only the estimate."
         ),
     ] = False
-    confidence: Annotated[float, typer.Option(help="Of each interval.")] = 0.95
+    confidence: Annotated[float, typer.Option(help="Confidence of each interval.")] = 0.95
     probabilities: Annotated[
         bool,
         typer.Option("--probabilities", help="Fit probabilities to the histogram, for --write."),
@@ -79,7 +87,7 @@ def evaluate(options: EvaluateOptions) -> None:
     """Say how good a model is: accuracy, ROC, calibration, each with an interval.
 
     With a **run.toml**, on the rows of its parties: one histogram with noise, charged to their
-    ledgers. Rows kept out of training (`holdout` under `[run]`) have an account of their own; on
+    ledgers. Held-out rows (`holdout` under `[run]`) have an account of their own; on
     rows that were trained on it adds to what was spent, and `--epsilon` must say how much. What a
     model was told before, at the end of its training or by this command, is shown again for
     nothing.
@@ -125,7 +133,7 @@ def evaluate(options: EvaluateOptions) -> None:
 
 
 def _check_thresholds(options: EvaluateOptions) -> None:
-    """Refuse what no histogram could answer, before one is paid for."""
+    """Refuse a question that no histogram can answer, before one is paid for."""
     from dpadmm.evaluation.intervals import normal_quantile
     from dpadmm.evaluation.metrics import check_wish
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import Commands, takes
-from dpadmm.cli.output import JsonOption, console, emit, refusals, say, show_table
+from dpadmm.cli.output import Commands, JsonOption, console, emit, refusals, say, show_table, takes
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class LedgerOptions:
     ] = None
     colluders: Annotated[
         int | None,
-        typer.Option(help="Shared noise must hold against at least so many colluding parties."),
+        typer.Option(help="Shared noise must hold against at least this many colluders."),
     ] = None
     epsilon_alone: Annotated[
         float | None,
@@ -82,7 +81,7 @@ def init(options: LedgerOptions) -> None:
     Example: `dpadmm ledger init north.ledger --dataset patients --owner north --rows 6000
     --epsilon 1 --delta 1e-6`
     """
-    from dpadmm.ledger.entries import ChargedData
+    from dpadmm.ledger.base import ChargedData
     from dpadmm.ledger.filters import Policy
     from dpadmm.ledger.sqlite import SQLiteLedger
 
@@ -116,7 +115,7 @@ class AmendOptions:
     delta: Annotated[float | None, typer.Option(help="The delta that goes with epsilon.")] = None
     colluders: Annotated[
         int | None,
-        typer.Option(help="Shared noise must hold against at least so many colluding parties."),
+        typer.Option(help="Shared noise must hold against at least this many colluders."),
     ] = None
     epsilon_alone: Annotated[
         float | None,

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import AddressOption, BackendOption, read_value, takes
-from dpadmm.cli.output import JsonOption, cell_progress, console, emit, refusals, say, show_table
+from dpadmm.cli.output import (
+    AddressOption,
+    BackendOption,
+    JsonOption,
+    cell_progress,
+    console,
+    emit,
+    read_value,
+    refusals,
+    say,
+    show_table,
+    takes,
+)
 from dpadmm.errors import ParameterError
 from dpadmm.run import parameters as defaults
 
@@ -31,16 +42,16 @@ class PlanOptions:
         str | None, typer.Option(help="Rows of each party: one number, or several with commas.")
     ] = None
     parties: Annotated[
-        int | None, typer.Option(min=1, help="How many, where rows is one number.")
+        int | None, typer.Option(min=1, help="How many parties, where rows is one number.")
     ] = None
     schema: Annotated[Path | None, typer.Option(help="The public schema of the columns.")] = None
     features: Annotated[
         int | None,
-        typer.Option(help="Instead: columns of an encoded row, the constant among them."),
+        typer.Option(help="Instead of a schema: columns of an encoded row, with the constant."),
     ] = None
-    classes: Annotated[int, typer.Option(min=2, help="With --features.")] = 2
+    classes: Annotated[int, typer.Option(min=2, help="Number of classes, with --features.")] = 2
     epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = defaults.EPSILON
-    delta: Annotated[float, typer.Option(help="Its delta.")] = defaults.DELTA
+    delta: Annotated[float, typer.Option(help="Delta of that budget.")] = defaults.DELTA
     topology: Annotated[str, typer.Option(help="Who talks to whom.")] = defaults.TOPOLOGY
     algorithm: Annotated[str, typer.Option(help="auto: by the public rule.")] = defaults.AUTO
     rounds: Annotated[str, typer.Option(help="A number; auto: as the algorithm has them.")] = (

@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from dpadmm.cli.options import DelimiterOption, takes
-from dpadmm.cli.output import JsonOption, emit, errors, refusals
+from dpadmm.cli.output import DelimiterOption, JsonOption, emit, errors, refusals, takes
 from dpadmm.errors import ParameterError
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadmm.cli.options import takes
-from dpadmm.cli.output import JsonOption, emit, refusals
+from dpadmm.cli.output import JsonOption, emit, refusals, takes
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.privacy.figures import Given
 
@@ -34,12 +33,12 @@ class RandomizeOptions:
             "must hold two labels."
         ),
     ] = None
-    epsilon: Annotated[float | None, typer.Option(help="Of every label.")] = None
+    epsilon: Annotated[float | None, typer.Option(help="Epsilon of every label.")] = None
     epsilon_column: Annotated[
         str | None, typer.Option(help="Name of the column with each label's own epsilon.")
     ] = None
     delimiter: Annotated[
-        str | None, typer.Option(help="Between the cells of a CSV file (a comma; a tab for .tsv).")
+        str | None, typer.Option(help="Delimiter of a CSV file (a comma; a tab for .tsv).")
     ] = None
     as_json: JsonOption = False
 

@@ -99,15 +99,15 @@ def about_words(quality: Quality) -> str:
     """Which rows a model was evaluated on, and what that cost."""
     from dpadmm.run.classifier import HELD_OUT, PUBLIC
 
-    rows = f"{quality.histogram.rows:,} rows"
+    count = f"{quality.histogram.rows:,}"
     if quality.about == PUBLIC or quality.privacy is None:
-        return f"{rows}, public rows: exact counts, nothing was charged"
+        return f"{count} rows, public rows: exact counts, nothing was charged"
     spent = f"{pair(quality.privacy.epsilon, quality.privacy.delta)}-differential privacy"
     if quality.privacy.simulated:
         spent = f"SIMULATION, which protects nobody; with secret noise {spent}"
     if quality.about == HELD_OUT:
-        return f"{rows} kept out of training, {spent} for them alone"
-    return f"{rows} that were trained on (optimistic), {spent} beside that of the training"
+        return f"{count} held-out rows, {spent} for them alone"
+    return f"{count} rows that were trained on (optimistic), {spent} beside that of the training"
 
 
 def plain_quality(quality: Quality, evaluation: ModelFigures) -> dict[str, Any]:

@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.options import Commands, DelimiterOption, takes
-from dpadmm.cli.output import JsonOption, emit, refusals, say, show_table, warn
+from dpadmm.cli.output import (
+    Commands,
+    DelimiterOption,
+    JsonOption,
+    emit,
+    refusals,
+    say,
+    show_table,
+    takes,
+    warn,
+)
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
     from dpadmm.data.schema import Schema
-    from dpadmm.data.spelling import Reading
     from dpadmm.data.survey import Survey
+    from dpadmm.data.values import Reading
 
 CHECK_WARNING = (
     "These counts are about private rows and covered by no privacy budget: do not share them."
@@ -41,10 +50,10 @@ class DraftOptions:
         "schema.toml"
     )
     party: Annotated[
-        str | None, typer.Option(help="Name of the column that says whose row it is.")
+        str | None, typer.Option(help="Name of the column with the owner of each row.")
     ] = None
     constant: Annotated[
-        bool, typer.Option("--constant", help="Ask for a constant column: an intercept.")
+        bool, typer.Option("--constant", help="Add a constant column: an intercept.")
     ] = False
     max_levels: Annotated[
         int | None, typer.Option(min=1, help="The most levels of a categorical column (50).")
@@ -58,7 +67,7 @@ class DraftOptions:
         ),
     ] = None
     delimiter: Annotated[
-        str | None, typer.Option(help="Between the cells of a CSV file; found if not given.")
+        str | None, typer.Option(help="Delimiter of a CSV file; found if not given.")
     ] = None
     force: Annotated[bool, typer.Option("--force", help="Replace a schema that is there.")] = False
     as_json: JsonOption = False
@@ -111,7 +120,7 @@ def draft(options: DraftOptions) -> None:
 
 
 def _encoding(schema: Schema) -> dict[str, Any]:
-    """What rows become; the map is left out where there is none."""
+    """Describe the encoded rows; a schema without a map has no line for one."""
     told = schema.fourier
     counts = {"encoded_columns": len(schema.column_names), "features": len(schema.feature_names)}
     return counts if told is None else counts | {"fourier": told.model_dump()}
@@ -157,9 +166,8 @@ def check(
     have are quoted.
     """
     with refusals("schema check", as_json):
-        from dpadmm.data.misfits import misfits
         from dpadmm.data.schema import load_schema
-        from dpadmm.data.survey import survey
+        from dpadmm.data.survey import misfits, survey
         from dpadmm.data.tables import encoded_batches
 
         description = load_schema(schema)
@@ -179,7 +187,7 @@ def check(
 
 def _readings(config: Path, file: Path) -> Iterator[Reading]:
     """How a run.toml or node.toml says that a file is written; its other keys are not read."""
-    from dpadmm.data.spelling import Reading
+    from dpadmm.data.values import Reading
     from dpadmm.run.config import load_toml, validated
 
     content = load_toml(config, "configuration")

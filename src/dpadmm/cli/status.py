@@ -16,7 +16,6 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
-from dpadmm.cli.options import takes
 from dpadmm.cli.output import (
     JsonOption,
     console,
@@ -26,6 +25,7 @@ from dpadmm.cli.output import (
     print_table,
     refusals,
     say,
+    takes,
     warn,
 )
 from dpadmm.errors import ParameterError
@@ -54,7 +54,9 @@ class StatusOptions:
         list[Path] | None,
         typer.Argument(help="Status files, or folders of *.status.json. [default: this folder]"),
     ] = None
-    watch: Annotated[bool, typer.Option("--watch", help="Show it anew until all ended.")] = False
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again and again until all nodes have ended.")
+    ] = False
     serve: Annotated[
         str | None,
         typer.Option(
@@ -71,7 +73,7 @@ class StatusOptions:
             "names, addresses, rounds, budgets and events; there is no password.",
         ),
     ] = False
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 1.0
     as_json: JsonOption = False
 
 

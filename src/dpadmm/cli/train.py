@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from dpadmm.cli.options import takes
 from dpadmm.cli.output import (
     JsonOption,
     emit,
@@ -18,6 +17,7 @@ from dpadmm.cli.output import (
     owner_at_terminal,
     refusals,
     rounds_bar,
+    takes,
     warn,
 )
 from dpadmm.cli.run_output import result_places, show_run
@@ -40,10 +40,10 @@ class TrainOptions:
 
     config: Annotated[Path, typer.Argument(help="The configuration, a TOML file.")]
     epsilon: Annotated[
-        float | None, typer.Option(help="Of every party, instead of that under [run].")
+        float | None, typer.Option(help="Epsilon of every party, instead of [run]'s.")
     ] = None
     delta: Annotated[
-        float | None, typer.Option(help="Of every party, instead of that under [run].")
+        float | None, typer.Option(help="Delta of every party, instead of [run]'s.")
     ] = None
     as_json: JsonOption = False
 

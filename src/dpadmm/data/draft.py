@@ -39,10 +39,10 @@ COMMA_HINT: Final = (
 
 # Names of columns that say who a row is.
 _IDENTIFIERS: Final = frozenset({"id", "ids", "identifier", "uuid", "guid", "ssn", "mrn"})
-# So large a part of whole numbers, or of texts, differ in a column that may be an identifier.
+# A column may be an identifier if at least this share of its whole numbers or texts differ.
 _DISTINCT_NUMBERS: Final = 0.95
 _DISTINCT_TEXTS: Final = 0.5
-# In fewer rows most values occur once in any column.
+# With fewer rows, most values of any column occur once.
 _FEWEST_ROWS: Final = 20
 _MANY_ROWS: Final = 50
 _DATE: Final = (
@@ -89,7 +89,7 @@ def draft(
     label
         Name of the column to predict.
     party
-        Name of the column that says whose row it is, if there is one.
+        Name of the column with the owner of each row, if there is one.
     constant
         Whether the schema asks for a constant column, or with which weight.
     max_levels
@@ -111,7 +111,7 @@ def draft(
 
 
 def _draft_of(table: pa.Table, label: str, max_levels: int, told: dict[str, Any]) -> Draft:
-    """What the cells say, beside what was told."""
+    """Return what the cells say, beside what the caller said."""
     others = [name for name in table.schema.names if name not in (label, told["party"])]
     columns = table.select(others)
     comma = any(_has_commas(_known_texts(cells)) for cells in columns.columns)
@@ -152,7 +152,7 @@ def _has_commas(texts: pa.Array) -> bool:
 
 
 def _why_left_out(column: Column, texts: pa.Array) -> str | None:
-    """The hint that a column is left out; None if it is not. About a public sample."""
+    """Return the hint that a column is left out; None if it is not. The sample is public."""
     left_out = "the draft leaves it out, under ignore"
     if _are_dates(texts):
         return (
@@ -172,7 +172,7 @@ def _are_dates(texts: pa.Array) -> bool:
 
 
 def _identifier(column: Column, texts: pa.Array) -> str | None:
-    """Why a column may say who a row is; None if nothing hints at it."""
+    """Return why a column may identify a person; None if nothing hints at it."""
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", column.name).lower()
     if _IDENTIFIERS & set(re.split(r"[^a-z0-9]+", words)):
         return "by its name"

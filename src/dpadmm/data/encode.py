@@ -298,7 +298,7 @@ def encode_batch(
     if schema.fourier is None:
         norms = _norms(numbers, places, entries)
     else:
-        # What columns become has norm 1, however long they are.
+        # Fourier features have norm 1, however long the row was.
         known = frequencies(schema.fourier, len(schema.column_names))
     numbers /= norms
     unit = 1.0 / norms
@@ -321,7 +321,7 @@ def encode_batch(
 def _norms(
     numbers: NDArray[np.float64], places: NDArray[np.int32], entries: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """What each row is divided by: its norm, where that is above 1."""
+    """Return what to divide each row by: its norm, where that is above 1."""
     # Entries are added one after the other, so that a row's norm does not depend on the others.
     squares = np.zeros(numbers.shape[1])
     for scaled in numbers:
@@ -379,7 +379,7 @@ class RowsStore(Protocol):
         """Append the rows of a batch."""
 
     def finish(self, rows: int) -> Any:
-        """All rows, of which there are so many."""
+        """Return all rows; `rows` says how many there are."""
 
 
 @final
@@ -408,7 +408,7 @@ class RowsInMemory:
         features = len(self._schema.feature_names)
         if is_sparse(self._schema, rows, self._layout):
             parts = [batch.to_sparse(features) for batch in self._batches]
-            # Not all three of batches, parts and rows in memory at once.
+            # Batches, parts and rows must not all be in memory at once.
             self._batches.clear()
             return sparse.vstack([sparse.csr_array((0, features)), *parts], format="csr")
         dense = np.zeros((rows, features))

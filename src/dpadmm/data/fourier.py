@@ -94,7 +94,7 @@ class FourierMap(Part):
 
     @property
     def outputs(self) -> int:
-        """How many columns a row has afterwards."""
+        """How many columns a mapped row has."""
         return 2 * self.features
 
     @property
@@ -127,7 +127,7 @@ def default_scale(widths: Iterable[float], categories: int) -> float:
 
 
 def fourier_map(given: Any, columns: int) -> FourierMap:
-    """The map that an estimator is told to use on so many numeric columns in [-1, 1].
+    """Return the map that an estimator uses on this many numeric columns in [-1, 1].
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def frequencies(told: FourierMap, columns: int) -> Array:
 
 
 def block_rows(features: int) -> int:
-    """How many rows are best mapped at a time to so many frequencies."""
+    """Return how many rows to map at a time to this many frequencies."""
     return max(1, _BLOCK_BYTES // (8 * features))
 
 
@@ -192,7 +192,7 @@ def map_rows(rows: Rows, told: FourierMap) -> Array:
     known = frequencies(told, columns)
     mapped = np.empty((count, told.outputs))
     step = block_rows(told.features)
-    # Numbers may be of any size: what overflows is told by no warning.
+    # Numbers may be of any size: an overflow gives no warning.
     with np.errstate(all="ignore"):
         for start in range(0, count, step):
             part = rows[start : start + step]

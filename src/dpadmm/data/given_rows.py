@@ -31,8 +31,8 @@ _OBJECTS: Final = "OSUT"
 
 
 def finite_rows(X: Any) -> Rows:
-    """A table as finite numbers: dense, or sparse as it was."""
-    # Numbers that overflow, and what objects say when they are turned into numbers.
+    """Return a table as finite numbers: dense, or sparse if it was sparse."""
+    # Silences overflow, and warnings of objects that are turned into numbers.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _finite_sparse(X) if sparse.issparse(X) else _finite_dense(X)
@@ -67,7 +67,7 @@ def _finite_dense(X: Any) -> Array:
 
 
 def _as_array(values: Any, name: str) -> NDArray[Any]:
-    """An array; of objects where there was none, whose type would depend on all of them."""
+    """Return an array. Of a list it has objects: any other type would depend on all of them."""
     try:
         if hasattr(values, "__array__"):
             return np.asarray(values)
@@ -79,7 +79,7 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def _numbers(values: NDArray[Any]) -> Array:
-    """Numbers of any array; NaN for what is none."""
+    """Return the numbers of any array; NaN for what is no number."""
     _check_type(values.dtype, _NUMBERS + _OBJECTS)
     if values.dtype.kind in _OBJECTS:
         values = values.astype(object)
@@ -162,14 +162,14 @@ def _equal(values: list[Any], known: NDArray[Any]) -> NDArray[np.intp]:
         try:
             found[number] = codes.get(value, -1)
         except Exception:
-            # No part of a dictionary, or equal to nothing in earnest: no class.
+            # A value that cannot be hashed or compared is no class.
             continue
     return found
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What rows become before they are trained on, each by itself: rows of norm 1 at most.
+    """How each row is prepared for training, by itself: to a norm of at most 1.
 
     Attributes
     ----------
@@ -185,14 +185,14 @@ class Preparation:
 
     @property
     def scale(self) -> dict[str, Any]:
-        """What weights have to be divided by, and the number of the intercept."""
+        """What to divide weights by, and the constant appended for the intercept."""
         return {"data_norm": self.data_norm, "intercept_scale": self.appended}
 
     def _map(self, columns: int) -> FourierMap | None:
         return None if self.fourier is None else fourier_map(self.fourier, columns)
 
     def features(self, columns: int) -> int:
-        """How many weights each output has for rows of so many columns."""
+        """Return how many weights each output has for rows with this many columns."""
         told = self._map(columns)
         return columns + (self.appended is not None) if told is None else told.outputs
 
@@ -209,7 +209,7 @@ class Preparation:
         )
 
     def word(self, columns: int, classes: NDArray[Any]) -> str:
-        """A digest of all this and the classes: what decides a run beside its plan."""
+        """Return a digest of the preparation and the classes: beside its plan they decide a run."""
         told = self._map(columns)
         fourier = None if told is None else told.model_dump()
         facts = {**self.scale, "fourier": fourier, "classes": [str(name) for name in classes]}
@@ -217,8 +217,8 @@ class Preparation:
 
 
 def row_owners(parties: ArrayLike) -> NDArray[Any]:
-    """Whose row each is, all of them named in a way that can be put in order; or a refusal."""
-    # As objects where they are in a list, which would turn NaN among texts into one of them.
+    """Return the owner of each row, with names that can be sorted; refuse all others."""
+    # A list is read as objects: numpy would turn NaN among texts into a text.
     given = _as_array(parties, "parties").ravel()
     if given.dtype.kind not in "biuSU" and any(map(_is_missing, given.tolist())):
         raise ParameterError(
@@ -259,7 +259,7 @@ def rows_of_owners(owners: NDArray[Any], count: int) -> tuple[NDArray[Any], list
 def even_split(
     count: int, n_parties: int, random: np.random.RandomState
 ) -> tuple[NDArray[Any], list[NDArray[np.intp]]]:
-    """Numbers of parties among whom nobody's rows are split at random, and those of each."""
+    """Split rows without owners at random; return the parties' numbers and each one's rows."""
     n_parties = positive_integer("n_parties", n_parties)
     if n_parties > count:
         raise ParameterError(

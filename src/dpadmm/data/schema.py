@@ -1,4 +1,4 @@
-"""The parts of a schema: numeric and categorical columns and the label."""
+"""A schema: numeric and categorical columns, the label, and what a weight means in their units."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import math
 import tomllib
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
+import numpy as np
 import tomli_w
 from pydantic import (
     BeforeValidator,
@@ -22,9 +23,9 @@ from pydantic import (
 )
 
 from dpadmm.data.fourier import FourierMap, default_scale
-from dpadmm.data.spelling import Delimiter, Reading, Spelling
+from dpadmm.data.values import Delimiter, Reading, Spelling
 from dpadmm.durable import FileRefusal, read_text
-from dpadmm.plain import canonical_json
+from dpadmm.plain import Array, canonical_json
 from dpadmm.sentences import (
     DataError,
     Finite,
@@ -47,7 +48,7 @@ DEFAULT_MISSING_VALUES: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NU
 #: What the bounds of a numeric column may become: the lower one, and the upper one.
 RANGES: Final = ((-1.0, 1.0), (0.0, 1.0))
 _CENTRED, _FROM_ZERO = RANGES
-# A row scaled down to norm 1 has next to nothing left of its columns beside a constant like that.
+# Beside a larger constant, a row scaled down to norm 1 has next to nothing left of its columns.
 _LARGEST_CONSTANT: Final = 1000
 
 
@@ -143,7 +144,7 @@ class NumericColumn(Part):
 class CategoricalColumn(Spelling):
     """One of a public list of levels; encoded as one column per level (one-hot).
 
-    Files may spell levels otherwise: see :class:`~dpadmm.data.spelling.Spelling`.
+    Files may spell levels otherwise: see :class:`~dpadmm.data.values.Spelling`.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ Column = Annotated[NumericColumn | CategoricalColumn, Field(discriminator="kind"
 class Label(Spelling):
     """The column to predict.
 
-    Files may spell classes otherwise: see :class:`~dpadmm.data.spelling.Spelling`.
+    Files may spell classes otherwise: see :class:`~dpadmm.data.values.Spelling`.
 
     Parameters
     ----------
@@ -332,7 +333,7 @@ class Schema(Part):
         party = () if self.party is None else (self.party,)
         names = (*(c.name for c in self.columns), self.label.column, *party, *self.ignore)
         refuse_repeats(names, "a column must have one role (a column, the label, party or ignore)")
-        # An astute choice of names could make two encoded columns look the same in a report.
+        # Names must not make two encoded columns look the same in a report.
         refuse_repeats(self.column_names, "the encoded columns must list each value once")
         if self.fourier is not None and self.constant:
             raise fail(
@@ -464,7 +465,7 @@ class Schema(Part):
         return Schema.from_dict(content)
 
     def without_party(self) -> Schema:
-        """The same for rows of which nobody asks whose they are: the column may be there or not."""
+        """Return the schema without the party column, which a file may have or not."""
         if self.party is None:
             return self
         ignore = (*self.ignore, self.party)
@@ -527,3 +528,57 @@ def load_schema(path: str | Path) -> Schema:
         return Schema.from_toml(text)
     except DataError as error:
         raise DataError(f"{error} (in {path})") from None
+
+
+class ColumnWeights(NamedTuple):
+    """A classifier in the units of a file.
+
+    Attributes
+    ----------
+    coef
+        ``(outputs, encoded columns)``: of a numeric column the weight of one unit of it, of a level
+        or a missing value the weight of its being there, of the constant zero.
+    intercept
+        ``(outputs,)``.
+    """
+
+    coef: Array
+    intercept: Array
+
+
+def units_per_column(schema: Schema) -> Array:
+    """How far one unit of its column moves each encoded column: 1 for levels and the constant."""
+    units = np.ones(len(schema.feature_names))
+    for place, column in enumerate(schema.numeric):
+        lowest, highest = column.ends
+        units[place] = (highest - lowest) / (column.upper - column.lower)
+    return units
+
+
+def column_weights(schema: Schema, coef: Array) -> ColumnWeights:
+    r"""Turn weights of encoded columns into weights of the columns of a file.
+
+    .. math:: w_j\,\Bigl(r_0 + (r_1-r_0)\frac{v-\ell}{u-\ell}\Bigr)
+              = \frac{(r_1-r_0)\,w_j}{u-\ell}\,v
+              + w_j\Bigl(r_0 - \frac{(r_1-r_0)\,\ell}{u-\ell}\Bigr)
+
+    The first is the weight of a column with the bounds l and u, the second goes to the intercept,
+    as does the constant with its weight. An encoded row is scaled down to norm 1 afterwards: the
+    score of a file's row is that of its encoded row, times a positive number of its own.
+
+    Parameters
+    ----------
+    schema
+        How rows were encoded.
+    coef
+        ``(outputs, encoded columns)``.
+    """
+    units = units_per_column(schema)
+    intercept = np.zeros(len(coef))
+    for place, column in enumerate(schema.numeric):
+        intercept += coef[:, place] * (column.ends[0] - units[place] * column.lower)
+    weights = coef * units
+    if schema.constant:
+        intercept += coef[:, -1] * float(schema.constant)
+        weights[:, -1] = 0.0
+    return ColumnWeights(weights, intercept)

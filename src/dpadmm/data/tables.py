@@ -1,7 +1,8 @@
 """CSV and Parquet files, Arrow tables and pandas frames, read in pieces and encoded.
 
 A file is read in blocks, so that it may be larger than memory; with ``into`` the encoded rows
-go to disk as well. What becomes of odd CSV files is told in :mod:`dpadmm.data.csv_reader`.
+go to disk as well, to an ``.npy`` file that is complete or not there (:class:`RowsFile`). The
+module :mod:`dpadmm.data.csv_reader` says what becomes of odd CSV files.
 
 No cell stops the reading (:mod:`dpadmm.data.values`). What does stop it is about the file, and is
 told in words of our own: :func:`own_words` lets no other message out, since those of readers quote
@@ -16,22 +17,93 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from dpadmm.data.csv_reader import CsvColumns, read_csv, read_header
 from dpadmm.data.encode import EncodedBatch, EncodedRows, Layout, assemble, encode_batch
-from dpadmm.data.rows_file import RowsFile
 from dpadmm.data.schema import Schema
-from dpadmm.data.spelling import Spelling
-from dpadmm.data.values import bytes_of, holds_text, is_readable
+from dpadmm.data.values import Spelling, bytes_of, holds_text, is_readable
+from dpadmm.durable import written_whole
 from dpadmm.errors import ParameterError
 from dpadmm.sentences import DataError, canonical_text
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+WRITE_BYTES: Final = 2**24
+
+
+@final
+class RowsFile:
+    """Collects rows in a file beside the one wanted and renames it at the end.
+
+    Rows are written with plain writes, not through a memory map: a full disk is then an error
+    that can be reported, and not the end of the process.
+
+    Parameters
+    ----------
+    path
+        The ``.npy`` file to make; one that is there is replaced at the end.
+    features
+        Number of columns.
+    """
+
+    def __init__(self, path: Path, features: int) -> None:
+        if path.suffix != ".npy":
+            raise DataError(f"into must be the path of an .npy file; got {path.name!r}")
+        self._path, self._features, self._finished = path, features, False
+        # Encoded rows are private: nobody else may read them.
+        self._whole = written_whole(path, "into", private=True)
+
+    def __enter__(self) -> Self:
+        self._file = self._whole.__enter__()
+        self._write_header(0)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._finished:
+            # A file that was not finished is removed, as after an error.
+            why = error or DataError(f"{self._path} was not finished")
+            self._whole.__exit__(type(why), why, trace)
+
+    def write(self, batch: EncodedBatch) -> None:
+        """Append the rows of a batch."""
+        rows = batch.counts.rows
+        step = max(1, WRITE_BYTES // (8 * self._features))
+        for start in range(0, rows, step):
+            dense = np.zeros((min(step, rows - start), self._features))
+            batch.write_into(dense, start)
+            self._file.write(dense.astype("<f8", copy=False).data)
+
+    def finish(self, rows: int) -> NDArray[np.float64]:
+        """Make the file durable under its name and map it into memory, read-only."""
+        self._file.seek(0)
+        self._write_header(rows)
+        self._finished = True
+        self._whole.__exit__(None, None, None)
+        # An array without rows cannot be mapped.
+        result: NDArray[np.float64] = np.load(self._path, mmap_mode="r" if rows else None)
+        return result
+
+    def _write_header(self, rows: int) -> None:
+        # The format leaves room for the first number of the shape to grow, so the header has
+        # the same length whatever the number of rows.
+        shape = (rows, self._features)
+        content = {"descr": "<f8", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, content)
+
 
 Source: TypeAlias = "str | Path | StoredFile | pa.Table | pa.RecordBatch | pd.DataFrame"
 
@@ -70,7 +142,7 @@ class StoredFile:
         return self.address
 
     def open(self) -> Any:
-        """What a reader of Parquet takes."""
+        """Return what a Parquet reader takes."""
         if "://" not in self.address:
             return self.address
         import fsspec
@@ -79,7 +151,7 @@ class StoredFile:
 
 
 class PublicDataWarning(UserWarning):
-    """Something was asked for that is in order for public data only."""
+    """Warns that a request is safe for public data only."""
 
 
 def encode(
@@ -236,7 +308,7 @@ def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
     """Read all of a (public) table into memory; the cells of a CSV file as bytes."""
     with own_words(source):
         table = _opened(source, delimiter)
-        # Its header may be a row where there is none: nothing of it is shown.
+        # Without a header, the first line may be a row: show nothing of it.
         _refuse_repeats(table, show=False)
         batches = [batch for batch, _ in table.read(list(table.names), [])]
         if batches:
@@ -248,7 +320,7 @@ def read_table(source: Source, *, delimiter: str | None = None) -> pa.Table:
 def own_words(source: Source) -> Iterator[None]:
     """Turn whatever is raised while a table is read into one sentence of ours.
 
-    What others say may quote a row: of that nothing is passed on but the kind of the error.
+    A library's message may quote a row, so only the kind of the error is passed on.
     """
     try:
         yield
@@ -366,7 +438,7 @@ def _columns(table: _Table, schema: Schema, require_label: bool, only_known: boo
             "what is missing, correct the schema, or check the delimiter and the header line"
             + _nearly_there(missing, table.names)
         )
-    # The header is one: it has all names of the schema. So it may be shown.
+    # It has all names of the schema, so it is a header and may be shown.
     _refuse_repeats(table, show=True)
     extra = [name for name in table.names if name not in needed and name not in schema.ignore]
     if extra and only_known:
@@ -383,7 +455,7 @@ def _columns(table: _Table, schema: Schema, require_label: bool, only_known: boo
 
 
 def _nearly_there(missing: list[str], names: Sequence[str]) -> str:
-    """Names of the schema that a header has but for capitals, white space and byte-order marks."""
+    """Find names that differ from a header only in capitals, white space or byte-order marks."""
     found = {_ANY_SPELLING.folded(name): name for name in names}
     near = [(found.get(_ANY_SPELLING.folded(name)), name) for name in missing]
     pairs = [f"{there!r} for {name!r}" for there, name in near if there is not None]

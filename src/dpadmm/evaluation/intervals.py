@@ -53,7 +53,7 @@ from scipy.special import ndtri
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 
-#: A denominator must exceed its noise's standard deviation so many times for a figure to be given.
+#: A figure is given if its denominator is this many standard deviations of its noise.
 CLEAR_OF_NOISE: Final = 4.0
 
 _HIDDEN: Final = "too few rows to be told from the noise"

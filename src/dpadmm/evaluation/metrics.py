@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dpadmm.errors import ParameterError
-from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
+from dpadmm.evaluation.histogram import Link, LinkFit, NoisyHistogram, ScoreGrid, fit_link
 from dpadmm.evaluation.intervals import (
     CountTable,
     Estimate,
@@ -34,7 +34,6 @@ from dpadmm.evaluation.intervals import (
     share_of,
     spread_shape,
 )
-from dpadmm.evaluation.link import Link, LinkFit, fit_link
 from dpadmm.plain import Array, json_data
 
 
@@ -474,7 +473,7 @@ def choose_threshold(
 
 
 def check_wish(sensitivity: float | None, specificity: float | None) -> tuple[str, float]:
-    """Which of the two is wished for, and how much of it; or a refusal."""
+    """Return which of the two was asked for, and how much of it; refuse none or both."""
     if (sensitivity is None) == (specificity is None):
         raise ParameterError(
             "sensitivity or specificity must be given, one of them; got "

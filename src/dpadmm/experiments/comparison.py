@@ -38,7 +38,7 @@ from dpadmm.experiments.meaning import epsilon_of, releases_of
 from dpadmm.experiments.problems import NamedProblem, OnePartyProblem, ProblemSource
 from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
 from dpadmm.privacy.figures import Given
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters
 
 #: What is measured of every model.

@@ -28,11 +28,9 @@ from dpadmm.experiments.statistics import BEATS, BELOW, LEVEL, LEVEL_WITH, perce
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
 from dpadmm.report import texts
-from dpadmm.report.document import Banner, Code, Facts, Report, Section
+from dpadmm.report.document import Banner, Bar, BarPlot, Cell, Code, Facts, Report, Section, Table
 from dpadmm.report.html import write_report
 from dpadmm.report.markup import shown_name
-from dpadmm.report.plots import Bar, BarPlot
-from dpadmm.report.tables import Cell, Table
 from dpadmm.version import __version__
 
 _COMPARISON_COLUMNS = (

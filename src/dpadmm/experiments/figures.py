@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 
 from dpadmm.durable import write_whole
 from dpadmm.experiments.statistics import mean_interval
-from dpadmm.report.plots import LinePlot, Series
+from dpadmm.report.document import LinePlot, Series, Table
 from dpadmm.report.svg import figure
-from dpadmm.report.tables import Table
 
 
 @dataclass(frozen=True)

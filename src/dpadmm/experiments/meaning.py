@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.figures import AtMost
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 
 HEADING: Final = "What the epsilons mean"
 #: The title of the table of proven epsilons.

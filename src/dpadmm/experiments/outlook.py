@@ -24,9 +24,8 @@ from dpadmm.experiments.question import RunQuestion
 from dpadmm.experiments.rehearsal import BAND, ExpectedLoss, NoiseCurve, band
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report import texts
-from dpadmm.report.document import Code, Facts, Report, Section, Words
+from dpadmm.report.document import Code, Facts, Report, Section, Table, Words
 from dpadmm.report.html import write_report
-from dpadmm.report.tables import Table
 from dpadmm.run.config import load_toml
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, announced

@@ -22,7 +22,7 @@ from dpadmm.errors import ExchangeError
 from dpadmm.federation.agreed_run import load_agreed_run
 from dpadmm.federation.certificates import make_authority, make_certificate
 from dpadmm.federation.identity import describe
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 

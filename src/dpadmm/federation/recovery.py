@@ -21,8 +21,8 @@ from dpadmm.federation.transport.store import MessageStore
 from dpadmm.federation.transport.sum_exchange import PastSum
 from dpadmm.federation.transport.wire import BadMessage
 from dpadmm.federation.transport.words import Decided, Departing, Frozen, Limits, noted, said
-from dpadmm.ledger.adaptive import overspent
-from dpadmm.ledger.positions import RowRange
+from dpadmm.ledger.balance import RowRange
+from dpadmm.ledger.filters import overspent
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given

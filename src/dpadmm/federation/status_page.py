@@ -14,11 +14,22 @@ from typing import Any, Final
 
 from dpadmm.federation.status import NodeStatus, seconds_since
 from dpadmm.privacy.figures import AtLeast, AtMost
-from dpadmm.report.document import Banner, Block, Report, Section, Tile, Tone, Words
+from dpadmm.report.document import (
+    Banner,
+    Bar,
+    BarPlot,
+    Block,
+    Cell,
+    Report,
+    Section,
+    Table,
+    Tile,
+    Tone,
+    WaitPlot,
+    Words,
+)
 from dpadmm.report.markup import cut, shown_name
-from dpadmm.report.plots import Bar, BarPlot, WaitPlot
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
-from dpadmm.report.tables import Cell, Table
 
 #: What the page shows, for whoever decides who may see it.
 SHOWN: Final = (

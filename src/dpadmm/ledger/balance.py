@@ -1,7 +1,32 @@
-"""What the entries of a ledger add up to.
+r"""What the entries of a ledger add up to.
 
 :class:`Account` reads them in order and refuses the first that does not follow from those before;
 the file, its verification and an export are all read by it.
+
+**Positions.** Runs may read some of the rows only. A data set is an ordered list, and neighbouring
+ones differ in the content of one position p. A release that reads the range R of positions has the
+same distribution for both unless p is in R, so that the costs that add up for p are those of the
+releases whose range holds it:
+
+.. math:: \mathrm{spent} = \max_p \sum_{r:\,p\in R_r} \mathrm{cost}_r .
+
+For each pair of neighbours this is the sum that a filter (:mod:`dpadmm.ledger.filters`) bounds,
+whatever was chosen along the way, ranges included: training on one part and evaluating on the rest
+costs the larger of the two (parallel composition), a run on all rows counts for every position, and
+where ranges overlap their costs add up.
+
+A person with k rows, at positions :math:`p_1..p_k`, moves a Gaussian release by at most
+:math:`c_r = \#\{i: p_i\in R_r\}` of its sensitivities, and since :math:`c_r^2 \le k\,c_r`
+
+.. math:: \sum_r c_r^2\mu_r^2 \;\le\; k\sum_i\sum_{r:\,p_i\in R_r}\mu_r^2
+          \;\le\; k^2\max_p\sum_{r:\,p\in R_r}\mu_r^2 ,
+
+so that the maximum holds for Gaussian releases, charged for k rows each. What a solver may be off
+by moves by all of it with any of the k rows, and is charged k^2 times. Of other releases no such
+bound is known here: then every cost is charged to all positions.
+
+An order that depends on what rows hold, such as a sorted table, is not covered: replacing one row
+would move others to another position.
 """
 
 from __future__ import annotations
@@ -11,18 +36,88 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from typing import Any, Final
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
-from dpadmm.errors import BudgetError, LedgerError
-from dpadmm.ledger.entries import LEDGER_VERSION, ChargedData, Entry
+from dpadmm.errors import BudgetError, LedgerError, ParameterError
+from dpadmm.ledger.base import LEDGER_VERSION, ChargedData, Entry
 from dpadmm.ledger.filters import Policy, PrivacyFilter, affordable
-from dpadmm.ledger.positions import Piece, PositionCosts, RowRange
 from dpadmm.privacy.events import Event, alone, event_from_dict
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
-from dpadmm.privacy.rounding import round_down, round_up
+from dpadmm.privacy.gaussian import round_down, round_up
 from dpadmm.privacy.statement import adjacency_words, adversary_words
 
-#: How the numbers of a message are stored, by what an entry calls them; doubles go without saying.
+
+class RowRange(NamedTuple):
+    """Positions ``first`` to ``stop - 1``, counted from 0."""
+
+    first: int
+    stop: int
+
+    def __str__(self) -> str:
+        return f"rows {self.first + 1} to {self.stop}"
+
+    def meets(self, other: RowRange | None) -> bool:
+        """Whether they have a position in common; None are all positions."""
+        return other is None or (self.first < other.stop and other.first < self.stop)
+
+    @classmethod
+    def checked(cls, value: Any, rows: int) -> RowRange:
+        """A range of a data set of that many rows, from what an entry says; or a refusal."""
+        given = list(value) if isinstance(value, list | tuple) else []
+        whole = len(given) == 2 and all(type(number) is int for number in given)
+        if not whole or not 0 <= given[0] < given[1] <= rows:
+            raise LedgerError(
+                f"rows of a run must be two numbers, 0 <= first < stop <= {rows}; got {value!r}."
+            )
+        return cls(*given)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Positions that were all charged the same: what they cost, and if all others collude."""
+
+    rows: RowRange
+    spent: Fraction = Fraction(0)
+    spent_alone: Fraction = Fraction(0)
+
+
+class PositionCosts:
+    """The costs of all positions of a data set.
+
+    Parameters
+    ----------
+    rows
+        How many positions there are.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._all = RowRange(0, rows)
+        self.pieces: tuple[Piece, ...] = (Piece(self._all),)
+
+    def add(self, cost: Fraction, cost_alone: Fraction, rows: RowRange | None = None) -> None:
+        """Charge every position of a range; all positions unless given."""
+        charged, found = rows or self._all, []
+        for piece in self.pieces:
+            first, stop = piece.rows
+            edges = sorted({first, stop, *(e for e in charged if first < e < stop)})
+            for start, end in pairwise(edges):
+                inside = charged.first <= start < charged.stop
+                spent = piece.spent + cost if inside else piece.spent
+                apart = piece.spent_alone + cost_alone if inside else piece.spent_alone
+                found.append(Piece(RowRange(start, end), spent, apart))
+        self.pieces = tuple(found)
+
+    def most(self, rows: RowRange | None = None) -> tuple[Fraction, Fraction]:
+        """The largest cost of a position of a range, and if all others collude."""
+        asked = rows or self._all
+        if asked.stop > self._all.stop:
+            raise ParameterError(f"rows must be within {self._all}; got {asked}.")
+        met = [piece for piece in self.pieces if piece.rows.meets(asked)]
+        return max(piece.spent for piece in met), max(piece.spent_alone for piece in met)
+
+
+#: How the numbers of a message are stored, by the name in its entry; doubles have no name.
 STORED_TYPES: Final = {"float64": "<f8", "uint64": "<u8"}
 
 
@@ -66,7 +161,7 @@ class Account:
     amendments
         By their numbers: when each was made, and what it allowed that was not allowed before.
     costs
-        What each position of the data set has cost (:mod:`dpadmm.ledger.positions`).
+        What each position of the data set has cost (:mod:`dpadmm.ledger.balance`).
     runs
         By run id, in the order in which they were opened.
     head
@@ -208,7 +303,7 @@ class Account:
         )
 
     def _not_charged(self, asked: int) -> str:
-        """What a refusal may say: of the releases it is about none is in this ledger."""
+        """Return what a refusal may say: this ledger has none of the refused releases."""
         what = "it was not" if asked == 1 else "none of them was"
         return f"{what} charged to the ledger of {self.dataset.owner}"
 

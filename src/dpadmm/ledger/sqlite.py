@@ -26,13 +26,10 @@ import numpy as np
 
 from dpadmm.durable import Closable
 from dpadmm.errors import LedgerError, ParameterError
-from dpadmm.ledger.balance import STORED_TYPES, Account, StoredMessage
-from dpadmm.ledger.base import Ledger
-from dpadmm.ledger.entries import LEDGER_VERSION, ChargedData, Entry
+from dpadmm.ledger.balance import STORED_TYPES, Account, RowRange, StoredMessage
+from dpadmm.ledger.base import LEDGER_VERSION, ChargedData, Entry, Ledger
 from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.positions import RowRange
-from dpadmm.ledger.run_lock import RunLock
-from dpadmm.ledger.storage import EntryFile
+from dpadmm.ledger.storage import EntryFile, RunLock
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 
@@ -88,7 +85,7 @@ class SQLiteLedger(Closable):
             "version": LEDGER_VERSION,
             "dataset": asdict(dataset),
             "policy": policy.to_dict(),
-            # Two ledgers of one data set are told apart, whatever else they have in common.
+            # Makes two ledgers of one data set differ, whatever else they have in common.
             "identifier": os.urandom(16).hex(),
         }
         first = Entry.after(None, "ledger", _now(), None, None, content)

@@ -10,10 +10,14 @@ macOS flush the drive's cache too; elsewhere it does nothing.
 Tampering. Triggers refuse to change or remove entries and keep the number and hash of the last
 one beside them. Who can write the file can drop the triggers; the chain of hashes and the head
 then show what an editor forgot, not what a forger recomputed.
+
+Locks. At most one process has a run of a ledger (:class:`RunLock`).
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import sqlite3
 import stat
@@ -25,7 +29,7 @@ from urllib.parse import quote
 
 from dpadmm.durable import Closable
 from dpadmm.errors import LedgerError, passing
-from dpadmm.ledger.entries import AMENDED_VERSION, LEDGER_VERSION, Entry
+from dpadmm.ledger.base import AMENDED_VERSION, LEDGER_VERSION, Entry
 
 _APPLICATION: Final = 0x64704C47  # "dpLG"
 _COLUMNS: Final = "number, kind, time, run, round, content, hash"
@@ -246,7 +250,7 @@ class EntryFile(Closable):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Nobody else writes meanwhile; what is appended is durable when it ends, or undone."""
+        """Write alone; at the end what was appended is durable, or undone."""
         if os.getpid() != self._process:
             raise LedgerError(
                 f"ledger {self.path} must be used by the process that opened it; open it again."
@@ -254,7 +258,7 @@ class EntryFile(Closable):
         with self.refusals():
             self._connection.execute("BEGIN IMMEDIATE")
         try:
-            # A file that was moved or replaced would take entries that nobody finds again.
+            # Entries in a file that was moved or replaced would be lost.
             if self._find_inode() != self._inode:
                 raise LedgerError(
                     f"ledger {self.path} was moved or replaced while it was open. Put it back and "
@@ -270,7 +274,7 @@ class EntryFile(Closable):
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Everything read meanwhile is of one moment; others may read, and wait to write."""
+        """Read everything as of one moment; others may read, and wait to write."""
         if self._connection.in_transaction:
             yield
             return
@@ -351,3 +355,58 @@ class EntryFile(Closable):
                 f"ledger {self.path} was changed: it lacks the {kind.lower()} {name!r} that it was "
                 "made with."
             )
+
+
+class RunLock:
+    """At most one process has a run: a lock of the operating system, gone with its process."""
+
+    def __init__(self, ledger: Path, run_id: str) -> None:
+        name = hashlib.sha256(run_id.encode()).hexdigest()[:16]
+        self._path = ledger.with_name(f"{ledger.name}.{name}.lock")
+        self._run_id = run_id
+        self._process = os.getpid()
+        self._handle: int | None = None
+        while self._handle is None:
+            self._handle = self._try()
+
+    def _try(self) -> int | None:
+        try:
+            handle = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise LedgerError(
+                f"run {self._run_id!r} must be locked by a file beside the ledger; "
+                f"{self._path} cannot be made: {error.strerror}. Nothing was released."
+            ) from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise passing(
+                LedgerError(
+                    f"run {self._run_id!r} must be open in one process at a time; another has it. "
+                    "Wait until that ends, or give this run a name of its own."
+                )
+            ) from None
+        # Whoever had the lock before may just have removed its file: then it locks nothing.
+        try:
+            same = os.path.samestat(os.fstat(handle), os.stat(self._path))
+        except FileNotFoundError:
+            same = False
+        if same:
+            return handle
+        os.close(handle)
+        return None
+
+    def require(self) -> None:
+        """Refuse to go on without the lock, or in a process that only inherited it."""
+        if self._handle is None or self._process != os.getpid():
+            raise LedgerError(
+                f"run {self._run_id!r} must be open in this process; open it with open_run."
+            )
+
+    def release(self) -> None:
+        """Remove the file and let go, in this order: nobody may lock a file about to vanish."""
+        if self._handle is not None and self._process == os.getpid():
+            self._path.unlink(missing_ok=True)
+            os.close(self._handle)
+            self._handle = None

@@ -34,8 +34,7 @@ from dpadmm.privacy.events import (
     SharedGaussian,
     SubsampledGaussian,
 )
-from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_log_delta
-from dpadmm.privacy.rounding import round_up
+from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_log_delta, round_up
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 # What a smaller mu is rounded up to: doubles hold its square with all digits.

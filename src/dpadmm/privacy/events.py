@@ -376,7 +376,7 @@ def parts_add_up(events: Iterable[Event | str], rows_per_person: int) -> bool:
     """Whether releases that read different rows of a party add up for a person; else the larger.
 
     Who has several rows may have some among each part. That the larger cost covers this is known of
-    Gaussian releases alone (:mod:`dpadmm.ledger.positions` has the proof), and not of what a solver
+    Gaussian releases alone (:mod:`dpadmm.ledger.balance` has the proof), and not of what a solver
     may be off by, which is the same for one row and for several.
 
     Parameters

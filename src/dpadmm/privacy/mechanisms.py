@@ -34,8 +34,8 @@ from dpadmm.privacy.events import (
     PureRelease,
     SharedGaussian,
 )
+from dpadmm.privacy.gaussian import sum_up
 from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, NoiseSource
-from dpadmm.privacy.rounding import sum_up
 from dpadmm.privacy.sensitivity import LEAST_STEPS, Summation, jacobian_epsilon
 
 #: The part of the residual that AMP counts with which a solve may have; see

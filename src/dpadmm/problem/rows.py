@@ -59,10 +59,10 @@ def summation_error(rows: ArrayLike, features: int) -> Array:
     than 1 below 1e8 of them), and is scaled by c / n (2). Rows of zeros, which fill up a stack of
     parties, are added without rounding.
 
-    Rows in parts (:mod:`dpadmm.solvers.parts`) keep the bound. A part begins a piece of its own, so
-    that no piece or block has more rows than here, and the sums of all pieces of all parts go into
-    one compensated sum, in the order of the parts: a term meets the same roundings. There are at
-    most as many pieces more as there are parts, which leaves q below 1e8.
+    Rows in parts (:mod:`dpadmm.solvers.workspace`) keep the bound. A part begins a piece of its
+    own, so that no piece or block has more rows than here, and the sums of all pieces of all parts
+    go into one compensated sum, in the order of the parts: a term meets the same roundings. There
+    are at most as many pieces more as there are parts, which leaves q below 1e8.
     """
     count = np.asarray(rows, dtype=np.float64)
     dense = np.minimum(count, SUMMED_ROWS)

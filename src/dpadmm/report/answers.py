@@ -10,15 +10,24 @@ from typing import Final
 
 from dpadmm.evaluation.intervals import Estimate
 from dpadmm.evaluation.metrics import ClassFigures, ModelFigures
+from dpadmm.privacy.composition import Odds
 from dpadmm.privacy.figures import AtMost, Given, pair
-from dpadmm.privacy.odds import Odds
-from dpadmm.privacy.rounding import exp_up
+from dpadmm.privacy.gaussian import exp_up
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report import texts
-from dpadmm.report.document import Banner, Block, Section, Tile, Words
+from dpadmm.report.document import (
+    Banner,
+    Block,
+    Cell,
+    GuessPlot,
+    LinePlot,
+    Section,
+    Series,
+    Table,
+    Tile,
+    Words,
+)
 from dpadmm.report.markup import shown_name
-from dpadmm.report.plots import GuessPlot, LinePlot, Series
-from dpadmm.report.tables import Cell, Table
 from dpadmm.run.classifier import EVALUATED_LATER, HELD_OUT, PUBLIC, Quality
 from dpadmm.run.record import RecordedRun
 
@@ -71,7 +80,7 @@ def _about(quality: Quality, trained: PrivacyStatement) -> str:
         if quality.adds_to(trained):
             counts = "with rows among both what the training and evaluations spent adds up"
         return (
-            f"on {rows} rows kept out of training, for {spent}-differential privacy in an account "
+            f"on {rows} held-out rows, for {spent}-differential privacy in an account "
             f"of their own: for a person {counts}"
         )
     return (
@@ -429,14 +438,14 @@ def _guaranteed(run: RecordedRun) -> str:
     elif privacy.alone:
         words = (
             f"To the people of {whose}, against those whom the line Against whom names: {private} "
-            "Had one person's rows at one party been others, nothing that they see of the run "
-            f"{likely} That rests on the noise of the honest parties: where more parties work "
+            "If one person's rows at one party had been different, nothing that they see of the "
+            f"run {likely} That rests on the noise of the honest parties: where more parties work "
             "together, nothing but the line If all others collude holds."
         )
     else:
         words = (
-            f"To the people of {whose}: {private} Had one person's rows been others, nothing that "
-            f"the other parties or anybody else sees of the run {likely}"
+            f"To the people of {whose}: {private} If one person's rows had been "
+            f"different, nothing that the other parties or anybody else sees of the run {likely}"
         )
     if run.weakest:
         best = min(run.names, key=lambda name: privacy.parties[name].epsilon)

@@ -20,11 +20,22 @@ from pathlib import Path
 from typing import Final
 
 from dpadmm.durable import write_whole
-from dpadmm.report.document import Banner, Block, Code, Facts, Report, Section, Words, report_json
+from dpadmm.report.document import (
+    Banner,
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Plot,
+    Report,
+    Section,
+    Table,
+    Words,
+    cell_text,
+    report_json,
+)
 from dpadmm.report.markup import Html, cut, element
-from dpadmm.report.plots import Plot
 from dpadmm.report.svg import FIGURE_STYLE, draw, standalone
-from dpadmm.report.tables import Cell, Table, cell_text
 
 #: What a report is saved as beside its page, to make the page again.
 SAVED: Final = "report.json"
@@ -48,7 +59,7 @@ _LONG_CELL: Final = 30
 
 
 def content_policy(*, live: bool) -> str:
-    """What a page may do: nothing but show itself, and ask for itself again if it is live."""
+    """The page's permissions: show itself, and reload itself if it is live."""
     script = f"script-src {_source(_SCRIPT)}; connect-src 'self'; " if live else ""
     return (
         f"default-src 'none'; {script}style-src {_source(_STYLE)}; img-src data:; "
@@ -206,7 +217,7 @@ def _banner(banner: Banner) -> Html:
 
 
 def _lost() -> Html:
-    """What the script shows when nobody answers."""
+    """What the script shows when the server does not answer."""
     words = element("strong", "NO ANSWER.")
     advice = (
         "The command that serves this page has ended or cannot be reached: what is below is old."

@@ -12,11 +12,23 @@ import tomli_w
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 from dpadmm.report import texts
 from dpadmm.report.answers import answers, banners, guesses, quality_section, riskiest, tiles
-from dpadmm.report.document import Block, Code, Facts, Report, Section, Words
+from dpadmm.report.document import (
+    Bar,
+    BarPlot,
+    Block,
+    Cell,
+    Code,
+    Facts,
+    GraphPlot,
+    LinePlot,
+    Report,
+    Section,
+    Series,
+    Table,
+    Words,
+)
 from dpadmm.report.markup import shown_name
-from dpadmm.report.plots import Bar, BarPlot, GraphPlot, LinePlot, Series
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
-from dpadmm.report.tables import Cell, Table
 from dpadmm.run.record import Learnt, LedgerCheck, RecordedRun
 
 _LEDGER_COLUMNS = (
@@ -54,7 +66,7 @@ def configuration_text(config: Mapping[str, Any]) -> str:
 
 
 def _without_nothing(value: Any) -> Any:
-    """A table or a list of them, without entries that TOML has no word for or that say nothing."""
+    """Return a table, or a list of them, without entries that are empty or unknown to TOML."""
     if isinstance(value, Mapping):
         return {
             key: _without_nothing(item) for key, item in value.items() if item not in ({}, None)
@@ -176,7 +188,7 @@ def _degrees(run: RecordedRun) -> dict[str, int]:
 
 
 def thinned(count: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """The places of so many points that are drawn: all, or evenly chosen ones with the last."""
+    """Return which points to draw: all, or evenly chosen ones with the last."""
     step = -(-count // _MOST_POINTS)
     return np.unique(np.append(np.arange(0, count, step), count - 1))
 
@@ -463,7 +475,7 @@ def _units_table(learnt: Learnt) -> Table:
 
 
 def configuration_section(run: RecordedRun) -> Section:
-    """What it was told, where it came from, and the command that repeats it."""
+    """The configuration, its origin, and the command that repeats the run."""
     facts = [(head, getattr(run, field)) for head, field in _FACTS_OF_RUN]
     facts = [(head, str(value)) for head, value in facts if value]
     # Records of older versions have the time of private runs, too, which depends on rows.

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpadmm.privacy.figures import AtMost, pair
-from dpadmm.privacy.rounding import sum_up
+from dpadmm.privacy.gaussian import sum_up
 from dpadmm.report import texts
 from dpadmm.report.answers import banners, learnt, over_budget, riskiest
-from dpadmm.report.document import Banner, Block, Code, Report, Section, Words
+from dpadmm.report.document import (
+    Banner,
+    Block,
+    Code,
+    LinePlot,
+    Report,
+    Section,
+    Series,
+    Table,
+    Words,
+)
 from dpadmm.report.markup import shown_name
-from dpadmm.report.plots import LinePlot, Series
 from dpadmm.report.run import (
     apart_over_rounds,
     configuration_section,
@@ -18,7 +27,6 @@ from dpadmm.report.run import (
     course,
     parties_section,
 )
-from dpadmm.report.tables import Table
 from dpadmm.run.config import RunConfig
 from dpadmm.run.record import RecordedRun
 from dpadmm.version import __version__
@@ -98,7 +106,7 @@ def runs_report(named: Sequence[tuple[str, RecordedRun]]) -> Report:
 
 
 def _worst(named: Sequence[tuple[str, RecordedRun]]) -> tuple[Banner, ...]:
-    """Everything of any run that nobody may overlook, with the names of those it is about."""
+    """Return all warnings of all runs, with the names of those they are about."""
     about: dict[tuple[str, str], list[str]] = {}
     for name, run in named:
         for banner in banners(run):

@@ -12,8 +12,7 @@ from typing import Final
 
 from dpadmm.problem.topologies import SERVER, Topology
 from dpadmm.report import texts
-from dpadmm.report.markup import Html, cut, element
-from dpadmm.report.plots import (
+from dpadmm.report.document import (
     Bar,
     BarPlot,
     GraphPlot,
@@ -22,8 +21,9 @@ from dpadmm.report.plots import (
     Plot,
     Series,
     WaitPlot,
+    cell_text,
 )
-from dpadmm.report.tables import cell_text
+from dpadmm.report.markup import Html, cut, element
 
 # Beyond these, sums and ratios leave the range of doubles; nothing that is plotted is there.
 _SMALLEST: Final = 1e-280
@@ -90,7 +90,7 @@ def _usable(value: float, log: bool) -> bool:
 def scale_over(
     values: Iterable[float], start: float, end: float, *, log: bool = False, from_zero: bool = False
 ) -> Scale:
-    """A scale that shows all these values with a little room; some scale if there are none."""
+    """Return a scale that shows all these values with a little room; any scale without values."""
     usable = [value for value in values if _usable(value, log)]
     if not usable:
         usable = [0.1, 1.0] if log else [0.0, 1.0]
@@ -115,7 +115,7 @@ def scale_over(
     )
 
 
-#: Larger graphs are told in words: nobody can read them drawn, and the page stays small.
+#: Larger graphs are described in words: drawn, nobody could read them, and the page stays small.
 MOST_PARTIES: Final = 150
 MOST_LINKS: Final = 1500
 _PICTURE_WIDTH: Final = 420.0

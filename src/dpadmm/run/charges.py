@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.errors import LedgerError, ParameterError
-from dpadmm.ledger.balance import Account
+from dpadmm.ledger.balance import Account, RowRange
 from dpadmm.ledger.base import Ledger
-from dpadmm.ledger.positions import RowRange
 from dpadmm.ledger.sqlite import LONGEST_NAME, LedgerRun, SQLiteLedger
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import require_exact_shares

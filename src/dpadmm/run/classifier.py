@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpadmm.errors import ParameterError
-from dpadmm.evaluation.histogram import NoisyHistogram
+from dpadmm.evaluation.histogram import Link, NoisyHistogram, fit_links
 from dpadmm.evaluation.intervals import Estimate
-from dpadmm.evaluation.link import Link, fit_links
 from dpadmm.evaluation.metrics import ModelFigures, evaluate_histogram
 from dpadmm.plain import Array, json_data
 from dpadmm.privacy.accountant import network_guarantee

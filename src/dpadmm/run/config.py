@@ -29,8 +29,8 @@ from pydantic import (
 )
 
 from dpadmm.algorithms import algorithm_names, get_algorithm
-from dpadmm.algorithms.inputs import Course, as_course
-from dpadmm.data.spelling import Reading
+from dpadmm.algorithms.schedules import Course, as_course
+from dpadmm.data.values import Reading
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import canonical_json
@@ -271,7 +271,7 @@ class DataSection(Reading):
     """``[data]``: how rows are read.
 
     How all files are written, where not as the schema says, is told by the keys of
-    :class:`~dpadmm.data.spelling.Reading`.
+    :class:`~dpadmm.data.values.Reading`.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ class PartySection(Reading):
     """``[[party]]``: a party with a file of its own.
 
     How that file is written, where not as ``[data]`` and the schema say, is told by the keys of
-    :class:`~dpadmm.data.spelling.Reading`.
+    :class:`~dpadmm.data.values.Reading`.
 
     Parameters
     ----------

@@ -24,8 +24,8 @@ from dpadmm.algorithms.base import Settings
 from dpadmm.errors import ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.evaluation.release import HistogramRelease
+from dpadmm.ledger.balance import RowRange
 from dpadmm.ledger.base import Ledger
-from dpadmm.ledger.positions import RowRange
 from dpadmm.plain import Array
 from dpadmm.privacy.curves import gaussian_mu_squared
 from dpadmm.privacy.events import parts_add_up, single_events

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.algorithms import get_algorithm
-from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party
-from dpadmm.data.row_parts import list_parts
+from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party, list_parts
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.survey import survey
 from dpadmm.data.tables import check_columns, encoded_batches

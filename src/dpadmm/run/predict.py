@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +15,16 @@ import pyarrow.parquet
 
 from dpadmm.data.encode import EncodedBatch, encode_batch, is_sparse
 from dpadmm.data.schema import Schema
-from dpadmm.data.spelling import Reading
 from dpadmm.data.tables import PARQUET_SUFFIXES, check_columns, own_words, read_batches
-from dpadmm.data.values import cells_as_text, holds_text, valid_text
+from dpadmm.data.values import Reading, cells_as_text, holds_text, valid_text
 from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import unknown_name
-from dpadmm.estimators import ADMMClassifier
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.model import Model, ModelError
 from dpadmm.sentences import DataError
+
+if TYPE_CHECKING:
+    from dpadmm.estimators import ADMMClassifier
 
 OUTPUT_SUFFIXES: Final = (".csv", *PARQUET_SUFFIXES)
 _PIECE_BYTES: Final = 2**24

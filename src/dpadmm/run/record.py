@@ -25,8 +25,7 @@ from pydantic import (
     model_serializer,
 )
 
-from dpadmm.data.schema import Schema
-from dpadmm.data.units import column_weights, units_per_column
+from dpadmm.data.schema import Schema, column_weights, units_per_column
 from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array, Delta, Epsilon

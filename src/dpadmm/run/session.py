@@ -449,7 +449,7 @@ def _added(*histories: Sequence[Sequence[Event]]) -> _Histories:
 
 
 def _several(planned: Plan) -> str:
-    """What to add where a person may have rows in both parts (:mod:`dpadmm.ledger.positions`)."""
+    """What to add where a person may have rows in both parts (:mod:`dpadmm.ledger.balance`)."""
     budget = planned.budget
     if budget is None or budget.rows_per_person == 1:
         return ""

@@ -24,9 +24,9 @@ from dpadmm.problem.site import Site
 
 # Rows per feature that the Hessian of a single run is made from: it need only lead downhill.
 _OWN_ROWS: Final = 10
-# A product of sparse matrices takes as long for one number as one of dense ones for so many.
+# A sparse product takes as long for one number as a dense one for this many.
 _DENSE_GAIN: Final = 64
-# Sparse rows that are made dense at a time.
+# How many sparse rows are made dense at a time.
 _DENSE_ROWS: Final = 1024
 
 # Which parties of a block a pass is for: all of them as a view, or some by number.

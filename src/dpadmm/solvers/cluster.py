@@ -25,7 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from dpadmm.data.encode import is_sparse
-from dpadmm.data.row_parts import RowPart, encode_part
+from dpadmm.data.party_rows import RowPart, encode_part
 from dpadmm.data.schema import Schema
 from dpadmm.data.survey import Survey, survey
 from dpadmm.data.tables import encoded_batches
@@ -63,7 +63,7 @@ def check_scheduler(address: object) -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    """What must be the same here and at every worker, for the same rows and the same bits."""
+    """Versions that must agree here and at every worker, for the same rows and bits."""
     named = {name: version(name) for name in ("numpy", "scipy", "pyarrow", "distributed")}
     python = ".".join(platform.python_version_tuple()[:2])
     return {"dpadmm": f"{__version__}/{NUMBERS_FORMAT}", "python": python, **named}
@@ -143,7 +143,7 @@ class Cluster(Closable):
         Parameters
         ----------
         parts
-            As :func:`~dpadmm.data.row_parts.list_parts` found them.
+            As :func:`~dpadmm.data.party_rows.list_parts` found them.
         schema
             The public description.
         """
@@ -204,7 +204,7 @@ class Cluster(Closable):
         except (DataError, ClusterError):
             raise
         except Exception as error:
-            # What others say may quote a row: nothing is passed on but the kind of the error.
+            # A library's message may quote a row, so only the kind of the error is passed on.
             raise _failed(self._address, type(error).__name__) from None
 
     def each(self, task: Callable[..., Result], items: Sequence[Any]) -> Iterator[Result]:
@@ -219,7 +219,7 @@ class Cluster(Closable):
 
         futures = self._client.map(task, items, pure=False)
         coming = as_completed(futures, loop=self._client.loop, with_results=True)
-        # Whatever is finished and told need not be kept there.
+        # The cluster need not keep a result that was handed out.
         del futures
         for _ in items:
             task_done, result = self._awaited(coming.__anext__())
@@ -230,7 +230,7 @@ class Cluster(Closable):
 
     def _awaited(self, gathered: Coroutine[Any, Any, Any]) -> Any:
         """What Dask is gathering, unless no worker is left for too long."""
-        # A node whose rows are its own stays smaller without.
+        # A node without a cluster does not load this, and stays smaller.
         from asyncio import run_coroutine_threadsafe
 
         waiting = run_coroutine_threadsafe(gathered, self._client.loop.asyncio_loop)
@@ -249,7 +249,7 @@ class Cluster(Closable):
 
 
 def _difference(found: object) -> str:
-    """How versions differ from those here, as the rest of a sentence; empty where they do not."""
+    """Say how versions differ from those here, as the rest of a sentence; empty if they agree."""
     if not isinstance(found, dict):
         return (
             f"must have dpadmm {__version__}, as here; it could not answer "

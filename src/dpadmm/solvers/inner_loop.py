@@ -1,4 +1,4 @@
-"""What the compiled inner loop is run with; importing this compiles nothing."""
+"""The parameters of the compiled inner loop; importing this module compiles nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CODES: Final = {"logistic": LOGISTIC, "huber-hinge": HUBER_HINGE, "squared": SQ
 
 @dataclass(frozen=True)
 class InnerLoop:
-    """What the inner loop is run with; public, per party where it is an array.
+    """The parameters of the inner loop; public, and arrays have one entry per party.
 
     Attributes
     ----------

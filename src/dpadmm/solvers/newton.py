@@ -57,7 +57,7 @@ from dpadmm.solvers.block import ALL, BlockLoss, Chosen
 
 # Steps that are remembered.
 _MEMORY: Final = 8
-# Of what is worked on at a time while pairs are written into inverses.
+# How much is worked on at a time while pairs are written into inverses.
 _WRITE_BYTES: Final = 1 << 22
 # A pair counts where s.y is at least this part of |s| |y|: below, it may be rounding.
 _CERTAIN: Final = 1e-8
@@ -148,7 +148,7 @@ _SHARED_REBUILDS: Final = 3
 _LEARNING_ROWS: Final = 4
 # Parties of one block from which their steps are compiled; with fewer, loading that takes longer.
 _MANY_PARTIES: Final = 100
-# What inverses of single runs may take; beyond it they go on sharing, and search along lines.
+# Memory for inverses of single runs; beyond it they go on sharing, and search along lines.
 _OWN_BYTES: Final = 2**28
 
 
@@ -415,7 +415,7 @@ class BlockSolver(BlockLoss):
         """
         if not self._compiles or state.inverse is None:
             return np.zeros(len(self.nodes))
-        from dpadmm.solvers.chord_steps import SmallProblems, take_chord_steps
+        from dpadmm.solvers.compiled import SmallProblems, take_chord_steps
 
         nodes = len(self.nodes)
         problems = SmallProblems(

@@ -11,7 +11,7 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.statistics import Interval, difference, mean_interval
 from dpadmm.plain import Array
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label
 from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm_papers.verdicts import all_above, all_below, within

@@ -16,7 +16,7 @@ from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import Interval, difference
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Setting, ours, paper
 

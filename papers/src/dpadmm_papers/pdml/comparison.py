@@ -11,7 +11,7 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.statistics import Interval, mean_interval, prediction_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import Finding
 from dpadmm_papers.pdml.scheme import Variant, paired
 from dpadmm_papers.verdicts import all_above, all_below, below

@@ -12,7 +12,7 @@ from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,

@@ -13,7 +13,7 @@ from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.statistics import Interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,

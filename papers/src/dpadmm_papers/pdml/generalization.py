@@ -26,7 +26,7 @@ from dpadmm.experiments.statistics import difference, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import corrected_for_label_noise, get_loss
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,

@@ -12,7 +12,7 @@ from dpadmm.experiments.jobs import Job, Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.privacy.figures import Given
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,

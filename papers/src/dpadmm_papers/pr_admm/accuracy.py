@@ -9,7 +9,7 @@ from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,

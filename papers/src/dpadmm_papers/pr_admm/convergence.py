@@ -10,7 +10,7 @@ from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
 from dpadmm.plain import Array
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,

@@ -23,7 +23,7 @@ from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.statistics import difference
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.topologies import build_topology
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,

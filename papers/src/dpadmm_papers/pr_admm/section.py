@@ -12,7 +12,7 @@ from dpadmm.experiments.meaning import bound_of
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.experiments.statistics import mean_interval
 from dpadmm.plain import Array
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Setting, ours, paper
 from dpadmm_papers.pr_admm.theory import zcdp_epsilon, zcdp_rho

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from dpadmm.algorithms.schedules import inverse_variance_sum, iteration, periodic
 from dpadmm.plain import Array
-from dpadmm.problem.schedules import inverse_variance_sum, iteration, periodic
 from dpadmm.problem.topologies import Topology
 
 # Eigenvalues of a Laplacian below this part of the largest count as zero.

@@ -23,7 +23,7 @@ from dpadmm.experiments.statistics import mean_interval, ranges
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.topologies import build_topology
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Finding, Setting, ours, paper
 from dpadmm_papers.r_admm.theory import privacy_loss

@@ -19,7 +19,7 @@ from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.topologies import build_topology
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.train import lay_out, train
 

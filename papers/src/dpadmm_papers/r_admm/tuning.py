@@ -13,7 +13,7 @@ from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import epsilon_of
 from dpadmm.experiments.statistics import Interval, contrast, difference, mean_interval, ranges
 from dpadmm.plain import Array
-from dpadmm.report.tables import Table
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,

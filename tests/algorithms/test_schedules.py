@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpadmm.problem import schedules
+from dpadmm.algorithms import schedules
 
 
 @pytest.mark.parametrize(("period", "total"), [(1, 595.79), (10, 58.79)])

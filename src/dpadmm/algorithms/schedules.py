@@ -1,4 +1,8 @@
-r"""Numbers that the papers let depend on the round and on the party, and how they are given.
+"""Numbers that depend on the round and on the party, and how they are given.
+
+A *schedule* is a function of the round: noise variance ratios g_t = s_t^2 / s_1^2, or penalties.
+Every function returns one value a round; the first ratio is 1. The privacy that a schedule costs
+depends on it through the sum of 1/g_t alone.
 
 A *course* is a number, a list of numbers (one for each round) or a table that has either for every
 party: alpha_p(t) of DVP, alpha_i(k) and eta_i(k) of R-ADMM, alpha_i(t) and eta_i(t) of M-ADMM.
@@ -18,8 +22,82 @@ from pydantic import BeforeValidator
 
 from dpadmm.errors import ParameterError, positive_number, unknown_name
 from dpadmm.plain import Array
-from dpadmm.problem.schedules import penalty_growth
 from dpadmm.problem.site import Site
+
+
+def _check_rounds(rounds: int) -> None:
+    if isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 1:
+        raise ValueError(f"rounds must be a positive integer; got {rounds!r}")
+
+
+def _check_decay(decay: float, upper: float = 1.0) -> None:
+    if not 0 < decay <= upper:
+        raise ValueError(f"decay must be in (0, {upper:g}]; got {decay!r}")
+
+
+def constant(rounds: int) -> Array:
+    """g_t = 1."""
+    _check_rounds(rounds)
+    return np.ones(rounds)
+
+
+def periodic(rounds: int, decay: float, period: int = 1) -> Array:
+    """g_{k+1} = decay^floor(k / period) for k = 0, 1, ...: PR-ADMM's periodic schedule."""
+    _check_rounds(rounds)
+    _check_decay(decay)
+    if period < 1:
+        raise ValueError(f"period must be a positive integer; got {period!r}")
+    return _all_positive(np.power(decay, np.floor(np.arange(rounds) / period)), decay)
+
+
+def iteration(rounds: int, decay: float) -> Array:
+    """g_{k+1} = 1 / (decay k (k + 1)) for k >= 1 and g_1 = 1: PR-ADMM's iteration schedule.
+
+    The variance rises after the first round when decay < 1/2.
+    """
+    _check_rounds(rounds)
+    _check_decay(decay, upper=np.inf)
+    steps = np.arange(1, rounds)
+    return np.concatenate([[1.0], 1.0 / (decay * steps * (steps + 1))])
+
+
+def geometric(rounds: int, decay: float) -> Array:
+    """g_t = decay^(t - 1): PDML's variances; the sum of 1/g_t grows exponentially in the rounds."""
+    return periodic(rounds, decay, 1)
+
+
+def penalty_growth(initial: float, growth: float, rounds: int) -> Array:
+    """eta_t = initial growth^(t - 1), with growth >= 1."""
+    _check_rounds(rounds)
+    if not 0 < initial < np.inf:
+        raise ValueError(f"initial must be a positive finite number; got {initial!r}")
+    if not 1 <= growth < np.inf:
+        raise ValueError(f"growth must be a finite number of at least 1; got {growth!r}")
+    with np.errstate(over="ignore"):
+        penalties: Array = initial * np.power(float(growth), np.arange(rounds))
+    if not np.isfinite(penalties[-1]):
+        raise ValueError(f"growth must keep the penalty finite for {rounds} rounds; got {growth!r}")
+    return penalties
+
+
+def _all_positive(ratios: Array, decay: float) -> Array:
+    if ratios[-1] < np.finfo(np.float64).tiny:
+        raise ValueError(
+            f"decay must keep the noise above zero for {ratios.size} rounds; got {decay!r}"
+        )
+    return ratios
+
+
+def inverse_variance_sum(ratios: Array) -> float:
+    """sum_t 1 / g_t: the total squared mu in units of the first round's."""
+    return float(np.sum(1.0 / np.asarray(ratios, dtype=np.float64)))
+
+
+def largest_share(ratios: Array) -> float:
+    """max_t (1/g_t) / sum_t 1/g_t: the part of the budget that a single round takes."""
+    inverse = 1.0 / np.asarray(ratios, dtype=np.float64)
+    return float(inverse.max() / inverse.sum())
+
 
 Numbers: TypeAlias = float | tuple[float, ...]
 Course: TypeAlias = Numbers | dict[str, Numbers]
