@@ -80,8 +80,7 @@ def evaluate(options: EvaluateOptions) -> None:
 
     For example:
 
-    * `dpadmm evaluate run.toml` (on the rows of its parties: one noisy histogram, charged to
-    their ledgers)
+    * `dpadmm evaluate run.toml` (on its parties' rows: one noisy histogram, charged)
 
     * `dpadmm evaluate my.model --public public.csv` (on public rows: exact, nothing is charged)
 
