@@ -75,3 +75,13 @@ def test_the_index_of_reruns_is_what_the_code_makes_of_their_manifests():
     ]
     assert len(manifests) > 20
     assert (folder / "index.md").read_text() == contents_page(manifests)
+
+
+def test_the_glossary_is_short_and_in_order():
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^(\S.*)\n: ", text, flags=re.MULTILINE)
+    assert words == sorted(words)
+    assert len(words) == len(set(words)) == text.count("\n: ")
+    assert 20 <= len(words) <= 40
+    for page in ("README.md", "docs/index.md", "docs/concepts.md"):
+        assert "glossary.md)" in (ROOT / page).read_text(encoding="utf-8"), page

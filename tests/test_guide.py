@@ -25,9 +25,8 @@ def test_the_guide_runs_as_printed(fork_server, tmp_path):
     assert "aliases" not in plain
     weights = []
     for name, text in (("seeded", seeded), ("plain", plain)):
-        # Results of another run are never overwritten.
-        text = text.replace('"german.model"', f'"{name}.model"')
-        (tmp_path / f"{name}.toml").write_text(text)
+        # Each has a place of its own: what another run left is never overwritten.
+        (tmp_path / f"{name}.toml").write_text(text.replace("german.model", f"{name}.model"))
         weights.append(train_run(load_config(tmp_path / f"{name}.toml")).estimator.coef_)
     assert weights[0].tobytes() == weights[1].tobytes()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]

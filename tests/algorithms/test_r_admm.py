@@ -11,7 +11,7 @@ from tests.helpers import oracles
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.algorithms.base import Budget, Settings, graph_convexity
-from dpadmm.algorithms.r_admm import OptimumWarning
+from dpadmm.algorithms.schedules import OptimumWarning
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent

@@ -36,8 +36,13 @@ def path(tmp_path):
 
 def test_init_states_the_guarantee(tmp_path):
     output = call("init", tmp_path / "x", *OPTIONS).output
-    for words in ("(1, 1e-5)-differential privacy", "fully adaptive", "Adjacency", "Adversary"):
-        assert words in output
+    for words in ("(1, 1e-5)-differential privacy", "may control all other parties"):
+        assert output.count(words) == 1
+    # The rest is said once, where it is asked for.
+    assert len(output.splitlines()) == 5
+    whole = call("show", tmp_path / "x").output
+    for words in ("fully adaptive", "Adjacency", "Adversary", "Not covered"):
+        assert words in whole
     made = call("init", tmp_path / "y", *OPTIONS, "--filter", "renyi", "--json").output
     result = json.loads(made)["result"]
     assert result["policy"]["filter"] == "renyi"

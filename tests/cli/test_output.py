@@ -11,9 +11,10 @@ import sys
 import pytest
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from dpadmm.__main__ import main
-from dpadmm.cli import output
+from dpadmm.cli import app, output
 from dpadmm.cli.output import Commands
 from dpadmm.durable import write_whole
 from dpadmm.errors import LedgerError, ParameterError, is_passing, passing
@@ -142,6 +143,22 @@ def test_help_fits_a_terminal_and_shows_no_type_beside_a_flag(dpadmm, command):
     assert max(map(len, text.splitlines())) <= 80
     assert "<bool>" not in text
     assert "--help" in text
+
+
+def test_help_opens_with_an_example():
+    def commands(group, path):
+        for name in group.list_commands(None):
+            command = group.get_command(typer.Context(group), name)
+            if isinstance(command, TyperGroup):
+                yield from commands(command, f"{path} {name}")
+            else:
+                yield f"{path} {name}", command.help
+
+    for words, text in commands(typer.main.get_command(app), "dpadmm"):
+        _, example, *_ = text.split("\n\n", 2)
+        if example == "For example:":
+            example = text.split("\n\n")[2]
+        assert f"`{words}" in example, words
 
 
 def test_a_terminal_that_lacks_a_character_ends_no_command():

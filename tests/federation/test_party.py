@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from dpadmm.ledger.entries import ChargedData
 from tests.helpers.federation_net import Federation
 
 from dpadmm.federation.party import _about_losses, _ahead, _noise_error, _others
 from dpadmm.federation.setup import NodeSetup
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent

@@ -39,11 +39,13 @@ def reproduce_command(
 ) -> None:
     """Rerun the figures and tables of the papers, as published and as proven, side by side.
 
-    Without a name it lists the experiments. Each leaves `figure.svg`, `figure.csv`, `figure.npz`,
-    `manifest.json`, `page.md` and `report.html` in its folder under the output folder, and says of
-    each of the paper's conclusions whether it stands, does not stand or is not decided, by a
-    criterion that was fixed beforehand: after 10 runs, and after 60 where 10 do not decide.
-    Finished work is kept in `cells/` there: the same command, run again, goes on where it stopped.
+    Example: `dpadmm reproduce pr-admm-figure-2`
+
+    Without a name it lists the experiments. Each writes `figure.svg`, `figure.csv`, `figure.npz`,
+    `manifest.json`, `page.md` and `report.html` to its folder under the output folder. For each of
+    the paper's conclusions it says whether the conclusion stands, does not stand or is not
+    decided, by a criterion that was fixed beforehand: after 10 runs, and after 60 if 10 do not
+    decide. `cells/` there keeps finished work: the same command continues where it stopped.
     """
     from dpadmm_papers.experiment import get_experiment, known_experiments
 

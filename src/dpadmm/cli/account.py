@@ -105,7 +105,7 @@ class AccountOptions:
 def account(options: AccountOptions) -> None:
     """Say what a run would guarantee and cost each party, or compose releases by hand.
 
-    No data are read. Examples:
+    For example:
 
     * `dpadmm account run.toml` (the run of a configuration whose parties declare their rows)
 
@@ -114,6 +114,8 @@ def account(options: AccountOptions) -> None:
     * `dpadmm account --release pure --release-epsilon 0.1 --rounds 50 --delta 1e-4`
 
     * `dpadmm account --release gaussian --mu 0.01 --schedule periodic --decay 0.925`
+
+    It reads no data.
     """
     if options.release is not None:
         result, show = _composed(options, options.release), _show_releases

@@ -78,9 +78,9 @@ class AuditOptions:
 
 @takes(AuditOptions)
 def audit(options: AuditOptions) -> None:
-    """Run the worst case many times and bound from below what it loses; test a run's noise.
+    """Run the worst case many times to bound its privacy loss from below; test a run's noise.
 
-    What is not given of an algorithm's setting is drawn from the seed. Examples:
+    For example:
 
     * `dpadmm audit --algorithm dp-gd --samples 5000`
 
@@ -88,7 +88,9 @@ def audit(options: AuditOptions) -> None:
 
     * `dpadmm audit --mechanism gaussian --epsilon 1 --delta 1e-5`
 
-    Exits with 0 if the claim stands, 3 if it is refuted, 2 if the question makes no sense.
+    The seed draws every setting of the algorithm that you do not give.
+
+    The exit code is 0 if the claim stands, 3 if it is refuted, 2 if the question makes no sense.
     """
     with refusals("audit", options.as_json):
         if (options.mechanism is None) == (options.algorithm is None):

@@ -37,7 +37,9 @@ def authority(
     days: Annotated[int, typer.Option(help="How long it is valid.")] = 1095,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a trial authority: ca.pem, which every node gets, and ca.key, which nobody else gets.
+    """Create a trial authority: ca.pem for every node, and ca.key for you alone.
+
+    Example: `dpadmm cert authority trial`
 
     It never overwrites a file. Whoever holds ca.key can make a certificate in any node's name.
     """
@@ -73,9 +75,11 @@ def node(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the certificate of a node, NAME.pem, and its key, NAME.key, signed by ca.key.
+    """Create the certificate of a node, NAME.pem, and its key, NAME.key, signed by ca.key.
 
-    It never overwrites a file. The node gets ca.pem, NAME.pem and NAME.key, and nothing else.
+    Example: `dpadmm cert node trial north --host north.example.org`
+
+    It never overwrites a file. Give the node ca.pem, NAME.pem and NAME.key, and nothing else.
     """
     with refusals("cert node", as_json):
         from dpadmm.federation.certificates import DEFAULT_HOSTS, make_certificate
@@ -98,7 +102,12 @@ def show(
     file: Annotated[Path, typer.Argument(help="A certificate, a PEM file.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a certificate says. Compare the fingerprint by telephone."""
+    """Show what a certificate says.
+
+    Example: `dpadmm cert show trial/north.pem`
+
+    Compare the fingerprint by telephone.
+    """
     with refusals("cert show", as_json):
         from dpadmm.federation.identity import describe
 

@@ -84,15 +84,17 @@ class CompareOptions:
 
 @takes(CompareOptions)
 def compare(options: CompareOptions) -> None:
-    """Compare algorithms, budgets and graphs, and what one would pick instead.
+    """Compare algorithms, budgets and graphs with each other and with the alternatives.
 
-    Beside the algorithms stand the pooled optimum, each party alone without privacy and within the
-    same budget, and central training (gradient descent, objective perturbation, AMP) at the same
-    total budget; a sentence on top says whether training together pays. Everything is a
-    simulation; on rows that are private its figures are not covered by any budget.
+    Example: `dpadmm compare adult --epsilon 0.1,1 --parties 20`
 
-    Finished work is kept in `cells/` under the output folder: the same command, run again after a
-    crash, goes on where it stopped and gives the same table.
+    The table also has the pooled optimum, each party alone without privacy and within the same
+    budget, and central training (gradient descent, objective perturbation, AMP) at the same total
+    budget. Its first sentence says whether training together pays. Everything is a simulation: if
+    the rows are private, no budget covers the figures.
+
+    `cells/` in the output folder keeps finished work. After a crash the same command continues
+    where it stopped and gives the same table.
     """
     from dpadmm.experiments.comparison_pages import write_comparison
     from dpadmm.experiments.jobs import Store, compute

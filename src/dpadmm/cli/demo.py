@@ -44,11 +44,13 @@ class DemoOptions:
 def demo(options: DemoOptions) -> None:
     """Does training together pay? Twenty small parties, each alone, together and pooled.
 
-    Uses UCI Adult where the folder `DPADMM_DATA` has it, and otherwise draws Breiman's waveform
-    problem: no network is needed. Everything is a simulation in this process; with --federated
-    every party is a `dpadmm node` of its own on this machine, over mutual TLS and with
-    a secure sum: each has a certificate from a trial authority, a ledger, and noise that nobody
-    can draw again.
+    Example: `dpadmm demo`
+
+    It uses UCI Adult if the folder `DPADMM_DATA` contains it, and otherwise draws Breiman's
+    waveform problem, without a network. Everything is a simulation in this process. With
+    --federated every party is a `dpadmm node` on this machine, over mutual TLS and with a secure
+    sum: each has a certificate from a trial authority, a ledger, and noise that nobody can draw
+    again.
     """
     if options.federated:
         from dpadmm.cli.demo_words import federated_demo

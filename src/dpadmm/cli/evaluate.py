@@ -86,15 +86,17 @@ class EvaluateOptions:
 def evaluate(options: EvaluateOptions) -> None:
     """Say how good a model is: accuracy, ROC, calibration, each with an interval.
 
-    With a **run.toml**, on the rows of its parties: one histogram with noise, charged to their
-    ledgers. Held-out rows (`holdout` under `[run]`) have an account of their own; on
-    rows that were trained on it adds to what was spent, and `--epsilon` must say how much. What a
-    model was told before, at the end of its training or by this command, is shown again for
-    nothing.
+    For example:
 
-    With **--public FILE**, on rows that anybody may see: exact, and nothing is charged.
+    * `dpadmm evaluate run.toml` (on its parties' rows: one noisy histogram, charged)
 
-    A threshold is chosen by `--sensitivity` or `--specificity`, and written by `--write`.
+    * `dpadmm evaluate my.model --public public.csv` (on public rows: exact, nothing is charged)
+
+    * `dpadmm evaluate my.model --sensitivity 0.9 --write` (choose a threshold and store it)
+
+    Held-out rows (`holdout` under `[run]`) have an account of their own. On rows that training
+    read, an evaluation adds to what was spent, and `--epsilon` must say how much. What a model
+    already knows, from its training or from this command, is shown again for free.
     """
     from dpadmm.run.model import load_model
 

@@ -76,10 +76,12 @@ class LedgerOptions:
 @ledger_app.command()
 @takes(LedgerOptions)
 def init(options: LedgerOptions) -> None:
-    """Create the ledger of a data set, with nothing spent. It never replaces a file.
+    """Create the ledger of a data set, with nothing spent.
 
     Example: `dpadmm ledger init north.ledger --dataset patients --owner north --rows 6000
     --epsilon 1 --delta 1e-6`
+
+    It never replaces a file. `dpadmm ledger show` prints the whole statement.
     """
     from dpadmm.ledger.base import ChargedData
     from dpadmm.ledger.filters import Policy
@@ -100,8 +102,17 @@ def init(options: LedgerOptions) -> None:
             if options.as_json:
                 emit("ledger init", made.account.to_dict())
             else:
-                say(f"Created {options.path}.")
-                say(made.statement())
+                _show_new(options.path, made.account)
+
+
+def _show_new(path: Path, account: Account) -> None:
+    """Whose rows, how much, against whom; the rest is in the statement that ``show`` prints."""
+    say(f"Created {path}.")
+    told = dict(account.lines())
+    for heading in ("Data set", "Guarantee", "Adversary", "Noise may be shared if"):
+        if heading in told:
+            say(told[heading], heading)
+    say(f"Nothing is spent. dpadmm ledger show {path} prints the whole statement.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,13 +146,13 @@ class AmendOptions:
 @ledger_app.command()
 @takes(AmendOptions)
 def amend(options: AmendOptions) -> None:
-    """Change the policy of a ledger by a new entry. All that was spent stays counted.
-
-    What is not given stays as it is. Decide it from public reasons: a policy chosen from what was
-    released is not covered. A ledger made without --colluders and --epsilon-alone holds its
-    epsilon against all others together, so that adding one of them is looser.
+    """Change the policy of a ledger by a new entry. Everything spent so far stays counted.
 
     Example: `dpadmm ledger amend north.ledger --colluders 3 --epsilon-alone 8 --loosen`
+
+    What you do not give stays as it is. Decide for public reasons: a policy that was chosen from
+    what was released is not covered. A ledger made without --colluders and --epsilon-alone holds
+    its epsilon against all others together, so adding one of them loosens it.
     """
     from dpadmm.errors import ParameterError
     from dpadmm.ledger.sqlite import SQLiteLedger
@@ -173,7 +184,10 @@ def amend(options: AmendOptions) -> None:
 
 @ledger_app.command()
 def show(path: PathArgument, as_json: JsonOption = False) -> None:
-    """Show the policy, what was spent, what is left, and every run."""
+    """Show the policy, what was spent, what is left, and every run.
+
+    Example: `dpadmm ledger show north.ledger`
+    """
     with refusals("ledger show", as_json), _open(path) as ledger:
         account = ledger.account
         if as_json:
@@ -220,7 +234,10 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute every hash, message and cost; fails at the first entry that is wrong."""
+    """Recompute every hash, message and cost; fail at the first entry that is wrong.
+
+    Example: `dpadmm ledger verify north.ledger`
+    """
     with refusals("ledger verify", as_json), _open(path) as ledger:
         account = ledger.verify(head)
         if as_json:
@@ -248,7 +265,10 @@ def export(
         typer.Option("--messages", help="With the bytes of the messages, as hexadecimal digits."),
     ] = False,
 ) -> None:
-    """Print every entry as a line of JSON: enough to recompute the spending."""
+    """Print every entry as a line of JSON: enough to recompute the spending.
+
+    Example: `dpadmm ledger export north.ledger > north.jsonl`
+    """
     with refusals("ledger export", False), _open(path) as ledger:
         for row in ledger.export(messages=messages):
             sys.stdout.write(json.dumps(row) + "\n")

@@ -67,14 +67,20 @@ class NodeOptions:
 def node_command(options: NodeOptions) -> None:
     """Train together with other organisations, each at a node of its own.
 
-    Reads the owner's node.toml and the agreed run it names. Refuses what the owner's policy or
-    ledger does not allow, waits until all nodes agree, trains, and writes the model, the record
-    and the privacy statement. Killed at any point and started again, it goes on where it was;
-    nothing is spent twice. SIGTERM and SIGINT end it in order, with the exit code 143 or 130. If
-    the others go on without it, it ends with what it has and the exit code 5.
+    For example:
 
-    Before it connects it looks at its rows; what looks wrong is shown to you alone, and by your own
-    rule (`preflight` under `[policy]`) ends it, with the exit code 4.
+    * `dpadmm node --config node.toml --check` (look before a start: nothing is spent)
+
+    * `dpadmm node --config node.toml`
+
+    It reads the owner's node.toml and the agreed run that it names. It refuses what the owner's
+    policy or ledger does not allow, waits until all nodes agree, trains, and writes the model, the
+    record and the privacy statement. If it is killed, start it again: it continues where it was,
+    and spends nothing twice. SIGTERM and SIGINT end it in order, with exit code 143 or 130. If
+    the others continue without it, it ends with what it has and exit code 5.
+
+    Before it connects it looks at its rows. Only you see what looks wrong. Your own rule
+    (`preflight` under `[policy]`) may end the node there, with exit code 4.
     """
     with refusals("node", options.as_json):
         from dpadmm.federation.check import look_before_start

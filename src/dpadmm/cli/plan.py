@@ -81,9 +81,7 @@ class PlanOptions:
 def plan_command(options: PlanOptions) -> None:
     """Say what a budget will cost in accuracy, before anything is spent.
 
-    From public facts alone: how many rows each party has, which columns, who talks to whom, which
-    budget. Every candidate is planned by the code that plans a run, and rehearsed on drawn rows of
-    the same shape that are easy, medium or hard to tell apart. No file of rows is opened. Examples:
+    For example:
 
     * `dpadmm plan --rows 1000 --parties 20 --features 21 --epsilon 1`
 
@@ -91,8 +89,11 @@ def plan_command(options: PlanOptions) -> None:
 
     * `dpadmm plan run.toml --output plan` (a configuration whose parties declare their rows)
 
+    It uses public facts alone and opens no file of rows. It plans every candidate by the code that
+    plans a run, and rehearses it on generated rows that are easy, medium or hard to separate.
+
     Losses are points of accuracy below pooled training without privacy, with the spread of one run.
-    The exit code is 1 where the loss wanted by `--loss` is out of reach at medium difficulty.
+    The exit code is 1 if the loss wanted by `--loss` is out of reach at medium difficulty.
     """
     from dpadmm.experiments.outlook import check_new, write_configuration, write_outlook
     from dpadmm.experiments.planner import plan_run

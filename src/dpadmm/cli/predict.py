@@ -43,9 +43,11 @@ class PredictOptions:
 def predict(options: PredictOptions) -> None:
     """Predict the rows of a file: a label and its score for each, in the order of the file.
 
-    Columns that the model does not use are not read, but for one that `--id` names. Probabilities
-    are written where it has them: trained with `probabilities = true`, or with the logistic loss. A
-    threshold that `dpadmm evaluate --write` chose is used.
+    Example: `dpadmm predict my.model new.csv -o predictions.csv`
+
+    It reads only the columns that the model uses, and the one that `--id` names. It writes
+    probabilities if the model has them: trained with `probabilities = true`, or with the logistic
+    loss. It uses the threshold that `dpadmm evaluate --write` chose.
     """
     # Imported here, so that help answers without loading scikit-learn.
     from dpadmm.run import predict as predictions

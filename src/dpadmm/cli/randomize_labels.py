@@ -47,7 +47,9 @@ class RandomizeOptions:
 def randomize_labels_command(options: RandomizeOptions) -> None:
     """Flip each label with probability 1 / (1 + e^epsilon), before anyone else sees it.
 
-    Run it once: every further run on the same labels tells more about them.
+    Example: `dpadmm randomize-labels own.csv reported.csv --label ill --positive yes --epsilon 2`
+
+    Run it once: every further run on the same labels reveals more about them.
     """
     epsilon, column = options.epsilon, options.epsilon_column
     with refusals("randomize-labels", options.as_json):

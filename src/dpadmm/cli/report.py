@@ -41,9 +41,11 @@ def report(
 ) -> None:
     """Write the report of a run again, or put several runs side by side.
 
+    Example: `dpadmm report record.json -o report.html`
+
     A report is one HTML file that opens without a network: who took part, what was learnt, what is
-    guaranteed and what is not, what each party spent. `dpadmm train` writes one beside the model;
-    this makes it again from the record of the run.
+    guaranteed and what is not, what each party spent. `dpadmm train` writes one beside the model.
+    This command makes it again from the record of the run.
     """
     with refusals("report", as_json):
         from dpadmm.report.html import render

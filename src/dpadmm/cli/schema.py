@@ -159,11 +159,13 @@ def check(
     delimiter: DelimiterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Test a file against a schema. What it says is about your rows: for your eyes only.
+    """Test a file against a schema. The answer is about your rows: for your eyes only.
 
-    Fails (exit code 1) where a label is bad, no cell of a column fits, or cells are a number, a
-    class or a level but for how they are spelt, and says what to write. Spellings that many rows
-    have are quoted.
+    Example: `dpadmm schema check schema.toml north.csv`
+
+    It fails (exit code 1) if a label is bad, if no cell of a column fits, or if cells differ from
+    a number, a class or a level only in spelling, and says what to write. It quotes spellings that
+    many rows have.
     """
     with refusals("schema check", as_json):
         from dpadmm.data.schema import load_schema

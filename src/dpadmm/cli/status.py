@@ -81,15 +81,18 @@ class StatusOptions:
 def status(options: StatusOptions) -> None:
     """Show what nodes are doing: rounds, waiting, budget, and whether their processes live.
 
-    A node that names a `status` file in its node.toml writes it every second. *alive*: it did so
+    For example:
+
+    * `dpadmm status north.status.json`
+
+    * `dpadmm status --serve 127.0.0.1:8765` (a live page; `/status.json` is what `--json` prints)
+
+    A node that names a `status` file in its node.toml writes it every second. *alive*: it wrote
     lately; *silent*: it did not, so it is frozen or its disk is full; *dead*: its process is gone;
     *finished*, *stopped* (it was told to) and *failed* (a line below says why) are how it ended.
-    Nothing in it depends on rows but through charged messages.
+    The file depends on rows only through charged messages.
 
-    A node that has not begun has no file yet; a line says so, and the others are shown.
-
-    `--serve` shows the same, and the graph with who waits for whom, on a page in the browser that
-    keeps itself up to date; `/status.json` there is what `--json` prints.
+    A node that has not begun has no file yet. A line says so, and the others are shown.
 
     The exit code is 3 if a node is dead, silent or failed, or a file cannot be read.
     """

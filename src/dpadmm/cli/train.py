@@ -56,21 +56,23 @@ class TrainOptions:
 
 @takes(TrainOptions)
 def train_command(options: TrainOptions) -> None:
-    """Train a model as a configuration says; print what it cost each party's privacy.
+    """Train a model from a configuration; print what it cost each party's privacy.
 
-    A configuration has the algorithm and its budget under `[run]`, the `schema` under `[data]`, a
-    `name` and a `file` under `[[party]]` for each party, and the `model` to write under `[result]`;
-    `dpadmm plan --write run.toml` makes one. Examples:
+    For example:
 
     * `dpadmm train run.toml`
 
     * `dpadmm train run.toml --epsilon 0.5` (record, model and the hash of the run have it)
 
-    A run that was stopped goes on by the same command, from its `checkpoint` under `[result]` or
+    A configuration has the algorithm and its budget under `[run]`, the `schema` under `[data]`, a
+    `name` and a `file` under `[[party]]` for each party, and the `model` to write under `[result]`.
+    `dpadmm plan --write run.toml` makes one.
+
+    If a run was stopped, the same command continues it, from its `checkpoint` under `[result]` or
     from its ledgers.
 
-    Before anything is spent the rows are looked at; what looks wrong is shown to you alone, and you
-    are asked (`preflight` under `[policy]`). A run that ends so has the exit code 4.
+    Before it spends anything the command looks at the rows. Only you see what looks wrong, and it
+    asks you (`preflight` under `[policy]`). A run that ends there has exit code 4.
     """
     from dpadmm.report.html import write_page
     from dpadmm.report.run import run_report

@@ -127,7 +127,7 @@ class Place(NamedTuple):
         return -self.epsilon, self.who not in BASELINES
 
 
-#: A cell with its place, the number of its split, and its label.
+# A cell with its place, the number of its split, and its label.
 Placed = tuple[Place, int, str, Job]
 
 
