@@ -22,7 +22,7 @@ from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.agreement import differences
 from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.recovery import Decision, Stretch
-from dpadmm.federation.setup import prepare_node
+from dpadmm.federation.runtime import prepare_node
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent

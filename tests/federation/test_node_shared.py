@@ -18,8 +18,7 @@ from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.recovery import Decision, Stretch
-from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.setup import prepare_node
+from dpadmm.federation.runtime import NodeRuntime, prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.config import validated

@@ -11,7 +11,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import Federation
 
 from dpadmm.federation.party import _about_losses, _ahead, _noise_error
-from dpadmm.federation.setup import NodeSetup
+from dpadmm.federation.runtime import NodeSetup
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SimulatedNoise

@@ -11,8 +11,7 @@ from playwright.sync_api import expect
 from tests.helpers.browser import HOSTILE, LAPTOP, PHONE, barriers, chromium, needs_browser
 
 from dpadmm.federation.page_server import Page, PageServer
-from dpadmm.federation.status import look_at, read_status
-from dpadmm.federation.status_page import status_report
+from dpadmm.federation.status import look_at, read_status, status_report
 from dpadmm.federation.watcher import Watcher
 from dpadmm.report.html import content_policy, render
 

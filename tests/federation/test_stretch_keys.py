@@ -11,10 +11,9 @@ from tests.helpers.secure_sums import NAMES, RUN, Parties
 
 from dpadmm.federation.identity import from_base64
 from dpadmm.federation.stretch_keys import KeyFile
-from dpadmm.federation.transport.key_ring import KeyRing
-from dpadmm.federation.transport.rollback import DrawRefused
-from dpadmm.federation.transport.store import MemoryStore
-from dpadmm.federation.transport.words import Announcing, StretchKey
+from dpadmm.federation.transport.masks import KeyRing
+from dpadmm.federation.transport.store import DrawRefused, MemoryStore
+from dpadmm.federation.transport.wire import Announcing, StretchKey
 
 OTHER_RUN = hashlib.sha256(b"another run").digest()
 

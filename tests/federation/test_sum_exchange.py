@@ -23,10 +23,9 @@ from tests.helpers.secure_sums import (
 
 from dpadmm.federation.transport.mailbox import NeighbourLost
 from dpadmm.federation.transport.masks import Masks
-from dpadmm.federation.transport.rollback import DrawRefused
-from dpadmm.federation.transport.sum_exchange import SumRefused, added_words
-from dpadmm.federation.transport.wire import BadMessage, decode_words, encode_message
-from dpadmm.federation.transport.words import Announcing
+from dpadmm.federation.transport.party_exchange import SumRefused, added_words
+from dpadmm.federation.transport.store import DrawRefused
+from dpadmm.federation.transport.wire import Announcing, BadMessage, decode_words, encode_message
 from dpadmm.privacy.mechanisms import release_again
 
 

@@ -26,10 +26,9 @@ from dpadmm.errors import (
     ExchangeError,
     ParameterError,
 )
-from dpadmm.federation.facts import FIELDS, public_facts
-from dpadmm.federation.status import MOST_EVENTS, read_status
-from dpadmm.federation.transport.addresses import serving_address
-from dpadmm.federation.transport.words import MOST_WAITED_FOR
+from dpadmm.federation.status import FIELDS, MOST_EVENTS, public_facts, read_status
+from dpadmm.federation.transport.session import serving_address
+from dpadmm.federation.transport.wire import MOST_WAITED_FOR
 from dpadmm.federation.watcher import Watcher
 from dpadmm.plain import LONGEST_TEXT
 from dpadmm.sentences import DataError

@@ -10,15 +10,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.identity import describe
+from dpadmm.federation.identity import describe, make_authority, make_certificate
 from dpadmm.federation.stretch_keys import StretchKeys
-from dpadmm.federation.transport.claims import instance_hash
-from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.mailbox import Mailbox, Patience
+from dpadmm.federation.transport.masks import KeyRing
+from dpadmm.federation.transport.party_exchange import SumExchange, added_words
 from dpadmm.federation.transport.session import Security
-from dpadmm.federation.transport.store import MessageFile
-from dpadmm.federation.transport.sum_exchange import SumExchange, added_words
+from dpadmm.federation.transport.store import MessageFile, instance_hash
 from dpadmm.federation.transport.wire import decode_words, encode_message
 from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.mechanisms import release_again

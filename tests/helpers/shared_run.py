@@ -17,15 +17,14 @@ from pathlib import Path
 import numpy as np
 
 from dpadmm.federation.agreement import Agreement, Consents
-from dpadmm.federation.averager import added_up
+from dpadmm.federation.node import added_up
 from dpadmm.federation.recovery import Stretch
-from dpadmm.federation.transport.key_ring import KeyRing
 from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost, Patience
+from dpadmm.federation.transport.masks import KeyRing
+from dpadmm.federation.transport.party_exchange import added_words
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MemoryStore
-from dpadmm.federation.transport.sum_exchange import added_words
-from dpadmm.federation.transport.wire import decode_words, encode_message
-from dpadmm.federation.transport.words import Comparing
+from dpadmm.federation.transport.wire import Comparing, decode_words, encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 from tests.helpers.federation_net import Federation, free_ports, in_process

@@ -19,8 +19,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.spelling import Spelling
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
-from dpadmm.federation.transport.wire import check_numbers
-from dpadmm.federation.transport.words import LONGEST_FACTS
+from dpadmm.federation.transport.wire import LONGEST_FACTS, check_numbers
 from dpadmm.plain import canonical_json
 from dpadmm.run.config import RunSection, load_toml, plain_data, training_parameters, validated
 from dpadmm.run.evaluate import WholePlan, plan_whole

@@ -32,12 +32,12 @@ from dpadmm.federation.identity import (
     to_base64,
     verify,
 )
-from dpadmm.federation.transport.claims import instance_hash
 from dpadmm.federation.transport.session import PeerSession, Security
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.federation.transport.words import (
+from dpadmm.federation.transport.store import instance_hash
+from dpadmm.federation.transport.wire import (
     LONGEST_CONSENT,
     Agreeing,
+    BadMessage,
     Consent,
     Limits,
     Utterance,

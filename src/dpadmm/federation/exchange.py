@@ -15,10 +15,9 @@ import numpy as np
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.recovery import Departure, SomebodyLeft
 from dpadmm.federation.transport.mailbox import NeighbourLost
-from dpadmm.federation.transport.party_exchange import PeerExchange
-from dpadmm.federation.transport.rollback import DrawRefused
+from dpadmm.federation.transport.party_exchange import PeerExchange, SumRefused
 from dpadmm.federation.transport.session import PeerSession
-from dpadmm.federation.transport.sum_exchange import SumRefused
+from dpadmm.federation.transport.store import DrawRefused
 from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array

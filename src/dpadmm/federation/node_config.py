@@ -17,8 +17,7 @@ from dpadmm.data.spelling import Reading
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
 from dpadmm.federation.identity import check_identity, describe
-from dpadmm.federation.transport.addresses import split_address
-from dpadmm.federation.transport.session import Security, check_loopback
+from dpadmm.federation.transport.session import Security, check_loopback, split_address
 from dpadmm.privacy.figures import Given
 from dpadmm.run.config import File, Page, RowsPlace, Scheduler, load_toml, validated
 from dpadmm.run.parameters import CALIBRATIONS

@@ -15,14 +15,12 @@ from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, Stretch
-from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.runtime import NodeRuntime, NodeSetup
 from dpadmm.federation.same_sums import SumsCompared
-from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.masks import Masks
-from dpadmm.federation.transport.party_exchange import PeerExchange
+from dpadmm.federation.transport.party_exchange import PeerExchange, SumExchange
 from dpadmm.federation.transport.session import PeerSession
-from dpadmm.federation.transport.sum_exchange import SumExchange
 from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
 from dpadmm.ledger.balance import Account
 from dpadmm.ledger.base import MemoryLedger

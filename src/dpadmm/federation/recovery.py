@@ -16,11 +16,18 @@ from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import Disagreement
+from dpadmm.federation.transport.party_exchange import PastSum
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.sum_exchange import PastSum
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.federation.transport.words import Decided, Departing, Frozen, Limits, noted, said
+from dpadmm.federation.transport.wire import (
+    BadMessage,
+    Decided,
+    Departing,
+    Frozen,
+    Limits,
+    noted,
+    said,
+)
 from dpadmm.ledger.adaptive import overspent
 from dpadmm.ledger.positions import RowRange
 from dpadmm.plain import Array

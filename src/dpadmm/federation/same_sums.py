@@ -32,8 +32,8 @@ from dpadmm.federation.identity import from_base64
 from dpadmm.federation.recovery import SomebodyLeft
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.federation.transport.words import (
+from dpadmm.federation.transport.wire import (
+    BadMessage,
     Comparing,
     Limits,
     SumsDigest,

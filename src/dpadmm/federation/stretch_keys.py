@@ -49,12 +49,10 @@ from dpadmm.federation.identity import (
     verify,
 )
 from dpadmm.federation.recovery import Stretch
-from dpadmm.federation.transport.key_ring import KeyRing
-from dpadmm.federation.transport.masks import Masks, Member, StretchFacts
-from dpadmm.federation.transport.rollback import DrawRefused
+from dpadmm.federation.transport.masks import KeyRing, Masks, Member, StretchFacts
 from dpadmm.federation.transport.session import Security
-from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.words import Consent, StretchKey, noted
+from dpadmm.federation.transport.store import DrawRefused, MessageStore
+from dpadmm.federation.transport.wire import Consent, StretchKey, noted
 
 _VERSION: Final = 1
 _OWN: Final = "own stretch key"

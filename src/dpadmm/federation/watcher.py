@@ -1,21 +1,38 @@
-"""How a node is watched: a log, a status file, a line on the terminal, metrics.
+"""How an owner watches and stops a node: log, status file, terminal, metrics, gossip, signals.
 
-The log is one JSON object per line: ``time`` (UTC), ``level``, ``event``, ``node``, ``run`` and
-``facts``. What may be a fact is listed in :mod:`dpadmm.federation.facts`; nothing else gets in.
+*Log.* The log is one JSON object per line: ``time`` (UTC), ``level``, ``event``, ``node``, ``run``
+and ``facts``. :mod:`dpadmm.federation.status` lists what may be a fact; nothing else gets in.
+
+*Gossip* (``share_status``). Where its owner wishes it, a node tells its neighbours every two
+seconds its state, how many rounds are complete and whom it waits for. Neighbours may ask for that
+anyway while the node runs. The beat is fixed: gossip tells no more about rows, or about the
+seconds of a local solve, than the messages do. It holds no budget, address, reason or time.
+
+What a neighbour says goes into the status file, under its name, and nowhere else. It decides
+nothing. A schema reads it, at most twice a second, and every message comes first. A neighbour that
+lies changes only what is shown of itself. Nobody passes gossip on.
+
+*Signals.* SIGTERM and SIGINT end a node in order. The main thread gets :class:`Stopped` wherever it
+is, so that everything open is closed on the way out. Nothing is lost: a node that was stopped goes
+on from its ledger and its messages, as one that was killed does. Closing has a time limit, and a
+second signal ends the process at once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, final
 
 from rich.console import Console
@@ -23,14 +40,24 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from dpadmm.durable import Closable, check_writable, write_whole
-from dpadmm.errors import ParameterError, unknown_name
-from dpadmm.federation.facts import Fact, code_word, public_facts
-from dpadmm.federation.status import MOST_EVENTS, STATUS_VERSION, WRITING, process_space
+from dpadmm.errors import ExchangeError, ParameterError, unknown_name
+from dpadmm.federation.status import (
+    MOST_EVENTS,
+    STATUS_VERSION,
+    WRITING,
+    Fact,
+    code_word,
+    process_space,
+    public_facts,
+)
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.wire import MOST_WAITED_FOR, BadMessage, Limits, Standing, said
 from dpadmm.plain import visible
 from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
-    from dpadmm.federation.metrics import Metrics
+    from dpadmm.federation.page_server import Metrics
+
 
 #: From the least to the most pressing.
 LEVELS: Final = ("info", "warning", "error")
@@ -98,7 +125,7 @@ class Watcher(Closable):
         self._state = _first_status(node, run)
         self._metrics: Metrics | None = None
         if metrics is not None:
-            from dpadmm.federation.metrics import Metrics
+            from dpadmm.federation.page_server import Metrics
 
             self._metrics = Metrics(metrics, node, run, anywhere=metrics_anywhere)
             self._state["metrics"] = self._metrics.address
@@ -123,7 +150,7 @@ class Watcher(Closable):
         level
             One of :data:`LEVELS`.
         facts
-            What belongs to it, by the fields of :data:`dpadmm.federation.facts.FIELDS`.
+            What belongs to it, by the fields of :data:`dpadmm.federation.status.FIELDS`.
         """
         code_word(name)
         if level not in LEVELS:
@@ -458,3 +485,143 @@ def _first_status(node: str, run: str) -> dict[str, Any]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+_TOPIC: Final = "status"
+_NOW: Final = "now"
+_SHARE_EVERY: Final = 2.0
+# Of what comes faster the rest is not even read.
+_TAKE_EVERY: Final = 0.5
+_LONGEST: Final = 1 << 14
+
+
+@final
+class Hearsay(Closable):
+    """Hears how neighbours say that they get on, and tells them the same if the owner wishes.
+
+    Parameters
+    ----------
+    session
+        The node's connections.
+    watcher
+        Knows how this node gets on, and is told what the others say.
+    limits
+        Names and rounds that there are.
+    share
+        Whether this node tells its neighbours, too.
+    on_refused
+        Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
+    """
+
+    def __init__(
+        self,
+        session: PeerSession,
+        watcher: Watcher,
+        limits: Limits,
+        *,
+        share: bool,
+        on_refused: Callable[[str, str, ExchangeError], None],
+    ) -> None:
+        self._session, self._watcher, self._limits = session, watcher, limits
+        self._refused = on_refused
+        self._taken: dict[str, float] = {}
+        self._closed = threading.Event()
+        session.hear(_TOPIC, self._take, decides=False)
+        if share:
+            threading.Thread(target=self._share, name="dpadmm hearsay", daemon=True).start()
+
+    def _share(self) -> None:
+        while not self._closed.wait(_SHARE_EVERY):
+            # Whatever is wrong with telling people is no business of the run.
+            with contextlib.suppress(Exception):
+                state, done, waiting = self._watcher.standing()
+                # Who is late at the end its neighbours cannot ask: it is not told.
+                missing = [] if state == "serving" else waiting[:MOST_WAITED_FOR]
+                words = Standing(state=state, round=done, waiting=missing)
+                self._session.publish(_TOPIC, _NOW, words.to_bytes(), decides=False)
+
+    def _take(self, name: str, label: str, data: bytes) -> None:
+        now = time.monotonic()
+        if now - self._taken.get(name, -_TAKE_EVERY) < _TAKE_EVERY:
+            return
+        self._taken[name] = now
+        try:
+            words = said(Standing, data, name, self._limits, longest=_LONGEST)
+        except BadMessage as error:
+            self._refused(name, "bad-status", error)
+            return
+        self._watcher.hearsay(name, words.state, words.round, words.waiting)
+
+    def close(self) -> None:
+        """Tell no more. A beat that is under way is not waited for: it holds nothing."""
+        self._closed.set()
+
+
+#: The signals that end a node in order; its exit code is 128 and the number of the signal.
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+# Closing takes a second or two; a node that hangs on it must not outlive its service manager.
+_LONGEST_CLOSING: Final = 15.0
+
+
+class Stopped(BaseException):
+    """The owner asked the node to end.
+
+    Attributes
+    ----------
+    name, exit_code
+        Of the signal, such as SIGTERM; and the exit code that stands for it.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.name = signal.Signals(number).name
+        self.exit_code = 128 + number
+        super().__init__(
+            f"stopped by {self.name}; started again, this node goes on where it was, and nothing "
+            "is spent twice."
+        )
+
+
+@final
+class Stopping(Closable):
+    """Raises :class:`Stopped` at the first signal, until it is closed.
+
+    Parameters
+    ----------
+    on_hanging
+        Called before the process is ended because closing took too long.
+    """
+
+    def __init__(self, on_hanging: Callable[[], None]) -> None:
+        self._on_hanging = on_hanging
+        self._ending: threading.Timer | None = None
+        self._over = False
+        self._before: dict[int, Any] = {}
+        # Elsewhere, as in a program that runs a node in a thread, signals are that program's.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+
+    def over(self) -> None:
+        """The node has ended: a signal has nothing left to interrupt but its last words."""
+        self._over = True
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self._ending is not None:
+            os._exit(128 + number)
+        if self._over:
+            return
+        self._ending = threading.Timer(_LONGEST_CLOSING, self._give_up, [128 + number])
+        self._ending.daemon = True
+        self._ending.start()
+        raise Stopped(number)
+
+    def _give_up(self, exit_code: int) -> None:
+        with contextlib.suppress(Exception):
+            self._on_hanging()
+        os._exit(exit_code)
+
+    def close(self) -> None:
+        """Leave signals to whoever had them before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._ending is not None:
+            self._ending.cancel()

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError, needs_extra
-from dpadmm.flower.questions import RECORD, Answer
 
 with needs_extra("flower"):
     from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -23,6 +22,7 @@ with needs_extra("flower"):
 
     from dpadmm.flower.keeper import ask_keeper
     from dpadmm.flower.party import answer
+    from dpadmm.flower.questions import RECORD, Answer
 
 _UNNAMED: Final = (
     "this party could not answer: the --node-config of its SuperNode must have keeper or node, one "

@@ -8,49 +8,167 @@ messages. What is asked decides when this party draws, never what it draws or sp
   owner's policy; a server with another run is refused, with the difference;
 * a round that has a message gets the same bytes again, whoever asks and however often;
 * a round is drawn after the one before it, from means that do not change any more.
+
+The state of an algorithm is a function of messages. So :func:`replay` goes through known rounds
+again, without rows: a party that is asked for round t in a new process comes to where it was from
+its ledger and its file of messages, and a server makes the model from what it heard. A simulation
+has no ledger: :class:`KeptLedger` keeps what a simulated party sent beside what it heard.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
+
+import numpy as np
 
 from dpadmm.errors import ExchangeError, ParameterError, PreflightStop
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import disagreement
-from dpadmm.federation.check import look_before_start
 from dpadmm.federation.exchange import CarefulLedger
+from dpadmm.federation.node import look_before_start
 from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import node_run, read_shards, write_node_results
 from dpadmm.federation.recovery import Stretch
-from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.runtime import NodeRuntime, NodeSetup, prepare_node
 from dpadmm.federation.same_sums import SignedSums, SumsCompared
-from dpadmm.federation.setup import NodeSetup, prepare_node
 from dpadmm.federation.stretch_keys import StretchKeys
 from dpadmm.federation.transport.masks import DecodedSums
-from dpadmm.federation.transport.rollback import DrawRefused
-from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
-from dpadmm.federation.transport.words import Agreeing, said
+from dpadmm.federation.transport.store import DrawRefused, MessageStore
+from dpadmm.federation.transport.wire import (
+    Agreeing,
+    decode_message,
+    decode_words,
+    encode_message,
+    said,
+)
 from dpadmm.federation.watcher import Watcher
-from dpadmm.flower.kept_ledger import KeptLedger
-from dpadmm.flower.questions import Answer, Question
-from dpadmm.flower.replay import MEAN, KnownMeans, replay
-from dpadmm.flower.sums import KnownSums, masks_of, own_key
-from dpadmm.ledger.base import Ledger
+from dpadmm.flower.questions import Answer, KnownSums, Question, masks_of, own_key
+from dpadmm.ledger.balance import STORED_TYPES
+from dpadmm.ledger.base import Ledger, MemoryLedger
 from dpadmm.plain import Array, Words
+from dpadmm.privacy.mechanisms import Released
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import OtherEvaluations
 from dpadmm.run.classifier import Classifier
-from dpadmm.run.exchange import Exchange
+from dpadmm.run.engine import Outcome, tail_start
+from dpadmm.run.exchange import Exchange, RunEnded
 from dpadmm.run.judge import state_whole
 from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run
 from dpadmm.run.train import train_party
+
+
+@final
+class KeptLedger(MemoryLedger):
+    """Counts one run in memory, and keeps its messages for the process that comes next.
+
+    Parameters
+    ----------
+    store, run
+        Where the messages are kept, under which run.
+    """
+
+    def __init__(self, store: MessageStore, run: bytes) -> None:
+        super().__init__()
+        self._store, self._run = store, run
+
+    def commit(self, t: int, message: Array) -> None:
+        """Keep the message of a reserved round."""
+        super().commit(t, message)
+        shape, kind = ",".join(str(size) for size in message.shape), message.dtype.name
+        text = f"{kind}:{shape}:{message.astype(STORED_TYPES[kind]).tobytes().hex()}"
+        self._store.take_note(self._run, f"simulated round {t}", text)
+
+    def committed(self, t: int) -> Array | None:
+        """The message of round ``t``, if it was committed."""
+        note = self._store.note(self._run, f"simulated round {t}")
+        if note is None:
+            return None
+        kind, shape, numbers = note.split(":")
+        values = np.frombuffer(bytes.fromhex(numbers), dtype=STORED_TYPES[kind]).astype(kind)
+        message: Array = values.reshape([int(size) for size in shape.split(",")])
+        return message
+
+
+#: Whose messages the model is the mean of, in the model file.
+MEAN: Final = "mean of all parties"
+
+
+@final
+class KnownMeans(Exchange):
+    """Hands out the means of complete rounds, and ends the run at the first that is not.
+
+    Parameters
+    ----------
+    mean
+        The mean of a round, ``(runs, outputs, features)``.
+    complete
+        How many rounds have one.
+    """
+
+    def __init__(self, mean: Callable[[int], Array], complete: int) -> None:
+        self._mean, self._complete = mean, complete
+
+    def __call__(self, message: Released, t: int) -> Array:
+        """The mean of round ``t``."""
+        if t >= self._complete:
+            raise RunEnded
+        return self._mean(t)[None]
+
+
+def replay(
+    own: Plan,
+    means: Sequence[Array],
+    ledger: Ledger,
+    noise: NoiseSource,
+    replayed: Sequence[Array] = (),
+) -> Outcome:
+    """Go through all rounds of a party again; no row is there to be read, and nothing is drawn.
+
+    Parameters
+    ----------
+    own
+        The party's share of the plan.
+    means
+        Of every round.
+    ledger, replayed
+        Where the party's messages are: its ledger, or here, ``(1, runs, outputs, features)`` each.
+    noise
+        Where its noise came from.
+
+    Returns
+    -------
+    Outcome
+        With the model that all parties have in common.
+    """
+
+    def refuse(t: int) -> None:
+        raise RuntimeError(f"round {t} must have a message before the run is gone through again.")
+
+    careful = CarefulLedger(ledger, len(replayed))
+    careful.before_draw = refuse
+    outcome = train_party(
+        own,
+        Shard((), own.site.rows),
+        exchange=KnownMeans(lambda t: means[t], len(means)),
+        noise=noise,
+        ledger=careful,
+        rounds=len(means),
+        replayed=replayed,
+    )
+    if own.algorithm.hears_everybody:
+        return outcome
+    heard = np.stack(means)[:, None]
+    tail = heard[tail_start(len(means)) :]
+    return replace(outcome, last=heard[-1], tail=tail.mean(axis=0), mean=heard.mean(axis=0))
+
 
 _SERVER: Final = "the server"
 _UNSIGNED: Final = (

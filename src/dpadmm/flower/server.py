@@ -18,17 +18,15 @@ from dpadmm.data.schema import Schema, load_schema
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
-from dpadmm.federation.averager import added_up
+from dpadmm.federation.node import added_up
 from dpadmm.federation.transport.wire import (
+    Agreeing,
     BadMessage,
     decode_message,
     encode_message,
 )
-from dpadmm.federation.transport.words import Agreeing
-from dpadmm.flower.party import check_relayed
-from dpadmm.flower.questions import Answer, Question
-from dpadmm.flower.replay import MEAN, replay
-from dpadmm.flower.sums import gathered_digests, gathered_keys
+from dpadmm.flower.party import MEAN, check_relayed, replay
+from dpadmm.flower.questions import Answer, Question, gathered_digests, gathered_keys
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise

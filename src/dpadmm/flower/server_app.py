@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError, ParameterError, needs_extra
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.flower.questions import RECORD, Answer, Question
 
 with needs_extra("flower"):
     from flwr.app import ConfigRecord, Context, Message, RecordDict
     from flwr.serverapp import Grid, ServerApp
 
+    from dpadmm.federation.transport.wire import BadMessage
+    from dpadmm.flower.questions import RECORD, Answer, Question
     from dpadmm.flower.server import ServerRun, average_answers, prepare_server, write_model
 
 _KEYS: Final = ("agreed", "schema", "model", "lost-after", "ask-again")

@@ -16,18 +16,25 @@ from functools import partial
 from typing import Final
 
 from dpadmm.errors import ExchangeError
-from dpadmm.federation.transport.key_ring import KeyRing
-from dpadmm.federation.transport.rollback import NeighbourLedgers, OwnRounds, messages_hash
+from dpadmm.federation.transport.masks import KeyRing
 from dpadmm.federation.transport.session import OnEvent, PeerSession, no_event
-from dpadmm.federation.transport.store import MessageStore
+from dpadmm.federation.transport.store import (
+    MessageStore,
+    NeighbourLedgers,
+    OwnRounds,
+    messages_hash,
+)
 from dpadmm.federation.transport.wire import (
     BadMessage,
+    Ending,
+    Heard,
+    Limits,
     decode_message,
     decode_words,
     message_size,
     round_of,
+    said,
 )
-from dpadmm.federation.transport.words import Ending, Heard, Limits, said
 
 _MESSAGE: Final = "message"
 _DONE: Final = "done"

@@ -3,9 +3,9 @@ r"""Masks that vanish in the sum: what a party sends is uniform to whoever lacks
 .. math:: w_i = x_i + \sum_{j > i} s_{ij} - \sum_{j < i} s_{ji} \pmod{2^{64}}, \qquad
     \sum_i w_i = \sum_i x_i
 
-over the members of one stretch, a maximal run of rounds with the same members. :math:`s_{ij}`, one
-word per coordinate, is known to i and j alone: the keystream of ChaCha20 with nonce and block
-counter 0 under a key of its own for every round,
+over the members of one view, a maximal run of rounds with the same members. :math:`w_i` is the
+masked vector of party i. :math:`s_{ij}`, 64 bits per coordinate, is known to i and j alone: the
+keystream of ChaCha20 with nonce and block counter 0 under a key of its own for every round,
 
 .. math:: k = \mathrm{HKDF\text{-}SHA256}(\mathrm{X25519}(i, j), \text{no salt}, \mathit{info}),
 
@@ -16,27 +16,32 @@ little-endian):
 field          bytes
 =============  ===================================================================================
 protocol       ``dpadmm secure sum 1``
-run            the 32 bytes that every message of the stretch carries
-stretch        how many losses were before it
+run            the 32 bytes that every message of the view carries
+view           how many losses were before it
 members        SHA-256 of the ordered list of (name, certificate, public key), each with its length
 colluders      tau, as agreed on
 purpose        what is summed: ``training`` or ``evaluation``
 i, j           numbers of the two members, the smaller one first
-round          of the stretch, from 0
-sums           SHA-256 of all sums decoded so far, in this stretch and before; in an evaluation
+round          of the view, from 0
+sums           SHA-256 of all sums decoded so far, in this view and before; in an evaluation
                those of the training come first
 =============  ===================================================================================
 
 A round must not be a block counter under one key: consecutive keystreams would overlap. Where two
-members have different views of the members or of a past sum, their keys differ, the masks stay in
-the sum, and whoever adds up sees uniform words. The public key of a member is the one that it
-signed (:mod:`dpadmm.federation.stretch_keys`).
+members disagree about the members or about a past sum, their keys differ, the masks stay in the
+sum, and whoever adds up sees uniform bits. The public key of a member is the one that it signed
+(:mod:`dpadmm.federation.stretch_keys`).
+
+:class:`KeyRing` holds the public keys of one view, as their owners signed them. A party believes a
+key only after it has checked who signed it. A server adds up and has nothing to check: it hands
+keys on unchanged, and takes each from its owner alone, so that nobody can replace another's.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, final
@@ -48,6 +53,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.federation.transport.wire import (
+    Announcing,
+    Limits,
+    StretchKey,
+    agreement_limit,
+    noted,
+    said,
+)
 from dpadmm.plain import Array, Words
 
 _PROTOCOL: Final = b"dpadmm secure sum 1"
@@ -230,3 +243,87 @@ def _fields(parts: Sequence[bytes]) -> bytes:
 
 def _number(value: int) -> bytes:
     return value.to_bytes(8, "little")
+
+
+@final
+class KeyRing:
+    """The keys that a node has; used by several threads.
+
+    Parameters
+    ----------
+    members
+        Whose keys there are to be, in their order.
+    fault
+        What is wrong with a key of a member, in a few words; nothing if it holds. None where keys
+        are only handed on.
+    """
+
+    def __init__(
+        self, members: Sequence[str], fault: Callable[[str, StretchKey], str] | None = None
+    ) -> None:
+        self.members = tuple(members)
+        self._fault = fault
+        self._limits = Limits(frozenset(members))
+        self._longest = agreement_limit(len(members))
+        self._lock = threading.Lock()
+        self._keys: dict[str, StretchKey] = {}
+
+    def __contains__(self, name: str) -> bool:
+        with self._lock:
+            return name in self._keys
+
+    @property
+    def complete(self) -> bool:
+        """Whether every member's key is there."""
+        with self._lock:
+            return len(self._keys) == len(self.members)
+
+    def brought(self, source: str) -> bool:
+        """Whether nothing is to be had of a neighbour: its own key is there, or everybody's."""
+        return self.complete or source in self
+
+    @property
+    def keys(self) -> dict[str, StretchKey]:
+        """The keys by name."""
+        with self._lock:
+            return dict(self._keys)
+
+    def add(self, name: str, key: StretchKey) -> None:
+        """Take the key of this node itself."""
+        with self._lock:
+            self._keys[name] = key
+
+    def to_bytes(self) -> bytes:
+        """All keys that are there, as they are said and noted."""
+        return Announcing(keys=self.keys).to_bytes()
+
+    def restore(self, note: str) -> None:
+        """Take the keys of this stretch as they were noted before a restart."""
+        found = noted(Announcing, note, "the keys of a stretch", self._limits)
+        with self._lock:
+            self._keys = dict(found.keys)
+
+    def take(self, sender: str, data: bytes) -> list[str]:
+        """Take what a neighbour hands on; return what is wrong with it, a sentence for each key."""
+        content = said(Announcing, data, sender, self._limits, longest=self._longest)
+        wrong = []
+        for name, key in content.keys.items():
+            if self._fault is None and name != sender:
+                continue
+            with self._lock:
+                known = self._keys.get(name)
+            if known is not None:
+                # Whoever hands a signature on can change its form, but not what was signed.
+                if known.public_key != key.public_key:
+                    wrong.append(
+                        f"{sender} must hand on one key of {name} for a stretch; it has two: the "
+                        "first one stands."
+                    )
+                continue
+            fault = "" if self._fault is None else self._fault(name, key)
+            if fault:
+                wrong.append(f"{sender} must hand on what {name} signed; {fault}: not counted.")
+                continue
+            with self._lock:
+                self._keys.setdefault(name, key)
+        return wrong
