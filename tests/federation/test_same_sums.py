@@ -154,7 +154,7 @@ def test_no_server_makes_a_digest_up(parties, lie):
             continue
         assert found.missing == ("west",)
         assert found.refusal == ""
-        assert "not heard of west" in found.caveats[0]
+        assert "west did not say" in found.caveats[0]
         told = {reason for who, reason, _ in ends.refused if who == name}
         assert told == (set() if lie == "dropped" else {"bad-digest"})
 
@@ -305,7 +305,7 @@ def test_a_model_is_agreed_by_all(build, run):
     digests = set()
     for name in PARTIES:
         found = results(federation, name)
-        assert "SumsCompared by all: north, south, west heard the same" in found.statement
+        assert "Agreed by all: north, south, west heard the same" in found.statement
         assert found.caveats == ()
         assert found.stated == []
         assert found.federation["agreed_by"] == list(PARTIES)
@@ -355,7 +355,7 @@ def test_masks_of_an_evaluation_hang_on_the_sums_of_the_training(build):
         assert federation.log(name, "not-evaluated")
         assert federation.log(name, "sum-refused")[0]["facts"]["round"] == 0
         others = [each for each in PARTIES if each != name]
-        assert f"not heard of {', '.join(others)}" in found.caveats[-1]
+        assert f"{', '.join(others)} did not say" in found.caveats[-1]
         assert found.federation["agreed_by"] == [name]
 
 

@@ -425,7 +425,7 @@ class TestStatusFile:
         file = tmp_path / "north.status.json"
         with Watcher("north", log=tmp_path / "log", status=file) as watcher:
             for number in range(2000):
-                watcher.hearsay(f"{number:063}", "running", 2**32, ["x" * 63] * MOST_WAITED_FOR)
+                watcher.gossip(f"{number:063}", "running", 2**32, ["x" * 63] * MOST_WAITED_FOR)
             for _ in range(100):
                 watcher.event("told", error=ExchangeError("x" * 1000), advice="y" * 1000)
         content = read_status(file).content

@@ -35,16 +35,16 @@ from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.identity import describe
 from dpadmm.federation.party import train_node
 from dpadmm.federation.reach import probe
-from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, Stretch
+from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, check_known
 from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost
 from dpadmm.federation.transport.masks import KeyRing
-from dpadmm.federation.transport.party_exchange import added_words
+from dpadmm.federation.transport.party_exchange import add_masked
 from dpadmm.federation.transport.session import PeerSession, is_ipv6, split_address
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.transport.wire import (
+    decode_masked,
     decode_message,
-    decode_words,
     encode_message,
     message_size,
 )
@@ -62,38 +62,97 @@ from dpadmm.run.result import Run
 from dpadmm.solvers.cluster import Cluster
 
 
+def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
+    """Run a node to its end: it writes its results and serves late neighbours.
+
+    Returns
+    -------
+    Run or None
+        What was trained; nothing at a server.
+
+    Raises
+    ------
+    LeftOut
+        If the others go on without this node; what it trained before is written.
+    """
+    config = setup.config
+    agreed = setup.agreed
+    watcher.join(str(agreed.run.run_id))
+    # Nobody could read a larger graph, and the status file would grow with its square.
+    if len(agreed.nodes) <= MOST_PARTIES:
+        links = agreed.links(setup.planned)
+        if len(links) <= MOST_LINKS:
+            watcher.graph(agreed.nodes, links, agreed.server)
+    trained: Run | None = None
+    with ExitStack() as stack:
+        node = NodeRuntime.open(setup, watcher, stack)
+        choice = setup.planned.choice
+        if choice is not None:
+            advice = {"advice": choice.advice} if choice.advice else {}
+            watcher.event("algorithm-chosen", choice=choice.reason, **advice)
+        if config.node.role == "server":
+            mailbox, departure = average(node)
+        else:
+            mailbox, departure, trained = train_node(node)
+        if departure is None or not departure.left_out:
+            watcher.serving(config.policy.serve_for)
+        late = _serve(mailbox, departure, config.policy.serve_for)
+        if late:
+            watcher.event("neighbours-late", level="warning", missing=late)
+    early = trained is not None and trained.model.provenance["federation"]["lost"] is not None
+    if early and departure is not None and departure.left_out:
+        raise LeftOut(setup.name, trained)
+    watcher.finished()
+    return trained
+
+
+def _serve(mailbox: Mailbox, departure: Departure | None, seconds: float) -> tuple[str, ...]:
+    """Hand out the last rounds to late neighbours; return who did not finish in time."""
+    while departure is None or not departure.left_out:
+        try:
+            return mailbox.finish(seconds)
+        except SomebodyLeft as error:
+            # This node has all its rounds. The others learn how far it is, and go on among
+            # themselves.
+            assert departure is not None
+            rounds = departure.first_sent + mailbox.rounds
+            departure.freeze(error.name, rounds, rounds)
+    # The others need nothing from a node that they go on without.
+    return ()
+
+
 def average(node: NodeRuntime) -> tuple[Mailbox, Departure | None]:
     """Average round by round; go on without a lost party if the owner chose to."""
     setup = node.setup
     session = node.connect()
-    stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)
+    view = View.whole(setup.agreed, setup.planned, setup.schema)
     mailbox: Mailbox | None = None
     while True:
-        mailbox, departure, following = _average_stretch(node, session, stretch, mailbox)
+        mailbox, departure, following = _average_view(node, session, view, mailbox)
         if following is None:
             break
-        stretch = following
-    expected = setup.whole(stretch.agreed).expected()
-    if expected is None or mailbox.rounds < stretch.rounds - stretch.first_sent:
+        view = following
+    expected = setup.whole(view.agreed).expected()
+    if expected is None or mailbox.rounds < view.rounds - view.first_sent:
         return mailbox, departure
-    # What parties send of the model that came of it; of which model does not matter here.
-    judged, _, _ = _average_stretch(node, session, stretch.evaluating(expected), mailbox)
+    # Then the evaluation of the model; which model it is does not matter to a server.
+    judged, _, _ = _average_view(node, session, view.evaluating(expected), mailbox)
     return (judged, None) if judged.rounds else (mailbox, departure)
 
 
-def _average_stretch(
-    node: NodeRuntime, session: PeerSession, stretch: Stretch, before: Mailbox | None
-) -> tuple[Mailbox, Departure | None, Stretch | None]:
-    agreed, run, shape = stretch.agreed, stretch.run, stretch.planned.site.shape[1:]
-    departure = node.departure(session, stretch)
+def _average_view(
+    node: NodeRuntime, session: PeerSession, view: View, before: Mailbox | None
+) -> tuple[Mailbox, Departure | None, View | None]:
+    agreed, run, shape = view.agreed, view.run, view.planned.site.shape[1:]
+    departure = node.departure(session, view)
     number = len(agreed.names)
     sources = {name: place for place, name in enumerate(agreed.names)}
-    options = node.mailbox_options(departure, stretch) | {"before": before}
-    ring = None if stretch.planned.algorithm.summation is None else KeyRing(agreed.names)
+    options = node.mailbox_options(departure, view) | {"before": before}
+    ring = None if view.planned.algorithm.summation is None else KeyRing(agreed.names)
     mailbox = Mailbox(session, run, number, sources, shape, node.store, ring=ring, **options)
-    # What parties sign at the end it hands on, as long as it serves them.
-    node.same_sums(session, stretch)
-    rounds, first = stretch.rounds - stretch.first_sent, stretch.first_sent
+    # A server hands on what parties sign at the end, as long as it serves them.
+    node.same_sums(session, view)
+    rounds, first = view.rounds - view.first_sent, view.first_sent
     decision = None if departure is None else departure.decided()
     t = node.store.rounds(run)
     while decision is None and t < rounds:
@@ -117,19 +176,19 @@ def _average_stretch(
             except Disagreement as refusal:
                 node.watcher.event("cannot-go-on", level="error", error=refusal)
             break
-        answer = added_up(received, run, t, shape, words=ring is not None)
+        answer = added_up(received, run, t, shape, masked=ring is not None)
         mean = encode_message(run, number, t, answer)
         # Kept before it is sent: a restarted server hands out the same bytes.
         mailbox.keep(t, {number: mean, **received})
         mailbox.tell(mean)
         t += 1
-        if not stretch.evaluation:
-            node.watcher.round(first + t, stretch.rounds)
+        if not view.evaluation:
+            node.watcher.round(first + t, view.rounds)
         node.watcher.bytes(*mailbox.take_counts())
     if decision is None:
         return mailbox, departure, None
     try:
-        following = stretch.following(decision, node.setup.schema)
+        following = view.following(decision, node.setup.schema)
     except ParameterError as refusal:
         node.watcher.event("cannot-go-on", level="error", error=refusal)
         return mailbox, departure, None
@@ -139,13 +198,13 @@ def _average_stretch(
 
 
 def added_up(
-    received: Mapping[int, bytes], run: bytes, t: int, shape: tuple[int, ...], *, words: bool
+    received: Mapping[int, bytes], run: bytes, t: int, shape: tuple[int, ...], *, masked: bool
 ) -> Array | Words:
-    """The mean of the parties' messages, or the sum of their words."""
-    if words:
-        return added_words(
+    """The mean of the parties' messages, or the sum of their masked vectors."""
+    if masked:
+        return add_masked(
             [
-                decode_words(data, run=run, party=place, t=t, shape=shape)
+                decode_masked(data, run=run, party=place, t=t, shape=shape)
                 for place, data in received.items()
             ]
         )
@@ -157,20 +216,20 @@ def added_up(
     return mean
 
 
-# Looking does not wait long for a process that writes.
+# A check does not wait long for a process that writes.
 _TIMEOUT: Final = 10.0
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One check and its result.
 
     Parameters
     ----------
     check, ok
-        What it is, and whether it is as it must be.
+        What was checked, and whether it is right.
     words
-        What was found, and what to do where it is not.
+        What was found, and what to do where it is wrong.
     """
 
     check: str
@@ -183,7 +242,7 @@ class Check:
 
 
 def check_node(setup: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
-    """Look at everything that a start of a node needs, one after the other."""
+    """Check everything that a start of a node needs, one item after the other."""
     config = setup.config
     if config.certificates is not None and setup.security is not None:
         yield _try("certificate", lambda: _certificate(setup))
@@ -213,7 +272,7 @@ def check_node(setup: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
 
 
 def check_own_rows(setup: NodeSetup, owner: Owner | None) -> Iterator[Check]:
-    """Look at the rows of a party, for its owner alone; what is told here has no counts."""
+    """Check the rows of a party, for its owner alone; the result here has no counts."""
     if setup.config.node.role == "party":
         yield _try("rows", lambda: _rows(setup, owner))
 
@@ -221,8 +280,8 @@ def check_own_rows(setup: NodeSetup, owner: Owner | None) -> Iterator[Check]:
 def look_before_start(setup: NodeSetup, owner: Owner | None) -> None:
     """The pre-flight of a party that has not begun: before it connects, logs or is charged.
 
-    A run that has begun goes on: ending it now would be seen in its midst. Of one that the ledger
-    refuses no row is read: the start refuses it, and says why in the log.
+    A run that has begun goes on: others would see it end now. Where the ledger refuses the run no
+    row is read: the start refuses it, and says why in the log.
 
     Raises
     ------
@@ -253,15 +312,15 @@ def _rows(setup: NodeSetup, owner: Owner | None) -> str:
     return f"nothing looks wrong; {place} has the counts, for you alone."
 
 
-def _check_charges(setup: NodeSetup, ledger: SQLiteLedger, account: Account) -> Stretch:
-    """Refuse a ledger of somebody else or of other rows, and what does not fit into it."""
+def _check_charges(setup: NodeSetup, ledger: SQLiteLedger, account: Account) -> View:
+    """Refuse a ledger of somebody else or of other rows, and a run that does not fit into it."""
     agreed = setup.agreed
-    stretch = Stretch.whole(agreed, setup.planned, setup.schema)
+    view = View.whole(agreed, setup.planned, setup.schema)
     own = setup.planned.of_party(agreed.names.index(setup.name))
     check_owner(setup.name, ledger, setup.schema.sha256)
-    check_runs(own, [ledger], stretch.run_id, secure_noise(), part=stretch.part)
-    check_evaluation(setup.whole(), {setup.name: account}, stretch.run_id)
-    return stretch
+    check_runs(own, [ledger], view.run_id, secure_noise(), part=view.part)
+    check_evaluation(setup.whole(), {setup.name: account}, view.run_id)
+    return view
 
 
 def _try(what: str, look: Callable[[], str]) -> Check:
@@ -278,7 +337,7 @@ def _certificate(setup: NodeSetup) -> str:
 
 
 def _ledger(setup: NodeSetup) -> str:
-    """Owner, schema, rows, every hash, and whether what the run will be charged fits."""
+    """Check owner, schema, rows, every hash, and whether the run's charges fit."""
     path = setup.config.node.ledger
     assert path is not None
     if os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
@@ -288,8 +347,8 @@ def _ledger(setup: NodeSetup) -> str:
         if setup.config.messages.exists():
             with MessageFile(setup.config.messages) as store:
                 check_known(setup, ledger, store)
-        stretch = _check_charges(setup, ledger, account)
-        known = account.runs.get(stretch.run_id)
+        view = _check_charges(setup, ledger, account)
+        known = account.runs.get(view.run_id)
         begun = "" if known is None else f" {len(known.events)} of its rounds were charged before."
         return (
             f"{path} is whole, is about {account.dataset.rows} rows of {account.dataset.owner}, "
@@ -299,7 +358,7 @@ def _ledger(setup: NodeSetup) -> str:
 
 
 def _messages(setup: NodeSetup) -> str:
-    """What the rounds will take on the disk: every message heard and sent, and those charged."""
+    """Check the room on disk: for every message heard and sent, and those charged."""
     config, rounds = setup.config, setup.planned.rounds
     size = message_size(setup.planned.site.shape[1:])
     kept = [(config.messages.parent, len(config.addresses) + 1)]
@@ -357,62 +416,3 @@ def _metrics(setup: NodeSetup) -> str:
     assert watch.metrics is not None
     Metrics(watch.metrics, setup.name, "", anywhere=watch.metrics_anywhere).close()
     return f"{watch.metrics} is free."
-
-
-def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
-    """Run a node to its end: the results are written, and late neighbours were served.
-
-    Returns
-    -------
-    Run or None
-        What was trained; nothing at a server.
-
-    Raises
-    ------
-    LeftOut
-        If the others go on without this node; what it trained before is written.
-    """
-    config = setup.config
-    agreed = setup.agreed
-    watcher.join(str(agreed.run.run_id))
-    # A larger graph nobody could read, and the status file would grow with its square.
-    if len(agreed.nodes) <= MOST_PARTIES:
-        links = agreed.links(setup.planned)
-        if len(links) <= MOST_LINKS:
-            watcher.graph(agreed.nodes, links, agreed.server)
-    trained: Run | None = None
-    with ExitStack() as stack:
-        node = NodeRuntime.open(setup, watcher, stack)
-        choice = setup.planned.choice
-        if choice is not None:
-            advice = {"advice": choice.advice} if choice.advice else {}
-            watcher.event("algorithm-chosen", choice=choice.reason, **advice)
-        if config.node.role == "server":
-            mailbox, departure = average(node)
-        else:
-            mailbox, departure, trained = train_node(node)
-        if departure is None or not departure.left_out:
-            watcher.serving(config.policy.serve_for)
-        late = _serve(mailbox, departure, config.policy.serve_for)
-        if late:
-            watcher.event("neighbours-late", level="warning", missing=late)
-    early = trained is not None and trained.model.provenance["federation"]["lost"] is not None
-    if early and departure is not None and departure.left_out:
-        raise LeftOut(setup.name, trained)
-    watcher.finished()
-    return trained
-
-
-def _serve(mailbox: Mailbox, departure: Departure | None, seconds: float) -> tuple[str, ...]:
-    """Hand out the last rounds to late neighbours; return who did not finish in time."""
-    while departure is None or not departure.left_out:
-        try:
-            return mailbox.finish(seconds)
-        except SomebodyLeft as error:
-            # This node has all its rounds. The others learn how far it is, and go on among
-            # themselves.
-            assert departure is not None
-            rounds = departure.first_sent + mailbox.rounds
-            departure.freeze(error.name, rounds, rounds)
-    # The others need nothing of a node that they go on without.
-    return ()

@@ -32,7 +32,7 @@ from dpadmm.federation.transport.session import (
     split_address,
 )
 
-# Who asks slowly, or many times at once, takes no more than this.
+# A client that asks slowly, or many times at once, takes no more than this.
 _SECONDS: Final = 10.0
 _MOST_AT_ONCE: Final = 32
 # Seconds until it notices that it is to end.
@@ -50,7 +50,7 @@ _NOTHING: Final = "default-src 'none'"
 
 @dataclass(frozen=True)
 class Page:
-    """What is answered at one path.
+    """The answer at one path.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class PageServer(Closable):
     any_name
         Answer by whatever name it is asked.
     on_error
-        Told of a page that could not be made.
+        Called with a page that could not be made.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class _Server(ThreadingHTTPServer):
     """Without looking up names, and with a bound on how many are answered at once."""
 
     daemon_threads = True
-    # Closing does not wait for whoever asks slowly.
+    # Closing does not wait for slow clients.
     block_on_close = False
 
     def __init__(self, *given: Any) -> None:
@@ -205,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
             return host in ("localhost", self.own_name)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Say no in a word of our own; nothing of what was asked comes back."""
+        """Refuse with a fixed text; nothing of what was asked comes back."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
             code = HTTPStatus.METHOD_NOT_ALLOWED
         status = HTTPStatus(code)
@@ -233,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
         return "dpadmm"
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log nothing: whoever asks must not fill a terminal."""
+        """Log nothing: clients must not fill a terminal."""
 
 
 _TEXT: Final = "text/plain; version=0.0.4"

@@ -42,7 +42,7 @@ from dpadmm.plain import visible
 #: The reason of a finding where nothing is wrong.
 REACHED: Final = "reached"
 _TIMEOUT: Final = 3.0
-# A listener says within this time that it does not like a certificate.
+# A listener refuses a certificate within this time.
 _VERDICT: Final = 1.0
 # How long a neighbour may be missing before it is dialled, and between two attempts.
 _PATIENCE: Final = 3.0
@@ -58,12 +58,12 @@ _UNKNOWN_ISSUER: Final = (2, 7, 18, 19, 20, 21, 27, 30)
 
 @dataclass(frozen=True)
 class Cause:
-    """What came of dialling a neighbour.
+    """The result of dialling a neighbour.
 
     Parameters
     ----------
     reason
-        A word for machines; :data:`REACHED` if all is well.
+        Its code; :data:`REACHED` if all is well.
     advice
         The cause in words, and what to do.
     """
@@ -205,7 +205,7 @@ def _check_tls(
             _hear_verdict(name, link, security)
     except ssl.SSLCertVerificationError as error:
         facts = None
-        # Whose is it? Nothing is said to it, and nothing is believed of it.
+        # Nobody knows whose it is: say nothing to it, and believe nothing of it.
         with (
             contextlib.suppress(OSError, _Found, ValueError),
             _connected(name, address, places, timeout) as again,
@@ -232,7 +232,7 @@ def _check_tls(
 
 def _context(security: Security, *, verify: bool = True) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Hosts are compared by hand: the words are better, and no alert goes to the other side.
+    # Hosts are compared by hand: the sentence is better, and no alert goes to the other side.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     context.load_verify_locations(security.authority)
@@ -280,7 +280,7 @@ def _same_host(dialled: str, known: str) -> bool:
 
 
 def _hear_verdict(name: str, link: ssl.SSLSocket, security: Security) -> None:
-    """A listener judges this node's certificate after the handshake; it likes it in silence."""
+    """Wait for the verdict on this node's certificate: a listener accepts it in silence."""
     link.settimeout(_VERDICT)
     try:
         link.recv(1)
@@ -324,7 +324,7 @@ def _about_certificate(
 
 
 def _about_verdict(name: str, word: str, security: Security) -> _Found:
-    """What the other side has against this node's certificate."""
+    """Why the other side refused this node's certificate."""
     said = word.partition("ALERT_")[2].replace("_", " ").lower()
     own = describe(security.certificate)
     if "expired" in said:
@@ -342,7 +342,7 @@ def _about_verdict(name: str, word: str, security: Security) -> _Found:
 
 @final
 class Reach(Closable):
-    """Watches for missing neighbours and tells why, until it is closed.
+    """Watches for missing neighbours and finds out why, until it is closed.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ class Reach(Closable):
     addresses, security
         Where neighbours should be, and this node's own files.
     watcher
-        Told of each cause once, and when it is over.
+        Gets each cause once, and when it is over.
     """
 
     def __init__(
@@ -422,7 +422,7 @@ class _Missing:
             if not finding.reached:
                 self._answered = 0
                 return finding
-            # Zenoh may be about to connect: only who answers twice and does not is odd.
+            # Zenoh may be about to connect: tell only when a neighbour answered twice without that.
             self._answered += 1
             self._pause = _FIRST_PAUSE if self._answered < 2 else self._pause
         if self._answered < 2:
@@ -458,7 +458,7 @@ _DENIED: Final = re.compile(
     re.DOTALL,
 )
 _OWNER: Final = re.compile(rf"dpadmm/[^/]+/({_NAME})/[^/]+")
-# A word for machines, by how Zenoh begins to speak about a certificate; the first that fits.
+# A code, by how Zenoh begins to speak about a certificate; the first that fits.
 _CERTIFICATES: Final = {
     "peer sent no certificates": "no-certificate",
     "invalid peer certificate: certificate expired": "certificate-expired",
@@ -466,7 +466,7 @@ _CERTIFICATES: Final = {
     "invalid peer certificate": "certificate-invalid",
 }
 _CLOCKS: Final = ("certificate-expired", "certificate-not-valid-yet")
-# Who connects again and again under other numbers must not fill the memory.
+# A peer that connects again and again under other numbers must not fill the memory.
 _MOST_NUMBERS: Final = 1000
 _MOST_THREADS: Final = 1000
 # Keys have at most 64 KiB.
@@ -482,7 +482,7 @@ class Refusals:
     Parameters
     ----------
     watcher
-        Told of every one of them; floods have few lines.
+        Gets every one of them; floods have few lines.
     """
 
     def __init__(self, watcher: Watcher) -> None:
@@ -561,7 +561,7 @@ class TransportLog(Closable):
     Parameters
     ----------
     watcher
-        Told of refusals.
+        Gets the refusals.
     """
 
     def __init__(self, watcher: Watcher) -> None:

@@ -71,7 +71,7 @@ def _number(value: Any) -> float | str:
 
 
 def plain_text(value: Any) -> str:
-    """The text with nothing in it that is not seen, cut where it is too long."""
+    """The text with only visible characters, cut where it is too long."""
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str):
@@ -98,7 +98,7 @@ def _error(value: Any) -> str:
 
 
 def code_word(value: Any) -> str:
-    """A word for machines, such as ``not-finite``: lower-case letters, digits and hyphens."""
+    """A code, such as ``not-finite``: lower-case letters, digits and hyphens."""
     if not isinstance(value, str) or not _CODE_WORD.fullmatch(value):
         raise ParameterError(
             "the name of an event or a reason must be lower-case letters, digits and hyphens, at "
@@ -127,7 +127,7 @@ FIELDS: Final[Mapping[str, Callable[[Any], Fact]]] = {
 
 
 def public_facts(facts: Mapping[str, Any]) -> dict[str, Fact]:
-    """The facts in a form that JSON has words for, each allowed by name and type.
+    """The facts as JSON values, each allowed by name and type.
 
     Raises
     ------
@@ -180,7 +180,7 @@ _Moment = Annotated[str, AfterValidator(_moment)]
 
 
 class _Part(BaseModel):
-    """Exact types; what a later version adds is passed over."""
+    """Exact types; fields that a later version adds are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
@@ -217,7 +217,7 @@ class _Other(_Part):
 
 
 class _Content(_Part):
-    """What a status file must have; what has a default came later, or is not always there."""
+    """The fields of a status file; those with a default came later, or may be absent."""
 
     node: str
     run: str
@@ -243,7 +243,7 @@ class _Content(_Part):
 
 
 def process_space() -> str:
-    """Where the number of a process means something: the machine and, in it, the container."""
+    """Where a process number is valid: the machine and, in it, the container."""
     try:
         container = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -293,7 +293,7 @@ class NodeStatus:
 
 
 def read_status(file: Path) -> NodeStatus:
-    """Read the status file of one node, or refuse what is none."""
+    """Read the status file of one node, or refuse."""
     try:
         content = read_json(file, largest=_LONGEST)
         if content["version"] != STATUS_VERSION:
@@ -328,7 +328,7 @@ def read_statuses(places: list[Path]) -> list[NodeStatus]:
 
 
 def look_at(places: list[Path]) -> tuple[list[NodeStatus], dict[Path, str]]:
-    """Read what is there, and say of the rest why it is not: its node may not have begun.
+    """Read the files that are there, and say why the others are not: a node may not have begun.
 
     Returns
     -------
@@ -347,7 +347,7 @@ def look_at(places: list[Path]) -> tuple[list[NodeStatus], dict[Path, str]]:
 
 
 def _files(places: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Every file that is meant, once; and folders without any."""
+    """Every status file once; and folders without any."""
     files: list[Path] = []
     empty = []
     for place in places:
@@ -374,7 +374,7 @@ def _runs(process: int) -> bool:
     return True
 
 
-#: What the page shows, for whoever decides who may see it.
+#: What the page shows, for the person who decides who may see it.
 SHOWN: Final = (
     "names and addresses of nodes, their rounds, whom they wait for and why, bytes of messages, "
     "the epsilon that their ledgers state, the last events of their logs, and where their status "
@@ -385,7 +385,7 @@ _ABOUT: Final = (
     "charged messages, and through time: when something happened depends on how long nodes "
     "compute, which no budget covers. Keep it within your organisation."
 )
-_HEARSAY: Final = (
+_GOSSIP: Final = (
     "Neighbours whose owners set share_status say this of themselves. Nobody has checked it, and "
     "nothing depends on it: whoever lies is shown wrongly itself. Others say nothing, or are no "
     "neighbours."
@@ -403,7 +403,7 @@ _ADVICE: Final = {
     "dead": "its process is gone. Start it again: it goes on where it was.",
     "silent": "it has written nothing for a while: it is frozen, or its disk is full.",
 }
-# What a neighbour said that long ago may be over; it speaks every two seconds.
+# Gossip that old may be over; a neighbour speaks every two seconds.
 _STALE: Final = 15.0
 _MOST_NAMED: Final = 8
 _MOST_BARS: Final = 24
@@ -438,18 +438,18 @@ def status_report(nodes: Sequence[NodeStatus], absent: Mapping[Path, str]) -> Re
 
 @dataclass(frozen=True)
 class _Seen:
-    """A node, by its own status file, by its own words or by the agreed run alone."""
+    """A node, from its status file, from gossip, or from the agreed run alone."""
 
     kind: str
     words: str
     round: int = 0
     rounds: int = 0
-    #: Whom it waits for, with for how long or why where that is known.
+    #: Whom it waits for, and for how long or why where that is known.
     waits: Mapping[str, str] = field(default_factory=dict)
 
 
 def _known(nodes: Sequence[NodeStatus]) -> dict[str, _Seen]:
-    """Every node that is heard of; a status file counts more than words."""
+    """Every known node; a status file counts more than gossip."""
     known: dict[str, _Seen] = {}
     for node in nodes:
         graph = node.content.get("graph") or {"nodes": []}
@@ -459,7 +459,7 @@ def _known(nodes: Sequence[NodeStatus]) -> dict[str, _Seen]:
         for node in nodes
         for name, other in node.content.get("others", {}).items()
     ]
-    # Of what one says to several the newest counts.
+    # What a node told several neighbours: the newest counts.
     for age, name, other, rounds in sorted(spoken, key=lambda each: -each[0]):
         waits = dict.fromkeys(other["waiting"] if age <= _STALE else (), "")
         words = f"says {_progress(other, rounds)}"
@@ -585,7 +585,7 @@ def _sections(nodes: Sequence[NodeStatus], known: Mapping[str, _Seen]) -> tuple[
     told: list[tuple[str, list[Block]]] = [
         ("Nodes", _node_blocks(nodes, known) if nodes else []),
         ("Not connected", _unreachable(nodes)),
-        ("Others, as they say", _hearsay(nodes)),
+        ("Others, as they say", _gossip(nodes)),
         ("Events", _events(nodes)),
         ("What is shown here", [Words(_ABOUT)]),
     ]
@@ -638,7 +638,7 @@ def _unreachable(nodes: Sequence[NodeStatus]) -> list[Block]:
     return [Table("Neighbours that cannot be reached", columns, rows[:_MOST_ROWS])] if rows else []
 
 
-def _hearsay(nodes: Sequence[NodeStatus]) -> list[Block]:
+def _gossip(nodes: Sequence[NodeStatus]) -> list[Block]:
     rows = tuple(
         (
             *(shown_name(name), cut(other["state"], 20), other["round"]),
@@ -650,7 +650,7 @@ def _hearsay(nodes: Sequence[NodeStatus]) -> list[Block]:
     )
     columns = ("node", "state", "round", "waits for", "said to", "seconds ago")
     return (
-        [Words(_HEARSAY), Table("What neighbours say", columns, rows[:_MOST_ROWS])] if rows else []
+        [Words(_GOSSIP), Table("What neighbours say", columns, rows[:_MOST_ROWS])] if rows else []
     )
 
 

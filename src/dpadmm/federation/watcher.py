@@ -69,14 +69,14 @@ _SAID_AT_THE_END: Final = ("failed", "left-out", "stopped")
 _ROUND_LINES: Final = 1.0
 _MOST_SENDERS: Final = 1000
 _MOST_OTHERS: Final = 300
-# What a neighbour can make happen, such as coming and going, has so many lines, then one a second.
+# A neighbour can cause events, such as coming and going: so many lines, then one a second.
 _BURST: Final = 20
 _CROWD_LINES: Final = 1.0
 
 
 @final
 class Watcher(Closable):
-    """Tells what a node does; every method may be called from any thread.
+    """Records what a node does; any thread may call any method.
 
     Parameters
     ----------
@@ -141,16 +141,16 @@ class Watcher(Closable):
         return None if self._metrics is None else self._metrics.address
 
     def event(self, name: str, *, level: str = "info", **facts: Any) -> None:
-        """Tell that something happened.
+        """Record an event.
 
         Parameters
         ----------
         name
-            A word for machines, such as ``neighbour-lost``.
+            Its code, such as ``neighbour-lost``.
         level
             One of :data:`LEVELS`.
         facts
-            What belongs to it, by the fields of :data:`dpadmm.federation.status.FIELDS`.
+            Its facts, by the fields of :data:`dpadmm.federation.status.FIELDS`.
         """
         code_word(name)
         if level not in LEVELS:
@@ -164,7 +164,7 @@ class Watcher(Closable):
             self._state["changed"] = entry["time"]
             words = ", ".join(f"{key} {_spoken(value)}" for key, value in told.items())
             if name != _ROUND:
-                # Rounds would push out all else, and are counted anyway.
+                # Rounds would push out everything else, and are counted anyway.
                 events = self._state.setdefault("events", [])
                 events.append(entry | {"words": visible(words)})
                 del events[:-MOST_EVENTS]
@@ -175,9 +175,9 @@ class Watcher(Closable):
                 self._progress.console.print(Text(f"{name}: {words}", style=style))
 
     def _crowded(self, name: str, neighbour: Any, reason: Any) -> bool:
-        """Whether a neighbour makes something happen too often for a line each time.
+        """Whether a neighbour causes an event too often for a line each time.
 
-        Each reason, a word of ours, is counted by itself: a flood of one hides no other.
+        Each reason counts by itself: a flood of one hides no other.
         """
         if neighbour is None:
             return False
@@ -200,31 +200,31 @@ class Watcher(Closable):
     def graph(
         self, nodes: Sequence[str], links: Sequence[tuple[str, str]], server: str | None
     ) -> None:
-        """Tell who is linked with whom in the agreed run."""
+        """Record who is linked with whom in the agreed run."""
         told = public_facts({"nodes": list(nodes)})
         with self._lock:
             pairs = [sorted(pair) for pair in links]
             self._state["graph"] = told | {"links": sorted(pairs), "server": server}
 
     def standing(self) -> tuple[Any, int, list[str]]:
-        """How this node gets on: its state, its complete rounds, whom it waits for."""
+        """The state of this node, its complete rounds, and whom it waits for."""
         with self._lock:
             waiting = sorted({*self._state["waiting"], *self._state["unreachable"]})
-            # To neighbours it is a node that is not ready yet: it still runs.
+            # Neighbours see a node that still runs.
             state = "running" if self._state["state"] == WRITING else self._state["state"]
             return state, self._state["round"], waiting
 
-    def hearsay(self, neighbour: str, state: str, done: int, waiting: list[str]) -> None:
-        """Tell how a neighbour says that it gets on; nobody has checked it."""
+    def gossip(self, neighbour: str, state: str, done: int, waiting: list[str]) -> None:
+        """Record what a neighbour says about itself; nobody has checked it."""
         told = public_facts({"state": state, "round": done, "waiting": waiting})
         with self._lock:
             others = self._state.setdefault("others", {})
-            # The file has a bound: whatever many of them say, it can be read.
+            # Bound the file, so that it can be read whatever many neighbours say.
             if neighbour in others or len(others) < _MOST_OTHERS:
                 others[neighbour] = told | {"heard": _now()}
 
     def round(self, done: int, rounds: int) -> None:
-        """Tell how many rounds are complete, of how many. At most one log line a second."""
+        """Record how many rounds are complete, of how many. At most one log line a second."""
         told = public_facts({"round": done, "rounds": rounds})
         with self._lock:
             self._state |= told | {"state": "running", "changed": _now()}
@@ -239,7 +239,7 @@ class Watcher(Closable):
                 self.event(_ROUND, round=done, rounds=rounds)
 
     def waiting(self, neighbour: str, seconds: float) -> None:
-        """Tell how long this round has waited for a neighbour so far; 0 when it came."""
+        """Record how long this round has waited for a neighbour so far; 0 when it came."""
         public_facts({"neighbour": neighbour, "seconds": seconds})
         with self._lock:
             now: dict[str, float] = self._state["waiting"]
@@ -256,7 +256,7 @@ class Watcher(Closable):
                 self._progress.update(self._bar, waiting=f"waiting for {names}" if now else "")
 
     def unreachable(self, neighbour: str, address: str, reason: str, advice: str) -> None:
-        """Tell why a neighbour is not connected, and what to do; once for each cause."""
+        """Record why a neighbour is not connected, and what to do; once for each cause."""
         facts = {"neighbour": neighbour, "address": address, "reason": reason, "advice": advice}
         told = public_facts(facts)
         with self._lock:
@@ -270,14 +270,14 @@ class Watcher(Closable):
             self.event("neighbour-unreachable", level="warning", **facts)
 
     def reachable(self, neighbour: str) -> None:
-        """Tell that a neighbour is connected, or is not waited for any more."""
+        """Record that a neighbour is connected, or is not needed any more."""
         with self._lock:
             if self._state["unreachable"].pop(neighbour, None) and self._metrics is not None:
                 self._metrics.unreachable.labels(neighbour).set(0)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Tell that rounds are over: in this block their cost is worked out and results written."""
+        """Record that rounds are over: this block computes their cost and writes results."""
         with self._lock:
             before = self._state["state"]
             self._state["state"] = WRITING
@@ -290,14 +290,14 @@ class Watcher(Closable):
                 self._state["state"] = before
 
     def serving(self, timeout: float) -> None:
-        """Tell that the results are written: only late neighbours are still to be served."""
+        """Record that the results are written: the node only serves late neighbours."""
         with self._lock:
             self._written = True
             self._state["state"] = "serving"
             self.event("serving", timeout=timeout)
 
     def finished(self) -> None:
-        """Tell that nothing is left to do."""
+        """Record that nothing is left to do."""
         with self._lock:
             self._ended_well = True
             self.event("finished")
@@ -313,7 +313,7 @@ class Watcher(Closable):
                 self._metrics.received.inc(received)
 
     def budget(self, spent: float, left: float) -> None:
-        """Tell what the ledger says: the epsilon spent on the data set, and what is left."""
+        """Record the epsilon spent on the data set and what is left, from the ledger."""
         told = public_facts({"epsilon_spent": spent, "epsilon_left": left})
         with self._lock:
             self._state |= told
@@ -322,10 +322,10 @@ class Watcher(Closable):
                 self._metrics.epsilon_left.set(left)
 
     def dropped(self, neighbour: str, reason: str, **facts: Any) -> None:
-        """Tell that a message was refused.
+        """Record that a message was refused.
 
-        Whoever floods a node must not fill its disk: of a sender's messages with one reason the
-        1st, 2nd, 4th, 8th... has a line.
+        A flood must not fill the disk: of a sender's messages with one reason, only the 1st, 2nd,
+        4th, 8th... get a line.
         """
         code_word(reason)
         with self._lock:
@@ -341,16 +341,16 @@ class Watcher(Closable):
                 self.event("message-dropped", level="warning", **told)
 
     def give_up(self) -> None:
-        """Leave a last status behind, whoever holds what: the process ends at once."""
+        """Write a last status without the lock: the process ends at once."""
         self._state["state"] = "stopped"
         if self._status is not None:
             write_whole(self._status, self._status_text().encode("ascii"), "status")
 
     def close(self) -> None:
-        """Say how it ended and stop.
+        """Record how the node ended, and stop.
 
-        It finished if it said so, with its results written and all rounds complete; else it was
-        stopped.
+        It finished if it said so, with its results written and all rounds complete. Otherwise it
+        was stopped.
         """
         with self._lock:
             if self._closed.is_set():
@@ -447,7 +447,7 @@ class Watcher(Closable):
             self._complain(str(error))
 
     def _complain(self, sentence: str) -> None:
-        """Once for each trouble: a node goes on without being watched."""
+        """Warn once about each trouble: the node goes on unwatched."""
         if sentence != self._complaint:
             self._complaint = sentence
             Console(stderr=True, soft_wrap=True).print(Text(f"Warning: {sentence}"))
@@ -490,27 +490,27 @@ def _now() -> str:
 _TOPIC: Final = "status"
 _NOW: Final = "now"
 _SHARE_EVERY: Final = 2.0
-# Of what comes faster the rest is not even read.
+# What comes faster is not even read.
 _TAKE_EVERY: Final = 0.5
 _LONGEST: Final = 1 << 14
 
 
 @final
-class Hearsay(Closable):
-    """Hears how neighbours say that they get on, and tells them the same if the owner wishes.
+class Gossip(Closable):
+    """Takes gossip from neighbours, and shares this node's own status if the owner wishes.
 
     Parameters
     ----------
     session
         The node's connections.
     watcher
-        Knows how this node gets on, and is told what the others say.
+        Knows this node's status, and records what the others say.
     limits
-        Names and rounds that there are.
+        The names and rounds of the run.
     share
-        Whether this node tells its neighbours, too.
+        Whether this node shares its status.
     on_refused
-        Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
+        Called with a message that should not have been sent: its sender, a code and a sentence.
     """
 
     def __init__(
@@ -528,17 +528,17 @@ class Hearsay(Closable):
         self._closed = threading.Event()
         session.hear(_TOPIC, self._take, decides=False)
         if share:
-            threading.Thread(target=self._share, name="dpadmm hearsay", daemon=True).start()
+            threading.Thread(target=self._share, name="dpadmm gossip", daemon=True).start()
 
     def _share(self) -> None:
         while not self._closed.wait(_SHARE_EVERY):
-            # Whatever is wrong with telling people is no business of the run.
+            # Trouble with gossip must not touch the run.
             with contextlib.suppress(Exception):
                 state, done, waiting = self._watcher.standing()
-                # Who is late at the end its neighbours cannot ask: it is not told.
+                # Neighbours cannot ask who is late at the end, so gossip does not tell it.
                 missing = [] if state == "serving" else waiting[:MOST_WAITED_FOR]
-                words = Standing(state=state, round=done, waiting=missing)
-                self._session.publish(_TOPIC, _NOW, words.to_bytes(), decides=False)
+                told = Standing(state=state, round=done, waiting=missing)
+                self._session.publish(_TOPIC, _NOW, told.to_bytes(), decides=False)
 
     def _take(self, name: str, label: str, data: bytes) -> None:
         now = time.monotonic()
@@ -546,14 +546,14 @@ class Hearsay(Closable):
             return
         self._taken[name] = now
         try:
-            words = said(Standing, data, name, self._limits, longest=_LONGEST)
+            told = said(Standing, data, name, self._limits, longest=_LONGEST)
         except BadMessage as error:
             self._refused(name, "bad-status", error)
             return
-        self._watcher.hearsay(name, words.state, words.round, words.waiting)
+        self._watcher.gossip(name, told.state, told.round, told.waiting)
 
     def close(self) -> None:
-        """Tell no more. A beat that is under way is not waited for: it holds nothing."""
+        """Stop sharing, without waiting for a beat under way: it holds nothing."""
         self._closed.set()
 
 
@@ -601,7 +601,7 @@ class Stopping(Closable):
             self._before = {number: signal.signal(number, self._stop) for number in SIGNALS}
 
     def over(self) -> None:
-        """The node has ended: a signal has nothing left to interrupt but its last words."""
+        """The node has ended: ignore signals while it prints its last lines."""
         self._over = True
 
     def _stop(self, number: int, frame: FrameType | None) -> None:

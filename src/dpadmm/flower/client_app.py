@@ -53,7 +53,7 @@ def make_client_app(nodes: Sequence[str | Path] | None = None) -> ClientApp:
 
 
 def _answered(told: Any, content: dict[str, Any], nodes: Sequence[str | Path] | None) -> Answer:
-    """The answer of whom the owner named, or of a party of a simulation by its place."""
+    """The answer of the party that the owner named, or of a simulated one by its number."""
     if nodes is not None:
         return answer(Path(nodes[int(told["partition-id"])]), content)
     keeper, node = told.get("keeper"), told.get("node")

@@ -33,16 +33,16 @@ from dpadmm.federation.exchange import CarefulLedger
 from dpadmm.federation.node import look_before_start
 from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import node_run, read_shards, write_node_results
-from dpadmm.federation.recovery import Stretch
+from dpadmm.federation.recovery import View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, prepare_node
 from dpadmm.federation.same_sums import SignedSums, SumsCompared
-from dpadmm.federation.stretch_keys import StretchKeys
+from dpadmm.federation.session_keys import SessionKeys
 from dpadmm.federation.transport.masks import DecodedSums
 from dpadmm.federation.transport.store import DrawRefused, MessageStore
 from dpadmm.federation.transport.wire import (
     Agreeing,
+    decode_masked,
     decode_message,
-    decode_words,
     encode_message,
     said,
 )
@@ -103,7 +103,7 @@ MEAN: Final = "mean of all parties"
 
 @final
 class KnownMeans(Exchange):
-    """Hands out the means of complete rounds, and ends the run at the first that is not.
+    """Hands out the means of complete rounds, and ends the run at the first incomplete one.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def replay(
     noise: NoiseSource,
     replayed: Sequence[Array] = (),
 ) -> Outcome:
-    """Go through all rounds of a party again; no row is there to be read, and nothing is drawn.
+    """Go through all rounds of a party again, without reading a row or drawing noise.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ _UNREADY: Final = "this party could not answer: its owner finds the reason in it
 
 
 class _Refusal(ExchangeError):
-    """A question that is not answered; the sentence has public facts only, and may be told."""
+    """Why a question is refused; the sentence has public facts only, and may be sent."""
 
 
 def prepare_party(config: NodeConfig) -> NodeSetup:
@@ -201,7 +201,7 @@ def prepare_party(config: NodeConfig) -> NodeSetup:
 
 
 def check_relayed(agreed: AgreedRun, planned: Plan) -> None:
-    """Refuse an agreed run that does not work by questions of a server that averages."""
+    """Refuse an agreed run that an averaging server cannot carry."""
     if agreed.server is None or not planned.site.topology.server:
         raise ParameterError(
             "server in the agreed run must name the node that averages in Flower, with topology = "
@@ -280,20 +280,20 @@ def _answer(setup: NodeSetup, question: Question, watcher: Watcher) -> Answer:
         look_before_start(setup, None)
     with ExitStack() as stack:
         node = NodeRuntime.open(setup, watcher, stack)
-        stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)
-        known = _Known(node.store, stretch)
+        view = View.whole(setup.agreed, setup.planned, setup.schema)
+        known = _Known(node.store, view)
         known.check(question)
-        ledger = node.open_run(stretch) or KeptLedger(node.store, stretch.run)
+        ledger = node.open_run(view) or KeptLedger(node.store, view.run)
         # Once more: until now another process may have had the run.
         known.check(question)
         number = setup.agreed.names.index(setup.name)
-        own, keys = setup.planned.of_party(number), node.stretch_keys(stretch)
-        turn = _Turn(node, stretch, known, ledger, number, own, keys)
+        own, keys = setup.planned.of_party(number), node.session_keys(view)
+        turn = _Turn(node, view, known, ledger, number, own, keys)
         turn.take_mean(question)
         simulated = setup.config.simulation is not None
         if turn.is_asked_for_key(question):
             return Answer(setup.name, key=turn.key(), simulated=simulated)
-        if question.round == stretch.rounds:
+        if question.round == view.rounds:
             return Answer(setup.name, digest=turn.finish(question), simulated=simulated)
         return Answer(setup.name, turn.message(question), simulated=simulated)
 
@@ -303,44 +303,44 @@ class _Known:
     """The complete rounds of a run: those whose mean was heard."""
 
     store: MessageStore
-    stretch: Stretch
+    view: View
 
     @property
     def rounds(self) -> int:
-        return self.store.rounds(self.stretch.run)
+        return self.store.rounds(self.view.run)
 
     @property
     def averager(self) -> int:
         """The number under which means are kept, after the last party's."""
-        return len(self.stretch.agreed.names)
+        return len(self.view.agreed.names)
 
     def _facts(self, t: int) -> dict[str, Any]:
-        """What a mean must be of."""
-        shape = self.stretch.planned.site.shape[1:]
-        return {"run": self.stretch.run, "party": self.averager, "t": t, "shape": shape}
+        """The run, party, round and shape that a mean must have."""
+        shape = self.view.planned.site.shape[1:]
+        return {"run": self.view.run, "party": self.averager, "t": t, "shape": shape}
 
     def decode(self, data: bytes, t: int) -> Array:
-        """The mean that was told; where noise is shared, from the sum of words."""
-        summation = self.stretch.planned.algorithm.summation
+        """The mean that was told; where noise is shared, from the sum of masked vectors."""
+        summation = self.view.planned.algorithm.summation
         if summation is None:
             return decode_message(data, **self._facts(t))
-        return summation.from_words(decode_words(data, **self._facts(t))) / summation.parties
+        return summation.from_words(decode_masked(data, **self._facts(t))) / summation.parties
 
     def told(self, t: int) -> bytes:
-        return self.store.messages(self.stretch.run, t)[self.averager]
+        return self.store.messages(self.view.run, t)[self.averager]
 
     def mean(self, t: int) -> Array:
         return self.decode(self.told(t), t)
 
-    def words(self, t: int) -> Words:
-        return decode_words(self.told(t), **self._facts(t))
+    def total(self, t: int) -> Words:
+        return decode_masked(self.told(t), **self._facts(t))
 
     def check(self, question: Question) -> None:
-        """Refuse a round out of its order, and a mean that is none or another than before."""
+        """Refuse a round out of order, a bad mean, and a mean that changed."""
         t, rounds = question.round, self.rounds
-        if t > min(rounds + 1, self.stretch.rounds):
+        if t > min(rounds + 1, self.view.rounds):
             raise _Refusal(
-                f"rounds must be asked for in their order, up to {self.stretch.rounds}; this party "
+                f"rounds must be asked for in their order, up to {self.view.rounds}; this party "
                 f"has the means of {rounds} and was asked for round {t}. If its files were put "
                 "back to an older copy, restore the newest. Nothing more was spent."
             )
@@ -363,34 +363,34 @@ class _Known:
 
 @dataclass(frozen=True)
 class _Turn:
-    """What a party does about a question that is in order."""
+    """How a party answers a question that is in order."""
 
     node: NodeRuntime
-    stretch: Stretch
+    view: View
     known: _Known
     ledger: Ledger
     number: int
     own: Plan
-    keys: StretchKeys | None
+    keys: SessionKeys | None
 
     def is_asked_for_key(self, question: Question) -> bool:
-        """Whether all that is wanted is this party's key, to share noise by."""
+        """Whether the question asks only for this party's session key."""
         return self.keys is not None and question.round == 0 and not question.keys
 
     def key(self) -> bytes:
-        """The signed key of this party, the same whenever it is asked for."""
+        """The signed session key of this party, the same every time."""
         assert self.keys is not None
         self._announce(self.keys)
         return own_key(self.keys, self.node.setup.name)
 
-    def _announce(self, keys: StretchKeys) -> None:
+    def _announce(self, keys: SessionKeys) -> None:
         released = CarefulLedger(self.ledger, 0).released
         # With all rounds drawn the private key may be gone, and is not needed any more.
-        if released < self.stretch.rounds:
+        if released < self.view.rounds:
             keys.announce(released)
 
     def _exchange(self, question: Question) -> Exchange:
-        """What the rounds before hand out, and what covers the one that is drawn."""
+        """The exchange: it replays the rounds before, and masks the one that is drawn."""
         t, summation = question.round, self.own.algorithm.summation
         if self.keys is None or summation is None:
             return KnownMeans(self.known.mean, t)
@@ -401,11 +401,11 @@ class _Turn:
             raise
         except ExchangeError as error:
             raise _Refusal(str(error)) from None
-        return KnownSums(self.known.words, t, summation, masks)
+        return KnownSums(self.known.total, t, summation, masks)
 
     def _bytes(self, t: int) -> bytes | None:
         values = self.ledger.committed(t)
-        return None if values is None else encode_message(self.stretch.run, self.number, t, values)
+        return None if values is None else encode_message(self.view.run, self.number, t, values)
 
     def take_mean(self, question: Question) -> None:
         """Keep the mean of the round before; it does not change any more."""
@@ -418,8 +418,8 @@ class _Turn:
                 f"round {t} must be asked for before its mean is told. Nothing more was spent."
             )
         mean = {self.number: sent, self.known.averager: question.mean}
-        self.node.store.keep(self.stretch.run, t, mean)
-        self.node.watcher.round(t + 1, self.stretch.rounds)
+        self.node.store.keep(self.view.run, t, mean)
+        self.node.watcher.round(t + 1, self.view.rounds)
 
     def message(self, question: Question) -> bytes:
         """The message of a round: as it is in the ledger, or drawn now, once."""
@@ -444,11 +444,11 @@ class _Turn:
         return found
 
     def finish(self, question: Question) -> bytes:
-        """Write the model of all rounds, with what they cost here; return the digest of them.
+        """Write the model with what all rounds cost here; return their digest.
 
         It is agreed by all once the server has handed on what every party signed.
         """
-        rounds, watcher = self.stretch.rounds, self.node.watcher
+        rounds, watcher = self.view.rounds, self.node.watcher
         signed = self._signed()
         if question.digests:
             self._take_digests(signed, question.digests)
@@ -470,11 +470,11 @@ class _Turn:
         return signed.to_bytes(own=True)
 
     def _signed(self) -> SignedSums:
-        """The digests that are known, with this party's own of all that it was told."""
-        signed, told = self.node.signed_sums(self.stretch), DecodedSums()
-        for t in range(self.stretch.rounds):
-            told.add(self.known.mean(t) if self.keys is None else self.known.words(t))
-        signed.say(self.stretch.rounds, told.digest())
+        """The known digests, with this party's own of everything that it was told."""
+        signed, told = self.node.signed_sums(self.view), DecodedSums()
+        for t in range(self.view.rounds):
+            told.add(self.known.mean(t) if self.keys is None else self.known.total(t))
+        signed.say(self.view.rounds, told.digest())
         return signed
 
     def _take_digests(self, signed: SignedSums, data: bytes) -> None:
@@ -491,12 +491,12 @@ class _Turn:
             )
 
     def _trained(self) -> Run:
-        setup, stretch, noise = self.node.setup, self.stretch, self.node.noise
+        setup, view, noise = self.node.setup, self.view, self.node.noise
         agreed, schema, told = setup.agreed, setup.schema, setup.run_config()
-        means = [self.known.mean(t) for t in range(stretch.rounds)]
+        means = [self.known.mean(t) for t in range(view.rounds)]
         outcome = replay(self.own, means, self.ledger, noise)
         known = [] if self.node.ledger is None else [self.node.ledger.refresh()]
-        others = OtherEvaluations.of(known, {stretch.run_id}, agreed.run.wish.split)
+        others = OtherEvaluations.of(known, {view.run_id}, agreed.run.wish.split)
         classifier = Classifier.of_run(
             self.own,
             outcome,
@@ -505,7 +505,7 @@ class _Turn:
             parties=(MEAN,),
             output=told.run.output,
         )
-        how = {"heard": [MEAN], "rounds_complete": stretch.rounds}
+        how = {"heard": [MEAN], "rounds_complete": view.rounds}
         # How long local work takes depends on rows.
         return node_run(
             setup,

@@ -8,7 +8,7 @@ With shared noise the server hands on signed keys, and sees only the sum of mask
 .. math:: w_i = m_i/\mathrm{step} + \mathrm{mask}_i \pmod{2^{64}}, \qquad
     \frac1N \sum_i m_i = \frac{\mathrm{step}}{N} \sum_i w_i
 
-Keys, pins and masks are those of nodes (:mod:`dpadmm.federation.stretch_keys`,
+Keys, pins and masks are those of nodes (:mod:`dpadmm.federation.session_keys`,
 :mod:`dpadmm.federation.transport.masks`). Before round 0 every party sends its signed key, and
 every question brings it all of them: it believes only keys that a certificate signed which its
 owner has pinned. Masks depend on all sums so far, so they vanish only where everybody was told the
@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self, final
 
 from dpadmm.errors import ExchangeError
-from dpadmm.federation.stretch_keys import StretchKeys
+from dpadmm.federation.session_keys import SessionKeys
 from dpadmm.federation.transport.masks import DecodedSums, KeyRing, Masks
 from dpadmm.federation.transport.wire import (
-    LONGEST_WORDS,
+    LONGEST_UTTERANCE,
     Announcing,
     BadMessage,
     Comparing,
@@ -86,8 +86,8 @@ class Question:
             raise _bad("the server's question", f"run must be {_DIGEST} bytes")
         if not 0 <= told["round"] <= _MOST_ROUNDS:
             raise _bad("the server's question", "round must be a number of rounds")
-        if len(told["facts"]) > LONGEST_WORDS:
-            raise _bad("the server's question", f"facts must be at most {LONGEST_WORDS} bytes")
+        if len(told["facts"]) > LONGEST_UTTERANCE:
+            raise _bad("the server's question", f"facts must be at most {LONGEST_UTTERANCE} bytes")
         return cls(**told)
 
 
@@ -154,7 +154,7 @@ _ANSWER: Final = {
 
 
 def _read(what: str, content: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any]:
-    """The values by their names, each of its type; nothing beside them."""
+    """The values by name, each of its type; nothing else."""
     if set(content) != set(kinds):
         raise _bad(what, f"it must have the values {', '.join(kinds)}, and no others")
     for name, kind in kinds.items():
@@ -173,24 +173,24 @@ _SERVER: Final = "the server"
 
 @final
 class KnownSums(Exchange):
-    """Hands out the means of complete rounds, and covers the first that is not.
+    """Hands out the means of complete rounds, and masks the vector of the next one.
 
     Parameters
     ----------
-    words
-        The sum of a round, as words.
+    totals
+        The sum of the masked vectors of a round.
     complete
         How many rounds have one.
     summation
-        How summands become a sum.
+        How vectors become a sum.
     masks
         This party's.
     """
 
     def __init__(
-        self, words: Callable[[int], Words], complete: int, summation: Summation, masks: Masks
+        self, totals: Callable[[int], Words], complete: int, summation: Summation, masks: Masks
     ) -> None:
-        self._words, self._complete = words, complete
+        self._totals, self._complete = totals, complete
         self._summation, self._masks = summation, masks
         self._decoded, self._count = DecodedSums(), 0
 
@@ -198,27 +198,27 @@ class KnownSums(Exchange):
         """The mean of round ``t``."""
         if t >= self._complete:
             raise RunEnded
-        words = self._words(t)
-        self._decoded.add(words)
+        total = self._totals(t)
+        self._decoded.add(total)
         self._count += 1
-        return self._summation.from_words(words)[None] / self._summation.parties
+        return self._summation.from_words(total)[None] / self._summation.parties
 
     def cover(self, message: Released, t: int) -> Released:
-        """Put this party's summand under its masks."""
-        # Masks hang on the sums before: of those none may be missing, and none be counted twice.
+        """Mask this party's vector."""
+        # Masks depend on all sums before: none may be missing, and none may count twice.
         if self._count != t:
             raise RuntimeError(f"round {t} must be covered after {t} sums; got {self._count}.")
-        words = self._summation.to_words(message.values)
-        mask = self._masks.mask(t, self._decoded.digest(), words.size)
-        return release_covered(message, words + mask.reshape(words.shape))
+        vector = self._summation.to_words(message.values)
+        mask = self._masks.mask(t, self._decoded.digest(), vector.size)
+        return release_covered(message, vector + mask.reshape(vector.shape))
 
 
-def own_key(keys: StretchKeys, name: str) -> bytes:
+def own_key(keys: SessionKeys, name: str) -> bytes:
     """The signed key of a party, for the server to hand on."""
     return Announcing(keys={name: keys.ring.keys[name]}).to_bytes()
 
 
-def masks_of(keys: StretchKeys, told: bytes) -> Masks:
+def masks_of(keys: SessionKeys, told: bytes) -> Masks:
     """A party's masks, from the keys that the server handed on.
 
     Raises
@@ -238,7 +238,7 @@ def masks_of(keys: StretchKeys, told: bytes) -> Masks:
 
 
 def gathered_keys(told: dict[str, bytes]) -> bytes:
-    """The keys of all parties, as a server hands them on; each from its owner alone.
+    """The session keys of all parties, as a server hands them on; each from its owner alone.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ class _Parties:
         self._grid, self._names, self._patience = grid, names, patience
 
     def ask(self, question: Question) -> dict[str, Answer]:
-        """Ask until every party has answered, and those that do not answer once more."""
+        """Ask until every party has answered; ask silent ones again."""
         answers: dict[str, Answer] = {}
         trouble: dict[str, str] = {}
         done: set[int] = set()
@@ -188,7 +188,7 @@ class _Parties:
         ]
 
     def _replies(self, sent: set[str]) -> Iterator[tuple[int, Answer]]:
-        """What came since the last time; what was answered is taken off the list."""
+        """The answers since the last time; each is taken off the list."""
         for reply in self._grid.pull_messages(list(sent)) if sent else ():
             sent.discard(reply.metadata.reply_to_message_id)
             node = reply.metadata.src_node_id

@@ -30,7 +30,7 @@ sums           SHA-256 of all sums decoded so far, in this view and before; in a
 A round must not be a block counter under one key: consecutive keystreams would overlap. Where two
 members disagree about the members or about a past sum, their keys differ, the masks stay in the
 sum, and whoever adds up sees uniform bits. The public key of a member is the one that it signed
-(:mod:`dpadmm.federation.stretch_keys`).
+(:mod:`dpadmm.federation.session_keys`).
 
 :class:`KeyRing` holds the public keys of one view, as their owners signed them. A party believes a
 key only after it has checked who signed it. A server adds up and has nothing to check: it hands
@@ -56,7 +56,7 @@ from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.transport.wire import (
     Announcing,
     Limits,
-    StretchKey,
+    SessionKey,
     agreement_limit,
     noted,
     said,
@@ -71,7 +71,7 @@ _WORD: Final = np.dtype("<u8")
 
 @dataclass(frozen=True)
 class Member:
-    """One of those whose words are added up.
+    """One of those whose masked vectors are added up.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Member:
     certificate
         Its certificate (DER), as it is pinned.
     public_key
-        Its X25519 key of the stretch, 32 bytes, whose signature was checked.
+        Its X25519 session key, 32 bytes, whose signature was checked.
     """
 
     name: str
@@ -89,8 +89,8 @@ class Member:
 
 
 @dataclass(frozen=True)
-class StretchFacts:
-    """Public facts that every key of a stretch hangs on.
+class ViewFacts:
+    """Public facts that every mask of a view depends on.
 
     Parameters
     ----------
@@ -123,28 +123,28 @@ class StretchFacts:
         return hashlib.sha256(_fields(parts)).digest()
 
 
-def mask_info(stretch: StretchFacts, pair: tuple[int, int], t: int, sums: bytes) -> bytes:
+def mask_info(view: ViewFacts, pair: tuple[int, int], t: int, sums: bytes) -> bytes:
     """The public facts from which the key of one pair in one round is derived.
 
     Parameters
     ----------
-    stretch
+    view
         Where.
     pair
         Numbers of the two members, the smaller one first.
     t
-        The round of the stretch.
+        The round of the view.
     sums
         SHA-256 of all sums decoded so far.
     """
     return _fields(
         [
             _PROTOCOL,
-            stretch.run,
-            _number(stretch.number),
-            stretch.members_hash,
-            _number(stretch.colluders),
-            stretch.purpose.encode("ascii"),
+            view.run,
+            _number(view.number),
+            view.members_hash,
+            _number(view.colluders),
+            view.purpose.encode("ascii"),
             *map(_number, pair),
             _number(t),
             sums,
@@ -165,66 +165,66 @@ def shared_secret(private: X25519PrivateKey, public: bytes) -> bytes:
 
 @final
 class Masks:
-    """The masks of one member in one stretch.
+    """The masks of one member in one view.
 
     Parameters
     ----------
     private
-        Its key of the stretch.
-    stretch
+        Its session key.
+    view
         The public facts.
     place
         Its number among the members.
     """
 
-    def __init__(self, private: X25519PrivateKey, stretch: StretchFacts, place: int) -> None:
-        own = stretch.members[place].public_key
+    def __init__(self, private: X25519PrivateKey, view: ViewFacts, place: int) -> None:
+        own = view.members[place].public_key
         if private.public_key().public_bytes_raw() != own:
             raise ParameterError(
-                f"the key of a stretch must be the one that {stretch.members[place].name} "
+                f"a session key must be the one that {view.members[place].name} "
                 "announced; got another: put the key file back."
             )
         self._place = place
-        self._stretch = stretch
+        self._view = view
         self._secrets = {
             other: shared_secret(private, member.public_key)
-            for other, member in enumerate(stretch.members)
+            for other, member in enumerate(view.members)
             if other != place
         }
 
     def mask(self, t: int, sums: bytes, count: int) -> Words:
-        """Add to this member's words of a round, modulo 2^64; of so many coordinates."""
+        """What this member adds to its vector in a round, modulo 2^64; so many coordinates."""
         total = np.zeros(count, dtype=np.uint64)
         zeros, stream = bytes(_WORD.itemsize * count), bytearray(_WORD.itemsize * count)
-        words = np.frombuffer(stream, dtype=_WORD)
+        keystream = np.frombuffer(stream, dtype=_WORD)
         for other, secret in self._secrets.items():
             pair = (min(self._place, other), max(self._place, other))
             key = HKDF(
-                hashes.SHA256(), _KEY_BYTES, None, mask_info(self._stretch, pair, t, sums)
+                hashes.SHA256(), _KEY_BYTES, None, mask_info(self._view, pair, t, sums)
             ).derive(secret)
             Cipher(algorithms.ChaCha20(key, _ZERO_NONCE), None).encryptor().update_into(
                 zeros, stream
             )
             if self._place == pair[0]:
-                total += words
+                total += keystream
             else:
-                total -= words
+                total -= keystream
         return total
 
 
 @final
 class DecodedSums:
-    """What all members must have decoded alike for their masks to vanish: all sums so far.
+    """A digest of all sums so far: masks vanish only where all members decoded the same.
 
-    Where noise is their own: what all parties heard, means or each other's messages.
+    Where noise is not shared, it covers what all parties heard: means, or each other's messages.
     """
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
 
-    def add(self, words: Words | Array) -> None:
+    def add(self, total: Words | Array) -> None:
         """Take the next one."""
-        self._hash.update(words.astype(words.dtype.newbyteorder("<"), copy=False).tobytes())
+        self._hash.update(total.astype(total.dtype.newbyteorder("<"), copy=False).tobytes())
 
     def copy(self) -> DecodedSums:
         """The same so far, to go on from."""
@@ -252,21 +252,21 @@ class KeyRing:
     Parameters
     ----------
     members
-        Whose keys there are to be, in their order.
+        The members whose keys are expected, in their order.
     fault
-        What is wrong with a key of a member, in a few words; nothing if it holds. None where keys
-        are only handed on.
+        Says what is wrong with a key of a member; empty if it holds. None where keys are only
+        handed on.
     """
 
     def __init__(
-        self, members: Sequence[str], fault: Callable[[str, StretchKey], str] | None = None
+        self, members: Sequence[str], fault: Callable[[str, SessionKey], str] | None = None
     ) -> None:
         self.members = tuple(members)
         self._fault = fault
         self._limits = Limits(frozenset(members))
         self._longest = agreement_limit(len(members))
         self._lock = threading.Lock()
-        self._keys: dict[str, StretchKey] = {}
+        self._keys: dict[str, SessionKey] = {}
 
     def __contains__(self, name: str) -> bool:
         with self._lock:
@@ -279,16 +279,16 @@ class KeyRing:
             return len(self._keys) == len(self.members)
 
     def brought(self, source: str) -> bool:
-        """Whether nothing is to be had of a neighbour: its own key is there, or everybody's."""
+        """Whether a neighbour has nothing more to bring: its own key is here, or everybody's."""
         return self.complete or source in self
 
     @property
-    def keys(self) -> dict[str, StretchKey]:
+    def keys(self) -> dict[str, SessionKey]:
         """The keys by name."""
         with self._lock:
             return dict(self._keys)
 
-    def add(self, name: str, key: StretchKey) -> None:
+    def add(self, name: str, key: SessionKey) -> None:
         """Take the key of this node itself."""
         with self._lock:
             self._keys[name] = key
@@ -298,8 +298,8 @@ class KeyRing:
         return Announcing(keys=self.keys).to_bytes()
 
     def restore(self, note: str) -> None:
-        """Take the keys of this stretch as they were noted before a restart."""
-        found = noted(Announcing, note, "the keys of a stretch", self._limits)
+        """Take the session keys as they were noted before a restart."""
+        found = noted(Announcing, note, "the session keys", self._limits)
         with self._lock:
             self._keys = dict(found.keys)
 
@@ -316,7 +316,7 @@ class KeyRing:
                 # Whoever hands a signature on can change its form, but not what was signed.
                 if known.public_key != key.public_key:
                     wrong.append(
-                        f"{sender} must hand on one key of {name} for a stretch; it has two: the "
+                        f"{sender} must hand on one key of {name} for a view; it has two: the "
                         "first one stands."
                     )
                 continue

@@ -27,7 +27,7 @@ from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.masks import DecodedSums, Masks
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MemoryStore, MessageStore
-from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
+from dpadmm.federation.transport.wire import decode_masked, decode_message, encode_message
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.mechanisms import Released, release_covered
 from dpadmm.privacy.sensitivity import Summation
@@ -45,8 +45,8 @@ class OneParty(Exchange, Closable):
     run
         32 bytes that all parties agree on; a message of another run is refused.
     averager
-        A node without rows averages the parties' messages and is the one source; its number is
-        that after the last party's. Without one, every party hears all others and averages itself.
+        Whether a node without rows averages the parties' messages. It is then the one source, and
+        its number follows the last party's. Otherwise every party hears all others and averages.
     timeout
         Seconds to wait for the others in a round.
     decoded
@@ -244,7 +244,7 @@ class PeerExchange(OneParty):
 
 
 class SumRefused(ExchangeError):
-    """A sum that no honest summands have: the stretch ends."""
+    """A sum that honest parties cannot have: the view ends."""
 
 
 @dataclass(frozen=True)
@@ -253,45 +253,45 @@ class PastSum:
 
     Parameters
     ----------
-    words
-        As it was decoded from.
+    total
+        The sum of the masked vectors.
     mean
-        What the parties made of it: the sum, by how many they were then.
+        The decoded sum, divided by how many parties there were then.
     """
 
-    words: Words
+    total: Words
     mean: Array
 
 
-def added_words(summands: Sequence[Words]) -> Words:
-    """The sum of words modulo 2^64."""
-    return np.add.reduce(np.stack(summands), axis=0, dtype=np.uint64)
+def add_masked(vectors: Sequence[Words]) -> Words:
+    """The sum of masked vectors modulo 2^64."""
+    return np.add.reduce(np.stack(vectors), axis=0, dtype=np.uint64)
 
 
 @final
 class SumExchange(PeerExchange):
-    """The exchange of one party in one stretch.
+    """The exchange of one party in one view.
 
     Parameters
     ----------
     session, site, run, names
         As in :class:`~dpadmm.federation.transport.party_exchange.PeerExchange`.
     summation
-        How summands become a sum.
+        How vectors become a sum.
     past
-        The rounds before this stretch; nothing of them is sent again.
+        The sums of the rounds before this view; nothing of them is sent again.
     find_masks
-        Called once, with how many messages of this stretch were released before: makes this
-        party's key known and calls back when everybody's are there.
+        Called once, with how many messages of this view were released before: announces this
+        party's key, and calls back to wait for everybody's.
     before_send
-        Called with the round of the stretch before its message leaves.
+        Called with the round of the view before its message leaves.
     **options
         As in :class:`~dpadmm.federation.transport.party_exchange.PeerExchange`.
 
     Attributes
     ----------
     sums
-        Those of all complete rounds, the ones before this stretch included.
+        Those of all complete rounds, the ones before this view included.
     """
 
     def __init__(
@@ -318,7 +318,7 @@ class SumExchange(PeerExchange):
 
     @property
     def complete_rounds(self) -> int:
-        """How many rounds are complete, those before this stretch included."""
+        """How many rounds are complete, those before this view included."""
         return self._first + self.mailbox.rounds
 
     def open(self, t: int) -> None:
@@ -327,26 +327,26 @@ class SumExchange(PeerExchange):
         self._masks = self._find_masks(place, lambda: self.mailbox.gather(place))
 
     def cover(self, message: Released, t: int) -> Released:
-        """Put this party's summand under its masks."""
-        # Masks hang on the sums before: of those none may be missing, and none be counted twice.
+        """Mask this party's vector."""
+        # Masks depend on all sums before: none may be missing, and none may count twice.
         if self._masks is None or len(self.sums) != t:
             raise RuntimeError(f"round {t} must be covered after {t} sums; got {len(self.sums)}.")
-        words = self._summation.to_words(message.values)
-        mask = self._masks.mask(t - self._first, self.decoded.digest(), words.size)
-        return release_covered(message, words + mask.reshape(words.shape))
+        vector = self._summation.to_words(message.values)
+        mask = self._masks.mask(t - self._first, self.decoded.digest(), vector.size)
+        return release_covered(message, vector + mask.reshape(vector.shape))
 
     def offer(self, message: Released, t: int) -> bytes:
-        """Send this party's words, whatever the others do; return their bytes."""
+        """Send this party's masked vector, whatever the others do; return its bytes."""
         if message.values.dtype != np.uint64:
             raise RuntimeError(f"round {t} must be covered before it is sent; nothing was sent.")
         self._before_send(t - self._first)
         return super().offer(message, t - self._first)
 
     def __call__(self, message: Released, t: int) -> Array:
-        """Send this party's words and decode the sum of all; the inbox is the mean."""
+        """Send this party's masked vector and decode the sum of all; the inbox is the mean."""
         found = self._past[t] if t < self._first else self._summed(message, t)
         self.sums.append(found)
-        self.decoded.add(found.words)
+        self.decoded.add(found.total)
         return found.mean
 
     def _summed(self, message: Released, t: int) -> PastSum:
@@ -354,15 +354,15 @@ class SumExchange(PeerExchange):
         place = t - self._first
         received = {party: self.receive(party, place) for party in self.sources}
         everything = {self.party: data, **received} if self._adds_up else received
-        words = added_words(
+        total = add_masked(
             [
-                decode_words(found, run=self._run, party=party, t=place, shape=self._shape)
+                decode_masked(found, run=self._run, party=party, t=place, shape=self._shape)
                 for party, found in everything.items()
             ]
         )
         self.keep(place, {self.party: data, **received})
         try:
-            total = self._summation.from_words(words)
+            decoded = self._summation.from_words(total)
         except ExchangeError as error:
             raise SumRefused(str(error)) from None
-        return PastSum(words, total[None] / self._summation.parties)
+        return PastSum(total, decoded[None] / self._summation.parties)

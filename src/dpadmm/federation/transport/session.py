@@ -72,7 +72,7 @@ def joined_address(host: str, port: int) -> str:
 
 
 def serving_address(what: str, address: str, *, anywhere: bool, consent: str) -> tuple[str, int]:
-    """Host and port where people of this machine may read; others only where the owner said so.
+    """Host and port that only this machine reaches, unless the owner allows others.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class Relay(Closable):
         with self._lock:
             self._closed = True
             ends = list(self._open)
-        # Closing alone does not wake up who waits for it.
+        # Closing alone does not wake up a thread that waits for it.
         for end in [self._listener, *ends]:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -182,7 +182,7 @@ def _pass_on(source: socket.socket, sink: socket.socket) -> None:
             end.shutdown(socket.SHUT_RDWR)
 
 
-#: Told what happens on the network: a name and public facts.
+#: Called with what happens on the network: a name and public facts.
 OnEvent = Callable[..., None]
 
 _ALIVE: Final = "alive"
@@ -210,7 +210,7 @@ _WAIT: Final = 5.0
 
 
 def no_event(name: str, **facts: Any) -> None:
-    """Nobody is told."""
+    """Ignore an event."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class PeerSession(Closable):
         Instances that neighbours had before, and who is told of new ones
         (:mod:`~dpadmm.federation.transport.store`).
     on_event
-        Told of neighbours that come and go, and of strangers.
+        Called with neighbours that come and go, and with strangers.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class PeerSession(Closable):
         self.name = name
         self.neighbours = dict(neighbours)
         self.instance = instance or secrets.token_hex(16)
-        #: What this process says who it is; no other one says the same, not even a copy of it.
+        #: How this process names itself; no other one has the same name, not even a copy of it.
         self.said = f"{self.instance}.{secrets.token_hex(16)}"
         #: Which process has which neighbour's name.
         self.claims = Claims(neighbours, lease, known or {}, on_claim=on_claim, on_event=on_event)
@@ -335,7 +335,7 @@ class PeerSession(Closable):
         self._parts.append(self._session.liveliness().declare_token(token))
 
     def _dialled(self, address: str, security: Security | None) -> str:
-        """What Zenoh is told to dial: by way of a relay where it could not read the address."""
+        """The address that Zenoh dials: a relay where it could not read the real one."""
         host, port = split_address(address)
         if security is None or not is_ipv6(host):
             return address
@@ -474,7 +474,7 @@ class PeerSession(Closable):
             known = name in self._strangers or len(self._strangers) < _MOST_STRANGERS
             if name in self.neighbours or not known:
                 return
-            # Who comes again and again must not fill the log: the 1st, 2nd, 4th... time has a line.
+            # A stranger must not fill the log: it has a line the 1st, 2nd, 4th... time.
             count = self._strangers[name] = self._strangers.get(name, 0) + 1
             if count & (count - 1) == 0:
                 self._tell("stranger-refused", level="warning", node=name, count=count)
@@ -516,7 +516,7 @@ def _settings(
         "scouting/gossip/enabled": False,
         "transport/link/protocols": [protocol],
         "transport/link/tx/lease": round(1000 * lease),
-        # What is longer is dropped without a word: limits are agreed on before.
+        # Zenoh drops what is longer without a word: limits are agreed on before.
         "transport/link/rx/max_message_size": max(_SMALLEST_LIMIT, 2 * largest),
         # Where a message as a whole takes longer the connection is given up.
         "transport/link/tx/queue/congestion_control/block/wait_before_close": round(
@@ -542,7 +542,7 @@ def _settings(
 
 
 def _access(name: str, neighbours: Mapping[str, str]) -> dict[str, Any]:
-    """Who may do what at this node's door; all else is dropped there."""
+    """Who may do what at this node; everything else is dropped."""
 
     def rule(label: str, flow: str, messages: list[str], owner: str) -> dict[str, Any]:
         return {

@@ -50,7 +50,7 @@ from dpadmm.errors import ExchangeError, passing
 from dpadmm.federation.transport.wire import BadMessage, Drawn, Heard, Limits, noted, said
 
 _SAID: Final = re.compile(r"([0-9a-z]{1,64})(?:\.[0-9a-z]{1,64})?")
-# Who declares ever more processes must not fill the memory: they are not heard anyway.
+# A peer that declares ever more processes must not fill the memory: they are not heard anyway.
 _MOST_PROCESSES: Final = 100
 # A connection that broke without a word seems alive for one lease.
 _LEASES: Final = 2
@@ -61,7 +61,7 @@ _TWICE: Final = (
 
 
 def instance_hash(instance: str) -> str:
-    """What may be told of an instance or a start to others: who knows it could pass for it."""
+    """A hash to show others in place of an instance or a start, which they could imitate."""
     return hashlib.sha256(instance.encode("ascii", "replace")).hexdigest()[:32]
 
 
@@ -77,9 +77,9 @@ class Claims:
     known
         Instances heard before this process was started, by name.
     on_claim
-        Told of a name and the instance that has it now.
+        Called with a name and the instance that has it now.
     on_event
-        Told what happens, with public facts.
+        Called with what happens, and public facts.
     """
 
     def __init__(
@@ -439,7 +439,7 @@ class MessageFile(MessageStore):
 
 
 class DrawRefused(ExchangeError):
-    """A neighbour heard what this process has not said: it must not draw any noise."""
+    """A neighbour heard what this process has not sent: it must not draw any noise."""
 
 
 def messages_hash(messages: Iterable[bytes]) -> str:
@@ -451,14 +451,14 @@ def messages_hash(messages: Iterable[bytes]) -> str:
 
 
 class OwnRounds:
-    """What this process has drawn, against what its neighbours heard of its node.
+    """Compares what this process has drawn with what its neighbours heard of its node.
 
     Parameters
     ----------
     name, process
-        The node, and what this process says who it is.
+        The node, and how this process names itself.
     limits
-        Names and rounds that there are.
+        The names and rounds of the run.
 
     Attributes
     ----------
@@ -467,7 +467,7 @@ class OwnRounds:
     confirmed
         Who hears this process, and no round that it has not drawn.
     fault
-        Why nothing may be drawn, if so.
+        Why nothing may be drawn; else empty.
     """
 
     def __init__(self, name: str, process: str, limits: Limits) -> None:
@@ -479,7 +479,7 @@ class OwnRounds:
         self.fault: DrawRefused | None = None
 
     def begin(self, messages: Iterable[bytes], planned: int) -> None:
-        """Take up the run with these messages drawn, of so many rounds."""
+        """Begin with these messages drawn, of ``planned`` rounds."""
         for t, data in enumerate(messages):
             self.add(t, data)
         self.drawn, self._limits = self._count, replace(self._limits, rounds=planned)
@@ -497,7 +497,7 @@ class OwnRounds:
         return Drawn(count=self._count, head=self._hash.hexdigest()).to_bytes()
 
     def take(self, name: str, data: bytes) -> None:
-        """Take what a neighbour says that it heard; refused where it makes no sense."""
+        """Take what a neighbour says that it heard; refuse nonsense."""
         content = said(Heard, data, name, self._limits)
         if self._name not in content.heard:
             raise BadMessage("invalid", f"{name} must say how far it heard {self._name}.")
@@ -526,12 +526,12 @@ class OwnRounds:
 
 
 class NeighbourLedgers:
-    """How far the neighbours' ledgers are, as they said; a ledger only goes on.
+    """How far the neighbours' ledgers are, as they said; a ledger never goes back.
 
     Parameters
     ----------
     run, store, limits
-        The run, where it is noted, and what names and rounds it has.
+        The run, where to note it, and its names and rounds.
     """
 
     def __init__(self, run: bytes, store: MessageStore, limits: Limits) -> None:
@@ -554,7 +554,7 @@ class NeighbourLedgers:
     def take(
         self, name: str, process: str, data: bytes, heard: int, kept: tuple[int, str]
     ) -> ExchangeError | None:
-        """Take what a neighbour says; return what is wrong with it, when that is new.
+        """Take what a neighbour says; return what is newly wrong with it.
 
         Parameters
         ----------

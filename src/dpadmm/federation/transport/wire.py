@@ -55,20 +55,10 @@ from dpadmm.run.exchange import MESSAGE_BOUND
 
 #: Numbers of the longest message, 8 MiB: what was tried.
 MOST_NUMBERS: Final = 1 << 20
-
-
 _MAGIC: Final = b"DPAM"
-
-
 _DOUBLES: Final = 1
-
-
 _WORDS: Final = 2
-
-
 _HEADER: Final = struct.Struct("<4sHH32sIIIIII")
-
-
 _DIGEST: Final = 32
 
 
@@ -78,7 +68,7 @@ class BadMessage(ExchangeError):
     Attributes
     ----------
     reason
-        A word for machines, such as ``not-finite``.
+        Its code, such as ``not-finite``.
     """
 
     def __init__(self, reason: str, sentence: str) -> None:
@@ -111,7 +101,7 @@ def encode_message(run: bytes, party: int, t: int, values: Array | Words) -> byt
 
 
 def round_of(data: bytes, shape: tuple[int, ...]) -> int:
-    """The round that a message says it is of; all else about it is for :func:`decode_message`."""
+    """The round that a message names; :func:`decode_message` checks the rest."""
     _check_size(data, shape, "a message")
     return int(_HEADER.unpack_from(data)[5])
 
@@ -132,17 +122,17 @@ def decode_message(data: bytes, *, run: bytes, party: int, t: int, shape: tuple[
     return values.reshape(shape)
 
 
-def decode_words(data: bytes, *, run: bytes, party: int, t: int, shape: tuple[int, ...]) -> Words:
-    """The words of the one message that is expected; anything else is refused by name."""
+def decode_masked(data: bytes, *, run: bytes, party: int, t: int, shape: tuple[int, ...]) -> Words:
+    """The masked vector of the one message that is expected; else refused, by name."""
     body = _checked(data, _WORDS, run, party, t, shape)
-    words = np.frombuffer(body, dtype="<u8", offset=_HEADER.size).astype(np.uint64)
-    return words.reshape(shape)
+    vector = np.frombuffer(body, dtype="<u8", offset=_HEADER.size).astype(np.uint64)
+    return vector.reshape(shape)
 
 
 def _checked(
     data: bytes, version: int, run: bytes, party: int, t: int, shape: tuple[int, ...]
 ) -> bytes:
-    """All of a message but the hash at its end, once what stands before its values is right."""
+    """A message without the hash at its end, once its header is right."""
     sender = _sender(party, t)
     _check_size(data, shape, sender)
     body, digest = data[:-_DIGEST], data[-_DIGEST:]
@@ -170,10 +160,10 @@ def _check_size(data: bytes, shape: tuple[int, ...], what: str) -> None:
         raise BadMessage("wrong-size", f"{what} must have {size} bytes; got {len(data)}.")
 
 
-#: Bytes of anything that is said, but for consents.
-LONGEST_WORDS: Final = 1 << 20
-#: Bytes of what all nodes must have been told alike; the rest is for what is said around it.
-LONGEST_FACTS: Final = LONGEST_WORDS - (1 << 10)
+#: Bytes of anything that a node says, but for consents.
+LONGEST_UTTERANCE: Final = 1 << 20
+#: Bytes of the facts that all nodes must share; the rest is for what surrounds them.
+LONGEST_FACTS: Final = LONGEST_UTTERANCE - (1 << 10)
 #: Bytes of one consent: a signature and a chain of certificates.
 LONGEST_CONSENT: Final = 1 << 14
 _DEEPEST: Final = 32
@@ -190,13 +180,13 @@ _BASE64: Final = r"^[A-Za-z0-9+/]*={0,2}$"
 
 
 def agreement_limit(nodes: int) -> int:
-    """Bytes of the longest agreement message of so many nodes."""
-    return LONGEST_WORDS + nodes * LONGEST_CONSENT
+    """Bytes of the longest agreement message among ``nodes`` nodes."""
+    return LONGEST_UTTERANCE + nodes * LONGEST_CONSENT
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What names and rounds there are in a run; all that is said about others is refused.
+    """The names and rounds of a run; what names others is refused.
 
     Parameters
     ----------
@@ -235,18 +225,18 @@ InstanceHash = Annotated[str, Field(pattern=_HEX % 32)]
 
 
 class Utterance(BaseModel):
-    """Something said, of exact types and without anything more."""
+    """A JSON message, of exact types and without further fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     def to_bytes(self) -> bytes:
-        """As it is sent; what is as it goes without saying is left out."""
+        """The bytes that are sent, without fields that have their default."""
         content = self.model_dump(exclude_defaults=True)
         return json.dumps(content, allow_nan=False).encode("ascii")
 
 
 class Consent(Utterance):
-    """That a node agrees to a run: see :mod:`dpadmm.federation.agreement`.
+    """A node's consent to a run: see :mod:`dpadmm.federation.agreement`.
 
     Parameters
     ----------
@@ -268,7 +258,7 @@ class Consent(Utterance):
 
 
 class Agreeing(Utterance):
-    """What a node was told, and whose consents it has.
+    """A node's facts, and the consents that it has.
 
     Parameters
     ----------
@@ -289,7 +279,7 @@ class Agreeing(Utterance):
 
 
 class Departing(Utterance):
-    """Without whom a node goes on, and how far it knows everybody to be.
+    """Whom a node goes on without, and how far it knows everybody to be.
 
     Parameters
     ----------
@@ -328,8 +318,8 @@ class Decided(Utterance):
         return self
 
 
-class StretchKey(Utterance):
-    """A node's public key of a stretch: see :mod:`dpadmm.federation.stretch_keys`.
+class SessionKey(Utterance):
+    """A node's public session key: see :mod:`dpadmm.federation.session_keys`.
 
     Parameters
     ----------
@@ -346,16 +336,16 @@ class StretchKey(Utterance):
     signature: Base64
 
     @model_validator(mode="after")
-    def _check(self) -> StretchKey:
+    def _check(self) -> SessionKey:
         if len(self.signature) + len(self.certificate) > LONGEST_CONSENT - _AROUND:
             raise ValueError(f"must be at most {LONGEST_CONSENT} bytes")
         return self
 
 
 class Announcing(Utterance):
-    """The keys of a stretch that a node has: its own, and those that were handed on to it."""
+    """The session keys that a node has: its own, and those that were handed on to it."""
 
-    keys: dict[NodeName, StretchKey]
+    keys: dict[NodeName, SessionKey]
 
 
 class SumsDigest(Utterance):
@@ -405,7 +395,7 @@ class Drawn(Utterance):
 
 
 class Standing(Utterance):
-    """How a node gets on, as it says itself: see :mod:`dpadmm.federation.watcher`.
+    """A node's status, as it says itself: see :mod:`dpadmm.federation.watcher`.
 
     Parameters
     ----------
@@ -422,17 +412,17 @@ class Standing(Utterance):
     waiting: Annotated[list[NodeName], Field(max_length=MOST_WAITED_FOR)]
 
 
-AnyWords = TypeVar("AnyWords", bound=Utterance)
+AnyUtterance = TypeVar("AnyUtterance", bound=Utterance)
 
 
 def said(
-    kind: type[AnyWords],
+    kind: type[AnyUtterance],
     data: bytes,
     sender: str,
     limits: Limits | None = None,
     *,
-    longest: int = LONGEST_WORDS,
-) -> AnyWords:
+    longest: int = LONGEST_UTTERANCE,
+) -> AnyUtterance:
     """Read what a neighbour said.
 
     Raises
@@ -449,7 +439,9 @@ def said(
         raise BadMessage("invalid", sentence) from None
 
 
-def noted(kind: type[AnyWords], text: str, what: str, limits: Limits | None = None) -> AnyWords:
+def noted(
+    kind: type[AnyUtterance], text: str, what: str, limits: Limits | None = None
+) -> AnyUtterance:
     """Read what this node kept.
 
     Raises
@@ -505,7 +497,7 @@ def _deeper(value: Any, levels: int) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Say what is wrong; of what was sent no more than a place that is safe to show."""
+    """Say what is wrong; show nothing of what was sent but a safe name of its place."""
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         place = ".".join(str(step) for step in first["loc"])

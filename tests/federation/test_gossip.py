@@ -12,7 +12,7 @@ from tests.helpers.federation_net import BadNeighbour, Federation, free_ports
 from dpadmm.federation import watcher as gossiping
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.wire import BadMessage, Limits, Standing, said
-from dpadmm.federation.watcher import Hearsay, Watcher
+from dpadmm.federation.watcher import Gossip, Watcher
 
 NODES = ("north", "south", "west")
 LIMITS = Limits(frozenset(NODES), 10)
@@ -86,7 +86,7 @@ def line(watched, refused, monkeypatch):
     monkeypatch.setattr(gossiping, "_SHARE_EVERY", 0.01)
     line = Line()
     told = {"on_refused": lambda *why: refused.append(why)}
-    with Hearsay(line, watched[0], LIMITS, share=True, **told):
+    with Gossip(line, watched[0], LIMITS, share=True, **told):
         yield line
 
 
@@ -184,8 +184,8 @@ def test_nothing_is_published_unless_the_owner_says_so(watched, monkeypatch):
     silent, telling = Line(), Line()
     told = {"on_refused": lambda *why: None}
     with (
-        Hearsay(silent, watched[0], LIMITS, share=False, **told),
-        Hearsay(telling, watched[0], LIMITS, share=True, **told),
+        Gossip(silent, watched[0], LIMITS, share=False, **told),
+        Gossip(telling, watched[0], LIMITS, share=True, **told),
     ):
         until(lambda: len(telling.published) > 10)
     assert silent.published == []
