@@ -106,11 +106,8 @@ class KeyFile:
 
     def __init__(self, path: Path, run: bytes, view: int) -> None:
         self.path = path
-        self._whose = {
-            "version": _VERSION,
-            "run": run.hex(),
-            "stretch": view,
-        }  # the old word, on disk
+        # The file keeps the old word for a view.
+        self._whose = {"version": _VERSION, "run": run.hex(), "stretch": view}
 
     def load(self) -> X25519PrivateKey | None:
         """The key, if there is one; a damaged file, or another's, is none."""
