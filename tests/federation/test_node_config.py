@@ -16,7 +16,7 @@ from tests.helpers.federation_net import Federation
 from tests.helpers.wards import SCHEMA
 
 from dpadmm.data.schema import Schema
-from dpadmm.data.spelling import Reading
+from dpadmm.data.values import Reading
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.agreement import differences
@@ -30,8 +30,7 @@ from dpadmm.privacy.events import GaussianObjectivePerturbation, PostProcessing
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.config import validated
-from dpadmm.run.engine import run
-from dpadmm.run.exchange import Exchange, RunEnded
+from dpadmm.run.engine import Exchange, RunEnded, run
 from dpadmm.run.from_files import file_schema, read_party
 from dpadmm.run.plan import announced
 from dpadmm.solvers.workspace import Workspace

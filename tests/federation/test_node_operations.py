@@ -24,7 +24,7 @@ from tests.helpers.federation_net import Federation, free_ports, has_ipv6, sign_
 from dpadmm.federation.identity import describe, make_authority, make_certificate
 from dpadmm.federation.reach import REACHED, probe
 from dpadmm.federation.transport.session import PeerSession, Security, split_address
-from dpadmm.ledger.entries import ChargedData
+from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model

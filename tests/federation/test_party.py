@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
+from dpadmm.run.session import state_whole
 from tests.helpers.federation_net import Federation
 
 from dpadmm.federation.party import _about_losses, _ahead, _noise_error
@@ -16,10 +17,9 @@ from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.evaluate import evaluation_id
-from dpadmm.run.judge import state_whole
-from dpadmm.run.noise_error import noise_error
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import announced, plan
+from dpadmm.run.result import noise_error
 
 NAMES = ("east", "north", "south", "west")
 

@@ -600,7 +600,7 @@ MUTANTS = [
     Mutant(
         "forgotten-sum",
         "a part of the rows is charged its last run alone",
-        "ledger/positions.py",
+        "ledger/balance.py",
         "spent = piece.spent + cost if inside else piece.spent",
         "spent = cost if inside else piece.spent",
         f"{POSITIONS}::test_a_run_on_all_rows_counts_for_every_part",
@@ -624,7 +624,7 @@ MUTANTS = [
     Mutant(
         "unsaid-evaluation",
         "an evaluation of the rows that were trained on is not part of the run's epsilon",
-        "run/judge.py",
+        "run/session.py",
         "if counting and not kept_out:",
         "if counting and kept_out:",
         "tests/test_estimators.py::test_probabilities_are_fitted_within_the_budget",

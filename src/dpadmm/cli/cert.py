@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpadmm.cli.options import Commands
-from dpadmm.cli.output import JsonOption, emit, refusals, say
+from dpadmm.cli.output import Commands, JsonOption, emit, refusals, say
 
 _OWN_AUTHORITY = (
     "This authority is for trials: whoever holds its key can pass for any node, and it cannot "

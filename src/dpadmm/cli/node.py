@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from dpadmm.cli.options import takes
 from dpadmm.cli.output import (
     JsonOption,
     emit,
@@ -17,6 +16,7 @@ from dpadmm.cli.output import (
     print_refusal,
     refusals,
     say,
+    takes,
     warn,
 )
 from dpadmm.cli.run_output import result_places, show_run

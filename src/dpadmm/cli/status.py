@@ -16,7 +16,6 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
-from dpadmm.cli.options import takes
 from dpadmm.cli.output import (
     JsonOption,
     console,
@@ -26,6 +25,7 @@ from dpadmm.cli.output import (
     print_table,
     refusals,
     say,
+    takes,
     warn,
 )
 from dpadmm.errors import ParameterError

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.data.schema import Schema
-from dpadmm.data.spelling import Spelling
+from dpadmm.data.values import Spelling
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
 from dpadmm.federation.transport.wire import LONGEST_FACTS, check_numbers

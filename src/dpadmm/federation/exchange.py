@@ -23,8 +23,7 @@ from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
-from dpadmm.run.engine import tail_start
-from dpadmm.run.exchange import Exchange, RunEnded
+from dpadmm.run.engine import Exchange, RunEnded, tail_start
 from dpadmm.run.plan import Plan
 
 _MEAN: Final = "mean of all parties"

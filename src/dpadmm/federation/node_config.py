@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.algorithms import reviewed
-from dpadmm.data.spelling import Reading
+from dpadmm.data.values import Reading
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
 from dpadmm.federation.identity import check_identity, describe
@@ -85,7 +85,7 @@ class NodeSection(Reading):
         Where it is reached, ``host:port``; left out where another runtime carries its messages.
     data, schema_file
         Its rows and how they are encoded (``data`` and ``schema``). How its file is written, where
-        not as the schema says, is told by the keys of :class:`~dpadmm.data.spelling.Reading`; none
+        not as the schema says, is told by the keys of :class:`~dpadmm.data.values.Reading`; none
         of them is told to other nodes.
     rows
         "file", or "dask": ``data`` is a folder of Parquet files, or an address of one that

@@ -43,11 +43,10 @@ from dpadmm.run.from_files import (
     work_folder,
     write_results,
 )
-from dpadmm.run.judge import Judgement, state_evaluation, state_whole
 from dpadmm.run.model import Model, save_model
-from dpadmm.run.noise_error import noise_error
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.result import Run, provenance
+from dpadmm.run.result import Run, noise_error, provenance
+from dpadmm.run.session import Judgement, state_evaluation, state_whole
 from dpadmm.run.train import train_party
 from dpadmm.sentences import DataError
 

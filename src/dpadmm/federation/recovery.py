@@ -28,8 +28,8 @@ from dpadmm.federation.transport.wire import (
     noted,
     said,
 )
-from dpadmm.ledger.adaptive import overspent
-from dpadmm.ledger.positions import RowRange
+from dpadmm.ledger.balance import RowRange
+from dpadmm.ledger.filters import overspent
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given

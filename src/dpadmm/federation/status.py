@@ -31,11 +31,22 @@ from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ClusterError, ExchangeError, LedgerError, ParameterError
 from dpadmm.plain import json_number, visible
 from dpadmm.privacy.figures import AtLeast, AtMost
-from dpadmm.report.document import Banner, Block, Report, Section, Tile, Tone, Words
+from dpadmm.report.document import (
+    Banner,
+    Bar,
+    BarPlot,
+    Block,
+    Cell,
+    Report,
+    Section,
+    Table,
+    Tile,
+    Tone,
+    WaitPlot,
+    Words,
+)
 from dpadmm.report.markup import cut, shown_name
-from dpadmm.report.plots import Bar, BarPlot, WaitPlot
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
-from dpadmm.report.tables import Cell, Table
 
 #: What a fact looks like in the log.
 Fact = str | int | float | bool | list[str]

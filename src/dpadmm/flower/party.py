@@ -56,12 +56,10 @@ from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import OtherEvaluations
 from dpadmm.run.classifier import Classifier
-from dpadmm.run.engine import Outcome, tail_start
-from dpadmm.run.exchange import Exchange, RunEnded
-from dpadmm.run.judge import state_whole
-from dpadmm.run.noise_error import noise_error
+from dpadmm.run.engine import Exchange, Outcome, RunEnded, tail_start
 from dpadmm.run.plan import Plan
-from dpadmm.run.result import Run
+from dpadmm.run.result import Run, noise_error
+from dpadmm.run.session import state_whole
 from dpadmm.run.train import train_party
 
 

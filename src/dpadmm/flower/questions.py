@@ -36,7 +36,7 @@ from dpadmm.federation.transport.wire import (
 from dpadmm.plain import Array, Words, visible
 from dpadmm.privacy.mechanisms import Released, release_covered
 from dpadmm.privacy.sensitivity import Summation
-from dpadmm.run.exchange import Exchange, RunEnded
+from dpadmm.run.engine import Exchange, RunEnded
 
 #: The name of the record in a Flower message.
 RECORD: Final = "dpadmm"

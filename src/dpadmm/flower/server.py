@@ -33,9 +33,9 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import plain_data
 from dpadmm.run.from_files import estimator_parameters
-from dpadmm.run.judge import state_whole
 from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.plan import Plan, announced
+from dpadmm.run.session import state_whole
 from dpadmm.version import __version__
 
 #: From a question to every party's answer, by its name.

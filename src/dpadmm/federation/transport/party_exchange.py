@@ -32,7 +32,7 @@ from dpadmm.plain import Array, Words
 from dpadmm.privacy.mechanisms import Released, release_covered
 from dpadmm.privacy.sensitivity import Summation
 from dpadmm.problem.site import Site
-from dpadmm.run.exchange import Exchange
+from dpadmm.run.engine import Exchange
 
 
 class OneParty(Exchange, Closable):

@@ -51,7 +51,7 @@ from pydantic import (
 
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.plain import Array, Words, visible
-from dpadmm.run.exchange import MESSAGE_BOUND
+from dpadmm.run.engine import MESSAGE_BOUND
 
 #: Numbers of the longest message, 8 MiB: what was tried.
 MOST_NUMBERS: Final = 1 << 20
