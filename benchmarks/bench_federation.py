@@ -34,7 +34,7 @@ import pyarrow.parquet
 
 from benchmarks.federated_peer import rows_of
 from dpadmm.data.schema import Label, NumericColumn, Schema
-from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import make_authority, make_certificate
 from dpadmm.federation.local import LocalNode, free_ports, run_nodes, write_federation
 from dpadmm.federation.status import read_statuses
 from dpadmm.federation.transport.wire import message_size

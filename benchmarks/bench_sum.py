@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from benchmarks.bench_federation import write_nodes
 from dpadmm.federation.local import run_nodes
-from dpadmm.federation.transport.masks import Masks, Member, StretchFacts
+from dpadmm.federation.transport.masks import Masks, Member, ViewFacts
 from dpadmm.ledger.filters import Policy
 
 Row = tuple[str, float, float | None]
@@ -41,7 +41,7 @@ def mask_seconds(parties: int, coordinates: int, repeats: int = 9) -> float:
         Member(f"n{number}", bytes(900), key.public_key().public_bytes_raw())
         for number, key in enumerate(keys)
     )
-    masks = Masks(keys[0], StretchFacts(bytes(32), 0, members, parties // 2), 0)
+    masks = Masks(keys[0], ViewFacts(bytes(32), 0, members, parties // 2), 0)
     times = []
     for t in range(repeats):
         begin = time.perf_counter()

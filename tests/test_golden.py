@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
+from dpadmm.federation.transport.wire import decode_masked, decode_message, encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import load_config
 from dpadmm.run.from_files import train_run, write_results
@@ -55,7 +55,7 @@ def test_a_record_is_written_again_to_the_byte():
 def test_a_message_of_words_has_the_same_bytes():
     data = (GOLDEN / "words.bin").read_bytes()
     assert encode_message(RUN, 3, 7, WORDS) == data
-    found = decode_words(data, run=RUN, party=3, t=7, shape=WORDS.shape)
+    found = decode_masked(data, run=RUN, party=3, t=7, shape=WORDS.shape)
     assert found.dtype == np.uint64
     np.testing.assert_array_equal(found, WORDS)
 

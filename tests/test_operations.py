@@ -246,7 +246,7 @@ def rules():
 def endpoint():
     """Every series of a node's endpoint, as Prometheus keeps it: by its metric, with labels."""
     pytest.importorskip("prometheus_client", reason="the extra 'federation' is not installed")
-    from dpadmm.federation.metrics import Metrics
+    from dpadmm.federation.page_server import Metrics
 
     with Metrics("127.0.0.1:0", "north", "spring") as served:
         for metric in (served.waiting, served.waited, served.unreachable):

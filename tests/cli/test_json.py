@@ -156,7 +156,7 @@ def test_status(dpadmm, tmp_path):
         watcher.round(3, 50)
         watcher.budget(0.5, float("inf"))
         watcher.graph(["north", "south"], [("north", "south")], None)
-        watcher.hearsay("south", "running", 2, ["north"])
+        watcher.gossip("south", "running", 2, ["north"])
         watcher.event("neighbour-gone", level="warning", neighbour="south")
     result = checked(dpadmm("status", tmp_path, "--json"), "status")
     described = SCHEMA["$defs"]["status"]["properties"]["nodes"]["items"]["properties"]

@@ -14,8 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadmm.errors import ParameterError
-from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.identity import check_identity, check_node_name, describe, load_key
+from dpadmm.federation.identity import (
+    check_identity,
+    check_node_name,
+    describe,
+    load_key,
+    make_authority,
+    make_certificate,
+)
 from dpadmm.sentences import DataError
 
 
@@ -146,16 +152,16 @@ def test_nothing_is_overwritten(folder):
 
 def test_of_two_at_once_one_is_refused(folder, monkeypatch):
     # Another process makes the certificate after the look and before the writing.
-    from dpadmm.federation import certificates
+    from dpadmm.federation import identity
 
-    look = certificates._new_pair
+    look = identity._new_pair
 
     def late(place, name):
         files = look(place, name)
         files[0].write_text("theirs")
         return files
 
-    monkeypatch.setattr(certificates, "_new_pair", late)
+    monkeypatch.setattr(identity, "_new_pair", late)
     with pytest.raises(DataError, match="File exists"):
         make_certificate(folder, "west")
     assert (folder / "west.pem").read_text() == "theirs"

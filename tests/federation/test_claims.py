@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from dpadmm.federation.log import Refusals
-from dpadmm.federation.transport.claims import Claims, instance_hash
+from dpadmm.federation.reach import Refusals
+from dpadmm.federation.transport.store import Claims, instance_hash
 from dpadmm.federation.watcher import Watcher
 
 

@@ -12,7 +12,7 @@ from dpadmm.errors import ExchangeError
 from dpadmm.federation.identity import describe
 from dpadmm.federation.local import run_nodes, write_federation
 from dpadmm.federation.node_config import load_node_config
-from dpadmm.federation.setup import prepare_node
+from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.filters import Policy
 
 SCHEMA = Schema(

@@ -19,15 +19,20 @@ from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import disagreement
-from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.check import check_node
+from dpadmm.federation.identity import make_authority, make_certificate
+from dpadmm.federation.node import check_node
 from dpadmm.federation.node_config import load_node_config
-from dpadmm.federation.setup import prepare_node
+from dpadmm.federation.runtime import prepare_node
 from dpadmm.federation.transport.mailbox import Mailbox, Patience
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MemoryStore
-from dpadmm.federation.transport.wire import MOST_NUMBERS, encode_message, message_size
-from dpadmm.federation.transport.words import LONGEST_FACTS, Agreeing
+from dpadmm.federation.transport.wire import (
+    LONGEST_FACTS,
+    MOST_NUMBERS,
+    Agreeing,
+    encode_message,
+    message_size,
+)
 from dpadmm.flower.server import prepare_server
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import validated

@@ -16,7 +16,7 @@ from dpadmm.federation.transport.masks import (
     DecodedSums,
     Masks,
     Member,
-    StretchFacts,
+    ViewFacts,
     shared_secret,
 )
 
@@ -26,15 +26,15 @@ NAMES = ("north", "south", "west", "east")
 PRIME = 2**255 - 19
 
 
-def secret_of(name, stretch=0):
-    return hashlib.sha256(f"{name} {stretch}".encode()).digest()
+def secret_of(name, view=0):
+    return hashlib.sha256(f"{name} {view}".encode()).digest()
 
 
-def key_of(name, stretch=0):
-    return X25519PrivateKey.from_private_bytes(secret_of(name, stretch))
+def key_of(name, view=0):
+    return X25519PrivateKey.from_private_bytes(secret_of(name, view))
 
 
-def stretch_of(names=NAMES, number=0, run=RUN):
+def view_of(names=NAMES, number=0, run=RUN):
     members = tuple(
         Member(
             name,
@@ -43,13 +43,13 @@ def stretch_of(names=NAMES, number=0, run=RUN):
         )
         for name in names
     )
-    return StretchFacts(run, number, members, colluders=1)
+    return ViewFacts(run, number, members, colluders=1)
 
 
-def masks_of(stretch):
+def masks_of(view):
     return [
-        Masks(key_of(member.name, stretch.number), stretch, place)
-        for place, member in enumerate(stretch.members)
+        Masks(key_of(member.name, view.number), view, place)
+        for place, member in enumerate(view.members)
     ]
 
 
@@ -157,13 +157,13 @@ def transcribed(names, place, t, sums, count, *, number=0, colluders=1):
 @pytest.mark.parametrize(("place", "t"), [(0, 0), (2, 5), (3, 1)])
 def test_a_mask_is_what_its_definition_says(place, t):
     sums = hashlib.sha256(b"whatever was decoded").digest()
-    stretch = stretch_of(number=2)
-    found = Masks(key_of(NAMES[place], 2), stretch, place).mask(t, sums, 19)
+    view = view_of(number=2)
+    found = Masks(key_of(NAMES[place], 2), view, place).mask(t, sums, 19)
     np.testing.assert_array_equal(found, transcribed(NAMES, place, t, sums, 19, number=2))
 
 
 def test_masks_vanish_in_the_sum_and_nowhere_before():
-    masks = masks_of(stretch_of())
+    masks = masks_of(view_of())
     words = [mask.mask(3, SUMS, 50) for mask in masks]
     np.testing.assert_array_equal(sum(words[1:], start=words[0]), np.zeros(50, dtype=np.uint64))
     for size in range(1, len(words)):
@@ -171,13 +171,13 @@ def test_masks_vanish_in_the_sum_and_nowhere_before():
             assert (sum(some[1:], start=some[0]) != 0).all()
 
 
-def other_certificate(stretch):
-    first, *others = stretch.members
-    return replace(stretch, members=(replace(first, certificate=b"another"), *others))
+def other_certificate(view):
+    first, *others = view.members
+    return replace(view, members=(replace(first, certificate=b"another"), *others))
 
 
 @pytest.mark.parametrize(
-    "view",
+    "change",
     [
         lambda s: (replace(s, run=bytes(32)), 3, SUMS),
         lambda s: (replace(s, number=1), 3, SUMS),
@@ -188,12 +188,12 @@ def other_certificate(stretch):
         lambda s: (s, 4, SUMS),
         lambda s: (s, 3, hashlib.sha256(b"another sum").digest()),
     ],
-    ids=["run", "stretch", "colluders", "purpose", "members", "certificate", "round", "sums"],
+    ids=["run", "view", "colluders", "purpose", "members", "certificate", "round", "sums"],
 )
-def test_views_that_differ_leave_uniform_words_in_the_sum(view):
-    stretch = stretch_of()
-    words = [mask.mask(3, SUMS, 400) for mask in masks_of(stretch)[1:]]
-    seen, t, sums = view(stretch)
+def test_views_that_differ_leave_uniform_words_in_the_sum(change):
+    view = view_of()
+    words = [mask.mask(3, SUMS, 400) for mask in masks_of(view)[1:]]
+    seen, t, sums = change(view)
     words.append(Masks(key_of(NAMES[0]), seen, 0).mask(t, sums, 400))
     total = sum(words[1:], start=words[0])
     # Uniform words: half of them in either half, and few near 0.
@@ -211,9 +211,9 @@ def test_a_key_that_fixes_the_secret_is_refused():
         shared_secret(private, b"short")
 
 
-def test_a_key_file_of_another_stretch_is_refused():
+def test_a_key_file_of_another_view_is_refused():
     with pytest.raises(ParameterError, match="the one that north announced"):
-        Masks(key_of("north", 1), stretch_of(), 0)
+        Masks(key_of("north", 1), view_of(), 0)
 
 
 def test_sums_are_told_apart_by_their_order():
@@ -236,25 +236,25 @@ def emitted(names, number, t, sums, place, run=RUN):
 
     Summands are small beside 2^64, as the public range says; here a fixed one is as good as any.
     """
-    stretch = stretch_of(names, number, run)
+    view = view_of(names, number, run)
     summand = np.full(COUNT, 12345, dtype=np.uint64)
-    words = summand + Masks(key_of(names[place], number), stretch, place).mask(t, sums, COUNT)
+    words = summand + Masks(key_of(names[place], number), view, place).mask(t, sums, COUNT)
     if "east" not in names:
         return words
-    # A stretch of the two alone has the mask that they share, and no other.
+    # A view of the two alone has the mask that they share, and no other.
     last = len(names) - 1
-    alone = Masks(key_of("east", number), stretch, last)
+    alone = Masks(key_of("east", number), view, last)
     alone._secrets = {place: alone._secrets[place]}
     return words + alone.mask(t, sums, COUNT)
 
 
 def everything(place):
-    """What one honest member sends in two rounds, two stretches and after another view of a sum."""
+    """What one honest member sends in two rounds, two views and after another sum was told."""
     other = hashlib.sha256(b"another sum").digest()
     return [
         *(emitted(NAMES, 0, t, SUMS, place) for t in range(3)),
         emitted(NAMES, 0, 2, other, place),
-        # East is lost; the others begin a new stretch from the state after round 0.
+        # East is lost; the others begin a new view from the state after round 0.
         *(
             emitted(NAMES[:3], 1, t, SUMS, place, hashlib.sha256(b"changed").digest())
             for t in (0, 1)

@@ -13,7 +13,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import BadNeighbour, Federation, free_ports, sign_again
 from tests.helpers.wards import FOURIER_SCHEMA, SCHEMA
 
-from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import make_authority, make_certificate
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.ledger import sqlite as sqlite_ledger
 from dpadmm.ledger.sqlite import SQLiteLedger

@@ -21,8 +21,8 @@ from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.agreement import differences
 from dpadmm.federation.node_config import load_node_config
-from dpadmm.federation.recovery import Decision, Stretch
-from dpadmm.federation.setup import prepare_node
+from dpadmm.federation.recovery import Decision, View
+from dpadmm.federation.runtime import prepare_node
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
@@ -159,7 +159,7 @@ def test_the_hash_of_a_run_depends_on_everything_agreed(federation):
 
 def test_what_comes_after_a_loss_stays_within_the_agreed_budget(federation):
     agreed, schema = federation.agreed, federation.schema
-    whole = Stretch.whole(agreed, agreed.plan(schema), schema)
+    whole = View.whole(agreed, agreed.plan(schema), schema)
     events = tuple(_announced(whole, "north"))
     own = tuple(np.zeros((1, 1, 3)) for _ in range(10))
     # North has sent 4 rounds, somebody else 6: four are kept, and two fewer are left.
@@ -189,7 +189,7 @@ def test_after_a_loss_the_order_of_the_agreed_run_decides(tmp_path):
     }
     federation = Federation(tmp_path / "federation", None, NAMES, run=run)
     agreed, schema = federation.agreed, federation.schema
-    whole = Stretch.whole(agreed, agreed.plan(schema), schema)
+    whole = View.whole(agreed, agreed.plan(schema), schema)
     own = tuple(np.zeros((1, 1, 3)) for _ in range(4))
     events = tuple(_announced(whole, "north"))
     following = whole.following(Decision("west", 4, 4), schema, own, events[:4])
@@ -197,9 +197,9 @@ def test_after_a_loss_the_order_of_the_agreed_run_decides(tmp_path):
 
     def course(event, rounds):
         """Two rounds like this were charged before; what they and the rest spend."""
-        stretch = dataclasses.replace(following, charged=(event,) * 2, rounds=rounds)
-        coming = tuple(_announced(stretch, "north"))[4:rounds]
-        return stretch, epsilon_spent((*stretch.charged, *coming), ideal).epsilon
+        view = dataclasses.replace(following, charged=(event,) * 2, rounds=rounds)
+        coming = tuple(_announced(view, "north"))[4:rounds]
+        return view, epsilon_spent((*view.charged, *coming), ideal).epsilon
 
     fitting, spent = course(events[0], 10)
     assert spent < 1
@@ -213,8 +213,8 @@ def test_after_a_loss_the_order_of_the_agreed_run_decides(tmp_path):
         steep.check_budget("north")
 
 
-def _announced(stretch, name):
-    return announced(stretch.planned.of_party(stretch.agreed.names.index(name)))[0]
+def _announced(view, name):
+    return announced(view.planned.of_party(view.agreed.names.index(name)))[0]
 
 
 class _Ending(Exchange):

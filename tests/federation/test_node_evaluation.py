@@ -9,7 +9,7 @@ from tests.helpers.federation_net import Federation
 
 from dpadmm.errors import ParameterError
 from dpadmm.federation.node_config import load_node_config
-from dpadmm.federation.setup import prepare_node
+from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.balance import RowRange
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import GaussianRelease

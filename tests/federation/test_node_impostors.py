@@ -16,7 +16,7 @@ import zenoh
 from tests.helpers.federation_net import Federation, bare_client, sign_again
 
 from dpadmm.federation.agreement import AGREEMENT_TOPIC
-from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import make_authority, make_certificate
 from dpadmm.federation.transport.wire import encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 

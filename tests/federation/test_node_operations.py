@@ -21,11 +21,9 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation, free_ports, has_ipv6, sign_again
 
-from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.identity import describe
+from dpadmm.federation.identity import describe, make_authority, make_certificate
 from dpadmm.federation.reach import REACHED, probe
-from dpadmm.federation.transport.addresses import split_address
-from dpadmm.federation.transport.session import PeerSession, Security
+from dpadmm.federation.transport.session import PeerSession, Security, split_address
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -461,7 +459,7 @@ def test_a_node_that_waits_for_others_is_stopped_at_once(federation):
 
 HANGING = """
 import sys, time
-from dpadmm.federation import signals as stopping
+from dpadmm.federation import watcher as stopping
 stopping._LONGEST_CLOSING = float(sys.argv[1])
 try:
     signals = stopping.Stopping(lambda: print("gave up", flush=True))

@@ -10,7 +10,7 @@ from tests.helpers.wards import FOURIER_SCHEMA
 
 from dpadmm.algorithms import REGISTRY
 from dpadmm.errors import ExchangeError
-from dpadmm.federation.transport.wire import decode_message, decode_words
+from dpadmm.federation.transport.wire import decode_masked, decode_message
 from dpadmm.run.model import load_model
 
 KEY = 11
@@ -125,7 +125,7 @@ def test_shared_noise_gives_the_model_of_one_process(fork_server, tmp_path, topo
         assert len(kept) == ROUNDS
         for t, messages in enumerate(kept):
             words = {
-                party: decode_words(data, run=digest, party=party, t=t, shape=shape)
+                party: decode_masked(data, run=digest, party=party, t=t, shape=shape)
                 for party, data in messages.items()
             }
             total = words[len(NAMES)] if averager else sum(words.values())

@@ -17,9 +17,8 @@ from tests.helpers.shared_run import lie_in_round
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.node_config import load_node_config
-from dpadmm.federation.recovery import Decision, Stretch
-from dpadmm.federation.runtime import NodeRuntime
-from dpadmm.federation.setup import prepare_node
+from dpadmm.federation.recovery import Decision, View
+from dpadmm.federation.runtime import NodeRuntime, prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.config import validated
@@ -144,7 +143,7 @@ def test_cutting_parties_off_never_lowers_how_many_may_collude(build):
     """Of seven three may collude; of five that are left still three, and of four it ends."""
     federation = build(names=tuple(f"n{k}" for k in range(7)))
     agreed, schema = federation.agreed, federation.schema
-    whole = Stretch.whole(agreed, agreed.plan(schema), schema)
+    whole = View.whole(agreed, agreed.plan(schema), schema)
     first = whole.planned.algorithm
     assert first.summation.colluders == 3
     five = whole.following(Decision("n6", 2, 3), schema).following(Decision("n2", 2, 3), schema)
@@ -161,13 +160,13 @@ def test_cutting_parties_off_never_lowers_how_many_may_collude(build):
 def test_noise_after_a_loss_is_new_also_in_a_simulation(build):
     federation = build()
     agreed, schema = federation.agreed, federation.schema
-    whole = Stretch.whole(agreed, agreed.plan(schema), schema)
+    whole = View.whole(agreed, agreed.plan(schema), schema)
     others = [whole.following(Decision("west", kept, 2), schema) for kept in (0, 1)]
     config = SimpleNamespace(simulation=SimpleNamespace(key=3))
     simulated = SimulatedNoise(3)
     node = NodeRuntime(SimpleNamespace(config=config), None, None, simulated, None, None)
     assert node.noise_of(whole) is simulated
-    keys = [node.noise_of(stretch).identity for stretch in others]
+    keys = [node.noise_of(view).identity for view in others]
     assert len({simulated.identity, *keys}) == 3
     assert node.noise_of(others[0]).identity == keys[0]
 
@@ -175,7 +174,7 @@ def test_noise_after_a_loss_is_new_also_in_a_simulation(build):
 def test_every_committed_round_stays_charged_and_fewer_are_left(build):
     federation = build()
     agreed, schema = federation.agreed, federation.schema
-    whole = Stretch.whole(agreed, agreed.plan(schema), schema)
+    whole = View.whole(agreed, agreed.plan(schema), schema)
     events = announced(whole.planned)[0]
     # Two sums are everybody's; somebody has sent five rounds.
     own = tuple(np.zeros((1, 1, 3), dtype=np.uint64) for _ in range(2))
@@ -239,7 +238,7 @@ def test_a_lost_key_ends_a_node_and_an_old_ledger_is_refused(build, tmp_path):
     shutil.move(key, kept)
     federation.start("west")
     assert federation.wait("west") == 2
-    assert "the key of a stretch must be there until its end" in federation.output("west")
+    assert "a session key must be there until the end of its view" in federation.output("west")
     assert spent(federation, "west") == before
     # With its key back it goes on, some rounds further.
     shutil.move(kept, key)

@@ -11,7 +11,7 @@ from tests.helpers.federation_net import BadNeighbour, Federation, bare_client
 from dpadmm.federation.agreement import Consents
 from dpadmm.federation.recovery import DEPARTURE_TOPIC as DEPARTURE
 from dpadmm.federation.transport.session import Security
-from dpadmm.federation.transport.words import Consent
+from dpadmm.federation.transport.wire import Consent
 from dpadmm.ledger.sqlite import SQLiteLedger
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import Federation
 
 from dpadmm.federation.party import _about_losses, _ahead, _noise_error, _others
-from dpadmm.federation.setup import NodeSetup
+from dpadmm.federation.runtime import NodeSetup
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -38,7 +38,7 @@ def planned(algorithm):
 
 def part(told, names, *, gone=(), lost=None):
     hearing = SimpleNamespace(names=names, lost=lost, refused_sum=None)
-    return SimpleNamespace(hearing=hearing, stretch=SimpleNamespace(planned=told, lost=gone))
+    return SimpleNamespace(hearing=hearing, view=SimpleNamespace(planned=told, lost=gone))
 
 
 def test_the_error_of_the_noise_is_that_of_the_messages_that_were_heard():
@@ -65,11 +65,11 @@ def of_node(folder, **run):
     config = SimpleNamespace(node=SimpleNamespace(name="north"))
     setup = NodeSetup(config, made.agreed, made.schema, told, None, ())
     run_id = made.agreed.run.run_id
-    stretch = SimpleNamespace(lost=("west",), agreed=made.agreed, run_id=run_id)
+    view = SimpleNamespace(lost=("west",), agreed=made.agreed, run_id=run_id)
     hearing = SimpleNamespace(lost=None, refused_sum=None, done=3)
     node = SimpleNamespace(setup=setup, ledger=None)
     return SimpleNamespace(
-        node=node, stretch=stretch, hearing=hearing, own=told.of_party(1), number=1, is_whole=True
+        node=node, view=view, hearing=hearing, own=told.of_party(1), number=1, is_whole=True
     )
 
 
@@ -88,7 +88,7 @@ def test_a_histogram_that_is_to_come_is_told_in_epsilon(tmp_path):
     run = of_node(tmp_path, **SERVED, probabilities=True)
     ahead = _ahead(run.node, run)
     events = announced(run.own)
-    wish = run.stretch.agreed.run.wish
+    wish = run.view.agreed.run.wish
     stated = state_whole(run.own, events, SimulatedNoise(1), wish, ahead=ahead)
     words = dict(stated.details)["Probabilities"]
     shown = re.search(r"10% of the run's mu\^2 .* it is \(([0-9.]+), 0\.001\)-diff", words)
@@ -115,9 +115,9 @@ def test_an_evaluation_that_was_charged_is_stated_though_its_training_is_not_who
     data = ChargedData("rows", "north", whole.rows["north"])
     with SQLiteLedger.create(tmp_path / "north.ledger", data, Policy(2.0, 1e-3)) as ledger:
         run.node.ledger = ledger
-        with ledger.open_run(run.stretch.run_id, "x") as trained:
+        with ledger.open_run(run.view.run_id, "x") as trained:
             trained.reserve(0, PostProcessing())
-        with ledger.open_run(evaluation_id(run.stretch.run_id, expected), "x") as evaluated:
+        with ledger.open_run(evaluation_id(run.view.run_id, expected), "x") as evaluated:
             # What was opened alone cost nothing.
             assert _others(run.node, run, weights).names == ()
             evaluated.reserve(0, *counted[0])

@@ -13,7 +13,7 @@ import zenoh
 from tests.helpers.federation_net import bare_client, free_ports, has_ipv6, sign_again
 
 from dpadmm.errors import ParameterError
-from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import make_authority, make_certificate
 from dpadmm.federation.reach import probe
 from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost, Patience
 from dpadmm.federation.transport.session import PeerSession, Security

@@ -4,16 +4,15 @@ import json
 
 import pytest
 
-from dpadmm.federation.transport.claims import instance_hash
-from dpadmm.federation.transport.rollback import (
+from dpadmm.federation.transport.store import (
     DrawRefused,
+    MemoryStore,
     NeighbourLedgers,
     OwnRounds,
+    instance_hash,
     messages_hash,
 )
-from dpadmm.federation.transport.store import MemoryStore
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.federation.transport.words import Limits
+from dpadmm.federation.transport.wire import BadMessage, Limits
 
 RUN, SAID = bytes(32), "one.first"
 LIMITS = Limits(frozenset({"north", "west"}), 10)

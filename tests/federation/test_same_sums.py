@@ -19,8 +19,7 @@ from dpadmm.federation.recovery import SomebodyLeft
 from dpadmm.federation.same_sums import SameSums, SignedSums
 from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.store import MemoryStore
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.federation.transport.words import Comparing
+from dpadmm.federation.transport.wire import BadMessage, Comparing
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 
@@ -163,7 +162,7 @@ def test_no_server_makes_a_digest_up(parties, lie):
 
 def test_only_the_pinned_certificate_signs(parties, tmp_path):
     """A second certificate of the same name and authority is not the one that is pinned."""
-    from dpadmm.federation.certificates import make_certificate
+    from dpadmm.federation.identity import make_certificate
 
     trial = parties.folder / "certificates"
     kept = {path: path.read_bytes() for path in (trial / "west.pem", trial / "west.key")}

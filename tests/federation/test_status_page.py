@@ -12,8 +12,7 @@ from tests.helpers.browser import HOSTILE, LAPTOP, PHONE, barriers, chromium, ne
 
 from dpadmm.errors import ParameterError
 from dpadmm.federation.page_server import Page, PageServer
-from dpadmm.federation.status import look_at, read_status
-from dpadmm.federation.status_page import status_report
+from dpadmm.federation.status import look_at, read_status, status_report
 from dpadmm.federation.watcher import Watcher
 from dpadmm.report.html import content_policy, render
 
@@ -34,7 +33,7 @@ def watchers(tmp_path):
         watcher.round(12, 50)
         watcher.budget(0.123456, 0.75)
     made["north"].waiting("south", 12.0)
-    made["north"].hearsay("east", "running", 11, ["west"])
+    made["north"].gossip("east", "running", 11, ["west"])
     made["south"].unreachable("west", "192.0.2.7:7447", "no-answer", "look at firewalls")
     yield made
     for watcher in made.values():
@@ -83,7 +82,7 @@ def test_bounds_are_rounded_to_the_safe_side(shown):
     )
 
 
-def test_what_neighbours_say_is_marked_as_hearsay(shown):
+def test_what_neighbours_say_is_marked_as_gossip(shown):
     words, table = blocks(shown(), "Others, as they say")
     assert "Nobody has checked it" in words.text
     assert table.rows[0][:5] == ("east", "running", 11, "west", "north")
@@ -103,17 +102,17 @@ def test_words_that_are_old_wait_for_nobody(watchers, shown, tmp_path):
 
 def test_of_what_one_says_to_several_the_newest_counts(watchers, shown):
     for name in ("south", "north"):
-        watchers[name].hearsay("west", "running", 20 if name == "north" else 19, [])
+        watchers[name].gossip("west", "running", 20 if name == "north" else 19, [])
         time.sleep(0.005)
     words = dict(zip(shown().picture.names, shown().picture.words, strict=True))
     assert words["west"] == "says 20/50"
-    watchers["south"].hearsay("west", "running", 21, [])
+    watchers["south"].gossip("west", "running", 21, [])
     words = dict(zip(shown().picture.names, shown().picture.words, strict=True))
     assert words["west"] == "says 21/50"
 
 
 def test_a_status_file_counts_more_than_words(watchers, shown):
-    watchers["north"].hearsay("south", "serving", 50, [])
+    watchers["north"].gossip("south", "serving", 50, [])
     report = shown()
     assert dict(zip(report.picture.names, report.picture.words, strict=True))["south"] == "12/50"
 

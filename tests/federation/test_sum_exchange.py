@@ -23,10 +23,9 @@ from tests.helpers.secure_sums import (
 
 from dpadmm.federation.transport.mailbox import NeighbourLost
 from dpadmm.federation.transport.masks import Masks
-from dpadmm.federation.transport.rollback import DrawRefused
-from dpadmm.federation.transport.sum_exchange import SumRefused, added_words
-from dpadmm.federation.transport.wire import BadMessage, decode_words, encode_message
-from dpadmm.federation.transport.words import Announcing
+from dpadmm.federation.transport.party_exchange import SumRefused, add_masked
+from dpadmm.federation.transport.store import DrawRefused
+from dpadmm.federation.transport.wire import Announcing, BadMessage, decode_masked, encode_message
 from dpadmm.privacy.mechanisms import release_again
 
 
@@ -37,21 +36,21 @@ def parties(tmp_path):
     parties.close()
 
 
-class StretchFacts:
-    """All parties of a stretch, with a server or without one."""
+class ViewFacts:
+    """All parties of a view, with a server or without one."""
 
     def __init__(
-        self, parties, line=None, *, hub=HUB, stretch=None, past=None, add=added_words, decoded=None
+        self, parties, line=None, *, hub=HUB, view=None, past=None, add=add_masked, decoded=None
     ):
         self.line = line or Line()
-        names = (stretch or parties.stretch()).agreed.names
-        self.hub = Hub(parties, self.line, stretch=stretch, add=add) if hub else None
+        names = (view or parties.view()).agreed.names
+        self.hub = Hub(parties, self.line, view=view, add=add) if hub else None
         self.parties = [
             Party(
                 parties,
                 self.line,
                 name,
-                stretch=stretch,
+                view=view,
                 hub=hub,
                 past=() if past is None else past[name],
                 decoded=None if decoded is None else decoded[name],
@@ -83,11 +82,11 @@ class StretchFacts:
 
 
 @pytest.fixture
-def stretch(parties):
+def view(parties):
     made = []
 
     def make(*arguments, **options):
-        made.append(StretchFacts(parties, *arguments, **options))
+        made.append(ViewFacts(parties, *arguments, **options))
         return made[-1]
 
     yield make
@@ -126,20 +125,20 @@ def sent_words(line, name, t, run=RUN, place=None):
     for sender, label, data in line.wire:
         if sender == name and label in ("message", str(t)):
             try:
-                decode_words(data, run=run, party=place, t=t, shape=SHAPE)
+                decode_masked(data, run=run, party=place, t=t, shape=SHAPE)
             except BadMessage:
                 continue
             found.add(data)
     assert len(found) == 1
-    return decode_words(found.pop(), run=run, party=place, t=t, shape=SHAPE)
+    return decode_masked(found.pop(), run=run, party=place, t=t, shape=SHAPE)
 
 
 # -- the sum -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hub", [HUB, None])
-def test_everybody_has_the_exact_sum(stretch, hub):
-    running = stretch(hub=hub)
+def test_everybody_has_the_exact_sum(view, hub):
+    running = view(hub=hub)
     fine(running.open())
     for t in range(3):
         values = summands(t)
@@ -149,8 +148,8 @@ def test_everybody_has_the_exact_sum(stretch, hub):
             assert small(words).mean() < 0.05
 
 
-def test_nothing_goes_out_uncovered(stretch):
-    running = stretch()
+def test_nothing_goes_out_uncovered(view):
+    running = view()
     party = running.parties[0]
     with pytest.raises(RuntimeError, match="must be covered after 0 sums"):
         party.cover(np.zeros(SHAPE), 0)
@@ -166,7 +165,7 @@ def test_nothing_goes_out_uncovered(stretch):
 # -- a server that lies --------------------------------------------------------------------------
 
 
-def test_a_server_that_swaps_a_key_gets_no_message(parties, stretch):
+def test_a_server_that_swaps_a_key_gets_no_message(parties, view):
     """It knows the key that it puts in the place of West's, and could take off West's masks."""
     own = parties.keys("north", parties.store("north"))
     own.announce(0)
@@ -182,7 +181,7 @@ def test_a_server_that_swaps_a_key_gets_no_message(parties, stretch):
         }
         return Announcing(keys=changed).to_bytes()
 
-    running = stretch(Line(meddle))
+    running = view(Line(meddle))
     results = running.open()
     for party, found in zip(running.parties, results, strict=True):
         if party.name != "west":
@@ -191,8 +190,8 @@ def test_a_server_that_swaps_a_key_gets_no_message(parties, stretch):
     assert not [label for _, label, _ in running.line.wire if label == "message"]
 
 
-def test_a_server_that_replays_keys_of_another_run_gets_no_message(parties, stretch):
-    old = parties.stretch(run=bytes(32))
+def test_a_server_that_replays_keys_of_another_run_gets_no_message(parties, view):
+    old = parties.view(run=bytes(32))
     replayed = {}
     for name in NAMES:
         with parties.store(name) as store:
@@ -204,43 +203,43 @@ def test_a_server_that_replays_keys_of_another_run_gets_no_message(parties, stre
         swap = sender == HUB and label == "keys"
         return Announcing(keys=replayed).to_bytes() if swap else data
 
-    running = stretch(Line(meddle))
+    running = view(Line(meddle))
     all_raised(running.open(), NeighbourLost)
     assert not [label for _, label, _ in running.line.wire if label == "message"]
 
 
-def test_different_sums_for_different_parties_end_the_stretch(stretch):
+def test_different_sums_for_different_parties_end_the_view(view):
     """Masks of the next round hang on the sum: they stay in it, and the server sees nothing."""
 
     def meddle(sender, receiver, label, data):
         if sender == HUB and receiver == "west" and label in ("message", "0"):
-            words = decode_words(data, run=RUN, party=len(NAMES), t=0, shape=SHAPE).copy()
+            words = decode_masked(data, run=RUN, party=len(NAMES), t=0, shape=SHAPE).copy()
             words.flat[0] += np.uint64(1)
             return encode_message(RUN, len(NAMES), 0, words)
         return data
 
     line = Line(meddle)
-    running = stretch(line)
+    running = view(line)
     fine(running.open())
     seen = fine(running.round(summands(0), 0))
     assert (seen[0] != seen[NAMES.index("west")]).any()
     line.meddle = lambda sender, receiver, label, data: data
     all_raised(running.round(summands(1), 1), SumRefused)
-    total = added_words([sent_words(line, name, 1) for name in NAMES])
+    total = add_masked([sent_words(line, name, 1) for name in NAMES])
     assert small(total).mean() < 0.05
 
 
 @pytest.mark.parametrize("told_alike", [True, False])
-def test_an_evaluation_goes_on_from_the_sums_of_the_training(parties, stretch, told_alike):
+def test_an_evaluation_goes_on_from_the_sums_of_the_training(parties, view, told_alike):
     """Whoever was told another last sum of the training has other masks in the evaluation."""
-    running = stretch()
+    running = view()
     fine(running.open())
     fine(running.round(summands(0), 0))
     decoded = {party.name: party.exchange.decoded for party in running.parties}
     if not told_alike:
         decoded["west"].add(np.ones(1, dtype=np.uint64))
-    following = parties.stretch(run=bytes(32), purpose="evaluation")
-    evaluating = stretch(stretch=following, decoded=decoded)
+    following = parties.view(run=bytes(32), purpose="evaluation")
+    evaluating = view(view=following, decoded=decoded)
     fine(evaluating.open())
     values = summands(1)
     results = evaluating.round(values, 0)
@@ -249,21 +248,21 @@ def test_an_evaluation_goes_on_from_the_sums_of_the_training(parties, stretch, t
     else:
         all_raised(results, SumRefused)
     masks = evaluating.parties[0].exchange._masks
-    assert masks._stretch.purpose == "evaluation"
+    assert masks._view.purpose == "evaluation"
 
 
-def test_a_server_that_leaves_out_a_party_sees_nothing(stretch):
-    running = stretch(add=lambda words: added_words(words[1:]))
+def test_a_server_that_leaves_out_a_party_sees_nothing(view):
+    running = view(add=lambda words: add_masked(words[1:]))
     fine(running.open())
     all_raised(running.round(summands(0), 0), SumRefused)
     everybody = [sent_words(running.line, name, 0) for name in NAMES]
     for size in range(1, len(NAMES)):
         for some in combinations(everybody, size):
-            assert small(added_words(list(some))).mean() < 0.05
+            assert small(add_masked(list(some))).mean() < 0.05
 
 
-def test_a_server_that_asks_twice_gets_the_same_bytes(stretch):
-    running = stretch()
+def test_a_server_that_asks_twice_gets_the_same_bytes(view):
+    running = view()
     fine(running.open())
     for t in range(2):
         fine(running.round(summands(t), t))
@@ -281,17 +280,17 @@ def test_a_server_that_asks_twice_gets_the_same_bytes(stretch):
 # -- a party that lies ---------------------------------------------------------------------------
 
 
-def test_a_summand_without_masks_ends_the_stretch(stretch):
-    running = stretch()
+def test_a_summand_without_masks_ends_the_view(view):
+    running = view()
     fine(running.open())
     bad = running.parties[2].exchange
     bad._masks = type("NoMasks", (), {"mask": lambda self, t, sums, count: np.zeros(count, "u8")})()
     all_raised(running.round(summands(0), 0), SumRefused)
 
 
-def test_a_wrong_summand_is_in_the_sum_and_shows_nobody(stretch):
+def test_a_wrong_summand_is_in_the_sum_and_shows_nobody(view):
     """Whoever lies counts among the colluders: it can spoil the model, within the public range."""
-    running = stretch()
+    running = view()
     fine(running.open())
     values = summands(0)
     lie = {**values, "west": np.full(SHAPE, 9.0)}
@@ -301,19 +300,19 @@ def test_a_wrong_summand_is_in_the_sum_and_shows_nobody(stretch):
     all_raised(running.round(far, 1), SumRefused)
 
 
-def test_a_party_that_sends_different_words_ends_the_stretch(stretch):
+def test_a_party_that_sends_different_words_ends_the_view(view):
     """Without a server: North adds up another sum than the others, and its next masks stay."""
     place = NAMES.index("west")
 
     def meddle(sender, receiver, label, data):
         if (sender, receiver) == ("west", "north") and label in ("message", "0"):
-            words = decode_words(data, run=RUN, party=place, t=0, shape=SHAPE).copy()
+            words = decode_masked(data, run=RUN, party=place, t=0, shape=SHAPE).copy()
             words.flat[0] += np.uint64(1)
             return encode_message(RUN, place, 0, words)
         return data
 
     line = Line(meddle)
-    running = stretch(line, hub=None)
+    running = view(line, hub=None)
     fine(running.open())
     north, *others = fine(running.round(summands(0), 0))
     assert (north != others[0]).any()
@@ -321,8 +320,8 @@ def test_a_party_that_sends_different_words_ends_the_stretch(stretch):
     all_raised(running.round(summands(1), 1), SumRefused)
 
 
-def test_a_party_without_a_summand_is_missed(stretch):
-    running = stretch(hub=None)
+def test_a_party_without_a_summand_is_missed(view):
+    running = view(hub=None)
     fine(running.open())
     values = summands(0)
     results = together(
@@ -339,8 +338,8 @@ def less_colluder(words, party, colluder, t):
     """Take off what a colluder can compute: the masks that it shares with the party."""
     keys = colluder.keys
     members = keys.ring.members
-    stretch = party.exchange._masks._stretch
-    alone = Masks(keys._file.load(), stretch, members.index(colluder.name))
+    view = party.exchange._masks._view
+    alone = Masks(keys._file.load(), view, members.index(colluder.name))
     alone._secrets = {party.place: alone._secrets[party.place]}
     sums = party.sums_before[t]
     return words + alone.mask(t, sums, words.size).reshape(words.shape)
@@ -352,16 +351,16 @@ def play(running, rounds):
     for party in running.parties:
         party.sums_before = {}
         for t in range(first):
-            party.exchange(None, t)  # of a round before this stretch nothing is sent
+            party.exchange(None, t)  # of a round before this view nothing is sent
     for t in range(first, first + rounds):
         for party in running.parties:
             party.sums_before[t - first] = party.exchange.decoded.digest()
         fine(running.round(summands(0), t))
 
 
-def test_no_two_words_are_predictable_given_a_lost_colluder(parties, stretch):
-    """East colludes with the server; the others go on without it in a stretch of their own."""
-    first = stretch()
+def test_no_two_words_are_predictable_given_a_lost_colluder(parties, view):
+    """East colludes with the server; the others go on without it in a view of their own."""
+    first = view()
     fine(first.open())
     play(first, 2)
     east = first.parties[3]
@@ -375,8 +374,8 @@ def test_no_two_words_are_predictable_given_a_lost_colluder(parties, stretch):
     for party in first.parties:
         party.keys.destroy()
         party.close()
-    changed = parties.stretch(run=bytes(reversed(RUN)), lost=("east",))
-    second = stretch(stretch=changed, past=past)
+    changed = parties.view(run=bytes(reversed(RUN)), lost=("east",))
+    second = view(view=changed, past=past)
     fine(second.open(1))
     play(second, 2)
     vectors += [party.messages[t].ravel() for party in second.parties for t in range(2)]
@@ -389,8 +388,8 @@ def test_no_two_words_are_predictable_given_a_lost_colluder(parties, stretch):
     assert len(second.parties[0].exchange.sums) == 3
 
 
-def test_a_restarted_party_sends_the_same_bytes_and_goes_on(parties, stretch):
-    running = stretch()
+def test_a_restarted_party_sends_the_same_bytes_and_goes_on(parties, view):
+    running = view()
     fine(running.open())
     play(running, 1)
     north = running.parties[0]
@@ -421,9 +420,9 @@ def test_a_restarted_party_sends_the_same_bytes_and_goes_on(parties, stretch):
 
 
 @pytest.mark.parametrize("key", ["old", "new"])
-def test_a_restored_copy_draws_nothing(parties, stretch, key):
+def test_a_restored_copy_draws_nothing(parties, view, key):
     """Its neighbours heard more of it than its files say; or they lie, and its key knows it."""
-    running = stretch()
+    running = view()
     fine(running.open())
     north = running.parties[0]
     shutil.copytree(parties.folder / "north", parties.folder / "copy")
@@ -442,6 +441,6 @@ def test_a_restored_copy_draws_nothing(parties, stretch, key):
         with pytest.raises(DrawRefused, match="has heard 2 rounds of north"):
             restored.exchange.mailbox.confirm()
     else:
-        with pytest.raises(DrawRefused, match="has counted 2 rounds of this stretch"):
+        with pytest.raises(DrawRefused, match="has counted 2 rounds of this view"):
             restored.exchange.open(0)
     assert not [label for _, label, _ in running.line.wire[before:] if label == "message"]

@@ -26,10 +26,9 @@ from dpadmm.errors import (
     ExchangeError,
     ParameterError,
 )
-from dpadmm.federation.facts import FIELDS, public_facts
-from dpadmm.federation.status import MOST_EVENTS, read_status
-from dpadmm.federation.transport.addresses import serving_address
-from dpadmm.federation.transport.words import MOST_WAITED_FOR
+from dpadmm.federation.status import FIELDS, MOST_EVENTS, public_facts, read_status
+from dpadmm.federation.transport.session import serving_address
+from dpadmm.federation.transport.wire import MOST_WAITED_FOR
 from dpadmm.federation.watcher import Watcher
 from dpadmm.plain import LONGEST_TEXT
 from dpadmm.sentences import DataError
@@ -426,7 +425,7 @@ class TestStatusFile:
         file = tmp_path / "north.status.json"
         with Watcher("north", log=tmp_path / "log", status=file) as watcher:
             for number in range(2000):
-                watcher.hearsay(f"{number:063}", "running", 2**32, ["x" * 63] * MOST_WAITED_FOR)
+                watcher.gossip(f"{number:063}", "running", 2**32, ["x" * 63] * MOST_WAITED_FOR)
             for _ in range(100):
                 watcher.event("told", error=ExchangeError("x" * 1000), advice="y" * 1000)
         content = read_status(file).content

@@ -29,17 +29,16 @@ from dpadmm.federation.agreement import (
     noted_consents,
     signed_text,
 )
-from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.facts import public_facts
-from dpadmm.federation.identity import check_identity
-from dpadmm.federation.log import Refusals
+from dpadmm.federation.identity import check_identity, make_authority, make_certificate
+from dpadmm.federation.reach import Refusals
 from dpadmm.federation.recovery import Departure
+from dpadmm.federation.status import public_facts
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MemoryStore, MessageFile
-from dpadmm.federation.transport.wire import BadMessage, encode_message
-from dpadmm.federation.transport.words import (
+from dpadmm.federation.transport.wire import (
     Agreeing,
+    BadMessage,
     Consent,
     Decided,
     Departing,
@@ -47,6 +46,7 @@ from dpadmm.federation.transport.words import (
     Frozen,
     Limits,
     agreement_limit,
+    encode_message,
     noted,
     said,
 )

@@ -16,10 +16,10 @@ from dpadmm.errors import ExchangeError
 from dpadmm.federation.agreement import Consents
 from dpadmm.federation.same_sums import sums_text
 from dpadmm.federation.transport.session import Security
-from dpadmm.federation.transport.wire import decode_words, encode_message
+from dpadmm.federation.transport.wire import decode_masked, encode_message
 from dpadmm.flower import party
+from dpadmm.flower.questions import gathered_digests, gathered_keys
 from dpadmm.flower.server import average_answers
-from dpadmm.flower.sums import gathered_digests, gathered_keys
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 
@@ -83,7 +83,7 @@ def test_words_of_one_party_look_like_nothing(parties):
     found = parties.ask(question)
     shape = setup.planned.site.shape[1:]
     words = [
-        decode_words(found[name].message, run=setup.run, party=number, t=0, shape=shape)
+        decode_masked(found[name].message, run=setup.run, party=number, t=0, shape=shape)
         for number, name in enumerate(NAMES)
     ]
     bound = setup.planned.algorithm.summation.bound
@@ -201,7 +201,7 @@ def last_answers(parties, setup, lie_to=None):
     for t in range(ROUNDS):
         answers = parties.ask(setup.question(t, mean, keys))
         mean, _ = setup.added_up(answers, t)
-    words = decode_words(mean, run=setup.run, party=number, t=ROUNDS - 1, shape=shape).copy()
+    words = decode_masked(mean, run=setup.run, party=number, t=ROUNDS - 1, shape=shape).copy()
     words.flat[0] += np.uint64(1 << 20)
     lie = encode_message(setup.run, number, ROUNDS - 1, words)
     last = {name: lie if name == lie_to else mean for name in NAMES}

@@ -19,12 +19,10 @@ from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import AGREEMENT_TOPIC, Consents
-from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.identity import describe
+from dpadmm.federation.identity import describe, make_authority, make_certificate
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile
-from dpadmm.federation.transport.wire import encode_message
-from dpadmm.federation.transport.words import Agreeing, Heard
+from dpadmm.federation.transport.wire import Agreeing, Heard, encode_message
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger

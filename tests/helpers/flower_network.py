@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from dpadmm.federation.certificates import make_authority, make_certificate
+from dpadmm.federation.identity import make_authority, make_certificate
 from tests.helpers.federation_net import free_ports
 
 APP = """

@@ -24,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from dpadmm.cli.node import LEFT_OUT
-from dpadmm.federation.transport.wire import decode_message, decode_words
+from dpadmm.federation.transport.wire import decode_masked, decode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from tests.helpers.federation_net import Federation, Lines
 from tests.helpers.fork_server import ForkServer
@@ -440,9 +440,9 @@ class Trial:
             left = parties[run.hex()]
             if party == len(left):
                 continue  # the server's mean
-            decode = decode_words if federation.shared else decode_message
+            decode = decode_masked if federation.shared else decode_message
             values = decode(different.pop(), run=run, party=party, t=t, shape=shape)
-            # Rounds of a stretch of sums begin at 0 again; words are nobody else's anyway.
+            # Rounds of a view of sums begin at 0 again; words are nobody else's anyway.
             known = charged[left[party]]
             rounds = known.values() if federation.shared else [known[t]]
             if not any(values.tobytes() in messages for messages in rounds):

@@ -64,7 +64,7 @@ SHORT = "--samples 500 --rounds 4"
 MASKS = "tests/federation/test_masks.py"
 SUMS = "tests/federation/test_sum_exchange.py"
 SAME = "tests/federation/test_same_sums.py"
-KEYS = "tests/federation/test_stretch_keys.py"
+KEYS = "tests/federation/test_session_keys.py"
 
 MUTANTS = [
     # How much noise there is --------------------------------------------------------------------
@@ -585,7 +585,7 @@ MUTANTS = [
     Mutant(
         "pins-not-looked-at",
         "a key is believed under any certificate that signed it",
-        "federation/stretch_keys.py",
+        "federation/session_keys.py",
         "if hashlib.sha256(shown).hexdigest() != self._pins.get(name):",
         "if not shown:",
         f"{KEYS}::test_a_certificate_of_the_same_authority_and_name_is_not_believed",
@@ -593,7 +593,7 @@ MUTANTS = [
     Mutant(
         "keys-for-any-run",
         "a key is believed whatever run it was signed for",
-        "federation/stretch_keys.py",
+        "federation/session_keys.py",
         "{_VERSION}\\n{run.hex()}\\n",
         "{_VERSION}\\n",
         f"{KEYS}::test_a_key_for_something_else_is_not_believed",
@@ -601,18 +601,18 @@ MUTANTS = [
     Mutant(
         "second-draw-under-a-mask",
         "a node whose ledger was put back draws again under the masks of rounds that it sent",
-        "federation/stretch_keys.py",
+        "federation/session_keys.py",
         "if sent > released:",
         "if False:",
         f"{KEYS}::test_a_key_remembers_what_was_sent_under_it",
     ),
     Mutant(
-        "new-key-in-a-stretch",
-        "a node that lost its key makes another one in the midst of a stretch",
-        "federation/stretch_keys.py",
+        "new-key-in-a-view",
+        "a node that lost its key makes another one in the midst of a view",
+        "federation/session_keys.py",
         "if private is None and (released or self._name in self.ring):",
         "if False:",
-        f"{KEYS}::test_a_lost_key_ends_the_stretch_for_its_owner",
+        f"{KEYS}::test_a_lost_key_ends_the_view_for_its_owner",
     ),
     Mutant(
         "smaller-crowd",

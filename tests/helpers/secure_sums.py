@@ -1,4 +1,4 @@
-"""A stretch of parties that share noise, in one process: everything but the network is real.
+"""A view of parties that share noise, in one process: everything but the network is real.
 
 A :class:`Line` stands for the connections. Whoever is given to it as ``meddle`` sees everything
 that goes from one node to another and may change it, or keep it back, as a server could.
@@ -10,16 +10,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.identity import describe
-from dpadmm.federation.stretch_keys import StretchKeys
-from dpadmm.federation.transport.claims import instance_hash
-from dpadmm.federation.transport.key_ring import KeyRing
+from dpadmm.federation.identity import describe, make_authority, make_certificate
+from dpadmm.federation.session_keys import SessionKeys
 from dpadmm.federation.transport.mailbox import Mailbox, Patience
+from dpadmm.federation.transport.masks import KeyRing
+from dpadmm.federation.transport.party_exchange import SumExchange, add_masked
 from dpadmm.federation.transport.session import Security
-from dpadmm.federation.transport.store import MessageFile
-from dpadmm.federation.transport.sum_exchange import SumExchange, added_words
-from dpadmm.federation.transport.wire import decode_words, encode_message
+from dpadmm.federation.transport.store import MessageFile, instance_hash
+from dpadmm.federation.transport.wire import decode_masked, encode_message
 from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.mechanisms import release_again
 from dpadmm.privacy.sensitivity import Summation
@@ -114,7 +112,7 @@ class Parties:
         for store in self.stores:
             store.close()
 
-    def stretch(self, run=RUN, lost=(), colluders=1, purpose="training"):
+    def view(self, run=RUN, lost=(), colluders=1, purpose="training"):
         names = tuple(name for name in self.names if name not in lost)
         shared = Summation(STEP, len(names), colluders, 100.0)
         planned = SimpleNamespace(algorithm=SimpleNamespace(summation=shared))
@@ -122,10 +120,10 @@ class Parties:
         facts = {"run": run, "lost": tuple(lost), "purpose": purpose}
         return SimpleNamespace(agreed=agreed, planned=planned, **facts)
 
-    def keys(self, name, store, stretch=None, pins=None):
-        return StretchKeys(
+    def keys(self, name, store, view=None, pins=None):
+        return SessionKeys(
             name,
-            stretch or self.stretch(),
+            view or self.view(),
             self.security[name],
             self.pins if pins is None else pins,
             store,
@@ -134,17 +132,17 @@ class Parties:
 
 
 class Party:
-    """One party in one stretch."""
+    """One party in one view."""
 
     def __init__(
-        self, parties, line, name, *, stretch=None, hub=HUB, past=(), pins=None, decoded=None
+        self, parties, line, name, *, view=None, hub=HUB, past=(), pins=None, decoded=None
     ):
-        stretch = stretch or parties.stretch()
-        names = stretch.agreed.names
+        view = view or parties.view()
+        names = view.agreed.names
         self.name, self.place = name, names.index(name)
-        self.summation = stretch.planned.algorithm.summation
+        self.summation = view.planned.algorithm.summation
         self.store = parties.store(name)
-        self.keys = parties.keys(name, self.store, stretch, pins)
+        self.keys = parties.keys(name, self.store, view, pins)
         others = [other for other in names if other != name]
         site = SimpleNamespace(
             index=np.array([self.place]),
@@ -163,7 +161,7 @@ class Party:
         self.exchange = SumExchange(
             Session(line, name, [hub] if hub else others),
             site,
-            stretch.run,
+            view.run,
             names,
             summation=self.summation,
             past=past,
@@ -202,16 +200,16 @@ class Party:
 class Hub:
     """The server: adds up what it has of everybody, unless it is told to do something else."""
 
-    def __init__(self, parties, line, *, stretch=None, add=added_words):
-        stretch = stretch or parties.stretch()
-        names = stretch.agreed.names
-        self.names, self.number, self.run, self.add = names, len(names), stretch.run, add
-        self.store = MessageFile(parties.folder / f"hub.{stretch.run.hex()[:8]}")
+    def __init__(self, parties, line, *, view=None, add=add_masked):
+        view = view or parties.view()
+        names = view.agreed.names
+        self.names, self.number, self.run, self.add = names, len(names), view.run, add
+        self.store = MessageFile(parties.folder / f"hub.{view.run.hex()[:8]}")
         self.ring = KeyRing(names)
         sources = {name: place for place, name in enumerate(names)}
         self.mailbox = Mailbox(
             Session(line, HUB, names),
-            stretch.run,
+            view.run,
             self.number,
             sources,
             SHAPE,
@@ -226,7 +224,7 @@ class Hub:
     def round(self, t):
         received = {place: self.mailbox.receive(place, t) for place in range(self.number)}
         words = [
-            decode_words(data, run=self.run, party=place, t=t, shape=SHAPE)
+            decode_masked(data, run=self.run, party=place, t=t, shape=SHAPE)
             for place, data in received.items()
         ]
         answer = encode_message(self.run, self.number, t, self.add(words))

@@ -17,15 +17,14 @@ from pathlib import Path
 import numpy as np
 
 from dpadmm.federation.agreement import Agreement, Consents
-from dpadmm.federation.averager import added_up
-from dpadmm.federation.recovery import Stretch
-from dpadmm.federation.transport.key_ring import KeyRing
+from dpadmm.federation.node import added_up
+from dpadmm.federation.recovery import View
 from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost, Patience
+from dpadmm.federation.transport.masks import KeyRing
+from dpadmm.federation.transport.party_exchange import add_masked
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MemoryStore
-from dpadmm.federation.transport.sum_exchange import added_words
-from dpadmm.federation.transport.wire import decode_words, encode_message
-from dpadmm.federation.transport.words import Comparing
+from dpadmm.federation.transport.wire import Comparing, decode_masked, encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 from tests.helpers.federation_net import Federation, free_ports, in_process
@@ -72,7 +71,7 @@ class LyingHub:
         for t in range(rounds):
             received = {place: self.mailbox.receive(place, t) for place in range(number)}
             words = [
-                decode_words(data, run=self.run, party=place, t=t, shape=self.shape)
+                decode_masked(data, run=self.run, party=place, t=t, shape=self.shape)
                 for place, data in received.items()
             ]
             answer = encode_message(self.run, number, t, self._say(t, words))
@@ -102,7 +101,7 @@ class TwoFacedHub:
             free_ports(1)[0]: (deceived,),
         }
         self.ports = list(self.sides)
-        self.stretch = Stretch.whole(agreed, agreed.plan(schema), schema)
+        self.view = View.whole(agreed, agreed.plan(schema), schema)
         folder = federation.folder / "certificates"
         self._security = Security(folder / "ca.pem", folder / "hub.pem", folder / "hub.key")
         self._sessions = []
@@ -122,7 +121,7 @@ class TwoFacedHub:
                 {name: f"127.0.0.1:{self.federation.ports[name]}" for name in names},
                 self._security,
             )
-            consents = Consents("hub", self.stretch.run, self._security)
+            consents = Consents("hub", self.view.run, self._security)
             facts = agreed.facts(schema)
             agreements.append(Agreement(session, facts, agreed.nodes, consents))
             self._sessions.append(session)
@@ -147,39 +146,39 @@ class TwoFacedHub:
         for each in reaching:
             each.join()
         expected = self.whole.expected()
-        stretches = [self.stretch]
+        views = [self.view]
         if expected is not None:
-            stretches.append(self.stretch.evaluating(expected))
-        for stretch in stretches:
+            views.append(self.view.evaluating(expected))
+        for view in views:
             try:
-                self._play_stretch(stretch)
+                self._play_view(view)
             except NeighbourLost:
                 return
 
-    def _play_stretch(self, stretch):
+    def _play_view(self, view):
         sides = []
-        shared = stretch.planned.algorithm.summation is not None
-        ring, shape = KeyRing(self.names) if shared else None, stretch.planned.site.shape[1:]
+        shared = view.planned.algorithm.summation is not None
+        ring, shape = KeyRing(self.names) if shared else None, view.planned.site.shape[1:]
         for session in self._sessions:
             sources = {name: self.names.index(name) for name in session.neighbours}
             patience = Patience(timeout=15, first_question=0.05)
-            told = (session, stretch.run, len(self.names), sources, shape, MemoryStore())
+            told = (session, view.run, len(self.names), sources, shape, MemoryStore())
             sides.append(Mailbox(*told, patience=patience, ring=ring))
-            self._relay(session, stretch.run)
+            self._relay(session, view.run)
         if shared:
             for mailbox in sides:
                 mailbox.gather(0)
-        for t in range(stretch.rounds):
+        for t in range(view.rounds):
             received = {}
             for mailbox in sides:
                 for place in mailbox._names:
                     received[place] = mailbox.receive(place, t)
-            answer = added_up(received, stretch.run, t, shape, words=shared)
+            answer = added_up(received, view.run, t, shape, masked=shared)
             lie = answer.copy()
             lie.flat[0] += answer.dtype.type(1 << 20 if shared else 1)
-            lied = self._lies and t == stretch.rounds - 1 and not stretch.evaluation
+            lied = self._lies and t == view.rounds - 1 and not view.evaluation
             for mailbox, said in zip(sides, (answer, lie if lied else answer), strict=True):
-                data = encode_message(stretch.run, len(self.names), t, said)
+                data = encode_message(view.run, len(self.names), t, said)
                 own = {place: received[place] for place in mailbox._names}
                 mailbox.keep(t, {len(self.names): data, **own})
                 mailbox.tell(data)
@@ -210,7 +209,7 @@ def lie_in_round(federation, wrong):
     sums = []
 
     def say(t, words):
-        sums.append(added_words(words[1:] if t == wrong else words))
+        sums.append(add_masked(words[1:] if t == wrong else words))
         return sums[-1]
 
     hub = LyingHub(federation, say)

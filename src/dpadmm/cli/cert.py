@@ -44,8 +44,7 @@ def authority(
     It never overwrites a file. Whoever holds ca.key can make a certificate in any node's name.
     """
     with refusals("cert authority", as_json):
-        from dpadmm.federation.certificates import make_authority
-        from dpadmm.federation.identity import describe
+        from dpadmm.federation.identity import describe, make_authority
 
         certificate, key = make_authority(folder, name=name, days=days)
         facts = describe(certificate).to_dict()
@@ -82,8 +81,7 @@ def node(
     It never overwrites a file. Give the node ca.pem, NAME.pem and NAME.key, and nothing else.
     """
     with refusals("cert node", as_json):
-        from dpadmm.federation.certificates import DEFAULT_HOSTS, make_certificate
-        from dpadmm.federation.identity import describe
+        from dpadmm.federation.identity import DEFAULT_HOSTS, describe, make_certificate
 
         certificate, key = make_certificate(
             folder, name, hosts=host or DEFAULT_HOSTS, days=days, authority=authority

@@ -24,7 +24,7 @@ from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
     from dpadmm.federation.node_config import WatchSection
-    from dpadmm.federation.setup import NodeSetup
+    from dpadmm.federation.runtime import NodeSetup
     from dpadmm.run.result import Run
 
 #: The exit code of a node that the others went on without.
@@ -83,10 +83,10 @@ def node_command(options: NodeOptions) -> None:
     (`preflight` under `[policy]`) may end the node there, with exit code 4.
     """
     with refusals("node", options.as_json):
-        from dpadmm.federation.check import look_before_start
+        from dpadmm.federation.node import look_before_start
         from dpadmm.federation.node_config import load_node_config
         from dpadmm.federation.recovery import LeftOut
-        from dpadmm.federation.setup import prepare_node
+        from dpadmm.federation.runtime import prepare_node
 
         for word in ("reach", "rows"):
             if getattr(options, word) and not options.check:
@@ -125,11 +125,10 @@ def _tell(setup: NodeSetup, run: Run | None, *, as_json: bool) -> None:
 
 def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run | None:
     """Train, watched; a signal ends the process in order."""
-    from dpadmm.federation.log import TransportLog
     from dpadmm.federation.node import run_node
+    from dpadmm.federation.reach import TransportLog
     from dpadmm.federation.recovery import LeftOut
-    from dpadmm.federation.signals import Stopped, Stopping
-    from dpadmm.federation.watcher import Watcher
+    from dpadmm.federation.watcher import Stopped, Stopping, Watcher
 
     watcher = Watcher(
         setup.name,
@@ -161,7 +160,7 @@ def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run |
 
 def _check(setup: NodeSetup, options: NodeOptions) -> bool:
     """Look at what a start needs and show it; whether all is well."""
-    from dpadmm.federation.check import check_node, check_own_rows
+    from dpadmm.federation.node import check_node, check_own_rows
 
     checks, as_json = [], options.as_json
     found_here = check_node(setup, reach=options.reach)

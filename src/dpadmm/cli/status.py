@@ -149,9 +149,8 @@ def _result(nodes: list[NodeStatus], absent: Mapping[Path, str]) -> dict[str, An
 def _serve(address: str, places: list[Path], options: StatusOptions) -> None:
     """Serve the page until a signal comes."""
     from dpadmm.federation.page_server import Page, PageServer
-    from dpadmm.federation.signals import Stopped, Stopping
-    from dpadmm.federation.status import look_at
-    from dpadmm.federation.status_page import SHOWN, status_report
+    from dpadmm.federation.status import SHOWN, look_at, status_report
+    from dpadmm.federation.watcher import Stopped, Stopping
     from dpadmm.report.html import content_policy, render
 
     def page() -> str:
@@ -183,7 +182,7 @@ def _serve(address: str, places: list[Path], options: StatusOptions) -> None:
 
 def status_table(nodes: list[NodeStatus]) -> Table | Group:
     """One line per node."""
-    from dpadmm.federation.facts import plain_text
+    from dpadmm.federation.status import plain_text
 
     rows = []
     for node in nodes:

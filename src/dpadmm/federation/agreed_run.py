@@ -19,8 +19,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.values import Spelling
 from dpadmm.errors import ParameterError
 from dpadmm.federation.identity import check_node_name
-from dpadmm.federation.transport.wire import check_numbers
-from dpadmm.federation.transport.words import LONGEST_FACTS
+from dpadmm.federation.transport.wire import LONGEST_FACTS, check_numbers
 from dpadmm.plain import canonical_json
 from dpadmm.run.config import RunSection, load_toml, plain_data, training_parameters, validated
 from dpadmm.run.evaluate import WholePlan, plan_whole
@@ -36,7 +35,7 @@ _OWN_AFFAIR: Final[dict[str, Any]] = {
     "label": _SPELLING,
     "columns": {"__all__": _SPELLING},
 }
-# What a node says about all its neighbours fits into one message of words.
+# What a node says about all its neighbours fits into one JSON message.
 _MOST_NODES: Final = 2000
 
 
@@ -176,7 +175,7 @@ class AgreedRun(Part):
         return self.whole(schema).training
 
     def whole(self, schema: Schema) -> WholePlan:
-        """The plan of all parties, with what is asked for beside the training."""
+        """The plan of all parties, with its evaluation."""
         classes, features = len(schema.classes), len(schema.feature_names)
         check_numbers(1 if classes == 2 else classes, features)
         whole = plan_whole(
@@ -203,7 +202,7 @@ class AgreedRun(Part):
         return whole
 
     def without(self, lost: str, planned: Plan) -> AgreedRun:
-        """The run of the others over the links that are left; refused where that is none.
+        """The run of the others over the links that are left; refused where they cannot go on.
 
         Rounds, budgets and options stay: what each release costs is what it would have cost.
         """
@@ -219,8 +218,7 @@ class AgreedRun(Part):
         options = {name: _of_others(value, lost) for name, value in run.algorithm_options.items()}
         summation = planned.algorithm.summation
         if summation is not None:
-            # As agreed on, also where it went without saying: else whoever cuts parties off would
-            # lower it.
+            # Kept also where it is the default: otherwise cutting parties off would lower it.
             options["colluders"] = summation.colluders
         changes["algorithm_options"] = options
         parties = tuple(party for party in self.party if party.name != lost)

@@ -1,11 +1,11 @@
 """Agreement before training: every node compares what it was told with what its neighbours were.
 
 A node publishes its public facts and the consents that it has: its own, and those of others that
-its neighbours handed on, each signed by the node whose it is (:class:`Consents`).
-It starts when it has everybody's, so that nobody spends anything on a run that somebody else,
-however far away, understands differently or does not know of. A difference is named, item by item.
-Nothing that a neighbour says changes what this node does beyond waiting or refusing: it runs its
-own copy of the agreed run, within its owner's policy, or nothing.
+its neighbours handed on, each signed by its node (:class:`Consents`). It starts when it has
+everybody's. So nobody spends anything on a run that another node, however far away, understands
+differently or does not know of. A node names every difference, item by item. What a neighbour says
+can make this node wait or refuse, and nothing else: it runs its own copy of the agreed run, within
+its owner's policy, or nothing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from dpadmm.federation.identity import (
     to_base64,
     verify,
 )
-from dpadmm.federation.transport.claims import instance_hash
 from dpadmm.federation.transport.session import PeerSession, Security
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.federation.transport.words import (
+from dpadmm.federation.transport.store import instance_hash
+from dpadmm.federation.transport.wire import (
     LONGEST_CONSENT,
     Agreeing,
+    BadMessage,
     Consent,
     Limits,
     Utterance,
@@ -59,7 +59,7 @@ def signed_text(run: bytes, name: str) -> bytes:
 
 @final
 class Consents:
-    r"""Makes this node's consent to a run, and checks those of others: what agreement consists of.
+    r"""Makes this node's consent to a run, and checks those of others.
 
     The consent of node :math:`i` to the run with the digest :math:`h` is its signature, by the key
     of its TLS certificate, of
@@ -71,8 +71,8 @@ class Consents:
     together with that certificate and those between it and the authority. Nodes hand consents on
     as they are, and each believes one only after it has checked the signature, the way to the
     authority that it trusts itself, the dates, and that the certificate's common name is the
-    node's. So nobody can say for another that it agreed, and a node that was never started cannot
-    be said to have.
+    node's. So nobody can consent for another node, and a node that was
+    never started has not consented.
 
     No nonce is exchanged. A consent counts for one digest, which covers all facts of the run, its
     ``run_id``, parties, rows and formats among them: one of another run does not count. One of the
@@ -225,7 +225,7 @@ class Agreement:
     before
         Everybody's consents, if it was agreed before: this node goes on.
     on_refused
-        Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
+        Called with a message that should not have been sent: its sender, a code and a sentence.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What a node makes of the messages it hears: its model, and what to do when one does not come.
+"""How a party exchanges a round: it remembers what it heard, and acts when a message is missing.
 
-And what it does before it draws: it waits until its neighbours say that they heard no more of it
-than its ledger has.
+Before it draws noise it waits until its neighbours say that they heard no more of it than its
+ledger has.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import numpy as np
 from dpadmm.federation.node_config import WHEN_LOST
 from dpadmm.federation.recovery import Departure, SomebodyLeft
 from dpadmm.federation.transport.mailbox import NeighbourLost
-from dpadmm.federation.transport.party_exchange import PeerExchange
-from dpadmm.federation.transport.rollback import DrawRefused
+from dpadmm.federation.transport.party_exchange import PeerExchange, SumRefused
 from dpadmm.federation.transport.session import PeerSession
-from dpadmm.federation.transport.sum_exchange import SumRefused
+from dpadmm.federation.transport.store import DrawRefused
 from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
@@ -42,7 +41,7 @@ class CarefulLedger(Ledger):
     ledger
         The ledger.
     first
-        The first round that is not from a run before.
+        The first round that was not replayed from a view before.
 
     Attributes
     ----------
@@ -90,7 +89,7 @@ class HearingExchange(Exchange):
 
     On a graph a node hears its neighbours: its model is the mean of their messages and its own.
     Around a server it hears the mean of all, which is the model of every party. Where messages are
-    no models, what is remembered here is not used.
+    not models, nobody uses what is remembered here.
 
     Parameters
     ----------
@@ -99,9 +98,9 @@ class HearingExchange(Exchange):
     own, rounds, ledger
         This party's share of the plan, its rounds, and its ledger.
     when_lost, departure
-        What to do about a neighbour that never returns, and how the others go on without.
+        What to do about a neighbour that never returns, and how the others go on without it.
     watcher
-        Told about it.
+        Gets the events.
     """
 
     def __init__(
@@ -126,14 +125,14 @@ class HearingExchange(Exchange):
         self._departure = departure
         self._watcher = watcher
         names = [own.site.names[0], *exchange.source_names]
-        #: Whether one model stands for all parties; and whose messages it is the mean of.
+        #: Whether all parties share one model; and whose messages it is the mean of.
         self.one_model = self._mean or own.algorithm.hears_everybody
         self.names = (_MEAN,) if self.one_model else tuple(names)
         #: Rounds that are complete.
         self.done = 0
-        #: Who was lost, if the run ended for it.
+        #: Who was lost, if that ended the run.
         self.lost: str | None = None
-        #: What was wrong with a sum, if the run ended for it.
+        #: What was wrong with a sum, if that ended the run.
         self.refused_sum: str | None = None
         sources = 1 if self._mean else len(names)
         self.last = np.zeros((sources, *own.site.shape[1:]))
@@ -142,7 +141,7 @@ class HearingExchange(Exchange):
 
     @property
     def tail(self) -> Array:
-        """The mean of each over the last third of the rounds; the last where that has not begun."""
+        """The mean of each over the last third of the rounds; before that, the last message."""
         count = self.done - self._tail_start
         return self._sum / count if count > 0 else self.last
 
@@ -162,11 +161,11 @@ class HearingExchange(Exchange):
         return inbox
 
     def cover(self, message: Released, t: int) -> Released:
-        """What is committed and sent for what was computed."""
+        """Turn what was computed into what is committed and sent."""
         return self._exchange.cover(message, t)
 
     def before_draw(self, t: int) -> None:
-        """Wait until the neighbours heard no round that this node has not drawn; or end the run."""
+        """Wait until all neighbours heard no round beyond this node's ledger; or end the run."""
         if self._departure is not None and self._departure.lost:
             self._leave(self._departure.lost, t)
             raise RunEnded
@@ -183,7 +182,7 @@ class HearingExchange(Exchange):
         return self._exchange(message, t)
 
     def _patiently(self, action: Callable[[], _Found], t: int) -> _Found:
-        """Do what needs the neighbours; wait on for one that is there but waits itself."""
+        """Do what needs the neighbours; keep waiting for one that is connected."""
         while True:
             try:
                 return action()
@@ -223,5 +222,5 @@ class HearingExchange(Exchange):
         )
 
     def count_bytes(self) -> None:
-        """Tell how much was sent and received since the last time."""
+        """Report the bytes sent and received since the last time."""
         self._watcher.bytes(*self._exchange.mailbox.take_counts())

@@ -20,8 +20,7 @@ import tomli_w
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.agreed_run import load_agreed_run
-from dpadmm.federation.certificates import make_authority, make_certificate
-from dpadmm.federation.identity import describe
+from dpadmm.federation.identity import describe, make_authority, make_certificate
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger

@@ -17,8 +17,7 @@ from dpadmm.data.values import Reading
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, NodeName
 from dpadmm.federation.identity import check_identity, describe
-from dpadmm.federation.transport.addresses import split_address
-from dpadmm.federation.transport.session import Security, check_loopback
+from dpadmm.federation.transport.session import Security, check_loopback, split_address
 from dpadmm.privacy.figures import Given
 from dpadmm.run.config import File, Page, RowsPlace, Scheduler, load_toml, validated
 from dpadmm.run.parameters import CALIBRATIONS
@@ -205,7 +204,7 @@ class NodeResultSection(Part):
 
 
 class WatchSection(Part):
-    """``[watch]``: who is told how the node gets on.
+    """``[watch]``: how the owner watches the node.
 
     Parameters
     ----------
@@ -214,7 +213,7 @@ class WatchSection(Part):
     metrics_anywhere
         Allow an address for Prometheus that other machines reach.
     report_every
-        Seconds between two reports that a neighbour is waited for.
+        Seconds between two reports that the node waits for a neighbour.
     lease
         Seconds of silence after which a neighbour counts as gone.
     """
@@ -240,7 +239,7 @@ class SimulationSection(Part):
 
 
 class NodeConfig(Part):
-    """Everything that a node is told by its owner; frozen.
+    """The owner's whole configuration of a node; frozen.
 
     Parameters
     ----------
@@ -451,7 +450,7 @@ class NodeConfig(Part):
                 "spent."
             )
         for word in ("epsilon", "delta"):
-            # What is asked for in all: the training may be only a part of it.
+            # The whole budget that was asked for: the training may be only a part of it.
             told = getattr(run, word)
             asked = float(told[self.node.name] if isinstance(told, dict) else told)
             limit = getattr(policy, word)

@@ -1,9 +1,13 @@
-"""Pages and numbers for people of this machine: read-only, and for nobody who was not meant.
+"""Read-only pages and metrics for the people of this machine, and for nobody else.
 
-A browser that shows somebody's page may be made to ask any address, also on this machine. So an
-answer is given to GET alone, where the Host is an address or the name that was given (a name of
-somebody else's that leads here is refused: DNS rebinding), and with headers that keep other pages
-from taking it in. Nothing that is asked changes anything or is shown again.
+A web page of somebody else's can make a browser ask any address, also on this machine. So the
+server answers GET alone, and only where the Host is an address or the name that was given: it
+refuses another name that leads here (DNS rebinding). Its headers keep other pages from embedding an
+answer. A question changes nothing and is never shown again.
+
+:class:`Metrics` has the numbers of a node for Prometheus (extra ``federation``), on a loopback
+address. It has no numbers of the process (seconds of the processor, memory): they would tell about
+the local solves, and so about rows.
 """
 
 from __future__ import annotations
@@ -14,20 +18,21 @@ import socketserver
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, final
 
 from dpadmm.durable import Closable
 from dpadmm.errors import ParameterError, is_passing, passing
-from dpadmm.federation.transport.addresses import (
+from dpadmm.federation.transport.session import (
     is_ipv6,
     joined_address,
     serving_address,
     split_address,
 )
 
-# Who asks slowly, or many times at once, takes no more than this.
+# A client that asks slowly, or many times at once, takes no more than this.
 _SECONDS: Final = 10.0
 _MOST_AT_ONCE: Final = 32
 # Seconds until it notices that it is to end.
@@ -45,7 +50,7 @@ _NOTHING: Final = "default-src 'none'"
 
 @dataclass(frozen=True)
 class Page:
-    """What is answered at one path.
+    """The answer at one path.
 
     Parameters
     ----------
@@ -79,7 +84,7 @@ class PageServer(Closable):
     any_name
         Answer by whatever name it is asked.
     on_error
-        Told of a page that could not be made.
+        Called with a page that could not be made.
     """
 
     def __init__(
@@ -128,7 +133,7 @@ class _Server(ThreadingHTTPServer):
     """Without looking up names, and with a bound on how many are answered at once."""
 
     daemon_threads = True
-    # Closing does not wait for whoever asks slowly.
+    # Closing does not wait for slow clients.
     block_on_close = False
 
     def __init__(self, *given: Any) -> None:
@@ -200,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
             return host in ("localhost", self.own_name)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Say no in a word of our own; nothing of what was asked comes back."""
+        """Refuse with a fixed text; nothing of what was asked comes back."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
             code = HTTPStatus.METHOD_NOT_ALLOWED
         status = HTTPStatus(code)
@@ -228,4 +233,78 @@ class _Handler(BaseHTTPRequestHandler):
         return "dpadmm"
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Log nothing: whoever asks must not fill a terminal."""
+        """Log nothing: clients must not fill a terminal."""
+
+
+_TEXT: Final = "text/plain; version=0.0.4"
+
+
+@final
+class Metrics(Closable):
+    """Serves the numbers of one node until it is closed.
+
+    Parameters
+    ----------
+    address
+        Where, such as ``127.0.0.1:9464``; port 0 takes a free one.
+    node, run
+        Labels of ``dpadmm_node_info``.
+    anywhere
+        Allow an address that other machines reach.
+    """
+
+    def __init__(self, address: str, node: str, run: str, *, anywhere: bool = False) -> None:
+        # Imported here: pages need no extra, numbers do.
+        from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+        # A registry of its own: the usual one has the numbers of the process.
+        registry = CollectorRegistry()
+        gauge = partial(Gauge, registry=registry)
+        counter = partial(Counter, registry=registry)
+        neighbour = ["neighbour"]
+        self._node = node
+        self._info = gauge("dpadmm_node_info", "1, with names as labels.", ["node", "run"])
+        self.join(run)
+        self.round = gauge("dpadmm_round", "Complete rounds.")
+        self.rounds = gauge("dpadmm_rounds", "Rounds of the run.")
+        self.waiting = gauge(
+            "dpadmm_waiting_seconds",
+            "For how long this round has waited for a neighbour; 0 when it came.",
+            neighbour,
+        )
+        self.waited = counter("dpadmm_waited_seconds", "All waiting for a neighbour.", neighbour)
+        self.unreachable = gauge(
+            "dpadmm_unreachable",
+            "1 for a neighbour that cannot be reached, by the node's own attempt.",
+            neighbour,
+        )
+        self.sent = counter("dpadmm_sent_bytes", "Bytes of messages sent.")
+        self.received = counter("dpadmm_received_bytes", "Bytes of messages received.")
+        self.epsilon_spent = gauge("dpadmm_epsilon_spent", "Spent on the data set, by its ledger.")
+        self.epsilon_left = gauge(
+            "dpadmm_epsilon_left",
+            "Epsilon of Gaussian releases that still fit into the data set's budget.",
+        )
+        self.dropped = counter("dpadmm_dropped_messages", "Messages refused.", ["reason"])
+        numbers = Page(_TEXT, lambda: generate_latest(registry).decode("utf-8"))
+        self._server = PageServer(
+            "metrics",
+            address,
+            {"/metrics": numbers, "/": numbers},
+            anywhere=anywhere,
+            consent="metrics_anywhere is set",
+            # Other machines call this one by names that only they know.
+            any_name=anywhere,
+        )
+        #: Where the numbers are.
+        self.address = self._server.address
+
+    def join(self, run: str) -> None:
+        """Name the run; before it has a name there is no ``dpadmm_node_info``."""
+        self._info.clear()
+        if run:
+            self._info.labels(self._node, run).set(1)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.close()

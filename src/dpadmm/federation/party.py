@@ -1,4 +1,4 @@
-"""A node with rows: it trains its share, within its own budget, and writes what it has learnt."""
+"""A node with rows: it trains its share within its own budget and writes its results."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from dpadmm.errors import BudgetError, ExchangeError, ParameterError, passing
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
-from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, Stretch
-from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
+from dpadmm.federation.runtime import NodeRuntime, NodeSetup
 from dpadmm.federation.same_sums import SumsComparison
-from dpadmm.federation.setup import NodeSetup
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.masks import Masks
-from dpadmm.federation.transport.party_exchange import PeerExchange
+from dpadmm.federation.transport.party_exchange import PeerExchange, SumExchange
 from dpadmm.federation.transport.session import PeerSession
-from dpadmm.federation.transport.sum_exchange import SumExchange
-from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
-from dpadmm.federation.transport.words import MOST_WAITED_FOR
+from dpadmm.federation.transport.wire import (
+    MOST_WAITED_FOR,
+    decode_masked,
+    decode_message,
+    encode_message,
+)
 from dpadmm.ledger.balance import Account
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
@@ -60,12 +62,12 @@ _AGAIN: Final = (
 
 
 def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
-    """Train this party's share and write its results; neighbours are still to be served."""
+    """Train this party's share and write its results; the caller still serves neighbours."""
     begin = time.monotonic()
     setup = node.setup
     told = setup.run_config()
-    stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)
-    ledger = node.open_run(stretch)
+    view = View.whole(setup.agreed, setup.planned, setup.schema)
+    ledger = node.open_run(view)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
     shard, evaluated = read_shards(node, told, own)
@@ -73,7 +75,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     best: _Part | None = None
     part: _Part | None = None
     while True:
-        part = _Part(node, session, stretch, ledger, before=part)
+        part = _Part(node, session, view, ledger, before=part)
         part.train(shard)
         part.end()
         node.note_head()
@@ -88,7 +90,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
         except (ParameterError, BudgetError) as error:
             node.watcher.event("cannot-go-on", level="error", error=error)
             break
-        stretch = following
+        view = following
     if best.hearing.done == 0:
         if part.hearing.refused_sum is not None:
             raise ExchangeError(f"{part.hearing.refused_sum} There is no model.")
@@ -101,19 +103,19 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
         )
     if best is not part:
         done = best.hearing.done
-        node.watcher.event("fell-back", level="warning", round=done, rounds=best.stretch.rounds)
+        node.watcher.event("fell-back", level="warning", round=done, rounds=best.view.rounds)
     private = setup.planned.algorithm.private
     seconds = None if private else time.monotonic() - begin
     with node.watcher.writing():
-        # The model, which was paid for, is there before what takes longer: its course of spending,
-        # and what is only told of it.
+        # Write the model, which was paid for, before what takes longer: the spending by round, and
+        # everything that only describes it.
         expected = best.to_compare()
         first = _trained(node, told, best, part, seconds, by_round=False)
         save_model(told.result.model, _stated(first, expected).model)
         trained = _trained(node, told, best, part, seconds)
         write_node_results(setup, _stated(trained, expected), _changes(best))
-    node.watcher.event("results-written", round=best.hearing.done, rounds=best.stretch.rounds)
-    # After the results: whatever happens to what follows, what was paid for is there.
+    node.watcher.event("results-written", round=best.hearing.done, rounds=best.view.rounds)
+    # After the results: whatever happens next, what was paid for is on disk.
     mailbox, departure, judged = part.exchange.mailbox, part.departure, None
     compared = best.compare()
     if evaluated is not None and (compared is None or not compared.other):
@@ -136,20 +138,20 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
 
 
 def _stated(trained: Run, compared: SumsComparison | None) -> Run:
-    """What was trained, with what is known of whether all parties have the same."""
+    """The run, stating whether all parties have the same model as far as that is known."""
     return trained if compared is None else compared.stated(trained)
 
 
 def _judge(
     node: NodeRuntime, session: PeerSession, part: _Part, evaluated: Shard, weights: Array
 ) -> _Part | None:
-    """Evaluate the model with all who trained it; None where the training did not end so."""
-    stretch = part.stretch
+    """Evaluate the model with all who trained it; None where somebody was lost."""
+    view = part.view
     if not part.is_whole:
         return None
-    whole = node.setup.whole(stretch.agreed)
+    whole = node.setup.whole(view.agreed)
     node.watcher.event("evaluating", rows=whole.evaluated_rows[node.setup.name])
-    evaluating = stretch.evaluating(whole.evaluation(weights))
+    evaluating = view.evaluating(whole.evaluation(weights))
     try:
         judging = _Part(node, session, evaluating, node.open_run(evaluating), before=part)
         judging.train(evaluated)
@@ -157,14 +159,14 @@ def _judge(
         node.watcher.event("cannot-go-on", level="error", error=error)
         return None
     if judging.hearing.done:
-        # Else its key is still needed: started again with all others, it goes on.
+        # Otherwise it still needs its key: started again with all others, it goes on.
         judging.end()
     node.note_head()
     return judging
 
 
 class _Part:
-    """One stretch at one party."""
+    """One view at one party."""
 
     outcome: Outcome
 
@@ -172,51 +174,51 @@ class _Part:
         self,
         node: NodeRuntime,
         session: PeerSession,
-        stretch: Stretch,
+        view: View,
         ledger: LedgerRun | None,
         *,
         before: _Part | None = None,
     ) -> None:
-        self.node, self.session, self.stretch = node, session, stretch
+        self.node, self.session, self.view = node, session, view
         self._before = before
         self._over = False
-        self._ledger = CarefulLedger(ledger or MemoryLedger(), len(stretch.replayed))
-        agreed = stretch.agreed
+        self._ledger = CarefulLedger(ledger or MemoryLedger(), len(view.replayed))
+        agreed = view.agreed
         self.number = agreed.names.index(node.setup.name)
-        self.own = stretch.planned.of_party(self.number)
-        self.departure: Departure | None = node.departure(session, stretch)
-        self.keys = node.stretch_keys(stretch)
+        self.own = view.planned.of_party(self.number)
+        self.departure: Departure | None = node.departure(session, view)
+        self.keys = node.session_keys(view)
         self.exchange = self._open_exchange(session)
         self.hearing = HearingExchange(
             self.exchange,
             session,
             self.own,
-            stretch.rounds,
+            view.rounds,
             self._ledger,
             node.setup.config.policy.when_lost,
             self.departure,
             node.watcher,
         )
         self._told_budget = -_BUDGET_EVERY
-        first = stretch.first_sent
+        first = view.first_sent
         drawn = (
-            encode_message(stretch.run, self.number, t - first, self._message(t))
+            encode_message(view.run, self.number, t - first, self._message(t))
             for t in range(first, self._ledger.released)
         )
-        self.exchange.mailbox.begin(drawn, stretch.rounds - first)
+        self.exchange.mailbox.begin(drawn, view.rounds - first)
 
     def _open_exchange(self, session: PeerSession) -> PeerExchange:
-        stretch, keys = self.stretch, self.keys
-        options = self.node.mailbox_options(self.departure, stretch) | {
-            "averager": stretch.agreed.server,
+        view, keys = self.view, self.keys
+        options = self.node.mailbox_options(self.departure, view) | {
+            "averager": view.agreed.server,
             "store": self.node.store,
         }
         if self._before is not None:
             options["before"] = self._before.exchange.mailbox
-            if stretch.evaluation:
+            if view.evaluation:
                 options["on_pause"] = self._listen_for_losses
                 options["decoded"] = self._before.exchange.decoded
-        address = (session, self.own.site, stretch.run, stretch.agreed.names)
+        address = (session, self.own.site, view.run, view.agreed.names)
         summation = self.own.algorithm.summation
         if keys is None or summation is None:
             return PeerExchange(*address, **options)
@@ -229,7 +231,7 @@ class _Part:
         return SumExchange(
             *address,
             summation=summation,
-            past=stretch.past,
+            past=view.past,
             find_masks=find_masks,
             before_send=keys.before_send,
             ring=keys.ring,
@@ -237,43 +239,43 @@ class _Part:
         )
 
     def _listen_for_losses(self) -> None:
-        """Whoever was lost at the end of the training is gone on without; then nobody evaluates."""
+        """Listen for a loss at the end of the training: then nobody evaluates."""
         before = self._before
         if before is not None and before.departure is not None and not self._over:
             before.departure.listen()
 
     @property
     def is_whole(self) -> bool:
-        """Whether all its rounds are complete: then its model is evaluated, if that is agreed."""
-        return self.hearing.done >= self.stretch.rounds
+        """Whether all its rounds are complete: then its model may be evaluated."""
+        return self.hearing.done >= self.view.rounds
 
     @property
     def judgement(self) -> Judgement | None:
         """What an evaluation found; None where its round is not complete."""
         if self.hearing.done == 0:
             return None
-        site, events = self.stretch.planned.site, self.outcome.events
+        site, events = self.view.planned.site, self.outcome.events
         try:
-            histogram = histogram_of(self.stretch.planned, self.outcome)
+            histogram = histogram_of(self.view.planned, self.outcome)
         except ParameterError as error:
-            # A neighbour sent what no counts are.
+            # What a neighbour sent is not a histogram of counts.
             self.node.watcher.event("cannot-go-on", level="error", error=error)
             return None
-        wish = self.stretch.agreed.run.wish
-        kept_out = bool(wish.split.holdout)
-        noise = self.node.noise_of(self.stretch)
-        statement = state_evaluation(self.own, events, noise, kept_out=kept_out)
+        wish = self.view.agreed.run.wish
+        held_out = bool(wish.split.holdout)
+        noise = self.node.noise_of(self.view)
+        statement = state_evaluation(self.own, events, noise, kept_out=held_out)
         rows = dict(zip(site.names, site.rows.tolist(), strict=True))
-        about = HELD_OUT if kept_out else TRAINED_ON
+        about = HELD_OUT if held_out else TRAINED_ON
         found = Quality(histogram, about, statement, rows)
         found = found.with_links() if wish.probabilities else found
-        return Judgement(found, events, self.stretch.run_id)
+        return Judgement(found, events, self.view.run_id)
 
     def to_compare(self) -> SumsComparison | None:
         """What is known before parties have compared; None where each has a model of its own."""
         if not self.hearing.one_model:
             return None
-        return SumsComparison.to_come(self.stretch.agreed.names, early=not self.is_whole)
+        return SumsComparison.to_come(self.view.agreed.names, early=not self.is_whole)
 
     def compare(self) -> SumsComparison | None:
         """Learn whether all parties heard the same in every round, so that all have one model."""
@@ -282,7 +284,7 @@ class _Part:
             return None
         policy, watch = self.node.setup.config.policy, self.node.setup.config.watch
         departure = self.departure
-        if self._before is not None and self.stretch.evaluation:
+        if self._before is not None and self.view.evaluation:
             # An evaluation has none of its own: losses are those of the training before it.
             departure = self._before.departure
         reported = 0.0
@@ -295,8 +297,8 @@ class _Part:
             if departure is not None:
                 departure.listen()
 
-        # Who ended early says so, and has nothing to wait for.
-        found = self.node.same_sums(self.session, self.stretch).compare(
+        # A party that ended early says so, and has nothing to wait for.
+        found = self.node.same_sums(self.session, self.view).compare(
             self.hearing.done,
             self.exchange.decoded.digest(),
             policy.lost_after if self.is_whole else 0.0,
@@ -312,23 +314,23 @@ class _Part:
         return found
 
     def end(self) -> None:
-        """No new message goes out in this stretch: its key is destroyed."""
+        """Destroy the session key: no new message goes out in this view."""
         if self.keys is None:
             return
         try:
             self.keys.destroy()
         except OSError as error:
-            # What was paid for is still to be written.
+            # Go on: what was paid for must still be written.
             advice = f"remove {self.keys.path}"
             self.node.watcher.event("key-left", level="error", error=error, advice=advice)
 
     def train(self, shard: Shard) -> None:
-        """Run the rounds of the stretch, or those before somebody was lost."""
-        node, stretch = self.node, self.stretch
+        """Run the rounds of the view, or those before somebody was lost."""
+        node, view = self.node, self.view
 
         def on_round(done: int, messages: Array) -> None:
-            if not stretch.evaluation:
-                node.watcher.round(done, stretch.rounds)
+            if not view.evaluation:
+                node.watcher.round(done, view.rounds)
             self.hearing.count_bytes()
             self._tell_budget()
 
@@ -336,30 +338,30 @@ class _Part:
             self.own,
             shard,
             exchange=self.hearing,
-            noise=node.noise_of(stretch),
+            noise=node.noise_of(view),
             ledger=self._ledger,
             on_round=on_round,
-            rounds=stretch.rounds,
-            replayed=[message[None] for message in stretch.replayed],
+            rounds=view.rounds,
+            replayed=[message[None] for message in view.replayed],
             absorbed_by=[
                 planned.of_party(planned.site.names.index(node.setup.name))
-                for planned in stretch.absorbed_by
+                for planned in view.absorbed_by
             ],
         )
         self._over = True
         self._tell_budget(at_once=True)
-        charged = (*stretch.charged, *outcome.events[0])
+        charged = (*view.charged, *outcome.events[0])
         self.outcome = replace(outcome, events=(charged,))
 
-    def following(self) -> Stretch | None:
-        """What comes after a loss, once all others agree; None if this was the end."""
+    def following(self) -> View | None:
+        """The next view after a loss, once all others agree; None if this was the last."""
         departure, node = self.departure, self.node
         if departure is None or not departure.lost or self.is_whole:
             return None
         policy = node.setup.config.policy
         try:
             decision = departure.decided() or departure.settle(policy.lost_after)
-            following = self.stretch.following(
+            following = self.view.following(
                 decision,
                 node.setup.schema,
                 own=tuple(self._message(t) for t in range(decision.kept)),
@@ -372,7 +374,7 @@ class _Part:
         except (ParameterError, ExchangeError) as error:
             node.watcher.event("cannot-go-on", level="error", error=error)
             return None
-        # Where a link was cut, it may be another one than this node missed.
+        # Where a link was cut, the others may have decided on another node than this one missed.
         self.hearing.lost = decision.lost
         self.session.left.add(decision.lost)
         node.watcher.event(
@@ -387,21 +389,21 @@ class _Part:
 
     def _message(self, t: int) -> Array:
         """Return this party's own message of a round that it released, as it was committed."""
-        if t < len(self.stretch.replayed):
-            return self.stretch.replayed[t]
+        if t < len(self.view.replayed):
+            return self.view.replayed[t]
         stored = self._ledger.committed(t)
         if stored is not None:
             return stored
         # A simulation commits nothing and cannot be continued: what it sent is in its mailbox.
         shape = self.own.site.shape[1:]
-        place = t - self.stretch.first_sent
-        decode: Callable[..., Any] = decode_message if self.keys is None else decode_words
+        place = t - self.view.first_sent
+        decode: Callable[..., Any] = decode_message if self.keys is None else decode_masked
         data = self.exchange.mailbox.own(place)
-        found: Array = decode(data, run=self.stretch.run, party=self.number, t=place, shape=shape)
+        found: Array = decode(data, run=self.view.run, party=self.number, t=place, shape=shape)
         return found
 
     def _tell_budget(self, *, at_once: bool = False) -> None:
-        """Tell what the ledger says, once in a while: inverting the curve takes time."""
+        """Report the ledger's budget once in a while: inverting the curve takes time."""
         ledger, now = self.node.ledger, time.monotonic()
         if ledger is not None and (at_once or now - self._told_budget >= _BUDGET_EVERY):
             self._told_budget = now
@@ -410,7 +412,7 @@ class _Part:
 
 
 def read_shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, Shard | None]:
-    """Read and lay out this party's rows, and those to evaluate on; how many is public."""
+    """Read and lay out this party's rows, and the held-out ones; how many is public."""
     setup, noise = node.setup, node.noise
     schema = file_schema(setup.schema, told)
     party = told.party[0]
@@ -442,9 +444,9 @@ def _trained(
 ) -> Run:
     """Make the model of this node: the mean of the messages that it may hear, its own included.
 
-    Who hears everybody makes the same model of it as everybody else.
+    All nodes that hear everybody make the same model.
     """
-    setup, stretch, hearing = node.setup, part.stretch, part.hearing
+    setup, view, hearing = node.setup, part.view, part.hearing
     agreed = setup.agreed
     charged = part.outcome.events if node.ledger is None else (_charged(node.ledger, agreed),)
     heard = part.outcome
@@ -474,8 +476,8 @@ def _trained(
         "heard": list(hearing.names),
         "rounds_complete": hearing.done,
         "lost": hearing.lost,
-        "went_on_without": list(stretch.lost),
-        "changed_run_sha256": stretch.run.hex() if stretch.lost else None,
+        "went_on_without": list(view.lost),
+        "changed_run_sha256": view.run.hex() if view.lost else None,
         "tls": setup.security is not None,
     }
     return node_run(
@@ -498,7 +500,7 @@ def node_run(
     setup, classifier
         The node, and what it has learnt.
     how
-        Public facts about how the run went, beside who was in it.
+        Public facts about how the run went; who was in it is added here.
     seconds, noise_error
         As of a :class:`~dpadmm.run.result.Run`.
     """
@@ -525,7 +527,7 @@ def node_run(
 
 def _ahead(node: NodeRuntime, part: _Part) -> tuple[tuple[Event, ...], ...]:
     """What this node is charged for the evaluation of its model; nothing where there is none."""
-    expected = node.setup.whole(part.stretch.agreed).expected()
+    expected = node.setup.whole(part.view.agreed).expected()
     if expected is None or not part.is_whole:
         return ()
     return announced(expected.of_party(part.number))
@@ -534,33 +536,33 @@ def _ahead(node: NodeRuntime, part: _Part) -> tuple[tuple[Event, ...], ...]:
 def _others(node: NodeRuntime, part: _Part, weights: Array) -> OtherEvaluations:
     """What this node was charged for evaluations under the run other than that of its model.
 
-    A node that has lost its messages may end earlier than it did before it was started again: what
-    its ledger was charged for then was sent.
+    A node that has lost its messages may end earlier than it did before its restart: it had sent
+    everything that its ledger was charged for then.
     """
     if node.ledger is None:
         return OtherEvaluations()
     account, agreed, own = node.ledger.refresh(), node.setup.agreed, ""
-    whole = node.setup.whole(part.stretch.agreed)
+    whole = node.setup.whole(part.view.agreed)
     if whole.terms is not None and part.is_whole:
-        own = evaluation_id(part.stretch.run_id, whole.evaluation(weights))
+        own = evaluation_id(part.view.run_id, whole.evaluation(weights))
     runs = _runs_of(account, agreed)
     return OtherEvaluations.of([account], runs, agreed.run.wish.split, own=own)
 
 
 def _noise_error(part: _Part, output: str) -> float | None:
     """What noise does to each weight of a run that went as planned."""
-    hearing, planned = part.hearing, part.stretch.planned
-    if part.stretch.lost or hearing.lost is not None or hearing.refused_sum is not None:
+    hearing, planned = part.hearing, part.view.planned
+    if part.view.lost or hearing.lost is not None or hearing.refused_sum is not None:
         return None
     names = planned.site.names
-    # Where one model stands for all parties, nobody is heard by name.
+    # Where all parties share one model, nobody is heard by name.
     return noise_error(
         planned, output, [names.index(each) for each in hearing.names if each in names]
     )
 
 
 def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:
-    """What the run was charged with whoever was left, also where no model came of it."""
+    """What the run was charged in all its views, also where no model came of one."""
     events: list[Event] = []
     account = ledger.refresh()
     for run_id in _runs_of(account, agreed):
@@ -570,7 +572,7 @@ def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:
 
 
 def _runs_of(account: Account, agreed: AgreedRun) -> list[str]:
-    """The names of the run in a ledger: as it was agreed on, and with whoever was left."""
+    """The names of the run in a ledger, one for each view."""
     names, run = [], str(agreed.run.run_id)
     for name in account.runs:
         first, *lost = name.removeprefix(run).split(" without ")
@@ -580,14 +582,14 @@ def _runs_of(account: Account, agreed: AgreedRun) -> list[str]:
 
 
 def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = ()) -> None:
-    """Write the model, then what is told of it: the record, the statement and the page to read.
+    """Write the model, then what describes it: the record, the statement and the page.
 
     Parameters
     ----------
     setup, trained
         The node, and what it trained.
     changes
-        Lines for the end of the statement: what became of the run that was agreed on.
+        Lines for the end of the statement: how the run changed after losses.
     """
     result = setup.config.result
     assert result is not None
@@ -605,19 +607,19 @@ def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = 
 
 
 def _changes(part: _Part) -> tuple[str, ...]:
-    """What became of the run that was agreed on."""
-    stretch = part.stretch
-    if not stretch.lost:
+    """How the run changed after losses."""
+    view = part.view
+    if not view.lost:
         return ()
-    return (f"Changed run: {stretch.run.hex()}, {stretch.rounds} rounds",)
+    return (f"Changed run: {view.run.hex()}, {view.rounds} rounds",)
 
 
 def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
-    """What the statement says about nodes that were lost: the model's part, and the last one."""
+    """What the statement says about lost nodes, in the model's view and in the last one."""
     caveats = []
-    stretch, lost = part.stretch, part.hearing.lost
-    if stretch.lost:
-        caveats.append(f"Went on without: {', '.join(stretch.lost)}: {WHEN_LOST['continue']}")
+    view, lost = part.view, part.hearing.lost
+    if view.lost:
+        caveats.append(f"Went on without: {', '.join(view.lost)}: {WHEN_LOST['continue']}")
     if lost is not None:
         done = part.hearing.done
         name = part.node.setup.name
@@ -631,9 +633,9 @@ def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
     if last is not part:
         what = last.hearing.refused_sum or f"{last.hearing.lost} was lost, too,"
         caveats.append(
-            f"Going on without {last.stretch.lost[-1]} came to nothing: {what} "
+            f"Going on without {last.view.lost[-1]} came to nothing: {what} "
             f"after {last.hearing.done} rounds of the changed run "
-            f"{last.stretch.run.hex()}. The model is that of the rounds before; what was charged "
+            f"{last.view.run.hex()}. The model is that of the rounds before; what was charged "
             "since is counted."
         )
     if caveats and part.own.budget is not None:

@@ -1,9 +1,17 @@
-"""Why a neighbour is not connected: the node dials it itself and says what it finds.
+"""Why a neighbour is not connected, and whom this node turned away.
 
 Zenoh tries to connect again and again and says little about why it cannot. So while a neighbour is
-missing, a short connection of the node's own, with the node's own files, goes the same way: the
-name is looked up, a connection opened, certificates are shown and checked on both sides, and the
-connection is closed. Nothing is said on it, and the neighbour's log says nothing of it.
+missing, the node opens a short connection of its own with its own files: it looks the name up,
+connects, and both sides show and check certificates. Then it closes the connection. It says nothing
+on it, and the neighbour's log says nothing of it.
+
+Zenoh refuses a connection without a valid certificate, and a message under a name that is not its
+sender's. Neither reaches Python: Zenoh only writes text to descriptor 1, and a neighbour chose some
+of that text. The key that it wrote to may hold anything, line breaks too. So :class:`TransportLog`
+makes descriptor 1 a socket that keeps records apart: one write of Zenoh's is one record, whatever
+is in it. It reads a record from its beginning, which Zenoh writes, up to the first word that
+somebody else may have chosen, and takes the sender's name from the certificate of its connection.
+Whatever else Zenoh says goes to standard error, made visible, on one line.
 """
 
 from __future__ import annotations
@@ -11,9 +19,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
+import os
 import queue
+import re
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -21,15 +32,17 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from dpadmm.durable import Closable
+from dpadmm.errors import ExchangeError
 from dpadmm.federation.identity import CertificateFacts, certificate_facts, describe
-from dpadmm.federation.transport.addresses import split_address
-from dpadmm.federation.transport.session import PeerSession, Security
+from dpadmm.federation.transport.session import PeerSession, Security, split_address
+from dpadmm.federation.transport.wire import NAME_PATTERN
 from dpadmm.federation.watcher import Watcher
+from dpadmm.plain import visible
 
 #: The reason of a finding where nothing is wrong.
 REACHED: Final = "reached"
 _TIMEOUT: Final = 3.0
-# A listener says within this time that it does not like a certificate.
+# A listener refuses a certificate within this time.
 _VERDICT: Final = 1.0
 # How long a neighbour may be missing before it is dialled, and between two attempts.
 _PATIENCE: Final = 3.0
@@ -45,12 +58,12 @@ _UNKNOWN_ISSUER: Final = (2, 7, 18, 19, 20, 21, 27, 30)
 
 @dataclass(frozen=True)
 class Cause:
-    """What came of dialling a neighbour.
+    """The result of dialling a neighbour.
 
     Parameters
     ----------
     reason
-        A word for machines; :data:`REACHED` if all is well.
+        Its code; :data:`REACHED` if all is well.
     advice
         The cause in words, and what to do.
     """
@@ -192,7 +205,7 @@ def _check_tls(
             _hear_verdict(name, link, security)
     except ssl.SSLCertVerificationError as error:
         facts = None
-        # Whose is it? Nothing is said to it, and nothing is believed of it.
+        # Nobody knows whose it is: say nothing to it, and believe nothing of it.
         with (
             contextlib.suppress(OSError, _Found, ValueError),
             _connected(name, address, places, timeout) as again,
@@ -219,7 +232,7 @@ def _check_tls(
 
 def _context(security: Security, *, verify: bool = True) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Hosts are compared by hand: the words are better, and no alert goes to the other side.
+    # Hosts are compared by hand: the sentence is better, and no alert goes to the other side.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     context.load_verify_locations(security.authority)
@@ -267,7 +280,7 @@ def _same_host(dialled: str, known: str) -> bool:
 
 
 def _hear_verdict(name: str, link: ssl.SSLSocket, security: Security) -> None:
-    """A listener judges this node's certificate after the handshake; it likes it in silence."""
+    """Wait for the verdict on this node's certificate: a listener accepts it in silence."""
     link.settimeout(_VERDICT)
     try:
         link.recv(1)
@@ -311,7 +324,7 @@ def _about_certificate(
 
 
 def _about_verdict(name: str, word: str, security: Security) -> _Found:
-    """What the other side has against this node's certificate."""
+    """Why the other side refused this node's certificate."""
     said = word.partition("ALERT_")[2].replace("_", " ").lower()
     own = describe(security.certificate)
     if "expired" in said:
@@ -329,7 +342,7 @@ def _about_verdict(name: str, word: str, security: Security) -> _Found:
 
 @final
 class Reach(Closable):
-    """Watches for missing neighbours and tells why, until it is closed.
+    """Watches for missing neighbours and finds out why, until it is closed.
 
     Parameters
     ----------
@@ -338,7 +351,7 @@ class Reach(Closable):
     addresses, security
         Where neighbours should be, and this node's own files.
     watcher
-        Told of each cause once, and when it is over.
+        Gets each cause once, and when it is over.
     """
 
     def __init__(
@@ -409,7 +422,7 @@ class _Missing:
             if not finding.reached:
                 self._answered = 0
                 return finding
-            # Zenoh may be about to connect: only who answers twice and does not is odd.
+            # Zenoh may be about to connect: tell only when a neighbour answered twice without that.
             self._answered += 1
             self._pause = _FIRST_PAUSE if self._answered < 2 else self._pause
         if self._answered < 2:
@@ -419,3 +432,176 @@ class _Missing:
             f"{self.name} answers at {self.address}, but does not talk to this node: its "
             "[[neighbour]] list may lack it; its own log says more.",
         )
+
+
+_ACCESS: Final = "zenoh::net::routing::interceptor::access_control"
+_CONNECTIONS: Final = "zenoh_link_tls::unicast"
+# Refused messages are told at this level only.
+_LEVELS: Final = f"error,zenoh_link_tls=warn,zenoh_link_tls::utils=error,{_ACCESS}=trace"
+_NAME: Final = NAME_PATTERN.strip("^$")
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+# The time, the level, the thread and the part of Zenoh that speaks; then what it says.
+_RECORD: Final = re.compile(
+    r"[0-9T:.Z+-]+ +[A-Z]+ +(?:[\w-]+ +)?ThreadId\((\d+)\) ([\w:]+): (.*)\n", re.DOTALL
+)
+_CACHING: Final = re.compile(
+    r"ACL \((ingress|egress)\): caching permissions for `(.*)` \.\.\.", re.DOTALL
+)
+_OTHER: Final = r"(?:(?!CertCommonName)\w+\([\w.:-]*\)\+)*"
+# Who (its number in Zenoh, and its certificate's name where that is told), what, and to which key.
+_DENIED: Final = re.compile(
+    rf"(Using cached result: )?([0-9a-f]{{1,32}})"
+    rf"(?: on {_OTHER}CertCommonName\(({_NAME})\)\+{_OTHER}\2)?"
+    r" is unauthorized to "
+    r"(?:Put|Delete|Reply|Declare(?:/Undeclare)? (?:Queryable|Liveliness Token))"
+    r" \(ingress\) on (.*)",
+    re.DOTALL,
+)
+_OWNER: Final = re.compile(rf"dpadmm/[^/]+/({_NAME})/[^/]+")
+# A code, by how Zenoh begins to speak about a certificate; the first that fits.
+_CERTIFICATES: Final = {
+    "peer sent no certificates": "no-certificate",
+    "invalid peer certificate: certificate expired": "certificate-expired",
+    "invalid peer certificate: certificate not valid yet": "certificate-not-valid-yet",
+    "invalid peer certificate": "certificate-invalid",
+}
+_CLOCKS: Final = ("certificate-expired", "certificate-not-valid-yet")
+# A peer that connects again and again under other numbers must not fill the memory.
+_MOST_NUMBERS: Final = 1000
+_MOST_THREADS: Final = 1000
+# Keys have at most 64 KiB.
+_LONGEST_RECORD: Final = 1 << 18
+_LONGEST_SHOWN: Final = 1000
+_SOMEBODY: Final = "somebody"
+
+
+@final
+class Refusals:
+    """Finds the refusals in Zenoh's records and tells a watcher of them.
+
+    Parameters
+    ----------
+    watcher
+        Gets every one of them; floods have few lines.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        # Which key a thread of Zenoh works out permissions for: nobody has tried anything then.
+        self._caching: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._connections: dict[str, int] = {}
+
+    def take(self, record: str) -> bool:
+        """Take a record, with its line break at the end; whether it has been dealt with."""
+        found = _RECORD.fullmatch(_COLOURS.sub("", record))
+        if found is None:
+            return False
+        thread, source, words = found.groups()
+        if source == _ACCESS:
+            self._take_message(thread, words)
+            return True
+        return source == _CONNECTIONS and self._take_connection(words)
+
+    def _take_message(self, thread: str, words: str) -> None:
+        if caching := _CACHING.fullmatch(words):
+            if len(self._caching) < _MOST_THREADS or thread in self._caching:
+                flow, key = caching.groups()
+                self._caching[thread] = key if flow == "ingress" else ""
+            return
+        denied = _DENIED.fullmatch(words)
+        if denied is None:
+            return
+        cached, number, name, key = denied.groups()
+        sender = self._sender(number, name)
+        if not cached and key == self._caching.get(thread):
+            return
+        owner = _OWNER.fullmatch(key)
+        tried = f"as {owner[1]}" if owner else "under a key that is nobody's"
+        sentence = f"{sender} must write under its own name; it tried to {tried}: refused."
+        self._watcher.dropped(sender, "another-name", error=ExchangeError(sentence))
+
+    def _sender(self, number: str, name: str | None) -> str:
+        """The name in the certificate; by a number alone, if only one has ever had that number.
+
+        A node chooses its number in Zenoh itself, and may choose another's.
+        """
+        if name is None:
+            return self._names.get(number, _SOMEBODY)
+        if number in self._names or len(self._names) < _MOST_NUMBERS:
+            known = self._names.setdefault(number, name)
+            if known != name:
+                self._names[number] = _SOMEBODY
+        return name
+
+    def _take_connection(self, words: str) -> bool:
+        reasons = (word for begin, word in _CERTIFICATES.items() if words.startswith(begin))
+        reason = next(reasons, None)
+        if reason is None:
+            return False
+        count = self._connections[reason] = self._connections.get(reason, 0) + 1
+        if count & (count - 1) == 0:
+            sentence = f"a connection was refused: {words.partition('. Hint')[0]}."
+            if reason in _CLOCKS:
+                sentence += " Renew that certificate, or set the clock of this machine or theirs."
+            self._watcher.event(
+                "connection-refused",
+                level="warning",
+                reason=reason,
+                count=count,
+                error=ExchangeError(sentence),
+            )
+        return True
+
+
+@final
+class TransportLog(Closable):
+    """Reads what Zenoh writes to descriptor 1, from before its first session until it is closed.
+
+    Parameters
+    ----------
+    watcher
+        Gets the refusals.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        import zenoh
+
+        zenoh.init_log_from_env_or(_LEVELS)
+        self._refusals = Refusals(watcher)
+        self._closed = threading.Event()
+        sys.stdout.flush()
+        self._before = os.dup(1)
+        # Datagrams: a record of Zenoh's is one write, and arrives as one piece or not at all.
+        self._read_end, self._write_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._write_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _LONGEST_RECORD)
+        os.dup2(self._write_end.fileno(), 1)
+        self._reading = threading.Thread(target=self._read, name="dpadmm zenoh", daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        while True:
+            data = self._read_end.recv(_LONGEST_RECORD)
+            # Datagrams have no end of file: an empty one says that it is time to look.
+            if not data and self._closed.is_set():
+                return
+            # Zenoh waits for whoever reads: nothing, such as a lost terminal, may end this loop.
+            with contextlib.suppress(Exception):
+                self._tell(data.decode("utf-8", "backslashreplace"))
+
+    def _tell(self, record: str) -> None:
+        if not self._refusals.take(record):
+            shown = visible(_COLOURS.sub("", record).rstrip("\n"), longest=_LONGEST_SHOWN)
+            sys.stderr.write(f"{shown}\n")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        """Give descriptor 1 back, once all records were read."""
+        sys.stdout.flush()
+        os.dup2(self._before, 1)
+        os.close(self._before)
+        self._closed.set()
+        self._write_end.send(b"")
+        self._reading.join()
+        self._write_end.close()
+        self._read_end.close()

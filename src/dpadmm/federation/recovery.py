@@ -16,11 +16,18 @@ from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import Disagreement
+from dpadmm.federation.transport.party_exchange import PastSum
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.sum_exchange import PastSum
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.federation.transport.words import Decided, Departing, Frozen, Limits, noted, said
+from dpadmm.federation.transport.wire import (
+    BadMessage,
+    Decided,
+    Departing,
+    Frozen,
+    Limits,
+    noted,
+    said,
+)
 from dpadmm.ledger.balance import RowRange
 from dpadmm.ledger.filters import overspent
 from dpadmm.plain import Array
@@ -33,23 +40,11 @@ if TYPE_CHECKING:
     from dpadmm.run.result import Run
 
 DEPARTURE_TOPIC: Final = "departure"
-
-
 _FROZEN: Final = "departure"
-
-
 _DECIDED: Final = "departure decided"
-
-
 _SENT: Final = "departure sent"
-
-
 _PAUSE: Final = 0.1
-
-
 _PATIENCE: Final = 4
-
-
 _EVALUATING: Final = b"evaluation"
 
 
@@ -112,14 +107,14 @@ class Decision:
 
 
 class Departure:
-    """One node's part in that, for one run.
+    """One node's vote on whom the others go on without, for one run.
 
     Where a link is cut its two ends miss each other, and either may be heard first. Each node has
-    one voice, for the loss of one node, and they go on once all but that one have raised theirs
-    for it. A voice turns only to a node later in the order of the run, and only once somebody
-    other than the earlier one has raised its own for that: then the earlier can no longer have all
-    voices. So all who decide decide the same, however often links come and go. And nobody raises
-    its voice for the loss of a node without which the others could not go on: it leaves itself.
+    one vote, for the loss of one node. The others go on once all nodes but that one have voted for
+    its loss. A node changes its vote only to a node later in the order of the run, and only once
+    somebody other than the earlier one has voted for that: then the earlier can no longer have all
+    votes. So all nodes that decide decide the same, however often links come and go. Nobody votes
+    for the loss of a node without which the others could not go on: it leaves itself.
 
     Parameters
     ----------
@@ -130,12 +125,12 @@ class Departure:
     store
         Where it notes what it said.
     sums, first_sent
-        Only sums of messages are seen: nobody's message is sent again, and the others go on from
-        the last sum that all of them have; and the first round that has messages in this run.
+        Whether only sums of messages are seen: then nobody's message is sent again, and the others
+        go on from the last sum that all of them have. The first round with messages in this run.
     can_spare
         Whether the others could go on without a node.
     on_refused
-        Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
+        Called with a message that should not have been sent: its sender, a code and a sentence.
 
     Attributes
     ----------
@@ -164,7 +159,7 @@ class Departure:
         self._order = {name: place for place, name in enumerate(("", *nodes))}
         self._label = run.hex()
         self._lock = threading.Lock()
-        # For whose loss this node's voice is: its own name once it takes no further part.
+        # For whose loss this node votes: its own name once it takes no further part.
         self._lost = ""
         self.left_out = self._settled = False
         self._sent: dict[str, int] = {}
@@ -222,7 +217,7 @@ class Departure:
                 raise SomebodyLeft(self._reported)
 
     def freeze(self, lost: str, sent: int, summed: int = 0) -> None:
-        """Stop, having released so many rounds: for good, durable when it returns, and said once.
+        """Stop for good after ``sent`` rounds; durable when it returns.
 
         A message that is committed counts, whether it was sent or not: it will not change. Where
         the others could not go on without who is lost, this node leaves until it is started again.
@@ -312,7 +307,7 @@ class Departure:
             self._tell_refused(name, error.reason, error)
             return
         if not self._can_spare(content.lost):
-            # Without whom nobody could go on is not lost: who says so has left.
+            # Nobody could go on without that node, so it is not lost: the sender itself has left.
             content = Departing(lost=name, sent={})
         with self._lock:
             if not self._lost:
@@ -344,7 +339,7 @@ class Departure:
         return later and bool(others)
 
     def _turn(self, lost: str) -> None:
-        """Raise this node's voice for the loss of a node, in place of another's, durably."""
+        """Vote for the loss of a node, in place of another's, durably."""
         sent, summed = self._sent[self._name], self._summed[self._name]
         note = Frozen(lost=lost, sent=sent, summed=summed)
         self._store.take_note(self._run, _FROZEN, note.to_bytes().decode("ascii"))
@@ -353,13 +348,16 @@ class Departure:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """What the nodes that are left compute.
+class View:
+    """A view: a period of constant membership, and what its members compute.
+
+    A run begins with one view of all nodes. When a node is lost and the others go on, the next view
+    begins. An evaluation is a view of its own, with the same members.
 
     Attributes
     ----------
     agreed, planned
-        The run of the nodes that are left.
+        The run of its members.
     run
         Its 32 bytes.
     rounds
@@ -395,7 +393,7 @@ class Stretch:
     evaluation: str = ""
 
     @classmethod
-    def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> Stretch:
+    def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> View:
         """The run as it was agreed on."""
         return cls(agreed, planned, agreed.digest(schema), planned.rounds)
 
@@ -424,19 +422,20 @@ class Stretch:
         return "evaluation" if self.evaluation else "training"
 
     def part(self, rows: int) -> RowRange | None:
-        """Which of so many rows of a party it reads; None for all."""
+        """Which of a party's rows it reads; None for all."""
         split = self.agreed.run.wish.split
         return split.held_out(rows) if self.evaluation else split.train(rows)
 
-    def evaluating(self, planned: Plan) -> Stretch:
+    def evaluating(self, planned: Plan) -> View:
         """The evaluation of the model that came of it.
 
-        Its 32 bytes follow from this stretch's. That all have the same model its masks hang on,
-        where noise is shared, and a comparison at the end (:mod:`dpadmm.federation.same_sums`).
+        Its 32 bytes follow from this view's. Where noise is shared, its masks vanish only if all
+        have the same model; a comparison at the end also finds a difference
+        (:mod:`dpadmm.federation.same_sums`).
         """
         digest = hashlib.sha256(self.run + _EVALUATING).digest()
         name = evaluation_id(self.run_id, planned)
-        return Stretch(self.agreed, planned, digest, planned.rounds, self.lost, evaluation=name)
+        return View(self.agreed, planned, digest, planned.rounds, self.lost, evaluation=name)
 
     def following(
         self,
@@ -445,7 +444,7 @@ class Stretch:
         own: tuple[Array, ...] = (),
         charged: tuple[Event, ...] = (),
         past: tuple[PastSum, ...] = (),
-    ) -> Stretch:
+    ) -> View:
         """What the others do after a node is lost; refused where the links that are left do not do.
 
         Parameters
@@ -455,7 +454,7 @@ class Stretch:
         schema
             How rows are encoded.
         own, charged, past
-            This party's messages of this stretch, what it was charged up to its end, and, where
+            This party's messages of this view, what it was charged up to its end, and, where
             only sums are seen, those.
         """
         if decision.rounds(self.rounds) <= decision.kept:
@@ -471,7 +470,7 @@ class Stretch:
         digest = hashlib.sha256(self.run + agreed.digest(schema) + content.encode("ascii"))
         summed = planned.algorithm.summation is not None
         ran = (*self.absorbed_by, *(self.planned for _ in past[len(self.absorbed_by) :]))
-        return Stretch(
+        return View(
             agreed,
             planned,
             digest.digest(),
@@ -486,7 +485,7 @@ class Stretch:
         )
 
     def check_budget(self, name: str) -> None:
-        """Refuse a stretch with which this party would spend more than was agreed, in all."""
+        """Refuse a view in which this party would spend more than was agreed for the whole run."""
         if self.first is None or self.first.budget is None:
             return
         place = self.agreed.names.index(name)

@@ -1,32 +1,231 @@
-"""What a running node has open: its ledger, what it heard, its connections."""
+"""A node before and while it runs.
+
+:class:`NodeSetup` has every file and parameter checked, before a row is read or a connection
+opened. :class:`NodeRuntime` holds what a running node has open: its ledger, what it heard, its
+connections.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import secrets
+import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
+from dpadmm.algorithms import reviewed
+from dpadmm.data.schema import Schema, load_schema
+from dpadmm.durable import check_writable
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
+from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.agreement import Agreement, Consents, consents_note, noted_consents
-from dpadmm.federation.hearsay import Hearsay
+from dpadmm.federation.node_config import NodeConfig
 from dpadmm.federation.reach import Reach
-from dpadmm.federation.recovery import Departure, Stretch
+from dpadmm.federation.recovery import Departure, View
 from dpadmm.federation.same_sums import SameSums, SignedSums
-from dpadmm.federation.setup import NodeSetup
-from dpadmm.federation.stretch_keys import StretchKeys, check_pinned
+from dpadmm.federation.session_keys import SessionKeys, check_pinned
 from dpadmm.federation.transport.mailbox import Patience
-from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile, MessageStore
-from dpadmm.federation.transport.wire import encode_message, message_size
-from dpadmm.federation.transport.words import Limits, agreement_limit
-from dpadmm.federation.watcher import Watcher
+from dpadmm.federation.transport.wire import Limits, agreement_limit, encode_message, message_size
+from dpadmm.federation.watcher import Gossip, Watcher
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
+from dpadmm.privacy.accountant import Guarantee
+from dpadmm.privacy.figures import AtMost, Given, pair
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
+from dpadmm.privacy.statement import Charges
 from dpadmm.run.charges import check_evaluation, check_owner, open_runs
-from dpadmm.run.evaluate import evaluation_noise
+from dpadmm.run.config import DataSection, PartySection, ResultSection, RunConfig
+from dpadmm.run.evaluate import WholePlan, evaluation_noise
+from dpadmm.run.from_files import check_files, check_results, file_schema
+from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
+from dpadmm.run.plan import Plan, announced
+from dpadmm.run.preflight import PolicySection
+
+
+@dataclass(frozen=True)
+class NodeSetup:
+    """A node whose every file and parameter was checked; no row was read yet.
+
+    Attributes
+    ----------
+    config, agreed, schema
+        What it was told by its owner, what all agreed on, how rows are encoded.
+    planned
+        The plan of all parties.
+    security
+        The files of mutual TLS; None on a loopback without.
+    warnings
+        Sentences about the budget.
+    """
+
+    config: NodeConfig
+    agreed: AgreedRun
+    schema: Schema
+    planned: Plan
+    security: Security | None
+    warnings: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.config.node.name
+
+    @cached_property
+    def run(self) -> bytes:
+        """The 32 bytes of the run."""
+        return self.agreed.digest(self.schema)
+
+    def whole(self, agreed: AgreedRun | None = None) -> WholePlan:
+        """The plan of the agreed run, or of a later view, with its evaluation."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return (agreed or self.agreed).whole(self.schema)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether noise is calibrated so that the proven epsilon stays within the agreed one.
+
+        A paper's formulas, or an algorithm from outside, may spend another epsilon.
+        """
+        return self.agreed.run.calibration == "proven" and reviewed(self.planned.algorithm.name)
+
+    @cached_property
+    def proven(self) -> Guarantee:
+        """The guarantee proven for this party's share of the agreed run, its histogram included."""
+        place = self.agreed.names.index(self.name)
+        own, expected = self.planned.of_party(place), self.whole().expected()
+        assert own.budget is not None
+        ahead = () if expected is None else announced(expected.of_party(place))
+        trained = announced(own)
+        if not self.agreed.run.holdout:
+            trained, ahead = (tuple(chain(*trained, *ahead)),), ()
+        people = own.budget.rows_per_person
+        charges = Charges((self.name,), trained, own.budget.delta, people, ahead)
+        return charges.guarantees()[self.name]
+
+    def agreed_words(self) -> str:
+        """What this party may rely on, however the run ended."""
+        run = self.agreed.run
+        epsilon, delta = (
+            float(told[self.name] if isinstance(told, dict) else told)
+            for told in (run.epsilon, run.delta)
+        )
+        # The whole budget that was asked for: the training may be only a part of it.
+        if self.calibrated or self.proven.epsilon <= epsilon:
+            return f"the agreed budget, ({Given(epsilon)}, {Given(delta)})"
+        return f"what is proven of the agreed run, {pair(self.proven.epsilon, delta)}"
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the messages of the training, and of an evaluation."""
+        expected = self.whole().expected()
+        plans = [self.planned] if expected is None else [self.planned, expected]
+        return tuple(planned.site.shape[1:] for planned in plans)
+
+    def run_config(self) -> RunConfig:
+        """The run as one organisation would write it down for itself."""
+        config, name = self.config, self.name
+        assert config.node.data is not None
+        assert config.result is not None
+        simulation = None if config.simulation is None else config.simulation.key
+        return RunConfig(
+            run=self.agreed.run.model_copy(update={"simulation_key": simulation}),
+            data=DataSection(schema=config.node.schema_file, **config.node.told),
+            party=(
+                PartySection(
+                    name=name,
+                    file=config.node.data,
+                    rows=self.agreed.rows[name],
+                    scheduler=config.node.scheduler,
+                ),
+            ),
+            result=ResultSection(
+                model=config.result.model,
+                record=config.result.record,
+                report=config.result.report,
+            ),
+            ledgers={} if config.node.ledger is None else {name: config.node.ledger},
+            policy=PolicySection(preflight=config.policy.preflight),
+        )
+
+
+def prepare_node(
+    config: NodeConfig, *, insecure_loopback: bool = False, relayed: bool = False
+) -> NodeSetup:
+    """Check all that can be checked before a row is read or a connection opened.
+
+    Parameters
+    ----------
+    config
+        The owner's configuration.
+    insecure_loopback
+        Go without TLS, on this machine only.
+    relayed
+        Whether another runtime carries its messages: then it needs no addresses, and certificates
+        only where noise is shared.
+    """
+    if not relayed:
+        security = config.security(insecure_loopback)
+    else:
+        security = None if config.certificates is None else config.identity()
+    agreed = load_agreed_run(config.run)
+    schema = load_schema(config.node.schema_file)
+    if agreed.schema_sha256 not in (None, schema.sha256):
+        raise ParameterError(
+            f"schema must be the agreed one, with the sha256 {agreed.schema_sha256}; "
+            f"{config.node.schema_file} has {schema.sha256}."
+        )
+    # Refuse here what could not be sent to other nodes.
+    agreed.told(schema)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrivacyWarning)
+        warnings.simplefilter("always", ConvergenceWarning)
+        planned = agreed.plan(schema)
+    if planned.algorithm.summation is not None and security is None:
+        raise ParameterError(
+            "noise must be 'own' without TLS: parties that share noise sign their keys with those "
+            "of their certificates. "
+            + ("Add [certificates]." if relayed else "Leave out --insecure-loopback.")
+        )
+    config.check(agreed, planned, relayed=relayed)
+    setup = NodeSetup(
+        config, agreed, schema, planned, security, tuple(str(item.message) for item in caught)
+    )
+    if config.node.role == "party" and config.simulation is None:
+        _check_provable(setup)
+    check_writable(config.messages, "messages")
+    check_writable(config.preflight_file, "preflight")
+    if config.result is not None:
+        for what in ("model", "record", "statement"):
+            place = getattr(config.result, what)
+            if place is not None:
+                check_writable(place, what)
+        told = setup.run_config()
+        places = {"model": told.result.model, "record": told.result.record}
+        places |= {"statement": config.result.statement, "report": told.result.report_file}
+        check_results(places, setup.run.hex())
+        check_files(told, file_schema(schema, told))
+    return setup
+
+
+def _check_provable(setup: NodeSetup) -> None:
+    """Refuse noise that is not calibrated here where what is proven of it exceeds the policy."""
+    limit = setup.config.policy.epsilon
+    assert limit is not None
+    if setup.calibrated:
+        return
+    proven = setup.proven.epsilon
+    if not proven <= limit:
+        raise ParameterError(
+            f"epsilon must be at most what [policy] allows, {Given(limit)}; what is proven of the "
+            f"agreed run is {AtMost(proven)}. Nothing more was spent."
+        )
+
 
 _AGREED: Final = "agreed"
 _INSTANCE: Final = "instance"
@@ -38,9 +237,9 @@ _LEAVES_OUT: Final = "a ledger whose budget leaves that out, and with a new file
 
 
 def check_known(setup: NodeSetup, ledger: SQLiteLedger, store: MessageStore) -> None:
-    """Refuse a ledger that went back, or that stands in the place of another for the same rows.
+    """Refuse a ledger that was put back, or that replaces another one for the same rows.
 
-    Rows are the same if the data set has the same name or lies at the same place, and where nobody
+    Rows count as the same if the data set has the same name or the same path, and where nobody
     noted what they were.
     """
     messages, notes, own = setup.config.messages, store.notes(_EVERY_RUN), ledger.first
@@ -55,7 +254,7 @@ def check_known(setup: NodeSetup, ledger: SQLiteLedger, store: MessageStore) -> 
     rows = _rows(setup, ledger)
     for name, head in notes.items():
         first = name.removeprefix(_HEAD)
-        # One that has its first entry alone was never charged.
+        # A ledger with its first entry alone was never charged.
         if first in (name, own) or head.startswith("0:"):
             continue
         known = notes.get(_DATA + first)
@@ -71,18 +270,18 @@ def check_known(setup: NodeSetup, ledger: SQLiteLedger, store: MessageStore) -> 
 
 
 def _rows(setup: NodeSetup, ledger: SQLiteLedger) -> list[str]:
-    """What the rows of a ledger are called, and where they lie."""
+    """The name of a ledger's rows, and their path."""
     return [ledger.dataset.name, str(setup.config.node.data)]
 
 
 @dataclass(frozen=True)
 class NodeRuntime:
-    """What a party and a server have in common.
+    """What a running party or server has open.
 
     Attributes
     ----------
     setup, watcher
-        What it was told, and who is told how it gets on.
+        Its checked configuration, and who watches it.
     store, noise, ledger
         What it heard; where its noise comes from; its ledger, if it has one.
     stack
@@ -119,9 +318,9 @@ class NodeRuntime:
         return node
 
     def note_head(self) -> None:
-        """Note whose rows the ledger is about and how far it is, whatever run it was for.
+        """Note whose rows the ledger is about and how far it is, in all runs.
 
-        Refused is one that went back, and one in the place of another (:func:`check_known`).
+        Refuses a ledger that was put back, or that replaces another (:func:`check_known`).
         """
         if self.ledger is None:
             return
@@ -131,44 +330,44 @@ class NodeRuntime:
         self.store.take_note(_EVERY_RUN, _DATA + first, json.dumps(_rows(self.setup, self.ledger)))
         self.store.take_note(_EVERY_RUN, _HEAD + first, self.ledger.head)
 
-    def open_run(self, stretch: Stretch) -> LedgerRun | None:
-        """Lock a stretch in the ledger; refused where it does not fit. None in a simulation."""
+    def open_run(self, view: View) -> LedgerRun | None:
+        """Lock the run of a view in the ledger; refuse what does not fit. None in a simulation."""
         if self.ledger is None:
             return None
-        number = stretch.agreed.names.index(self.setup.name)
-        self._check_ledger(self.ledger, stretch, number)
-        own = stretch.planned.of_party(number)
-        # A stretch that ended with somebody's loss is not charged beyond what was sent.
-        end = Departure.sent_before(self.store, stretch.run)
-        rounds = range(len(stretch.replayed), stretch.rounds if end is None else end)
-        if not stretch.evaluation:
+        number = view.agreed.names.index(self.setup.name)
+        self._check_ledger(self.ledger, view, number)
+        own = view.planned.of_party(number)
+        # A view that ended with somebody's loss is not charged beyond what was sent.
+        end = Departure.sent_before(self.store, view.run)
+        rounds = range(len(view.replayed), view.rounds if end is None else end)
+        if not view.evaluation:
             accounts = {self.setup.name: self.ledger.refresh()}
-            whole = self.setup.whole(stretch.agreed)
-            check_evaluation(whole, accounts, stretch.run_id, rounds=rounds)
+            whole = self.setup.whole(view.agreed)
+            check_evaluation(whole, accounts, view.run_id, rounds=rounds)
         (opened,) = open_runs(
-            own, [self.ledger], stretch.run_id, self.noise, rounds=rounds, part=stretch.part
+            own, [self.ledger], view.run_id, self.noise, rounds=rounds, part=view.part
         )
         ledger = self.stack.enter_context(opened)
-        # Before anything is charged: from here on no other ledger takes this one's place.
+        # Before anything is charged: from here on no other ledger can replace this one.
         self.note_head()
         return ledger
 
-    def _check_ledger(self, ledger: SQLiteLedger, stretch: Stretch, number: int) -> None:
+    def _check_ledger(self, ledger: SQLiteLedger, view: View, number: int) -> None:
         """Refuse a ledger that is older than what this node is known to have sent."""
-        first = stretch.first_sent
-        kept = first + self.store.rounds(stretch.run)
-        record = ledger.refresh().runs.get(stretch.run_id)
-        for t in range(len(stretch.replayed), kept):
+        first = view.first_sent
+        kept = first + self.store.rounds(view.run)
+        record = ledger.refresh().runs.get(view.run_id)
+        for t in range(len(view.replayed), kept):
             stored = None if record is None else record.commits.get(t)
-            sent = self.store.messages(stretch.run, t - first).get(number)
+            sent = self.store.messages(view.run, t - first).get(number)
             if stored is not None and sent == encode_message(
-                stretch.run, number, t - first, ledger.load_message(stored)
+                view.run, number, t - first, ledger.load_message(stored)
             ):
                 continue
             lacks = "lacks it" if stored is None else "has another message there"
             raise LedgerError(
                 f"ledger must have every round that was sent; round {t} of run "
-                f"{stretch.run_id!r} is in {self.setup.config.messages}, and {ledger.path} "
+                f"{view.run_id!r} is in {self.setup.config.messages}, and {ledger.path} "
                 f"{lacks}: the ledger was put back to an older copy. Nothing was drawn. Restore "
                 f"the newest ledger; if it is lost, the {kept} rounds that were sent stay spent: "
                 f"begin another run_id, with {_LEAVES_OUT}."
@@ -205,7 +404,7 @@ class NodeRuntime:
         self.stack.enter_context(Reach(session, config.addresses, setup.security, self.watcher))
         nodes = setup.agreed.nodes
         self.stack.enter_context(
-            Hearsay(
+            Gossip(
                 session,
                 self.watcher,
                 Limits(frozenset(nodes), setup.planned.rounds),
@@ -239,76 +438,76 @@ class NodeRuntime:
     def _refused(self, name: str, reason: str, error: ExchangeError) -> None:
         self.watcher.dropped(name, reason, error=error)
 
-    def noise_of(self, stretch: Stretch) -> NoiseSource:
-        """Where the noise of a stretch comes from.
+    def noise_of(self, view: View) -> NoiseSource:
+        """The noise source of a view.
 
-        After a loss a round of sums is drawn anew: in a simulation, too, that is other noise.
+        After a loss a round of sums is drawn anew: with other noise, in a simulation, too.
         """
         simulation = self.setup.config.simulation
-        if stretch.evaluation:
+        if view.evaluation:
             return evaluation_noise(self.noise, None if simulation is None else simulation.key)
-        summed = stretch.planned.algorithm.summation is not None
-        if simulation is None or not (summed and stretch.lost):
+        summed = view.planned.algorithm.summation is not None
+        if simulation is None or not (summed and view.lost):
             return self.noise
-        found = hashlib.sha256(f"{simulation.key} {stretch.run.hex()}".encode("ascii")).digest()
+        found = hashlib.sha256(f"{simulation.key} {view.run.hex()}".encode("ascii")).digest()
         return SimulatedNoise(int.from_bytes(found[:8], "little"))
 
-    def departure(self, session: PeerSession, stretch: Stretch) -> Departure | None:
+    def departure(self, session: PeerSession, view: View) -> Departure | None:
         """How to go on without a lost node; None where the owner has not chosen to.
 
-        Nor in an evaluation, which is one round of all who trained, or none.
+        None in an evaluation, too: it is one round of all who trained, or it does not happen.
         """
-        if self.setup.config.policy.when_lost != "continue" or stretch.evaluation:
+        if self.setup.config.policy.when_lost != "continue" or view.evaluation:
             return None
-        agreed = stretch.agreed
+        agreed = view.agreed
         return Departure(
             session,
-            stretch.run,
+            view.run,
             agreed.names,
             agreed.nodes,
-            stretch.rounds,
+            view.rounds,
             self.store,
-            sums=stretch.planned.algorithm.summation is not None,
-            first_sent=stretch.first_sent,
-            can_spare=stretch.can_spare,
+            sums=view.planned.algorithm.summation is not None,
+            first_sent=view.first_sent,
+            can_spare=view.can_spare,
             on_refused=self._refused,
         )
 
-    def stretch_keys(self, stretch: Stretch) -> StretchKeys | None:
-        """The keys of a party in a stretch; None where messages are seen one by one."""
-        if stretch.planned.algorithm.summation is None:
+    def session_keys(self, view: View) -> SessionKeys | None:
+        """The session keys of a party; None where messages are not masked."""
+        if view.planned.algorithm.summation is None:
             return None
         setup = self.setup
         assert setup.security is not None
-        return StretchKeys(
+        return SessionKeys(
             setup.name,
-            stretch,
+            view,
             setup.security,
             setup.config.pins,
             self.store,
             setup.config.messages.parent,
         )
 
-    def signed_sums(self, stretch: Stretch) -> SignedSums:
-        """What parties signed at the end of a stretch, checked as keys are: by pins, if any."""
+    def signed_sums(self, view: View) -> SignedSums:
+        """What parties signed at the end of a view, checked by pins where keys are."""
         setup = self.setup
-        pinned = stretch.planned.algorithm.summation is not None
+        pinned = view.planned.algorithm.summation is not None
         return SignedSums(
             setup.name,
-            stretch.run,
-            stretch.agreed.names,
-            stretch.rounds,
-            Consents(setup.name, stretch.run, setup.security),
+            view.run,
+            view.agreed.names,
+            view.rounds,
+            Consents(setup.name, view.run, setup.security),
             setup.config.pins if pinned else {},
             self.store,
         )
 
-    def same_sums(self, session: PeerSession, stretch: Stretch) -> SameSums:
-        """How all parties of a stretch learn whether they heard the same in it."""
-        return SameSums(session, self.signed_sums(stretch), on_refused=self._refused)
+    def same_sums(self, session: PeerSession, view: View) -> SameSums:
+        """How the parties of a view learn whether all heard the same."""
+        return SameSums(session, self.signed_sums(view), on_refused=self._refused)
 
-    def mailbox_options(self, departure: Departure | None, stretch: Stretch) -> dict[str, Any]:
-        """How long to wait, what may be said, and who is told."""
+    def mailbox_options(self, departure: Departure | None, view: View) -> dict[str, Any]:
+        """How long to wait, which names and rounds are valid, and whom to call."""
         policy, watch = self.setup.config.policy, self.setup.config.watch
         options: dict[str, Any] = {
             "patience": Patience(
@@ -317,7 +516,7 @@ class NodeRuntime:
             ),
             "on_refused": self._refused,
             "on_waiting": self.watcher.waiting,
-            "limits": Limits(frozenset(stretch.agreed.nodes), stretch.rounds),
+            "limits": Limits(frozenset(view.agreed.nodes), view.rounds),
             "on_event": self.watcher.event,
         }
         if departure is not None:

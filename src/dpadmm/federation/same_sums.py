@@ -1,20 +1,20 @@
 r"""The end of a run: whether all parties heard the same in every round, by digests they signed.
 
-Where one model stands for all parties each makes it of what it is told: sums, or means. Masks of a
-round hang on all sums before it, so that a sum that others were told differently is found out in
-the next round. After the last one nothing follows. So each party then signs, by the key of its
+Where all parties share one model, each makes it from what it is told: sums, or means. The masks of
+a round depend on all sums before it, so the next round reveals a sum that others were told
+differently. No round follows the last one. So each party then signs, by the key of its
 certificate,
 
 .. code-block:: text
 
     dpadmm sums 1\n<run, 64 hex digits>\n<name>\n<rounds>\n<SHA-256 of all sums, 64 hex digits>\n
 
-and nodes hand on what was signed as it is. The run is that of the stretch, or of the evaluation
-after it, whose digest covers the training's sums, too. A digest counts if its certificate leads to
-the authority, is the one that is pinned here, if any is, and has signed it: whoever is between two
-parties can keep a digest back, but neither make one up nor use that of another run. A model is
-"agreed by all" once everybody's is there and is the same. Where one is missing the statement says
-so; where one differs the run ends with an error.
+and nodes hand the signed text on unchanged. The run is that of the view, or of the evaluation after
+it, whose digest covers the training's sums, too. A digest counts if its certificate leads to the
+authority, is the one that is pinned here, if any is, and has signed it. Whoever is between two
+parties can keep a digest back, but can neither make one up nor use that of another run. A model is
+"agreed by all" once everybody's digest is there and the same. Where one is missing the statement
+says so; where one differs the run ends with an error.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from dpadmm.federation.identity import from_base64
 from dpadmm.federation.recovery import SomebodyLeft
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.federation.transport.words import (
+from dpadmm.federation.transport.wire import (
+    BadMessage,
     Comparing,
     Limits,
     SumsDigest,
@@ -88,7 +88,7 @@ class SumsComparison:
     signed
         Whether digests are signed here: not without certificates.
     caveat
-        What is to be known before all have said so.
+        What the reader must know before all have answered.
     """
 
     sha256: str
@@ -117,7 +117,7 @@ class SumsComparison:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What whoever relies on the model must know."""
+        """What a user of the model must know."""
         if self.caveat:
             return (self.caveat,)
         if self.other:
@@ -179,7 +179,7 @@ class SignedSums:
     name
         The node: a party, or a server that hands on.
     run, members, rounds
-        The 32 bytes of the stretch, its parties in their order, and its rounds.
+        The 32 bytes of the view, its parties in their order, and its rounds.
     consents
         Signs for this node, and checks what others signed.
     pins
@@ -304,7 +304,7 @@ class SignedSums:
             elif found.sha256 != own.sha256:
                 other[name] = found.sha256
             elif twice.get(name) is not None:
-                # It signed two: to somebody it said another.
+                # It signed two: it told somebody another one.
                 other[name] = twice[name]
             else:
                 same.append(name)
@@ -324,7 +324,7 @@ class SameSums:
     signed
         The digests that it has.
     on_refused
-        Told of what a neighbour should not have sent: whose, a word for why, and the sentence.
+        Called with a message that should not have been sent: its sender, a code and a sentence.
     """
 
     def __init__(

@@ -1,21 +1,38 @@
-"""How a node is watched: a log, a status file, a line on the terminal, metrics.
+"""How an owner watches and stops a node: log, status file, terminal, metrics, gossip, signals.
 
-The log is one JSON object per line: ``time`` (UTC), ``level``, ``event``, ``node``, ``run`` and
-``facts``. What may be a fact is listed in :mod:`dpadmm.federation.facts`; nothing else gets in.
+*Log.* The log is one JSON object per line: ``time`` (UTC), ``level``, ``event``, ``node``, ``run``
+and ``facts``. :mod:`dpadmm.federation.status` lists what may be a fact; nothing else gets in.
+
+*Gossip* (``share_status``). Where its owner wishes it, a node tells its neighbours every two
+seconds its state, how many rounds are complete and whom it waits for. Neighbours may ask for that
+anyway while the node runs. The beat is fixed: gossip tells no more about rows, or about the
+seconds of a local solve, than the messages do. It holds no budget, address, reason or time.
+
+What a neighbour says goes into the status file, under its name, and nowhere else. It decides
+nothing. A schema reads it, at most twice a second, and every message comes first. A neighbour that
+lies changes only what is shown of itself. Nobody passes gossip on.
+
+*Signals.* SIGTERM and SIGINT end a node in order. The main thread gets :class:`Stopped` wherever it
+is, so that everything open is closed on the way out. Nothing is lost: a node that was stopped goes
+on from its ledger and its messages, as one that was killed does. Closing has a time limit, and a
+second signal ends the process at once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, final
 
 from rich.console import Console
@@ -23,14 +40,24 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from dpadmm.durable import Closable, check_writable, write_whole
-from dpadmm.errors import ParameterError, unknown_name
-from dpadmm.federation.facts import Fact, code_word, public_facts
-from dpadmm.federation.status import MOST_EVENTS, STATUS_VERSION, WRITING, process_space
+from dpadmm.errors import ExchangeError, ParameterError, unknown_name
+from dpadmm.federation.status import (
+    MOST_EVENTS,
+    STATUS_VERSION,
+    WRITING,
+    Fact,
+    code_word,
+    process_space,
+    public_facts,
+)
+from dpadmm.federation.transport.session import PeerSession
+from dpadmm.federation.transport.wire import MOST_WAITED_FOR, BadMessage, Limits, Standing, said
 from dpadmm.plain import visible
 from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
-    from dpadmm.federation.metrics import Metrics
+    from dpadmm.federation.page_server import Metrics
+
 
 #: From the least to the most pressing.
 LEVELS: Final = ("info", "warning", "error")
@@ -42,14 +69,14 @@ _SAID_AT_THE_END: Final = ("failed", "left-out", "stopped")
 _ROUND_LINES: Final = 1.0
 _MOST_SENDERS: Final = 1000
 _MOST_OTHERS: Final = 300
-# What a neighbour can make happen, such as coming and going, has so many lines, then one a second.
+# A neighbour can cause events, such as coming and going: so many lines, then one a second.
 _BURST: Final = 20
 _CROWD_LINES: Final = 1.0
 
 
 @final
 class Watcher(Closable):
-    """Tells what a node does; every method may be called from any thread.
+    """Records what a node does; any thread may call any method.
 
     Parameters
     ----------
@@ -98,7 +125,7 @@ class Watcher(Closable):
         self._state = _first_status(node, run)
         self._metrics: Metrics | None = None
         if metrics is not None:
-            from dpadmm.federation.metrics import Metrics
+            from dpadmm.federation.page_server import Metrics
 
             self._metrics = Metrics(metrics, node, run, anywhere=metrics_anywhere)
             self._state["metrics"] = self._metrics.address
@@ -114,16 +141,16 @@ class Watcher(Closable):
         return None if self._metrics is None else self._metrics.address
 
     def event(self, name: str, *, level: str = "info", **facts: Any) -> None:
-        """Tell that something happened.
+        """Record an event.
 
         Parameters
         ----------
         name
-            A word for machines, such as ``neighbour-lost``.
+            Its code, such as ``neighbour-lost``.
         level
             One of :data:`LEVELS`.
         facts
-            What belongs to it, by the fields of :data:`dpadmm.federation.facts.FIELDS`.
+            Its facts, by the fields of :data:`dpadmm.federation.status.FIELDS`.
         """
         code_word(name)
         if level not in LEVELS:
@@ -137,7 +164,7 @@ class Watcher(Closable):
             self._state["changed"] = entry["time"]
             words = ", ".join(f"{key} {_spoken(value)}" for key, value in told.items())
             if name != _ROUND:
-                # Rounds would push out all else, and are counted anyway.
+                # Rounds would push out everything else, and are counted anyway.
                 events = self._state.setdefault("events", [])
                 events.append(entry | {"words": visible(words)})
                 del events[:-MOST_EVENTS]
@@ -148,9 +175,9 @@ class Watcher(Closable):
                 self._progress.console.print(Text(f"{name}: {words}", style=style))
 
     def _crowded(self, name: str, neighbour: Any, reason: Any) -> bool:
-        """Whether a neighbour makes something happen too often for a line each time.
+        """Whether a neighbour causes an event too often for a line each time.
 
-        Each reason, a word of ours, is counted by itself: a flood of one hides no other.
+        Each reason counts by itself: a flood of one hides no other.
         """
         if neighbour is None:
             return False
@@ -173,31 +200,31 @@ class Watcher(Closable):
     def graph(
         self, nodes: Sequence[str], links: Sequence[tuple[str, str]], server: str | None
     ) -> None:
-        """Tell who is linked with whom in the agreed run."""
+        """Record who is linked with whom in the agreed run."""
         told = public_facts({"nodes": list(nodes)})
         with self._lock:
             pairs = [sorted(pair) for pair in links]
             self._state["graph"] = told | {"links": sorted(pairs), "server": server}
 
     def standing(self) -> tuple[Any, int, list[str]]:
-        """How this node gets on: its state, its complete rounds, whom it waits for."""
+        """The state of this node, its complete rounds, and whom it waits for."""
         with self._lock:
             waiting = sorted({*self._state["waiting"], *self._state["unreachable"]})
-            # To neighbours it is a node that is not ready yet: it still runs.
+            # Neighbours see a node that still runs.
             state = "running" if self._state["state"] == WRITING else self._state["state"]
             return state, self._state["round"], waiting
 
-    def hearsay(self, neighbour: str, state: str, done: int, waiting: list[str]) -> None:
-        """Tell how a neighbour says that it gets on; nobody has checked it."""
+    def gossip(self, neighbour: str, state: str, done: int, waiting: list[str]) -> None:
+        """Record what a neighbour says about itself; nobody has checked it."""
         told = public_facts({"state": state, "round": done, "waiting": waiting})
         with self._lock:
             others = self._state.setdefault("others", {})
-            # The file has a bound: whatever many of them say, it can be read.
+            # Bound the file, so that it can be read whatever many neighbours say.
             if neighbour in others or len(others) < _MOST_OTHERS:
                 others[neighbour] = told | {"heard": _now()}
 
     def round(self, done: int, rounds: int) -> None:
-        """Tell how many rounds are complete, of how many. At most one log line a second."""
+        """Record how many rounds are complete, of how many. At most one log line a second."""
         told = public_facts({"round": done, "rounds": rounds})
         with self._lock:
             self._state |= told | {"state": "running", "changed": _now()}
@@ -212,7 +239,7 @@ class Watcher(Closable):
                 self.event(_ROUND, round=done, rounds=rounds)
 
     def waiting(self, neighbour: str, seconds: float) -> None:
-        """Tell how long this round has waited for a neighbour so far; 0 when it came."""
+        """Record how long this round has waited for a neighbour so far; 0 when it came."""
         public_facts({"neighbour": neighbour, "seconds": seconds})
         with self._lock:
             now: dict[str, float] = self._state["waiting"]
@@ -229,7 +256,7 @@ class Watcher(Closable):
                 self._progress.update(self._bar, waiting=f"waiting for {names}" if now else "")
 
     def unreachable(self, neighbour: str, address: str, reason: str, advice: str) -> None:
-        """Tell why a neighbour is not connected, and what to do; once for each cause."""
+        """Record why a neighbour is not connected, and what to do; once for each cause."""
         facts = {"neighbour": neighbour, "address": address, "reason": reason, "advice": advice}
         told = public_facts(facts)
         with self._lock:
@@ -243,14 +270,14 @@ class Watcher(Closable):
             self.event("neighbour-unreachable", level="warning", **facts)
 
     def reachable(self, neighbour: str) -> None:
-        """Tell that a neighbour is connected, or is not waited for any more."""
+        """Record that a neighbour is connected, or is not needed any more."""
         with self._lock:
             if self._state["unreachable"].pop(neighbour, None) and self._metrics is not None:
                 self._metrics.unreachable.labels(neighbour).set(0)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Tell that rounds are over: in this block their cost is worked out and results written."""
+        """Record that rounds are over: this block computes their cost and writes results."""
         with self._lock:
             before = self._state["state"]
             self._state["state"] = WRITING
@@ -263,14 +290,14 @@ class Watcher(Closable):
                 self._state["state"] = before
 
     def serving(self, timeout: float) -> None:
-        """Tell that the results are written: only late neighbours are still to be served."""
+        """Record that the results are written: the node only serves late neighbours."""
         with self._lock:
             self._written = True
             self._state["state"] = "serving"
             self.event("serving", timeout=timeout)
 
     def finished(self) -> None:
-        """Tell that nothing is left to do."""
+        """Record that nothing is left to do."""
         with self._lock:
             self._ended_well = True
             self.event("finished")
@@ -286,7 +313,7 @@ class Watcher(Closable):
                 self._metrics.received.inc(received)
 
     def budget(self, spent: float, left: float) -> None:
-        """Tell what the ledger says: the epsilon spent on the data set, and what is left."""
+        """Record the epsilon spent on the data set and what is left, from the ledger."""
         told = public_facts({"epsilon_spent": spent, "epsilon_left": left})
         with self._lock:
             self._state |= told
@@ -295,10 +322,10 @@ class Watcher(Closable):
                 self._metrics.epsilon_left.set(left)
 
     def dropped(self, neighbour: str, reason: str, **facts: Any) -> None:
-        """Tell that a message was refused.
+        """Record that a message was refused.
 
-        Whoever floods a node must not fill its disk: of a sender's messages with one reason the
-        1st, 2nd, 4th, 8th... has a line.
+        A flood must not fill the disk: of a sender's messages with one reason, only the 1st, 2nd,
+        4th, 8th... get a line.
         """
         code_word(reason)
         with self._lock:
@@ -314,16 +341,16 @@ class Watcher(Closable):
                 self.event("message-dropped", level="warning", **told)
 
     def give_up(self) -> None:
-        """Leave a last status behind, whoever holds what: the process ends at once."""
+        """Write a last status without the lock: the process ends at once."""
         self._state["state"] = "stopped"
         if self._status is not None:
             write_whole(self._status, self._status_text().encode("ascii"), "status")
 
     def close(self) -> None:
-        """Say how it ended and stop.
+        """Record how the node ended, and stop.
 
-        It finished if it said so, with its results written and all rounds complete; else it was
-        stopped.
+        It finished if it said so, with its results written and all rounds complete. Otherwise it
+        was stopped.
         """
         with self._lock:
             if self._closed.is_set():
@@ -420,7 +447,7 @@ class Watcher(Closable):
             self._complain(str(error))
 
     def _complain(self, sentence: str) -> None:
-        """Once for each trouble: a node goes on without being watched."""
+        """Warn once about each trouble: the node goes on unwatched."""
         if sentence != self._complaint:
             self._complaint = sentence
             Console(stderr=True, soft_wrap=True).print(Text(f"Warning: {sentence}"))
@@ -458,3 +485,143 @@ def _first_status(node: str, run: str) -> dict[str, Any]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+_TOPIC: Final = "status"
+_NOW: Final = "now"
+_SHARE_EVERY: Final = 2.0
+# What comes faster is not even read.
+_TAKE_EVERY: Final = 0.5
+_LONGEST: Final = 1 << 14
+
+
+@final
+class Gossip(Closable):
+    """Takes gossip from neighbours, and shares this node's own status if the owner wishes.
+
+    Parameters
+    ----------
+    session
+        The node's connections.
+    watcher
+        Knows this node's status, and records what the others say.
+    limits
+        The names and rounds of the run.
+    share
+        Whether this node shares its status.
+    on_refused
+        Called with a message that should not have been sent: its sender, a code and a sentence.
+    """
+
+    def __init__(
+        self,
+        session: PeerSession,
+        watcher: Watcher,
+        limits: Limits,
+        *,
+        share: bool,
+        on_refused: Callable[[str, str, ExchangeError], None],
+    ) -> None:
+        self._session, self._watcher, self._limits = session, watcher, limits
+        self._refused = on_refused
+        self._taken: dict[str, float] = {}
+        self._closed = threading.Event()
+        session.hear(_TOPIC, self._take, decides=False)
+        if share:
+            threading.Thread(target=self._share, name="dpadmm gossip", daemon=True).start()
+
+    def _share(self) -> None:
+        while not self._closed.wait(_SHARE_EVERY):
+            # Trouble with gossip must not touch the run.
+            with contextlib.suppress(Exception):
+                state, done, waiting = self._watcher.standing()
+                # Neighbours cannot ask who is late at the end, so gossip does not tell it.
+                missing = [] if state == "serving" else waiting[:MOST_WAITED_FOR]
+                told = Standing(state=state, round=done, waiting=missing)
+                self._session.publish(_TOPIC, _NOW, told.to_bytes(), decides=False)
+
+    def _take(self, name: str, label: str, data: bytes) -> None:
+        now = time.monotonic()
+        if now - self._taken.get(name, -_TAKE_EVERY) < _TAKE_EVERY:
+            return
+        self._taken[name] = now
+        try:
+            told = said(Standing, data, name, self._limits, longest=_LONGEST)
+        except BadMessage as error:
+            self._refused(name, "bad-status", error)
+            return
+        self._watcher.gossip(name, told.state, told.round, told.waiting)
+
+    def close(self) -> None:
+        """Stop sharing, without waiting for a beat under way: it holds nothing."""
+        self._closed.set()
+
+
+#: The signals that end a node in order; its exit code is 128 and the number of the signal.
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+# Closing takes a second or two; a node that hangs on it must not outlive its service manager.
+_LONGEST_CLOSING: Final = 15.0
+
+
+class Stopped(BaseException):
+    """The owner asked the node to end.
+
+    Attributes
+    ----------
+    name, exit_code
+        Of the signal, such as SIGTERM; and the exit code that stands for it.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.name = signal.Signals(number).name
+        self.exit_code = 128 + number
+        super().__init__(
+            f"stopped by {self.name}; started again, this node goes on where it was, and nothing "
+            "is spent twice."
+        )
+
+
+@final
+class Stopping(Closable):
+    """Raises :class:`Stopped` at the first signal, until it is closed.
+
+    Parameters
+    ----------
+    on_hanging
+        Called before the process is ended because closing took too long.
+    """
+
+    def __init__(self, on_hanging: Callable[[], None]) -> None:
+        self._on_hanging = on_hanging
+        self._ending: threading.Timer | None = None
+        self._over = False
+        self._before: dict[int, Any] = {}
+        # Elsewhere, as in a program that runs a node in a thread, signals are that program's.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+
+    def over(self) -> None:
+        """The node has ended: ignore signals while it prints its last lines."""
+        self._over = True
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self._ending is not None:
+            os._exit(128 + number)
+        if self._over:
+            return
+        self._ending = threading.Timer(_LONGEST_CLOSING, self._give_up, [128 + number])
+        self._ending.daemon = True
+        self._ending.start()
+        raise Stopped(number)
+
+    def _give_up(self, exit_code: int) -> None:
+        with contextlib.suppress(Exception):
+            self._on_hanging()
+        os._exit(exit_code)
+
+    def close(self) -> None:
+        """Leave signals to whoever had them before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._ending is not None:
+            self._ending.cancel()

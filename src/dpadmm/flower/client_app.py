@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError, needs_extra
-from dpadmm.flower.questions import RECORD, Answer
 
 with needs_extra("flower"):
     from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -23,6 +22,7 @@ with needs_extra("flower"):
 
     from dpadmm.flower.keeper import ask_keeper
     from dpadmm.flower.party import answer
+    from dpadmm.flower.questions import RECORD, Answer
 
 _UNNAMED: Final = (
     "this party could not answer: the --node-config of its SuperNode must have keeper or node, one "
@@ -53,7 +53,7 @@ def make_client_app(nodes: Sequence[str | Path] | None = None) -> ClientApp:
 
 
 def _answered(told: Any, content: dict[str, Any], nodes: Sequence[str | Path] | None) -> Answer:
-    """The answer of whom the owner named, or of a party of a simulation by its place."""
+    """The answer of the party that the owner named, or of a simulated one by its number."""
     if nodes is not None:
         return answer(Path(nodes[int(told["partition-id"])]), content)
     keeper, node = told.get("keeper"), told.get("node")

@@ -31,7 +31,7 @@ from dpadmm.flower.questions import Answer
 
 # A question has a message and what was agreed on; twice that, for the hex.
 _LONGEST_LINE: Final = 1 << 28
-# Who says nothing for so long is not waited for.
+# A client that says nothing for so long is dropped.
 _PATIENCE: Final = 30.0
 _BYTES: Final = "hex:"
 
@@ -67,7 +67,7 @@ class Keeper:
         self._listener.listen()
 
     def serve_one(self) -> None:
-        """Wait for one question and answer it; whoever breaks off is forgotten."""
+        """Wait for one question and answer it; ignore a client that breaks off."""
         connection, _ = self._listener.accept()
         with connection:
             connection.settimeout(_PATIENCE)
@@ -103,7 +103,7 @@ def ask_keeper(place: Path, content: Mapping[str, Any]) -> Answer:
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
-    """One line of JSON; bytes are hex behind a mark, and so is no text of anybody else."""
+    """One line of JSON; bytes are hex behind a mark, which no text may begin with."""
     marked = {
         name: f"{_BYTES}{value.hex()}" if isinstance(value, bytes) else value
         for name, value in content.items()
@@ -127,7 +127,7 @@ def _receive(connection: socket.socket) -> dict[str, Any]:
 
 
 def main(words: list[str] | None = None) -> None:
-    """Answer until the process is ended; refuses at once what a party would refuse."""
+    """Answer until the process ends; refuse at once what a party would refuse."""
     parser = argparse.ArgumentParser(
         prog="python -m dpadmm.flower.keeper",
         description="Answer a Flower server's questions for one party, from its owner's files.",

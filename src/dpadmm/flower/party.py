@@ -8,48 +8,165 @@ messages. What is asked decides when this party draws, never what it draws or sp
   owner's policy; a server with another run is refused, with the difference;
 * a round that has a message gets the same bytes again, whoever asks and however often;
 * a round is drawn after the one before it, from means that do not change any more.
+
+The state of an algorithm is a function of messages. So :func:`replay` goes through known rounds
+again, without rows: a party that is asked for round t in a new process comes to where it was from
+its ledger and its file of messages, and a server makes the model from what it heard. A simulation
+has no ledger: :class:`KeptLedger` keeps what a simulated party sent beside what it heard.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
+
+import numpy as np
 
 from dpadmm.errors import ExchangeError, ParameterError, PreflightStop
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import disagreement
-from dpadmm.federation.check import look_before_start
 from dpadmm.federation.exchange import CarefulLedger
+from dpadmm.federation.node import look_before_start
 from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import node_run, read_shards, write_node_results
-from dpadmm.federation.recovery import Stretch
-from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.recovery import View
+from dpadmm.federation.runtime import NodeRuntime, NodeSetup, prepare_node
 from dpadmm.federation.same_sums import SignedSums, SumsComparison
-from dpadmm.federation.setup import NodeSetup, prepare_node
-from dpadmm.federation.stretch_keys import StretchKeys
+from dpadmm.federation.session_keys import SessionKeys
 from dpadmm.federation.transport.masks import DecodedSums
-from dpadmm.federation.transport.rollback import DrawRefused
-from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.wire import decode_message, decode_words, encode_message
-from dpadmm.federation.transport.words import Agreeing, said
+from dpadmm.federation.transport.store import DrawRefused, MessageStore
+from dpadmm.federation.transport.wire import (
+    Agreeing,
+    decode_masked,
+    decode_message,
+    encode_message,
+    said,
+)
 from dpadmm.federation.watcher import Watcher
-from dpadmm.flower.kept_ledger import KeptLedger
-from dpadmm.flower.questions import Answer, Question
-from dpadmm.flower.replay import MEAN, KnownMeans, replay
-from dpadmm.flower.sums import KnownSums, masks_of, own_key
-from dpadmm.ledger.base import Ledger
+from dpadmm.flower.questions import Answer, KnownSums, Question, masks_of, own_key
+from dpadmm.ledger.balance import STORED_TYPES
+from dpadmm.ledger.base import Ledger, MemoryLedger
 from dpadmm.plain import Array, Words
+from dpadmm.privacy.mechanisms import Released
+from dpadmm.privacy.noise import NoiseSource
+from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import OtherEvaluations
 from dpadmm.run.classifier import Classifier
-from dpadmm.run.engine import Exchange
+from dpadmm.run.engine import Exchange, Outcome, RunEnded, tail_start
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run, noise_error
 from dpadmm.run.session import state_whole
 from dpadmm.run.train import train_party
+
+
+@final
+class KeptLedger(MemoryLedger):
+    """Counts one run in memory, and keeps its messages for the process that comes next.
+
+    Parameters
+    ----------
+    store, run
+        Where the messages are kept, under which run.
+    """
+
+    def __init__(self, store: MessageStore, run: bytes) -> None:
+        super().__init__()
+        self._store, self._run = store, run
+
+    def commit(self, t: int, message: Array) -> None:
+        """Keep the message of a reserved round."""
+        super().commit(t, message)
+        shape, kind = ",".join(str(size) for size in message.shape), message.dtype.name
+        text = f"{kind}:{shape}:{message.astype(STORED_TYPES[kind]).tobytes().hex()}"
+        self._store.take_note(self._run, f"simulated round {t}", text)
+
+    def committed(self, t: int) -> Array | None:
+        """The message of round ``t``, if it was committed."""
+        note = self._store.note(self._run, f"simulated round {t}")
+        if note is None:
+            return None
+        kind, shape, numbers = note.split(":")
+        values = np.frombuffer(bytes.fromhex(numbers), dtype=STORED_TYPES[kind]).astype(kind)
+        message: Array = values.reshape([int(size) for size in shape.split(",")])
+        return message
+
+
+#: Whose messages the model is the mean of, in the model file.
+MEAN: Final = "mean of all parties"
+
+
+@final
+class KnownMeans(Exchange):
+    """Hands out the means of complete rounds, and ends the run at the first incomplete one.
+
+    Parameters
+    ----------
+    mean
+        The mean of a round, ``(runs, outputs, features)``.
+    complete
+        How many rounds have one.
+    """
+
+    def __init__(self, mean: Callable[[int], Array], complete: int) -> None:
+        self._mean, self._complete = mean, complete
+
+    def __call__(self, message: Released, t: int) -> Array:
+        """The mean of round ``t``."""
+        if t >= self._complete:
+            raise RunEnded
+        return self._mean(t)[None]
+
+
+def replay(
+    own: Plan,
+    means: Sequence[Array],
+    ledger: Ledger,
+    noise: NoiseSource,
+    replayed: Sequence[Array] = (),
+) -> Outcome:
+    """Go through all rounds of a party again, without reading a row or drawing noise.
+
+    Parameters
+    ----------
+    own
+        The party's share of the plan.
+    means
+        Of every round.
+    ledger, replayed
+        Where the party's messages are: its ledger, or here, ``(1, runs, outputs, features)`` each.
+    noise
+        Where its noise came from.
+
+    Returns
+    -------
+    Outcome
+        With the model that all parties have in common.
+    """
+
+    def refuse(t: int) -> None:
+        raise RuntimeError(f"round {t} must have a message before the run is gone through again.")
+
+    careful = CarefulLedger(ledger, len(replayed))
+    careful.before_draw = refuse
+    outcome = train_party(
+        own,
+        Shard((), own.site.rows),
+        exchange=KnownMeans(lambda t: means[t], len(means)),
+        noise=noise,
+        ledger=careful,
+        rounds=len(means),
+        replayed=replayed,
+    )
+    if own.algorithm.hears_everybody:
+        return outcome
+    heard = np.stack(means)[:, None]
+    tail = heard[tail_start(len(means)) :]
+    return replace(outcome, last=heard[-1], tail=tail.mean(axis=0), mean=heard.mean(axis=0))
+
 
 _SERVER: Final = "the server"
 _UNSIGNED: Final = (
@@ -61,7 +178,7 @@ _UNREADY: Final = "this party could not answer: its owner finds the reason in it
 
 
 class _Refusal(ExchangeError):
-    """A question that is not answered; the sentence has public facts only, and may be told."""
+    """Why a question is refused; the sentence has public facts only, and may be sent."""
 
 
 def prepare_party(config: NodeConfig) -> NodeSetup:
@@ -82,7 +199,7 @@ def prepare_party(config: NodeConfig) -> NodeSetup:
 
 
 def check_relayed(agreed: AgreedRun, planned: Plan) -> None:
-    """Refuse an agreed run that does not work by questions of a server that averages."""
+    """Refuse an agreed run that an averaging server cannot carry."""
     if agreed.server is None or not planned.site.topology.server:
         raise ParameterError(
             "server in the agreed run must name the node that averages in Flower, with topology = "
@@ -161,20 +278,20 @@ def _answer(setup: NodeSetup, question: Question, watcher: Watcher) -> Answer:
         look_before_start(setup, None)
     with ExitStack() as stack:
         node = NodeRuntime.open(setup, watcher, stack)
-        stretch = Stretch.whole(setup.agreed, setup.planned, setup.schema)
-        known = _Known(node.store, stretch)
+        view = View.whole(setup.agreed, setup.planned, setup.schema)
+        known = _Known(node.store, view)
         known.check(question)
-        ledger = node.open_run(stretch) or KeptLedger(node.store, stretch.run)
+        ledger = node.open_run(view) or KeptLedger(node.store, view.run)
         # Once more: until now another process may have had the run.
         known.check(question)
         number = setup.agreed.names.index(setup.name)
-        own, keys = setup.planned.of_party(number), node.stretch_keys(stretch)
-        turn = _Turn(node, stretch, known, ledger, number, own, keys)
+        own, keys = setup.planned.of_party(number), node.session_keys(view)
+        turn = _Turn(node, view, known, ledger, number, own, keys)
         turn.take_mean(question)
         simulated = setup.config.simulation is not None
         if turn.is_asked_for_key(question):
             return Answer(setup.name, key=turn.key(), simulated=simulated)
-        if question.round == stretch.rounds:
+        if question.round == view.rounds:
             return Answer(setup.name, digest=turn.finish(question), simulated=simulated)
         return Answer(setup.name, turn.message(question), simulated=simulated)
 
@@ -184,44 +301,44 @@ class _Known:
     """The complete rounds of a run: those whose mean was heard."""
 
     store: MessageStore
-    stretch: Stretch
+    view: View
 
     @property
     def rounds(self) -> int:
-        return self.store.rounds(self.stretch.run)
+        return self.store.rounds(self.view.run)
 
     @property
     def averager(self) -> int:
         """The number under which means are kept, after the last party's."""
-        return len(self.stretch.agreed.names)
+        return len(self.view.agreed.names)
 
     def _facts(self, t: int) -> dict[str, Any]:
-        """What a mean must be of."""
-        shape = self.stretch.planned.site.shape[1:]
-        return {"run": self.stretch.run, "party": self.averager, "t": t, "shape": shape}
+        """The run, party, round and shape that a mean must have."""
+        shape = self.view.planned.site.shape[1:]
+        return {"run": self.view.run, "party": self.averager, "t": t, "shape": shape}
 
     def decode(self, data: bytes, t: int) -> Array:
-        """The mean that was told; where noise is shared, from the sum of words."""
-        summation = self.stretch.planned.algorithm.summation
+        """The mean that was told; where noise is shared, from the sum of masked vectors."""
+        summation = self.view.planned.algorithm.summation
         if summation is None:
             return decode_message(data, **self._facts(t))
-        return summation.from_words(decode_words(data, **self._facts(t))) / summation.parties
+        return summation.from_words(decode_masked(data, **self._facts(t))) / summation.parties
 
     def told(self, t: int) -> bytes:
-        return self.store.messages(self.stretch.run, t)[self.averager]
+        return self.store.messages(self.view.run, t)[self.averager]
 
     def mean(self, t: int) -> Array:
         return self.decode(self.told(t), t)
 
-    def words(self, t: int) -> Words:
-        return decode_words(self.told(t), **self._facts(t))
+    def total(self, t: int) -> Words:
+        return decode_masked(self.told(t), **self._facts(t))
 
     def check(self, question: Question) -> None:
-        """Refuse a round out of its order, and a mean that is none or another than before."""
+        """Refuse a round out of order, a bad mean, and a mean that changed."""
         t, rounds = question.round, self.rounds
-        if t > min(rounds + 1, self.stretch.rounds):
+        if t > min(rounds + 1, self.view.rounds):
             raise _Refusal(
-                f"rounds must be asked for in their order, up to {self.stretch.rounds}; this party "
+                f"rounds must be asked for in their order, up to {self.view.rounds}; this party "
                 f"has the means of {rounds} and was asked for round {t}. If its files were put "
                 "back to an older copy, restore the newest. Nothing more was spent."
             )
@@ -244,34 +361,34 @@ class _Known:
 
 @dataclass(frozen=True)
 class _Turn:
-    """What a party does about a question that is in order."""
+    """How a party answers a question that is in order."""
 
     node: NodeRuntime
-    stretch: Stretch
+    view: View
     known: _Known
     ledger: Ledger
     number: int
     own: Plan
-    keys: StretchKeys | None
+    keys: SessionKeys | None
 
     def is_asked_for_key(self, question: Question) -> bool:
-        """Whether all that is wanted is this party's key, to share noise by."""
+        """Whether the question asks only for this party's session key."""
         return self.keys is not None and question.round == 0 and not question.keys
 
     def key(self) -> bytes:
-        """The signed key of this party, the same whenever it is asked for."""
+        """The signed session key of this party, the same every time."""
         assert self.keys is not None
         self._announce(self.keys)
         return own_key(self.keys, self.node.setup.name)
 
-    def _announce(self, keys: StretchKeys) -> None:
+    def _announce(self, keys: SessionKeys) -> None:
         released = CarefulLedger(self.ledger, 0).released
         # With all rounds drawn the private key may be gone, and is not needed any more.
-        if released < self.stretch.rounds:
+        if released < self.view.rounds:
             keys.announce(released)
 
     def _exchange(self, question: Question) -> Exchange:
-        """What the rounds before hand out, and what covers the one that is drawn."""
+        """The exchange: it replays the rounds before, and masks the one that is drawn."""
         t, summation = question.round, self.own.algorithm.summation
         if self.keys is None or summation is None:
             return KnownMeans(self.known.mean, t)
@@ -282,11 +399,11 @@ class _Turn:
             raise
         except ExchangeError as error:
             raise _Refusal(str(error)) from None
-        return KnownSums(self.known.words, t, summation, masks)
+        return KnownSums(self.known.total, t, summation, masks)
 
     def _bytes(self, t: int) -> bytes | None:
         values = self.ledger.committed(t)
-        return None if values is None else encode_message(self.stretch.run, self.number, t, values)
+        return None if values is None else encode_message(self.view.run, self.number, t, values)
 
     def take_mean(self, question: Question) -> None:
         """Keep the mean of the round before; it does not change any more."""
@@ -299,8 +416,8 @@ class _Turn:
                 f"round {t} must be asked for before its mean is told. Nothing more was spent."
             )
         mean = {self.number: sent, self.known.averager: question.mean}
-        self.node.store.keep(self.stretch.run, t, mean)
-        self.node.watcher.round(t + 1, self.stretch.rounds)
+        self.node.store.keep(self.view.run, t, mean)
+        self.node.watcher.round(t + 1, self.view.rounds)
 
     def message(self, question: Question) -> bytes:
         """The message of a round: as it is in the ledger, or drawn now, once."""
@@ -325,11 +442,11 @@ class _Turn:
         return found
 
     def finish(self, question: Question) -> bytes:
-        """Write the model of all rounds, with what they cost here; return the digest of them.
+        """Write the model with what all rounds cost here; return their digest.
 
         It is agreed by all once the server has handed on what every party signed.
         """
-        rounds, watcher = self.stretch.rounds, self.node.watcher
+        rounds, watcher = self.view.rounds, self.node.watcher
         signed = self._signed()
         if question.digests:
             self._take_digests(signed, question.digests)
@@ -351,11 +468,11 @@ class _Turn:
         return signed.to_bytes(own=True)
 
     def _signed(self) -> SignedSums:
-        """The digests that are known, with this party's own of all that it was told."""
-        signed, told = self.node.signed_sums(self.stretch), DecodedSums()
-        for t in range(self.stretch.rounds):
-            told.add(self.known.mean(t) if self.keys is None else self.known.words(t))
-        signed.say(self.stretch.rounds, told.digest())
+        """The known digests, with this party's own of everything that it was told."""
+        signed, told = self.node.signed_sums(self.view), DecodedSums()
+        for t in range(self.view.rounds):
+            told.add(self.known.mean(t) if self.keys is None else self.known.total(t))
+        signed.say(self.view.rounds, told.digest())
         return signed
 
     def _take_digests(self, signed: SignedSums, data: bytes) -> None:
@@ -372,12 +489,12 @@ class _Turn:
             )
 
     def _trained(self) -> Run:
-        setup, stretch, noise = self.node.setup, self.stretch, self.node.noise
+        setup, view, noise = self.node.setup, self.view, self.node.noise
         agreed, schema, told = setup.agreed, setup.schema, setup.run_config()
-        means = [self.known.mean(t) for t in range(stretch.rounds)]
+        means = [self.known.mean(t) for t in range(view.rounds)]
         outcome = replay(self.own, means, self.ledger, noise)
         known = [] if self.node.ledger is None else [self.node.ledger.refresh()]
-        others = OtherEvaluations.of(known, {stretch.run_id}, agreed.run.wish.split)
+        others = OtherEvaluations.of(known, {view.run_id}, agreed.run.wish.split)
         classifier = Classifier.of_run(
             self.own,
             outcome,
@@ -386,7 +503,7 @@ class _Turn:
             parties=(MEAN,),
             output=told.run.output,
         )
-        how = {"heard": [MEAN], "rounds_complete": stretch.rounds}
+        how = {"heard": [MEAN], "rounds_complete": view.rounds}
         # How long local work takes depends on rows.
         return node_run(
             setup,

@@ -1,4 +1,4 @@
-"""The side that asks: round by round it averages what all parties answer, and makes the model.
+"""The averaging server: round by round it averages what all parties answer; then the model.
 
 It has no rows, adds no noise, and keeps nothing: started again it asks from round 0, and every
 party hands out what it sent before.
@@ -18,17 +18,15 @@ from dpadmm.data.schema import Schema, load_schema
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
-from dpadmm.federation.averager import added_up
+from dpadmm.federation.node import added_up
 from dpadmm.federation.transport.wire import (
+    Agreeing,
     BadMessage,
     decode_message,
     encode_message,
 )
-from dpadmm.federation.transport.words import Agreeing
-from dpadmm.flower.party import check_relayed
-from dpadmm.flower.questions import Answer, Question
-from dpadmm.flower.replay import MEAN, replay
-from dpadmm.flower.sums import gathered_digests, gathered_keys
+from dpadmm.flower.party import MEAN, check_relayed, replay
+from dpadmm.flower.questions import Answer, Question, gathered_digests, gathered_keys
 from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
@@ -51,7 +49,7 @@ _AS_ANNOUNCED: Final = (
 
 @dataclass(frozen=True)
 class ServerRun:
-    """What a server was told; every file and parameter checked.
+    """A server's configuration; every file and parameter checked.
 
     Attributes
     ----------
@@ -78,12 +76,12 @@ class ServerRun:
         return Question(self.run, t, mean, told.to_bytes(), keys, digests)
 
     def added_up(self, answers: Mapping[str, Answer], t: int) -> tuple[bytes, Array]:
-        """What parties are told of a round, its mean or the sum of its words; and the mean."""
+        """What parties are told of a round (its mean, or the sum of masked vectors); the mean."""
         names, summation = self.agreed.names, self.planned.algorithm.summation
         received = {number: answers[name].message for number, name in enumerate(names)}
         shape = self.planned.site.shape[1:]
         try:
-            found = added_up(received, self.run, t, shape, words=summation is not None)
+            found = added_up(received, self.run, t, shape, masked=summation is not None)
         except BadMessage as error:
             raise ExchangeError(f"every party must answer with its message: {error}") from None
         mean = np.asarray(found, dtype=np.float64)
@@ -92,7 +90,7 @@ class ServerRun:
         return encode_message(self.run, len(names), t, found), mean
 
     def first_message(self, answers: Mapping[str, Answer], t: int, mean: Array) -> Array:
-        """The first party's message; where only sums are seen, the mean stands for it."""
+        """The first party's message; where vectors are masked, the mean stands for it."""
         if self.planned.algorithm.summation is not None:
             return mean
         data, shape = answers[self.agreed.names[0]].message, self.planned.site.shape[1:]

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError, ParameterError, needs_extra
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.flower.questions import RECORD, Answer, Question
 
 with needs_extra("flower"):
     from flwr.app import ConfigRecord, Context, Message, RecordDict
     from flwr.serverapp import Grid, ServerApp
 
+    from dpadmm.federation.transport.wire import BadMessage
+    from dpadmm.flower.questions import RECORD, Answer, Question
     from dpadmm.flower.server import ServerRun, average_answers, prepare_server, write_model
 
 _KEYS: Final = ("agreed", "schema", "model", "lost-after", "ask-again")
@@ -120,7 +120,7 @@ class _Parties:
         self._grid, self._names, self._patience = grid, names, patience
 
     def ask(self, question: Question) -> dict[str, Answer]:
-        """Ask until every party has answered, and those that do not answer once more."""
+        """Ask until every party has answered; ask silent ones again."""
         answers: dict[str, Answer] = {}
         trouble: dict[str, str] = {}
         done: set[int] = set()
@@ -188,7 +188,7 @@ class _Parties:
         ]
 
     def _replies(self, sent: set[str]) -> Iterator[tuple[int, Answer]]:
-        """What came since the last time; what was answered is taken off the list."""
+        """The answers since the last time; each is taken off the list."""
         for reply in self._grid.pull_messages(list(sent)) if sent else ():
             sent.discard(reply.metadata.reply_to_message_id)
             node = reply.metadata.src_node_id

@@ -1,7 +1,7 @@
 """The messages of one node in one run: sent once, received once, handed out again on request.
 
-A message that comes in is checked at once: sender, run, round, shape, finite, bounded. A bad one is
-dropped and told of. The first good one of a round stands; a second one must be the same bytes.
+A node checks an incoming message at once: sender, run, round, shape, finite, bounded. It drops and
+reports a bad one. The first good one of a round stands; a second one must be the same bytes.
 """
 
 from __future__ import annotations
@@ -16,18 +16,25 @@ from functools import partial
 from typing import Final
 
 from dpadmm.errors import ExchangeError
-from dpadmm.federation.transport.key_ring import KeyRing
-from dpadmm.federation.transport.rollback import NeighbourLedgers, OwnRounds, messages_hash
+from dpadmm.federation.transport.masks import KeyRing
 from dpadmm.federation.transport.session import OnEvent, PeerSession, no_event
-from dpadmm.federation.transport.store import MessageStore
+from dpadmm.federation.transport.store import (
+    MessageStore,
+    NeighbourLedgers,
+    OwnRounds,
+    messages_hash,
+)
 from dpadmm.federation.transport.wire import (
     BadMessage,
+    Ending,
+    Heard,
+    Limits,
+    decode_masked,
     decode_message,
-    decode_words,
     message_size,
     round_of,
+    said,
 )
-from dpadmm.federation.transport.words import Ending, Heard, Limits, said
 
 _MESSAGE: Final = "message"
 _DONE: Final = "done"
@@ -66,9 +73,9 @@ class Patience:
     timeout
         Seconds after which a neighbour counts as lost; None waits for ever.
     first_question, longest_pause
-        Seconds before it is asked for what was perhaps missed, and between two later questions.
+        Seconds before the first question for what was perhaps missed, and between later ones.
     report
-        Seconds between two reports that a neighbour is waited for.
+        Seconds between two reports that this node waits for a neighbour.
     """
 
     timeout: float | None = None
@@ -97,19 +104,21 @@ class Mailbox:
     patience
         How long to wait.
     on_refused
-        Told of every message that is dropped: whose, a word for why, and the sentence.
+        Called with every message that is dropped: its sender, a code and a sentence that say why.
     on_waiting
-        Told whom one waits for and how long already; 0 when it came.
+        Called with the neighbour that this node waits for, and for how many seconds so far; 0
+        when its message came.
     on_pause
         Called from time to time while waiting; what it raises ends the waiting.
     limits
-        Names and rounds that there are: what is said about others is refused.
+        The names and rounds of the run: whatever names others is refused.
     on_event
-        Told of a neighbour whose ledger went back.
+        Called with a neighbour whose ledger went back.
     ring
-        Keys of the parties, where messages are words of which only the sum is seen.
+        Keys of the parties, where messages are masked vectors.
     before
-        That of the run before this one, after a loss or a training: who ended there is not here.
+        The mailbox of the run before this one, after a loss or a training: a neighbour that ended
+        there is not here.
     """
 
     def __init__(
@@ -132,7 +141,7 @@ class Mailbox:
     ) -> None:
         self._session = session
         self._ring, self._before = ring, before
-        self._decode = decode_message if ring is None else decode_words
+        self._decode = decode_message if ring is None else decode_masked
         self._run = run
         self._topic = run.hex()
         self._number = number
@@ -151,13 +160,13 @@ class Mailbox:
         self._round = store.rounds(run)
         self._arrived: dict[tuple[int, int], bytes] = {}
         self._own: dict[int, bytes] = {}
-        # A long message that is on its way to all: who asks for it gets it anyway.
+        # A long message on its way to all: a neighbour that asks for it gets it anyway.
         self._telling: bytes | None = None
         # How this node ended, once it has; and what neighbours that ended had heard.
         self._ended: Ending | None = None
         self._heard_by: dict[str, Ending] = {}
         self._done: dict[str, int] = {}
-        # Who ended before a restart of this node may be gone for good.
+        # A neighbour that ended before a restart of this node may be gone for good.
         self._done_before = {name for name in sources if store.note(run, _DONE_BY + name)}
         self._refused: dict[tuple[str, str], int] = {}
         self._own_rounds = OwnRounds(session.name, session.said, self._limits)
@@ -169,12 +178,12 @@ class Mailbox:
     # -- before anything is drawn ------------------------------------------------------------
 
     def begin(self, messages: Iterable[bytes], planned: int) -> None:
-        """Tell who asks that this node has drawn these messages, of so many rounds."""
+        """Answer neighbours from now on: this node has drawn these messages, of ``planned``."""
         with self._news:
             self._own_rounds.begin(messages, planned)
 
     def confirm(self) -> None:
-        """Wait until every neighbour hears this process, and no round that it has not drawn.
+        """Wait until every neighbour hears this process, and has heard no round beyond its own.
 
         Raises
         ------
@@ -205,7 +214,7 @@ class Mailbox:
         """
         ring, timeout = self._ring, self._patience.timeout
         assert ring is not None
-        # Who hears it at once need not ask; who does not asks from time to time.
+        # A neighbour that hears it at once need not ask; the others ask from time to time.
         self._session.publish(self._topic, _KEYS, ring.to_bytes())
         for name in self._sources:
 
@@ -256,7 +265,7 @@ class Mailbox:
         timeout = self._patience.timeout
 
         def settled() -> bool:
-            # A neighbour that ended after fewer rounds sends no more; who waits for ever waits on.
+            # A neighbour that ended after fewer rounds sends no more. Without a timeout: wait on.
             ended = timeout is not None and t > self._done.get(name, t)
             return ended or (number, t) in self._arrived
 
@@ -286,7 +295,7 @@ class Mailbox:
         """
         summary = self._summary()
         with self._news:
-            # Who ended before is compared with below, who ends from now on as it comes.
+            # Those that ended before are compared below; those that end from now on as they come.
             self._ended = summary
             early = list(self._heard_by.items())
         self._session.publish(self._topic, _DONE, summary.to_bytes())
@@ -303,7 +312,7 @@ class Mailbox:
             except NeighbourLost:
                 late.append(name)
         if len(self._done) > len(early):
-            # Who ended after this node may not have been there when it said so, and waits for it.
+            # A neighbour that ended later may have missed it the first time, and waits for it.
             self._session.publish(self._topic, _DONE, summary.to_bytes())
         return tuple(late)
 
@@ -317,7 +326,7 @@ class Mailbox:
     ) -> None:
         begin = time.monotonic()
         pause, report = self._patience.first_question, self._patience.report
-        # Who has all its rounds draws nothing more, and goes on serving the others.
+        # A node that has all its rounds draws nothing more, and goes on serving the others.
         draws = lost_round >= 0
         try:
             while True:

@@ -1,10 +1,21 @@
-"""The exchange of a process that computes one party: through a folder, or between Zenoh peers."""
+r"""The exchange of a process that computes one party: through a folder, or between Zenoh peers.
+
+:class:`SumExchange` is the exchange of a party that shows nothing but its sum with the others:
+
+.. math:: w_i = m_i/\mathrm{step} + \mathrm{mask}_i \pmod{2^{64}}, \qquad
+    \frac1N \sum_i m_i = \frac{\mathrm{step}}{N} \sum_i w_i
+
+A party masks a message once, before it is committed. It sends what was committed, again and again
+if need be. A server adds the masked vectors up; without a server every party does, and the vectors
+are as uniform to it as to anybody. A sum is decoded only if it is within its public range.
+"""
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -13,12 +24,13 @@ import numpy as np
 from dpadmm.durable import Closable, write_whole
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.transport.mailbox import Mailbox
-from dpadmm.federation.transport.masks import DecodedSums
+from dpadmm.federation.transport.masks import DecodedSums, Masks
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MemoryStore, MessageStore
-from dpadmm.federation.transport.wire import decode_message, encode_message
-from dpadmm.plain import Array
-from dpadmm.privacy.mechanisms import Released
+from dpadmm.federation.transport.wire import decode_masked, decode_message, encode_message
+from dpadmm.plain import Array, Words
+from dpadmm.privacy.mechanisms import Released, release_covered
+from dpadmm.privacy.sensitivity import Summation
 from dpadmm.problem.site import Site
 from dpadmm.run.engine import Exchange
 
@@ -33,8 +45,8 @@ class OneParty(Exchange, Closable):
     run
         32 bytes that all parties agree on; a message of another run is refused.
     averager
-        A node without rows averages the parties' messages and is the one source; its number is
-        that after the last party's. Without one, every party hears all others and averages itself.
+        Whether a node without rows averages the parties' messages. It is then the one source, and
+        its number follows the last party's. Otherwise every party hears all others and averages.
     timeout
         Seconds to wait for the others in a round.
     decoded
@@ -229,3 +241,128 @@ class PeerExchange(OneParty):
     def close(self) -> None:
         """Leave when the sources have all they need, or after a while."""
         self.mailbox.finish(10.0)
+
+
+class SumRefused(ExchangeError):
+    """A sum that honest parties cannot have: the view ends."""
+
+
+@dataclass(frozen=True)
+class PastSum:
+    """The sum of a complete round.
+
+    Parameters
+    ----------
+    total
+        The sum of the masked vectors.
+    mean
+        The decoded sum, divided by how many parties there were then.
+    """
+
+    total: Words
+    mean: Array
+
+
+def add_masked(vectors: Sequence[Words]) -> Words:
+    """The sum of masked vectors modulo 2^64."""
+    return np.add.reduce(np.stack(vectors), axis=0, dtype=np.uint64)
+
+
+@final
+class SumExchange(PeerExchange):
+    """The exchange of one party in one view.
+
+    Parameters
+    ----------
+    session, site, run, names
+        As in :class:`~dpadmm.federation.transport.party_exchange.PeerExchange`.
+    summation
+        How vectors become a sum.
+    past
+        The sums of the rounds before this view; nothing of them is sent again.
+    find_masks
+        Called once, with how many messages of this view were released before: announces this
+        party's key, and calls back to wait for everybody's.
+    before_send
+        Called with the round of the view before its message leaves.
+    **options
+        As in :class:`~dpadmm.federation.transport.party_exchange.PeerExchange`.
+
+    Attributes
+    ----------
+    sums
+        Those of all complete rounds, the ones before this view included.
+    """
+
+    def __init__(
+        self,
+        session: PeerSession,
+        site: Site,
+        run: bytes,
+        names: Sequence[str],
+        *,
+        summation: Summation,
+        past: Sequence[PastSum],
+        find_masks: Callable[[int, Callable[[], None]], Masks],
+        before_send: Callable[[int], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(session, site, run, names, **options)
+        self._adds_up = options.get("averager") is None
+        self._summation = summation
+        self._past = tuple(past)
+        self._first = len(self._past)
+        self._find_masks, self._before_send = find_masks, before_send
+        self._masks: Masks | None = None
+        self.sums: list[PastSum] = []
+
+    @property
+    def complete_rounds(self) -> int:
+        """How many rounds are complete, those before this view included."""
+        return self._first + self.mailbox.rounds
+
+    def open(self, t: int) -> None:
+        """Exchange keys with all parties; before a round is drawn for the first time."""
+        place = t - self._first
+        self._masks = self._find_masks(place, lambda: self.mailbox.gather(place))
+
+    def cover(self, message: Released, t: int) -> Released:
+        """Mask this party's vector."""
+        # Masks depend on all sums before: none may be missing, and none may count twice.
+        if self._masks is None or len(self.sums) != t:
+            raise RuntimeError(f"round {t} must be covered after {t} sums; got {len(self.sums)}.")
+        vector = self._summation.to_words(message.values)
+        mask = self._masks.mask(t - self._first, self.decoded.digest(), vector.size)
+        return release_covered(message, vector + mask.reshape(vector.shape))
+
+    def offer(self, message: Released, t: int) -> bytes:
+        """Send this party's masked vector, whatever the others do; return its bytes."""
+        if message.values.dtype != np.uint64:
+            raise RuntimeError(f"round {t} must be covered before it is sent; nothing was sent.")
+        self._before_send(t - self._first)
+        return super().offer(message, t - self._first)
+
+    def __call__(self, message: Released, t: int) -> Array:
+        """Send this party's masked vector and decode the sum of all; the inbox is the mean."""
+        found = self._past[t] if t < self._first else self._summed(message, t)
+        self.sums.append(found)
+        self.decoded.add(found.total)
+        return found.mean
+
+    def _summed(self, message: Released, t: int) -> PastSum:
+        data = self.offer(message, t)
+        place = t - self._first
+        received = {party: self.receive(party, place) for party in self.sources}
+        everything = {self.party: data, **received} if self._adds_up else received
+        total = add_masked(
+            [
+                decode_masked(found, run=self._run, party=party, t=place, shape=self._shape)
+                for party, found in everything.items()
+            ]
+        )
+        self.keep(place, {self.party: data, **received})
+        try:
+            decoded = self._summation.from_words(total)
+        except ExchangeError as error:
+            raise SumRefused(str(error)) from None
+        return PastSum(total, decoded[None] / self._summation.parties)

@@ -1,32 +1,188 @@
 """A node on the network: a Zenoh peer that talks to its neighbours and to nobody else.
 
-Every connection is mutual TLS. What a node may write hangs on the common name of its certificate:
+Every connection is mutual TLS. The common name of its certificate decides what a node may write:
 below ``dpadmm/<topic>/<name>/`` only ``<name>`` may write, and only its neighbours may read. Each
 node enforces that at its own door, on what comes in and on what goes out, so that it relies on
 nobody else's good will. Multicast scouting and gossip are off: a node talks to the addresses it was
 given. Nodes do not pass on what others say.
+
+Addresses are ``host:port``: where a node is reached, and where it may be watched.
+
+:class:`Relay` leads Zenoh to IPv6 addresses, since Zenoh takes ``[`` for the host of
+``tls/[::1]:7447``. Zenoh dials a port of this machine, and the relay passes every byte on to the
+neighbour and back. TLS goes through untouched: certificates at both ends decide who may connect and
+who is heard, as everywhere. Other users of this machine reach no more through it than without it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import json
+import re
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 from dpadmm.durable import Closable
 from dpadmm.errors import ParameterError, needs_extra, passing
-from dpadmm.federation.transport.addresses import is_ipv6, split_address
-from dpadmm.federation.transport.claims import Claims
-from dpadmm.federation.transport.relay import Relay
+from dpadmm.federation.transport.store import Claims
 
-#: Told what happens on the network: a name and public facts.
+_LARGEST_PORT: Final = 65535
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def split_address(address: str, *, lowest_port: int = 1) -> tuple[str, int]:
+    """Host and port of ``node.example.org:7447``, ``192.0.2.7:7447`` or ``[2001:db8::7]:7447``.
+
+    Whoever listens may take port 0, which is any free one: ``lowest_port=0``.
+
+    Raises
+    ------
+    ValueError
+        If it is something else; an IPv6 address without brackets could end in a port or not.
+    """
+    host, separator, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        ipaddress.IPv6Address(host)
+    elif not _HOST.fullmatch(host):
+        raise ValueError(address)
+    if not separator or not (port.isascii() and port.isdecimal() and len(port) <= 5):
+        raise ValueError(address)
+    if not lowest_port <= int(port) <= _LARGEST_PORT:
+        raise ValueError(address)
+    return host, int(port)
+
+
+def is_ipv6(host: str) -> bool:
+    """Whether a host is an IPv6 address, and no name and no IPv4 address."""
+    return ":" in host
+
+
+def joined_address(host: str, port: int) -> str:
+    """Host and port as one address."""
+    return f"[{host}]:{port}" if is_ipv6(host) else f"{host}:{port}"
+
+
+def serving_address(what: str, address: str, *, anywhere: bool, consent: str) -> tuple[str, int]:
+    """Host and port that only this machine reaches, unless the owner allows others.
+
+    Parameters
+    ----------
+    what
+        The parameter, for a refusal.
+    address
+        Such as ``127.0.0.1:9464``; port 0 takes a free one.
+    anywhere
+        Allow an address that other machines reach.
+    consent
+        How the owner says so, for a refusal.
+    """
+    try:
+        host, port = split_address(str(address), lowest_port=0)
+    except ValueError:
+        raise ParameterError(
+            f"{what} must be an address and a port, such as 127.0.0.1:9464 or [::1]:9464; got "
+            f"{address!r}."
+        ) from None
+    if not anywhere and not _is_loopback(host):
+        raise ParameterError(
+            f"{what} must be on a loopback address (127.0.0.1 or [::1]) unless {consent}; got "
+            f"{address!r}: what is served is neither encrypted nor protected by a password."
+        )
+    return host, port
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+_PIECE: Final = 1 << 16
+_CONNECT_TIMEOUT: Final = 10.0
+
+
+@final
+class Relay(Closable):
+    """Passes connections to a port of this machine on to an address.
+
+    Parameters
+    ----------
+    host, port
+        Where to.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = host, port
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._closed = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        #: Where connections are taken.
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._accepting = threading.Thread(target=self._accept, name="dpadmm relay", daemon=True)
+        self._accepting.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._join, args=(near,), daemon=True).start()
+
+    def _join(self, near: socket.socket) -> None:
+        """Connect, and pass bytes on in both directions until one side is done."""
+        with near:
+            try:
+                far = socket.create_connection(self._target, timeout=_CONNECT_TIMEOUT)
+            except OSError:
+                return  # Zenoh tries again, and the node finds out why
+            with far:
+                far.settimeout(None)
+                with self._lock:
+                    if self._closed:
+                        return
+                    self._open |= {near, far}
+                back = threading.Thread(target=_pass_on, args=(far, near), daemon=True)
+                back.start()
+                _pass_on(near, far)
+                back.join()
+                with self._lock:
+                    self._open -= {near, far}
+
+    def close(self) -> None:
+        """Take no more connections and end those there are."""
+        with self._lock:
+            self._closed = True
+            ends = list(self._open)
+        # Closing alone does not wake up a thread that waits for it.
+        for end in [self._listener, *ends]:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join()
+
+
+def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(_PIECE):
+            sink.sendall(data)
+    for end in (source, sink):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+#: Called with what happens on the network: a name and public facts.
 OnEvent = Callable[..., None]
 
 _ALIVE: Final = "alive"
@@ -54,7 +210,7 @@ _WAIT: Final = 5.0
 
 
 def no_event(name: str, **facts: Any) -> None:
-    """Nobody is told."""
+    """Ignore an event."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +262,9 @@ class PeerSession(Closable):
         Tells this node from another of its name, the same after a restart; drawn unless given.
     known, on_claim
         Instances that neighbours had before, and who is told of new ones
-        (:mod:`~dpadmm.federation.transport.claims`).
+        (:mod:`~dpadmm.federation.transport.store`).
     on_event
-        Told of neighbours that come and go, and of strangers.
+        Called with neighbours that come and go, and with strangers.
     """
 
     def __init__(
@@ -130,7 +286,7 @@ class PeerSession(Closable):
         self.name = name
         self.neighbours = dict(neighbours)
         self.instance = instance or secrets.token_hex(16)
-        #: What this process says who it is; no other one says the same, not even a copy of it.
+        #: How this process names itself; no other one has the same name, not even a copy of it.
         self.said = f"{self.instance}.{secrets.token_hex(16)}"
         #: Which process has which neighbour's name.
         self.claims = Claims(neighbours, lease, known or {}, on_claim=on_claim, on_event=on_event)
@@ -179,7 +335,7 @@ class PeerSession(Closable):
         self._parts.append(self._session.liveliness().declare_token(token))
 
     def _dialled(self, address: str, security: Security | None) -> str:
-        """What Zenoh is told to dial: by way of a relay where it could not read the address."""
+        """The address that Zenoh dials: a relay where it could not read the real one."""
         host, port = split_address(address)
         if security is None or not is_ipv6(host):
             return address
@@ -318,7 +474,7 @@ class PeerSession(Closable):
             known = name in self._strangers or len(self._strangers) < _MOST_STRANGERS
             if name in self.neighbours or not known:
                 return
-            # Who comes again and again must not fill the log: the 1st, 2nd, 4th... time has a line.
+            # A stranger must not fill the log: it has a line the 1st, 2nd, 4th... time.
             count = self._strangers[name] = self._strangers.get(name, 0) + 1
             if count & (count - 1) == 0:
                 self._tell("stranger-refused", level="warning", node=name, count=count)
@@ -360,7 +516,7 @@ def _settings(
         "scouting/gossip/enabled": False,
         "transport/link/protocols": [protocol],
         "transport/link/tx/lease": round(1000 * lease),
-        # What is longer is dropped without a word: limits are agreed on before.
+        # Zenoh drops what is longer without a word: limits are agreed on before.
         "transport/link/rx/max_message_size": max(_SMALLEST_LIMIT, 2 * largest),
         # Where a message as a whole takes longer the connection is given up.
         "transport/link/tx/queue/congestion_control/block/wait_before_close": round(
@@ -386,7 +542,7 @@ def _settings(
 
 
 def _access(name: str, neighbours: Mapping[str, str]) -> dict[str, Any]:
-    """Who may do what at this node's door; all else is dropped there."""
+    """Who may do what at this node; everything else is dropped."""
 
     def rule(label: str, flow: str, messages: list[str], owner: str) -> dict[str, Any]:
         return {

@@ -1,27 +1,28 @@
-r"""Keys of a stretch: made anew for it, signed by their owners, destroyed at its end.
+r"""Session keys: made anew for every view, signed by their owners, destroyed at its end.
 
-Words that only their sum is to be seen of go out under masks of pairs of parties
-(:mod:`~dpadmm.federation.transport.masks`). Node i makes an X25519 key for every stretch and signs,
-by the key of its certificate,
+Where only a sum may be seen, every party sends a masked vector, and each pair of parties shares a
+mask (:mod:`~dpadmm.federation.transport.masks`). Node i makes an X25519 key for every view and
+signs, by the key of its certificate,
 
 .. code-block:: text
 
-    dpadmm stretch key 1\n<run, 64 hex digits>\n<stretch>\n<name of i>\n<key, 64 hex digits>\n
+    dpadmm stretch key 1\n<run, 64 hex digits>\n<view>\n<name of i>\n<key, 64 hex digits>\n
 
-The run is that of the stretch, whose 32 bytes all its messages carry. Each party believes a key
-only if the certificate that comes with it is the one whose sha256 its owner has pinned under that
-name, and the signature is by it: no server and no authority can put another key, or another party,
-in its place, and a key of another run or stretch is not one of this.
+(``stretch`` is the old word for a view, and stays in what is signed and kept.) The run is that of
+the view, whose 32 bytes all its messages carry. A party believes a key only if it comes with the
+certificate whose sha256 the party's owner has pinned under that name, and if that certificate
+signed it. So no server and no authority can replace a key or a party, and a key of another run or
+view is refused.
 
-The private key is durable before the public one is said, in a file that only its owner may read,
-and neither in the ledger nor with the messages. All messages of a stretch are stored before they
-are sent, so that the key is needed for new ones only: it is destroyed when there are none to come.
-A node that lost its key in the midst of a stretch draws nothing more in it.
+A node writes the private key durably before it announces the public one, to a file that only its
+owner may read, apart from the ledger and the messages. All messages of a view are stored before
+they are sent, so that only new ones need the key: the node destroys it when there are none to come.
+A node that lost its key in the midst of a view draws nothing more in it.
 
-A round must never go out under one mask with two draws of noise. So the file of the key also counts
-the rounds that were sent under it, each before it leaves, and a ledger that has fewer, because it
-and all else was put back to an older copy, is not drawn for. Do not keep copies of that file: who
-puts it back, too, takes that memory away, and then only the neighbours' is left.
+One mask must never cover two draws of noise. So the file of the key also counts the rounds that
+were sent under it, each before it leaves. If the ledger has fewer, because it and all else was put
+back to an older copy, the node does not draw. Do not keep copies of that file: whoever puts it back
+as well removes that memory, and then only the neighbours' is left.
 """
 
 from __future__ import annotations
@@ -48,15 +49,14 @@ from dpadmm.federation.identity import (
     to_base64,
     verify,
 )
-from dpadmm.federation.recovery import Stretch
-from dpadmm.federation.transport.key_ring import KeyRing
-from dpadmm.federation.transport.masks import Masks, Member, StretchFacts
-from dpadmm.federation.transport.rollback import DrawRefused
+from dpadmm.federation.recovery import View
+from dpadmm.federation.transport.masks import KeyRing, Masks, Member, ViewFacts
 from dpadmm.federation.transport.session import Security
-from dpadmm.federation.transport.store import MessageStore
-from dpadmm.federation.transport.words import Consent, StretchKey, noted
+from dpadmm.federation.transport.store import DrawRefused, MessageStore
+from dpadmm.federation.transport.wire import Consent, SessionKey, noted
 
 _VERSION: Final = 1
+# Names of notes in the file of messages: they keep the old word.
 _OWN: Final = "own stretch key"
 _ALL: Final = "stretch keys"
 # A line, and a byte for every round.
@@ -64,10 +64,10 @@ _LARGEST: Final = 1 << 24
 _SENT: Final = b"."
 
 
-def key_text(run: bytes, stretch: int, name: str, public_key: bytes) -> bytes:
-    """What a node signs to announce its key of a stretch."""
+def key_text(run: bytes, view: int, name: str, public_key: bytes) -> bytes:
+    """What a node signs to announce its session key of a view."""
     return (
-        f"dpadmm stretch key {_VERSION}\n{run.hex()}\n{stretch}\n{name}\n{public_key.hex()}\n"
+        f"dpadmm stretch key {_VERSION}\n{run.hex()}\n{view}\n{name}\n{public_key.hex()}\n"
     ).encode("ascii")
 
 
@@ -94,19 +94,20 @@ def check_pinned(consents: Mapping[str, Consent], pins: Mapping[str, str]) -> No
 
 @final
 class KeyFile:
-    """The private key of one stretch on the owner's disk.
+    """The private session key of one view, on the owner's disk.
 
     Parameters
     ----------
     path
         Of the file; private to its owner.
-    run, stretch
+    run, view
         What the key is for.
     """
 
-    def __init__(self, path: Path, run: bytes, stretch: int) -> None:
+    def __init__(self, path: Path, run: bytes, view: int) -> None:
         self.path = path
-        self._whose = {"version": _VERSION, "run": run.hex(), "stretch": stretch}
+        # The file keeps the old word for a view.
+        self._whose = {"version": _VERSION, "run": run.hex(), "stretch": view}
 
     def load(self) -> X25519PrivateKey | None:
         """The key, if there is one; a damaged file, or another's, is none."""
@@ -145,7 +146,7 @@ class KeyFile:
         """Make a key; durable when it returns, and never in place of one that is there."""
         private = X25519PrivateKey.generate()
         content = self._whose | {"key": private.private_bytes_raw().hex()}
-        with written_whole(self.path, "the key of a stretch", private=True, new=True) as file:
+        with written_whole(self.path, "a session key", private=True, new=True) as file:
             file.write(json.dumps(content).encode("ascii") + b"\n")
         return private
 
@@ -162,15 +163,15 @@ class KeyFile:
 
 
 @final
-class StretchKeys:
-    """One party's part in the keys of one stretch.
+class SessionKeys:
+    """One party's part in the session keys of one view.
 
     Parameters
     ----------
     name
         The party.
-    stretch
-        The run of the stretch; its algorithm sums words.
+    view
+        The run of the view; its algorithm sums masked vectors.
     security, pins
         The party's certificate and key; the sha256 of every other party's certificate, by name, as
         its owner has pinned them.
@@ -188,30 +189,30 @@ class StretchKeys:
     def __init__(
         self,
         name: str,
-        stretch: Stretch,
+        view: View,
         security: Security,
         pins: Mapping[str, str],
         store: MessageStore,
         folder: Path,
     ) -> None:
-        summation = stretch.planned.algorithm.summation
+        summation = view.planned.algorithm.summation
         assert summation is not None
         self._name, self._security, self._pins = name, security, dict(pins)
-        self._run, self._number = stretch.run, len(stretch.lost)
-        self._purpose = stretch.purpose
+        self._run, self._number = view.run, len(view.lost)
+        self._purpose = view.purpose
         self._colluders = summation.colluders
         self._store = store
-        self.path = folder / f"{name}.{stretch.run.hex()[:16]}.key"
+        self.path = folder / f"{name}.{view.run.hex()[:16]}.key"
         self._file = KeyFile(self.path, self._run, self._number)
         self._sent: int | None = None
-        self.ring = KeyRing(stretch.agreed.names, self.fault)
+        self.ring = KeyRing(view.agreed.names, self.fault)
         note = store.note(self._run, _ALL)
         own = store.note(self._run, _OWN)
         if note is not None:
             self.ring.restore(note)
             self._check_restored()
         elif own is not None:
-            self.ring.add(name, noted(StretchKey, own, "the key of a stretch"))
+            self.ring.add(name, noted(SessionKey, own, "a session key"))
 
     def _check_restored(self) -> None:
         """Refuse keys noted before a restart that do not hold by the pins as they are now."""
@@ -220,16 +221,16 @@ class StretchKeys:
             if fault:
                 raise DrawRefused(
                     f"the key of {name} must hold by the pins as they are now; {fault}. Nothing "
-                    "more is drawn in this stretch: begin another run_id."
+                    "more is drawn in this view: begin another run_id."
                 )
 
     def announce(self, released: int) -> None:
-        """Say this node's key of the stretch: the one that it said before, or a new one.
+        """Announce this node's session key: the one that it announced before, or a new one.
 
         Parameters
         ----------
         released
-            How many messages of the stretch this node has committed: they went out under its key.
+            How many messages of the view this node has committed: they went out under its key.
 
         Raises
         ------
@@ -239,8 +240,8 @@ class StretchKeys:
         private = self._file.load()
         if private is None and (released or self._name in self.ring):
             raise DrawRefused(
-                f"the key of a stretch must be there until its end; {self.path}, which this "
-                "node announced, is lost or of another stretch. Nothing was drawn. Put the file "
+                f"a session key must be there until the end of its view; {self.path}, which "
+                "this node announced, is lost or of another view. Nothing was drawn. Put the file "
                 "back; if it is lost, let the others go on without this node, or begin another "
                 "run_id."
             )
@@ -248,7 +249,7 @@ class StretchKeys:
         if sent > released:
             raise DrawRefused(
                 f"ledger must have every round that was sent; {self.path} has counted {sent} "
-                f"rounds of this stretch, and the ledger has {released}: it was put back to an "
+                f"rounds of this view, and the ledger has {released}: it was put back to an "
                 "older copy. Nothing was drawn. Restore the newest ledger and messages; if they "
                 "are lost, those rounds stay spent: begin another run_id, with a ledger whose "
                 "budget leaves them out, and with a new file for messages."
@@ -270,17 +271,17 @@ class StretchKeys:
         private = self._file.load()
         if private is None:
             raise DrawRefused(
-                f"the key of a stretch must be there until its end; {self.path} is lost. "
+                f"a session key must be there until the end of its view; {self.path} is lost. "
                 "Nothing was drawn."
             )
-        stretch = StretchFacts(self._run, self._number, members, self._colluders, self._purpose)
-        found = Masks(private, stretch, self.ring.members.index(self._name))
-        # Durable before a word goes out under them: after a restart they are the same.
+        view = ViewFacts(self._run, self._number, members, self._colluders, self._purpose)
+        found = Masks(private, view, self.ring.members.index(self._name))
+        # Durable before anything goes out under them: after a restart they are the same.
         self._store.take_note(self._run, _ALL, self.ring.to_bytes().decode("ascii"))
         return found
 
     def before_send(self, t: int) -> None:
-        """Count a round of the stretch, once, before its message leaves for the first time."""
+        """Count a round of the view, once, before its message leaves for the first time."""
         if self._sent is None:
             self._sent = self._file.sent()
         if t >= self._sent:
@@ -288,10 +289,10 @@ class StretchKeys:
             self._sent = t + 1
 
     def destroy(self) -> None:
-        """Destroy the private key: no new message goes out in this stretch."""
+        """Destroy the private key: no new message goes out in this view."""
         self._file.destroy()
 
-    def fault(self, name: str, key: StretchKey) -> str:
+    def fault(self, name: str, key: SessionKey) -> str:
         """What is wrong with the key of a party; nothing if it holds."""
         try:
             shown = from_base64(key.certificate)
@@ -301,15 +302,15 @@ class StretchKeys:
             text = key_text(self._run, self._number, name, bytes.fromhex(key.public_key))
             verify(certificate.public_key(), from_base64(key.signature), text)
         except InvalidSignature:
-            return "its signature is not of this key, run and stretch by the pinned certificate"
+            return "its signature is not of this key, run and view by the pinned certificate"
         except Exception:  # whatever another's bytes do to a parser, they are no key
             return "its certificate cannot be read"
         return ""
 
-    def _signed(self, public_key: bytes) -> StretchKey:
+    def _signed(self, public_key: bytes) -> SessionKey:
         own = load_certificates(self._security.certificate)[0]
         text = key_text(self._run, self._number, self._name, public_key)
-        return StretchKey(
+        return SessionKey(
             certificate=to_base64(own.public_bytes(Encoding.DER)),
             public_key=public_key.hex(),
             signature=to_base64(sign(load_signing_key(self._security.key), text)),

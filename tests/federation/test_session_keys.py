@@ -1,4 +1,4 @@
-"""Keys of a stretch: who is believed, what is kept, and what is lost."""
+"""Keys of a view: who is believed, what is kept, and what is lost."""
 
 import hashlib
 import stat
@@ -10,11 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.helpers.secure_sums import NAMES, RUN, Parties
 
 from dpadmm.federation.identity import from_base64
-from dpadmm.federation.stretch_keys import KeyFile
-from dpadmm.federation.transport.key_ring import KeyRing
-from dpadmm.federation.transport.rollback import DrawRefused
-from dpadmm.federation.transport.store import MemoryStore
-from dpadmm.federation.transport.words import Announcing, StretchKey
+from dpadmm.federation.session_keys import KeyFile
+from dpadmm.federation.transport.masks import KeyRing
+from dpadmm.federation.transport.store import DrawRefused, MemoryStore
+from dpadmm.federation.transport.wire import Announcing, SessionKey
 
 OTHER_RUN = hashlib.sha256(b"another run").digest()
 
@@ -26,9 +25,9 @@ def parties(tmp_path):
     parties.close()
 
 
-def announced(parties, name, stretch=None):
+def announced(parties, name, view=None):
     """The key of a party as it says it."""
-    keys = parties.keys(name, MemoryStore(), stretch)
+    keys = parties.keys(name, MemoryStore(), view)
     keys.announce(0)
     return keys.ring.keys[name]
 
@@ -42,16 +41,16 @@ def test_what_is_signed(parties):
 
 
 @pytest.mark.parametrize(
-    ("stretch", "whose", "word"),
+    ("view", "whose", "word"),
     [
         ({"run": OTHER_RUN}, "north", "signature"),
         ({"run": RUN, "lost": ("east",)}, "north", "signature"),
         ({}, "west", "pinned"),
     ],
-    ids=["another-run", "another-stretch", "another-name"],
+    ids=["another-run", "another-view", "another-name"],
 )
-def test_a_key_for_something_else_is_not_believed(parties, stretch, whose, word):
-    key = announced(parties, "north", parties.stretch(**stretch))
+def test_a_key_for_something_else_is_not_believed(parties, view, whose, word):
+    key = announced(parties, "north", parties.view(**view))
     assert word in parties.keys("south", MemoryStore()).fault(whose, key)
 
 
@@ -106,12 +105,12 @@ def test_a_key_written_but_not_said_is_said_after_a_restart(parties):
     assert keys.ring.keys["north"].public_key == private.public_key().public_bytes_raw().hex()
 
 
-def test_a_lost_key_ends_the_stretch_for_its_owner(parties):
+def test_a_lost_key_ends_the_view_for_its_owner(parties):
     store = MemoryStore()
     parties.keys("north", store).announce(0)
     (path,) = (parties.folder / "north").glob("*.key")
     path.unlink()
-    with pytest.raises(DrawRefused, match="is lost or of another stretch"):
+    with pytest.raises(DrawRefused, match="is lost or of another view"):
         parties.keys("north", store).announce(0)
     # The note went with it, but the ledger knows that messages went out.
     with pytest.raises(DrawRefused, match="is lost"):
@@ -139,7 +138,7 @@ def test_a_key_remembers_what_was_sent_under_it(parties):
     for t in (0, 1, 1, 0, 2):
         keys.before_send(t)
     restored = MemoryStore()
-    with pytest.raises(DrawRefused, match="has counted 3 rounds of this stretch, and the ledger"):
+    with pytest.raises(DrawRefused, match="has counted 3 rounds of this view, and the ledger"):
         parties.keys("north", restored).announce(2)
     again = parties.keys("north", restored)
     again.before_send(2)
@@ -152,7 +151,7 @@ def test_a_key_remembers_what_was_sent_under_it(parties):
     assert not list((parties.folder / "north").glob("*.key"))
 
 
-def test_a_key_of_another_stretch_is_not_used(parties):
+def test_a_key_of_another_view_is_not_used(parties):
     path = parties.folder / "key"
     KeyFile(path, OTHER_RUN, 0).make()
     assert KeyFile(path, RUN, 0).load() is None
@@ -184,7 +183,7 @@ def test_the_list_of_keys_is_the_same_after_a_restart(parties):
     again = parties.keys("south", stores["south"])
     assert again.ring.complete
     assert again.ring.keys == keys["south"].ring.keys
-    # An owner who finds a pin wrong is heeded, also in the midst of a stretch.
+    # An owner who finds a pin wrong is heeded, also in the midst of a view.
     corrected = {**parties.pins, "north": "0" * 64}
     with pytest.raises(DrawRefused, match="the key of north must hold by the pins as they are"):
         parties.keys("south", stores["south"], pins=corrected)
@@ -195,7 +194,7 @@ def test_the_list_of_keys_is_the_same_after_a_restart(parties):
 def test_a_ring_takes_what_it_checked_and_nothing_twice(parties):
     ring = parties.keys("south", MemoryStore()).ring
     key = announced(parties, "north")
-    second = announced(parties, "north", parties.stretch())
+    second = announced(parties, "north", parties.view())
     bad = key.model_copy(update={"signature": second.signature[:-8] + "AAAAAA=="})
     assert "not counted" in ring.take("hub", Announcing(keys={"north": bad}).to_bytes())[0]
     assert "north" not in ring
@@ -211,7 +210,7 @@ def test_a_ring_takes_what_it_checked_and_nothing_twice(parties):
 def test_a_server_takes_a_key_from_its_owner_alone(parties):
     """Else one party could keep another out with a bad key under its name."""
     ring = KeyRing(NAMES)
-    key = StretchKey(certificate="", public_key="00" * 32, signature="")
+    key = SessionKey(certificate="", public_key="00" * 32, signature="")
     assert ring.take("west", Announcing(keys={"north": key, "west": key}).to_bytes()) == []
     assert "north" not in ring
     assert ring.brought("west")

@@ -9,12 +9,10 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import BadNeighbour, Federation, free_ports
 
-from dpadmm.federation import hearsay
-from dpadmm.federation.hearsay import Hearsay
+from dpadmm.federation import watcher as gossiping
 from dpadmm.federation.transport.session import PeerSession
-from dpadmm.federation.transport.wire import BadMessage
-from dpadmm.federation.transport.words import Limits, Standing, said
-from dpadmm.federation.watcher import Watcher
+from dpadmm.federation.transport.wire import BadMessage, Limits, Standing, said
+from dpadmm.federation.watcher import Gossip, Watcher
 
 NODES = ("north", "south", "west")
 LIMITS = Limits(frozenset(NODES), 10)
@@ -85,10 +83,10 @@ def refused():
 @pytest.fixture
 def line(watched, refused, monkeypatch):
     """A line to north that shares all the time, and takes one word of each neighbour."""
-    monkeypatch.setattr(hearsay, "_SHARE_EVERY", 0.01)
+    monkeypatch.setattr(gossiping, "_SHARE_EVERY", 0.01)
     line = Line()
     told = {"on_refused": lambda *why: refused.append(why)}
-    with Hearsay(line, watched[0], LIMITS, share=True, **told):
+    with Gossip(line, watched[0], LIMITS, share=True, **told):
         yield line
 
 
@@ -119,7 +117,7 @@ def test_what_a_neighbour_says_is_kept_under_its_own_name(watched, line):
 
 
 def test_what_cannot_be_believed_is_told_of_and_not_kept(watched, line, refused, monkeypatch):
-    monkeypatch.setattr(hearsay, "_TAKE_EVERY", 0.0)
+    monkeypatch.setattr(gossiping, "_TAKE_EVERY", 0.0)
     line.take("south", "now", json.dumps(GOOD).encode())
     hostile = [b"", b"\xff", b"[" * 20_000, json.dumps(GOOD | {"waiting": ["<b>"]}).encode()]
     for data in (*hostile, json.dumps(GOOD).encode() + b" " * (1 << 14)):
@@ -182,12 +180,12 @@ def test_a_process_without_the_name_is_not_heard():
 
 
 def test_nothing_is_published_unless_the_owner_says_so(watched, monkeypatch):
-    monkeypatch.setattr(hearsay, "_SHARE_EVERY", 0.001)
+    monkeypatch.setattr(gossiping, "_SHARE_EVERY", 0.001)
     silent, telling = Line(), Line()
     told = {"on_refused": lambda *why: None}
     with (
-        Hearsay(silent, watched[0], LIMITS, share=False, **told),
-        Hearsay(telling, watched[0], LIMITS, share=True, **told),
+        Gossip(silent, watched[0], LIMITS, share=False, **told),
+        Gossip(telling, watched[0], LIMITS, share=True, **told),
     ):
         until(lambda: len(telling.published) > 10)
     assert silent.published == []
