@@ -41,9 +41,8 @@ from benchmarks.utility import (
 from dpadmm.data.named import adult_schema
 from dpadmm.data.schema import Schema
 from dpadmm.experiments.baselines import pooled_cell
-from dpadmm.experiments.difficulties import DIFFICULTIES
 from dpadmm.experiments.jobs import TrainingJob
-from dpadmm.experiments.question import Planned, RunQuestion
+from dpadmm.experiments.question import DIFFICULTIES, Planned, RunQuestion
 from dpadmm.experiments.rehearsal import (
     FACTORS,
     ExpectedLoss,

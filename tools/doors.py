@@ -7,6 +7,7 @@ modules and lines the package has.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
@@ -67,6 +68,12 @@ def run_watched(words: list[str]) -> dict[str, Any]:
     }
 
 
+def about(file: str) -> str:
+    """The first line of a module's docstring, cut."""
+    text = (ast.get_docstring(ast.parse((SOURCE / file).read_text())) or "").split("\n")[0]
+    return text if len(text) <= 72 else text[:71].rsplit(" ", 1)[0] + " ..."
+
+
 def size() -> dict[str, int]:
     """How many modules and lines the package has."""
     files = list(SOURCE.rglob("*.py"))
@@ -91,7 +98,7 @@ def main() -> None:
         print(json.dumps(seen))
         return
     for number, file in enumerate(seen["entered"], 1):
-        print(f"{number:3} {file}")
+        print(f"{number:3} {file:26} {about(file)}")
     print(
         f"dpadmm {' '.join(words)}: exit {seen['exit']}, enters {len(seen['entered'])} modules, "
         f"imports {len(seen['imported'])}"

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpadmm.cli.demo_runs import PARTIES, ROWS, Findings, Together, load_data
 from dpadmm.cli.demo_words import headline, verdict, when_not
-from dpadmm.experiments.statistics import Interval
+from dpadmm.experiments.measures import Interval
 
 
 def findings(own, shared, *, small=0.7, few=0.82, few_alone=0.83):

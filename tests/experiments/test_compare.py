@@ -42,8 +42,8 @@ from dpadmm.experiments.comparison import (
     parse_entry,
 )
 from dpadmm.experiments.comparison_pages import headline
+from dpadmm.experiments.measures import Interval
 from dpadmm.experiments.problems import OnePartyProblem
-from dpadmm.experiments.statistics import Interval
 from dpadmm.run.parameters import TrainingParameters
 
 SOURCE = str(Path(__file__).parents[2] / "src")

@@ -8,13 +8,13 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from dpadmm.data.named import adult_schema
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.difficulties import (
+from dpadmm.experiments.problems import dense
+from dpadmm.experiments.question import (
     DIFFICULTIES,
     GeneratedProblem,
     RowShape,
     encoded_rows,
 )
-from dpadmm.experiments.problems import dense
 
 MIXED = RowShape(((-1.0, 1.0), (0.0, 1.0)), levels=(3, 5), empty=2, constant=0.5, classes=3)
 

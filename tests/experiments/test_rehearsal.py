@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpadmm.experiments.difficulties import DIFFICULTIES
-from dpadmm.experiments.question import RunQuestion
+from dpadmm.experiments.question import DIFFICULTIES, RunQuestion
 from dpadmm.experiments.rehearsal import (
     BAND,
     FACTORS,

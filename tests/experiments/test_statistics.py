@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpadmm.experiments.statistics import (
+from dpadmm.experiments.measures import (
     BEATS,
     BELOW,
     LEVEL_WITH,

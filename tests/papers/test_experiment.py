@@ -9,7 +9,7 @@ from tests.helpers.small_experiments import SMALL
 
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.jobs import Job, Result, Store, TrainingJob
-from dpadmm.experiments.statistics import mean_interval, ranges
+from dpadmm.experiments.measures import mean_interval, ranges
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm_papers.experiment import (
     MORE_RUNS,

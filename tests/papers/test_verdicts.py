@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpadmm.experiments.statistics import Interval, mean_interval
+from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm_papers.verdicts import (
     VERDICTS,
     above,

@@ -18,7 +18,7 @@ How a verdict is reached:
 * **Intervals** have 97.5% by default, so that two looks are wrong at most 5% of the time; criteria
   say so in words.
 * **A range over runs** is that of groups of the paper's own number of runs:
-  :func:`~dpadmm.experiments.statistics.ranges`, drawn by :meth:`Curve.ranged`.
+  :func:`~dpadmm.experiments.measures.ranges`, drawn by :meth:`Curve.ranged`.
 * **Choices of ours.** A conclusion names what it was varied over (``choices=("alpha grid",)``); a
   finding of a variant has ``choice="alpha grid", variant="from 0.05"`` and the calibration of the
   finding that it varies, which has neither. :func:`summaries` puts them together: where one variant

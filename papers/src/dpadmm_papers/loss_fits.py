@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpadmm.experiments.jobs import seed_of
-from dpadmm.experiments.statistics import LOOK_LEVEL, Interval
+from dpadmm.experiments.measures import LOOK_LEVEL, Interval
 from dpadmm.plain import Array
 from dpadmm_papers.trade_off import (
     LossCurve,

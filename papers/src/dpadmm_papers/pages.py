@@ -14,7 +14,7 @@ from dpadmm.durable import write_whole
 from dpadmm.experiments.figures import figure_table, write_figure, write_table
 from dpadmm.experiments.jobs import OnDone, Result, Store
 from dpadmm.experiments.meaning import HEADING, THEOREMS, Meaning, Shown, meaning_of
-from dpadmm.experiments.statistics import LOOK_LEVEL
+from dpadmm.experiments.measures import LOOK_LEVEL
 from dpadmm.report import texts
 from dpadmm.report.document import Banner, Code, Facts, Report, Section, Table, Words
 from dpadmm.report.html import write_report

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result, TrainingJob
-from dpadmm.experiments.statistics import Interval, difference, mean_interval
+from dpadmm.experiments.measures import Interval, difference, mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from dpadmm.experiments.statistics import Interval, difference, mean_interval
+from dpadmm.experiments.measures import Interval, difference, mean_interval
 from dpadmm.plain import Array
 
 VerdictWord = Literal["stands", "does not stand", "not decided"]

@@ -14,9 +14,8 @@ from dpadmm.cli.output import console
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.experiments.baselines import alone_cells, pooled_cell, private_alone_cells
 from dpadmm.experiments.jobs import Job, TrainingJob
-from dpadmm.experiments.measures import get_measure
+from dpadmm.experiments.measures import LEVEL, Interval, get_measure, mean_interval
 from dpadmm.experiments.problems import Problem, ProblemSource
-from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import label_signs

@@ -35,13 +35,13 @@ from dpadmm.cli.demo_runs import (
 from dpadmm.cli.output import console, emit, refusals, show_table
 from dpadmm.cli.status import status_table
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.statistics import (
+from dpadmm.experiments.measures import (
     BEATS,
     BELOW,
     LEVEL,
     LEVEL_WITH,
     Interval,
+    get_measure,
     mean_interval,
     percent,
     standing,

@@ -35,8 +35,8 @@ from dpadmm.experiments.baselines import (
 )
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import epsilon_of, releases_of
+from dpadmm.experiments.measures import LEVEL, Interval, mean_interval
 from dpadmm.experiments.problems import NamedProblem, OnePartyProblem, ProblemSource
-from dpadmm.experiments.statistics import LEVEL, Interval, mean_interval
 from dpadmm.privacy.figures import Given
 from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters

@@ -24,7 +24,7 @@ from dpadmm.experiments.comparison import BASELINES, CHOOSES, Comparison, Line, 
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
 from dpadmm.experiments.jobs import Result
 from dpadmm.experiments.meaning import GUARANTEES, HEADING, Meaning, Shown, meaning_of
-from dpadmm.experiments.statistics import BEATS, BELOW, LEVEL, LEVEL_WITH, percent, standing
+from dpadmm.experiments.measures import BEATS, BELOW, LEVEL, LEVEL_WITH, percent, standing
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
 from dpadmm.report import texts

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpadmm.durable import write_whole
-from dpadmm.experiments.statistics import mean_interval
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.report.document import LinePlot, Series, Table
 from dpadmm.report.svg import figure
 

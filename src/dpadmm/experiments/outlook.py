@@ -18,9 +18,8 @@ import tomli_w
 
 from dpadmm.durable import write_whole
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.difficulties import DIFFICULTIES
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
-from dpadmm.experiments.question import RunQuestion
+from dpadmm.experiments.question import DIFFICULTIES, RunQuestion
 from dpadmm.experiments.rehearsal import BAND, ExpectedLoss, NoiseCurve, band
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report import texts

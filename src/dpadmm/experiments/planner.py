@@ -22,10 +22,9 @@ from dpadmm.algorithms import get_algorithm
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.errors import ParameterError, positive_number
 from dpadmm.experiments.comparison import default_entries, parse_entry
-from dpadmm.experiments.difficulties import DIFFICULTIES
 from dpadmm.experiments.jobs import Job, OnDone, Result, Store, compute
 from dpadmm.experiments.outlook import WORTH, Change, Outlook, Prospect, SmallestEpsilon, hints_for
-from dpadmm.experiments.question import RunQuestion, budget_mu
+from dpadmm.experiments.question import DIFFICULTIES, RunQuestion, budget_mu
 from dpadmm.experiments.rehearsal import Effort, ExpectedLoss, NoiseCurve, Rehearsal, mean_noise
 from dpadmm.privacy.gaussian import gaussian_epsilon
 from dpadmm.privacy.noise import secure_noise

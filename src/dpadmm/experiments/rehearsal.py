@@ -29,10 +29,15 @@ import numpy as np
 
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.experiments.baselines import pooled_cell
-from dpadmm.experiments.difficulties import DIFFICULTIES, Difficulty, GeneratedProblem
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import OnePartyProblem, ProblemSource
-from dpadmm.experiments.question import RunQuestion, budget_mu
+from dpadmm.experiments.question import (
+    DIFFICULTIES,
+    Difficulty,
+    GeneratedProblem,
+    RunQuestion,
+    budget_mu,
+)
 from dpadmm.plain import Array
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.run.parameters import TrainingParameters

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.statistics import Interval, difference, mean_interval
+from dpadmm.experiments.measures import Interval, difference, mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label

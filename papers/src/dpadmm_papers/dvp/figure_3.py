@@ -10,7 +10,7 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.statistics import difference
+from dpadmm.experiments.measures import difference
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
+from dpadmm.experiments.measures import Interval, difference
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import Interval, difference
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.document import Table

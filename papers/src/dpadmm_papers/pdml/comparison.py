@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.statistics import Interval, mean_interval, prediction_interval
+from dpadmm.experiments.measures import Interval, mean_interval, prediction_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.report.document import Table

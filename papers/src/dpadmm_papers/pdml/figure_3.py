@@ -9,7 +9,7 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.statistics import mean_interval
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.document import Table

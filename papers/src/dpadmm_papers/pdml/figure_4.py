@@ -10,7 +10,7 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.statistics import Interval
+from dpadmm.experiments.measures import Interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.report.document import Table

@@ -21,8 +21,8 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
+from dpadmm.experiments.measures import difference, mean_interval
 from dpadmm.experiments.problems import NamedProblem, dense
-from dpadmm.experiments.statistics import difference, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import corrected_for_label_noise, get_loss

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
+from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.run.parameters import TrainingParameters

@@ -9,8 +9,8 @@ from itertools import permutations
 from typing import ClassVar, Final, final
 
 from dpadmm.experiments.jobs import Job, Result, TrainingJob
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.experiments.problems import NamedProblem, ProblemSource
-from dpadmm.experiments.statistics import mean_interval
 from dpadmm.privacy.figures import Given
 from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import bound_of
-from dpadmm.experiments.statistics import difference
+from dpadmm.experiments.measures import difference
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours

@@ -20,7 +20,7 @@ from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import bound_of
-from dpadmm.experiments.statistics import difference
+from dpadmm.experiments.measures import difference
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.topologies import build_topology
 from dpadmm.report.document import Table

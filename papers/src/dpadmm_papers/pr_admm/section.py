@@ -9,8 +9,8 @@ import numpy as np
 
 from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters

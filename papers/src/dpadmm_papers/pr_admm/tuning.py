@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import bound_of
-from dpadmm.experiments.statistics import mean_interval
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.report.document import Table
 from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours
 from dpadmm_papers.pr_admm.section import (

@@ -19,8 +19,8 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm.run.parameters import TrainingParameters

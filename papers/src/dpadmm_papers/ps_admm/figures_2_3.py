@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from dpadmm.experiments.jobs import Result
-from dpadmm.experiments.statistics import Interval, difference, mean_interval
+from dpadmm.experiments.measures import Interval, difference, mean_interval
 from dpadmm.plain import Array
 from dpadmm_papers.experiment import Conclusion, Finding
 from dpadmm_papers.ps_admm.section_5 import ACCURACY, LOSS, Section5

@@ -20,8 +20,8 @@ from typing import ClassVar
 import numpy as np
 
 from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
+from dpadmm.experiments.measures import difference
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import difference
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import get_loss

@@ -11,8 +11,8 @@ import numpy as np
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
+from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.losses import get_loss

@@ -18,8 +18,8 @@ from dpadmm.algorithms.r_admm import RecycledADMM
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
+from dpadmm.experiments.measures import mean_interval, ranges
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import mean_interval, ranges
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.topologies import build_topology

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.statistics import mean_interval
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (
     Conclusion,

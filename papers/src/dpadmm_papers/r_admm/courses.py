@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from dpadmm.algorithms.r_admm import MRADMM
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import DrawnJob, Result, TrainingJob
-from dpadmm.experiments.measures import get_measure
+from dpadmm.experiments.measures import Interval, get_measure, mean_interval
 from dpadmm.experiments.problems import Problem
-from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource
 from dpadmm.problem.topologies import build_topology

@@ -8,8 +8,8 @@ from typing import ClassVar, Final
 import numpy as np
 
 from dpadmm.experiments.jobs import Job, OptimumJob, Result
+from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.experiments.statistics import Interval, mean_interval
 from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from dpadmm.experiments.jobs import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import bound_of
-from dpadmm.experiments.statistics import contrast, difference
+from dpadmm.experiments.measures import contrast, difference
 from dpadmm.privacy.figures import AtMost
 from dpadmm_papers.experiment import (
     Conclusion,

@@ -11,7 +11,7 @@ import numpy as np
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import epsilon_of
-from dpadmm.experiments.statistics import Interval, contrast, difference, mean_interval, ranges
+from dpadmm.experiments.measures import Interval, contrast, difference, mean_interval, ranges
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (
