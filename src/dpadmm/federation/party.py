@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ from dpadmm.problem.rows import Shard
 from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
 from dpadmm.run.charges import OtherEvaluations
-from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality, released_weights
+from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
 from dpadmm.run.evaluate import evaluation_id, histogram_of
@@ -51,7 +52,7 @@ from dpadmm.run.from_files import (
 from dpadmm.run.model import Model, save_model
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.result import Run, noise_error, provenance
-from dpadmm.run.session import Judgement, state_evaluation, state_whole
+from dpadmm.run.session import Judgement, judgement, lay_out_both, state_whole
 from dpadmm.run.train import train_party
 from dpadmm.sentences import DataError
 
@@ -254,22 +255,22 @@ class _Part:
         """What an evaluation found; None where its round is not complete."""
         if self.hearing.done == 0:
             return None
-        site, events = self.view.planned.site, self.outcome.events
+        site = self.view.planned.site
         try:
             histogram = histogram_of(self.view.planned, self.outcome)
         except ParameterError as error:
             # What a neighbour sent is not a histogram of counts.
             self.node.watcher.event("cannot-go-on", level="error", error=error)
             return None
-        wish = self.view.agreed.run.wish
-        held_out = bool(wish.split.holdout)
-        noise = self.node.noise_of(self.view)
-        statement = state_evaluation(self.own, events, noise, kept_out=held_out)
-        rows = dict(zip(site.names, site.rows.tolist(), strict=True))
-        about = HELD_OUT if held_out else TRAINED_ON
-        found = Quality(histogram, about, statement, rows)
-        found = found.with_links() if wish.probabilities else found
-        return Judgement(found, events, self.view.run_id)
+        return judgement(
+            self.own,
+            histogram,
+            self.outcome,
+            self.node.noise_of(self.view),
+            self.view.agreed.run.wish,
+            rows=dict(zip(site.names, site.rows.tolist(), strict=True)),
+            name=self.view.run_id,
+        )
 
     def to_compare(self) -> SumsComparison | None:
         """What is known before parties have compared; None where each has a model of its own."""
@@ -424,12 +425,8 @@ def read_shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, S
             f"data must have the rows that the agreed run says, {party.rows}; {party.file} has "
             f"{len(encoded)}: correct one"
         )
-    wish = setup.agreed.run.wish
-    shard = lay_out_part(own, [encoded], wish.split.train, noise)
-    if not wish.histogram:
-        return shard, None
-    held_out = wish.split.held_out
-    return shard, lay_out_part(own, [encoded], held_out, noise) if wish.split.holdout else shard
+    lay_out = partial(lay_out_part, own, [encoded], noise=noise)
+    return lay_out_both(setup.agreed.run.wish, lay_out)
 
 
 def _trained(
