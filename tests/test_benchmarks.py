@@ -183,10 +183,10 @@ def test_the_readme_says_what_was_measured(measured):
     at_one = measured["epsilon"].index(1.0)
     curves = {name: figures[at_one] for name, figures in measured["curves"].items()}
     for words, figure in (
-        ("get {}, as one trusted place", curves["together, shared noise"]),
-        ("which holds against all others, {};", curves["together, own noise"]),
-        ("within the same budget {},", curves["a party alone"]),
-        ("without any privacy {}.", measured["levels"]["a party alone, no privacy"]),
+        ("reach {}, the same as one trusted curator", curves["together, shared noise"]),
+        ("Parties with own noise reach {}.", curves["together, own noise"]),
+        ("A party alone reaches {} within the same budget,", curves["a party alone"]),
+        ("and {} without any privacy.", measured["levels"]["a party alone, no privacy"]),
     ):
         assert words.format(f"{figure:.1f}%") in text
     gap = abs(curves["one trusted curator"] - curves["together, shared noise"])
