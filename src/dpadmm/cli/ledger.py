@@ -26,6 +26,13 @@ ledger_app = typer.Typer(
     no_args_is_help=True,
 )
 
+ColludersOption = Annotated[
+    int | None, typer.Option(help="Shared noise must hold against at least this many colluders.")
+]
+EpsilonAloneOption = Annotated[
+    float | None,
+    typer.Option(help="What shared noise may ever spend if all other parties collude."),
+]
 PathArgument = Annotated[Path, typer.Argument(help="The ledger's file.")]
 # Looking does not wait long for a process that writes.
 _TIMEOUT = 10.0
@@ -62,14 +69,8 @@ class LedgerOptions:
     schema_hash: Annotated[
         str | None, typer.Option(help="Hash of the schema that encodes the rows.")
     ] = None
-    colluders: Annotated[
-        int | None,
-        typer.Option(help="Shared noise must hold against at least this many colluders."),
-    ] = None
-    epsilon_alone: Annotated[
-        float | None,
-        typer.Option(help="What shared noise may ever spend if all other parties collude."),
-    ] = None
+    colluders: ColludersOption = None
+    epsilon_alone: EpsilonAloneOption = None
     as_json: JsonOption = False
 
 
@@ -124,14 +125,8 @@ class AmendOptions:
         float | None, typer.Option(help="What may ever be spent, in all, what was spent included.")
     ] = None
     delta: Annotated[float | None, typer.Option(help="The delta that goes with epsilon.")] = None
-    colluders: Annotated[
-        int | None,
-        typer.Option(help="Shared noise must hold against at least this many colluders."),
-    ] = None
-    epsilon_alone: Annotated[
-        float | None,
-        typer.Option(help="What shared noise may ever spend if all other parties collude."),
-    ] = None
+    colluders: ColludersOption = None
+    epsilon_alone: EpsilonAloneOption = None
     loosen: Annotated[
         bool,
         typer.Option(
