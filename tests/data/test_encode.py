@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpadmm.data.encode import assemble, encode_batch, is_sparse
 from dpadmm.data.schema import CategoricalColumn, Label, NumericColumn, Schema
-from dpadmm.data.values import cells_as_numbers, cells_as_text, is_readable
+from dpadmm.data.values import Spelling, cells_as_numbers, cells_as_text, is_readable
 from dpadmm.sentences import DataError
 
 SCHEMA = Schema(
@@ -361,3 +361,10 @@ def test_a_cell_spelt_in_any_way_becomes_what_it_does_alone(cells):
     alone = [encoded(SPELT, y=[cell], k=[cell], u=[cell]) for cell in cells]
     assert together.rows.tobytes() == b"".join(each.rows.tobytes() for each in alone)
     assert together.labels.tolist() == [int(each.labels[0]) for each in alone]
+
+
+def test_trimming_takes_no_longer_where_blanks_stand_inside():
+    label = Spelling(trim=True)
+    inside = "a" + " \u00a0" * 100_000 + "b"
+    # A pattern that looks for an end from every blank would take hours.
+    assert label.folded(f"\ufeff\u2003{inside}\u00a0\n") == inside

@@ -181,6 +181,18 @@ def test_another_ledger_for_the_same_rows_stops_the_node(federation, tmp_path):
         ledger.unlink()
         SQLiteLedger.create(ledger, about, replace(policy, colluders=1)).close()
         assert_refused()
+    # Nor is a path forgotten where the charged one was started with the rows elsewhere since.
+    put_back(federation, tmp_path / "charged")
+    text = (folder / "west.toml").read_text()
+    (folder / "moved.csv").write_bytes((folder / "west.csv").read_bytes())
+    (folder / "west.toml").write_text(text.replace('"west.csv"', '"moved.csv"'))
+    federation.start("west")
+    federation.wait_for("west", "agreeing")
+    federation.kill("west")
+    (folder / "west.toml").write_text(text)
+    ledger.unlink()
+    SQLiteLedger.create(ledger, replace(data, name="others"), policy).close()
+    assert_refused()
     # Messages of 0.2.0 say of no ledger what its rows were.
     with closing(sqlite3.connect(folder / "west.messages")) as store:
         assert store.execute("DELETE FROM notes WHERE name LIKE 'rows of ledger %'").rowcount

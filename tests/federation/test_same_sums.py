@@ -211,6 +211,11 @@ def test_who_signs_two_is_found(parties):
         west.say(ROUNDS, sums)
         assert north.take("south", west.to_bytes()) == []
     assert dict(north.compare().other) == {"west": OTHERS.hex()}
+    # Nor does a restart make one word of two.
+    north = Ends(parties, hub=False).signed("north")
+    north.say(ROUNDS, SUMS)
+    assert dict(north.compare().other) == {"west": OTHERS.hex()}
+    assert not north.compare().alike
 
 
 def test_who_ended_early_is_no_liar_and_may_come_back(parties):

@@ -87,6 +87,12 @@ SILENT = Policy(1.0, 1e-5)
         (Policy(1.0, 1e-5, colluders=9), Policy(1.0, 1e-5, colluders=10), []),
         (Policy(1.0, 1e-5, colluders=9), Policy(1.0, 1e-5, colluders=9, epsilon_alone=8.0), []),
         (Policy(1.0, 1e-5, colluders=9), SILENT, []),
+        # What held against all still does: 1 against all, and less against nine.
+        (
+            Policy(1.0, 1e-5, colluders=9, epsilon_alone=1.0),
+            Policy(0.8, 1e-5, colluders=9, epsilon_alone=1.0),
+            [],
+        ),
         (
             Policy(1.0, 1e-5, colluders=9, epsilon_alone=8.0),
             Policy(1.0, 1e-5, colluders=9, epsilon_alone=8.5),

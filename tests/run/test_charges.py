@@ -340,6 +340,20 @@ def test_an_over_budget_run_reads_no_row(hospitals):
     assert spent(hospitals / "north.ledger") == 0
 
 
+def test_a_run_is_not_continued_with_files_that_are_read_otherwise(hospitals):
+    """Labels spelt otherwise are mended under another run_id: messages there are of other rows."""
+    config = private_config(hospitals)
+    train_run(config)
+    before = spent(hospitals / "north.ledger")
+    path = hospitals / "run.toml"
+    text = path.read_text()
+    path.write_text(text.replace('"north.csv"', '"north.csv"\n[party.aliases.y]\nJA = "yes"\n', 1))
+    (hospitals / "north.csv").write_text("age,ward,y\n")
+    with pytest.raises(LedgerError, match="must continue with the parameters it began with"):
+        train_run(load_config(path))
+    assert spent(hospitals / "north.ledger") == before
+
+
 def test_a_ledger_of_another_schema_is_refused(hospitals):
     with pytest.raises(LedgerError, match="schema"):
         train_run(private_config(hospitals, schema_hash="0" * 64))

@@ -431,6 +431,20 @@ class Schema(Part):
             content["fourier"] = self.fourier.model_dump()
         return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How a file is written, as plain data: what its hash leaves out and its rows depend on."""
+        parts = [("", self.label), *((column.name, column) for column in self.categorical)]
+        return {
+            "delimiter": self.delimiter,
+            "decimal": self.decimal,
+            "missing_marks": sorted(self.missing_marks),
+            "spelt": [
+                [name, sorted(map(list, part.aliases)), part.trim, part.ignore_case]
+                for name, part in parts
+            ],
+        }
+
     def read_as(self, reading: Reading) -> Schema:
         """The schema for a file that is written in a way of its own; its hash is the same.
 

@@ -46,8 +46,7 @@ from dpadmm.sentences import (
 
 WHOLE: Final = re.compile(r"-?[0-9]+")
 # White space of any script, and invisible characters: byte-order marks, joiners of width zero.
-_BLANK: Final = r"[\s\ufeff\u200b\u2060]+"
-_AROUND: Final = re.compile(rf"\A{_BLANK}|{_BLANK}\Z")
+_BLANK: Final = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff\u200b\u2060"
 
 
 def _one_character(value: Any) -> Any:
@@ -118,7 +117,7 @@ class Spelling(Part):
     def folded(self, text: str) -> str:
         """A text as it is compared."""
         if self.trim:
-            text = _AROUND.sub("", text)
+            text = text.strip(_BLANK)
         return text.casefold() if self.ignore_case else text
 
     def check_spelling(self, known: Sequence[str], what: str) -> None:

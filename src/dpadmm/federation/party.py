@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dpadmm.durable import write_whole
-from dpadmm.errors import BudgetError, ExchangeError, ParameterError, passing
+from dpadmm.errors import BudgetError, ExchangeError, LedgerError, ParameterError, passing
 from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange
 from dpadmm.federation.node_config import WHEN_LOST
@@ -152,11 +152,12 @@ def _judge(
         return None
     whole = node.setup.whole(view.agreed)
     node.watcher.event("evaluating", rows=whole.evaluated_rows[node.setup.name])
-    evaluating = view.evaluating(whole.evaluation(weights))
     try:
+        evaluating = view.evaluating(whole.evaluation(weights))
         judging = _Part(node, session, evaluating, node.open_run(evaluating), before=part)
         judging.train(evaluated)
-    except (ParameterError, BudgetError, ExchangeError) as error:
+    except (ParameterError, LedgerError, ExchangeError) as error:
+        # What was trained and compared is still to be written, and neighbours to be served.
         node.watcher.event("cannot-go-on", level="error", error=error)
         return None
     if judging.hearing.done:

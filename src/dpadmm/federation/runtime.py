@@ -41,7 +41,7 @@ from dpadmm.privacy.statement import Charges
 from dpadmm.run.charges import check_evaluation, check_owner, open_runs
 from dpadmm.run.config import DataSection, PartySection, ResultSection, RunConfig
 from dpadmm.run.evaluate import WholePlan, evaluation_noise
-from dpadmm.run.from_files import check_files, check_results, file_schema
+from dpadmm.run.from_files import check_files, check_results, file_schema, reading_word
 from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.preflight import PolicySection
@@ -85,6 +85,12 @@ class NodeSetup:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return (agreed or self.agreed).whole(self.schema)
+
+    @cached_property
+    def preparation(self) -> str:
+        """A word for how this node's file is read."""
+        told = self.run_config()
+        return reading_word(told, file_schema(self.schema, told))
 
     @property
     def calibrated(self) -> bool:
@@ -258,7 +264,7 @@ def check_known(setup: NodeSetup, ledger: SQLiteLedger, store: MessageStore) -> 
         if first in (name, own) or head.startswith("0:"):
             continue
         known = notes.get(_DATA + first)
-        if known is None or any(a == b for a, b in zip(json.loads(known), rows, strict=True)):
+        if known is None or any(_same_rows(each, rows) for each in json.loads(known)):
             raise LedgerError(
                 f"ledger must be the one that was charged for these rows; {ledger.path} is "
                 f"another, and {messages} remembers one of {int(head.partition(':')[0]) + 1} "
@@ -267,6 +273,11 @@ def check_known(setup: NodeSetup, ledger: SQLiteLedger, store: MessageStore) -> 
                 f"spent. If it is lost, what was spent stays spent: begin with {_LEAVES_OUT}. For "
                 "rows of other people name a new file for messages, too."
             )
+
+
+def _same_rows(noted: list[str], rows: list[str]) -> bool:
+    """Whether two data sets have the same name or the same path."""
+    return any(a == b for a, b in zip(noted, rows, strict=True))
 
 
 def _rows(setup: NodeSetup, ledger: SQLiteLedger) -> list[str]:
@@ -327,7 +338,11 @@ class NodeRuntime:
         check_known(self.setup, self.ledger, self.store)
         self.ledger.refresh()
         first = self.ledger.first
-        self.store.take_note(_EVERY_RUN, _DATA + first, json.dumps(_rows(self.setup, self.ledger)))
+        # Every place that its rows ever had: a file that was moved is still the same people.
+        known = json.loads(self.store.note(_EVERY_RUN, _DATA + first) or "[]")
+        rows = _rows(self.setup, self.ledger)
+        if rows not in known:
+            self.store.take_note(_EVERY_RUN, _DATA + first, json.dumps([*known, rows]))
         self.store.take_note(_EVERY_RUN, _HEAD + first, self.ledger.head)
 
     def open_run(self, view: View) -> LedgerRun | None:
@@ -345,7 +360,13 @@ class NodeRuntime:
             whole = self.setup.whole(view.agreed)
             check_evaluation(whole, accounts, view.run_id, rounds=rounds)
         (opened,) = open_runs(
-            own, [self.ledger], view.run_id, self.noise, rounds=rounds, part=view.part
+            own,
+            [self.ledger],
+            view.run_id,
+            self.noise,
+            rounds=rounds,
+            part=view.part,
+            preparation=self.setup.preparation,
         )
         ledger = self.stack.enter_context(opened)
         # Before anything is charged: from here on no other ledger can replace this one.

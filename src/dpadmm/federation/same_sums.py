@@ -45,6 +45,7 @@ from dpadmm.run.result import Run
 
 _VERSION: Final = 1
 _NOTE: Final = "signed sums"
+_TWICE: Final = "signed sums, second"
 _DIGESTS: Final = "digests"
 _MOST_NAMES: Final = 20
 # Between two questions: short at first, then longer.
@@ -210,11 +211,15 @@ class SignedSums:
         self.longest = agreement_limit(len(members))
         self._lock = threading.Lock()
         self._digests: dict[str, SumsDigest] = {}
-        self._twice: dict[str, str] = {}
+        self._twice: dict[str, SumsDigest] = {}
         self.echoed: set[str] = set()
         note = store.note(run, _NOTE)
         if note is not None:
             self._add(noted(Comparing, note, "signed sums", self._limits).digests)
+        # Whoever signed two things is not believed after a restart, either.
+        twice = store.note(run, _TWICE)
+        if twice is not None:
+            self._add(noted(Comparing, twice, "signed sums", self._limits).digests)
 
     @property
     def relays(self) -> bool:
@@ -275,7 +280,9 @@ class SignedSums:
                 if known is None or known.rounds < digest.rounds:
                     self._digests[name], news = digest, True
                 elif known.rounds == digest.rounds and known.sha256 != digest.sha256:
-                    self._twice[name] = digest.sha256
+                    self._twice[name] = digest
+                    twice = Comparing(digests=dict(self._twice)).to_bytes()
+                    self._store.take_note(self.run, _TWICE, twice.decode("ascii"))
         if news:
             self._store.take_note(self.run, _NOTE, self.to_bytes().decode("ascii"))
         return wrong
@@ -305,7 +312,7 @@ class SignedSums:
                 other[name] = found.sha256
             elif twice.get(name) is not None:
                 # It signed two: it told somebody another one.
-                other[name] = twice[name]
+                other[name] = twice[name].sha256
             else:
                 same.append(name)
         return SumsComparison(

@@ -197,7 +197,9 @@ class Policy:
             before, now = getattr(self, name), getattr(after, name)
             if now > before:
                 found.append(f"{name} grows from {Given(before)} to {Given(now)}")
-        if after.least_colluders < self.least_colluders:
+        # A bound for the case that all collude may already be below what epsilon was.
+        held = after.bound_alone <= self.epsilon
+        if after.least_colluders < self.least_colluders and not held:
             before_words, now_words = (
                 "all others together"
                 if math.isinf(policy.least_colluders)

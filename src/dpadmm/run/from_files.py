@@ -30,6 +30,7 @@ from dpadmm.durable import check_writable, write_whole, written_whole
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.plain import canonical_json
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.charges import Part, ledger_accounts
@@ -324,6 +325,23 @@ def party_schema(schema: Schema, party: PartySection) -> Schema:
         raise DataError(f"party {party.name!r}: {error}") from None
 
 
+def reading_word(config: RunConfig, schema: Schema) -> str:
+    """A word for how the files are read, which neither the plan nor the schema's hash says.
+
+    A run is not continued under another: its messages are of rows that were read otherwise.
+
+    Parameters
+    ----------
+    config
+        What is told.
+    schema
+        That of :func:`file_schema`.
+    """
+    each = [party_schema(schema, party) for party in config.party] or [schema]
+    content = canonical_json([own.reading for own in each])
+    return hashlib.sha256(content.encode("ascii")).hexdigest()
+
+
 def _plan(config: RunConfig, schema: Schema, rows: dict[str, int]) -> WholePlan:
     return plan_whole(
         config.parameters(tuple(rows)),
@@ -366,7 +384,8 @@ def _open_ledgers(
         warnings.simplefilter("ignore", PrivacyWarning)
         whole = _plan(config, schema, rows)
     session = _session(config, schema, whole, noise)
-    return rows, stack.enter_context(session.charged(before=look))
+    opened = session.charged(before=look, preparation=reading_word(config, schema))
+    return rows, stack.enter_context(opened)
 
 
 def _session(config: RunConfig, schema: Schema, whole: WholePlan, noise: NoiseSource) -> Session:

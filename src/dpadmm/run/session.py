@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpadmm.errors import BudgetError
+from dpadmm.errors import LedgerError
 from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
@@ -247,7 +247,7 @@ class Session:
         weights = released_weights(self.whole.training, outcome, self.output)
         try:
             return self.evaluate(weights, shard)
-        except BudgetError as error:
+        except LedgerError as error:
             warnings.warn(
                 "the model was trained and not evaluated: nothing is said of how good it is, and "
                 f"no probabilities were fitted. The evaluation was refused: {error}",
