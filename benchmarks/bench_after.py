@@ -25,7 +25,7 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Event, PureRelease
 from dpadmm.privacy.noise import secure_noise
-from dpadmm.run.charges import ledger_checks, ledger_statements
+from dpadmm.run.charges import ledger_facts
 from dpadmm.run.parameters import TrainingParameters
 from dpadmm.run.plan import Plan, announced, plan
 from dpadmm.run.train import state_privacy
@@ -85,8 +85,7 @@ def after(name: str, options: dict[str, Any], folder: Path) -> tuple[float, floa
             # A node writes its model without the course first.
             state_privacy(share, events, noise, by_round=False)
         if own and private:
-            ledger_statements({"first": place})
-            ledger_checks({"first": place})
+            ledger_facts({"first": place})
 
     # A run that is over has its events.
     first, everybody = planned.of_party(0), announced(planned)

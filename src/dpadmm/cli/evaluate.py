@@ -293,7 +293,7 @@ def _tell_report(config: RunConfig, model: Model) -> None:
     from dpadmm.durable import write_whole
     from dpadmm.report.html import write_page
     from dpadmm.report.run import run_report
-    from dpadmm.run.charges import ledger_checks, ledger_statements
+    from dpadmm.run.charges import ledger_facts
     from dpadmm.run.model import model_bytes
     from dpadmm.run.record import RecordedRun, read_record
 
@@ -306,8 +306,7 @@ def _tell_report(config: RunConfig, model: Model) -> None:
     content |= {
         "quality": None if quality is None else quality.to_dict(),
         "model_sha256": hashlib.sha256(model_bytes(model)).hexdigest(),
-        "ledgers": ledger_statements(config.ledgers),
-        "ledger_checks": ledger_checks(config.ledgers),
+        **ledger_facts(config.ledgers),
     }
     record = RecordedRun.from_dict(content)
     data = json.dumps(record.plain(), indent=2, allow_nan=False).encode()

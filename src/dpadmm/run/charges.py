@@ -413,22 +413,34 @@ def ledger_checks(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[st
     for name, path in (ledgers or {}).items():
         try:
             with SQLiteLedger(Path(path), read_only=True) as ledger:
-                account = ledger.verify().to_dict()
-                # When runs were opened, with the time a record ends, would tell how long they took.
-                account["runs"] = [
-                    {key: value for key, value in run.items() if key != "opened"}
-                    for run in account["runs"]
-                ]
-                checks[str(name)] = {"account": account, "error": None}
+                checks[str(name)] = _check(ledger)
         except LedgerError as error:
             checks[str(name)] = {"account": None, "error": str(error)}
     return checks
 
 
-def ledger_statements(ledgers: Mapping[str, str | Path] | None) -> dict[str, str]:
-    """What every ledger says now, in words: policy, rule, spent and left."""
-    words = {}
+def _check(ledger: SQLiteLedger) -> dict[str, Any]:
+    """Work an open ledger out again."""
+    try:
+        account = ledger.verify().to_dict()
+    except LedgerError as error:
+        return {"account": None, "error": str(error)}
+    # When runs were opened, with the time a record ends, would tell how long they took.
+    account["runs"] = [
+        {key: value for key, value in run.items() if key != "opened"} for run in account["runs"]
+    ]
+    return {"account": account, "error": None}
+
+
+def ledger_facts(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[str, Any]]:
+    """What a record keeps of every ledger: its words (policy, rule, spent, left) and its check.
+
+    Opening a ledger reads it whole, so each is opened once for both.
+    """
+    words: dict[str, Any] = {}
+    checks: dict[str, Any] = {}
     for name, path in (ledgers or {}).items():
         with SQLiteLedger(Path(path), read_only=True) as ledger:
             words[str(name)] = ledger.statement()
-    return words
+            checks[str(name)] = _check(ledger)
+    return {"ledgers": words, "ledger_checks": checks}

@@ -17,7 +17,6 @@ from dpadmm.errors import ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
 from dpadmm.ledger.balance import Account
 from dpadmm.privacy.figures import pair
-from dpadmm.privacy.noise import SimulatedNoise, secure_noise
 from dpadmm.problem.rows import scaled_margins
 from dpadmm.run.charges import has_begun, ledger_accounts
 from dpadmm.run.classifier import IN_ALL, PUBLIC, Quality
@@ -40,6 +39,8 @@ from dpadmm.run.from_files import (
     look_first,
     read_parties,
     run_name,
+    run_noise,
+    run_session,
     work_folder,
 )
 from dpadmm.run.model import Model, ModelError
@@ -47,7 +48,7 @@ from dpadmm.run.parameters import PrivacyWarning
 from dpadmm.run.plan import announced
 from dpadmm.run.predict import encoded_pieces
 from dpadmm.run.preflight import Owner
-from dpadmm.run.session import Charged, Judgement, Session, spent_in_all
+from dpadmm.run.session import Charged, Judgement, spent_in_all
 from dpadmm.sentences import DataError, shown_value
 
 
@@ -121,14 +122,12 @@ def evaluate_run(
         rows = {name: len(party) for name, party in parties.items()}
         _check_counts(model, rows)
         whole = _whole(config, schema, rows, request)
-        key = config.run.simulation_key
-        noise = secure_noise() if key is None else SimulatedNoise(key)
+        session = run_session(config, schema, whole, run_noise(config))
+        noise = evaluation_noise(session.noise, session.simulation_key)
         each, held_out = list(parties.values()), whole.wish.split.held_out
-        shard = lay_out_part(whole.training, each, held_out, evaluation_noise(noise, key))
-        about = Charged(config.ledgers, run_name(config, schema, rows), schema.sha256)
-        session = Session(whole, noise, about, config.run.output, key)
+        shard = lay_out_part(whole.training, each, held_out, noise)
         judged = session.evaluate(weights, shard)
-    return _told_in_all(whole, judged, about)
+    return _told_in_all(whole, judged, session.about)
 
 
 def check_model(config: RunConfig, model: Model) -> Schema:

@@ -216,7 +216,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
     start = time.monotonic()
     watch.on_stage("checking")
     schema = prepare(config)
-    noise = _noise(config)
+    noise = run_noise(config)
     with ExitStack() as stack:
         folder = stack.enter_context(work_folder(config.result.model))
         counted, ledgers = _open_ledgers(config, schema, noise, stack, watch.owner)
@@ -227,7 +227,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
             whole = _plan(config, schema, rows)
-        session, planned = _session(config, schema, whole, noise), whole.training
+        session, planned = run_session(config, schema, whole, noise), whole.training
         lay_out = partial(lay_out_part, planned, list(parties.values()), noise=noise)
         shard, evaluated = lay_out_both(config.run.wish, lay_out)
         # What was read is laid out now, and may be large.
@@ -383,18 +383,19 @@ def _open_ledgers(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         whole = _plan(config, schema, rows)
-    session = _session(config, schema, whole, noise)
+    session = run_session(config, schema, whole, noise)
     opened = session.charged(before=look, preparation=reading_word(config, schema))
     return rows, stack.enter_context(opened)
 
 
-def _session(config: RunConfig, schema: Schema, whole: WholePlan, noise: NoiseSource) -> Session:
+def run_session(config: RunConfig, schema: Schema, whole: WholePlan, noise: NoiseSource) -> Session:
     """The run of a configuration."""
     about = Charged(config.ledgers, run_name(config, schema, whole.rows), schema.sha256)
     return Session(whole, noise, about, config.run.output, config.run.simulation_key)
 
 
-def _noise(config: RunConfig) -> NoiseSource:
+def run_noise(config: RunConfig) -> NoiseSource:
+    """Where the noise of a configuration's run comes from."""
     key = config.run.simulation_key
     return secure_noise() if key is None else SimulatedNoise(key)
 

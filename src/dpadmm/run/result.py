@@ -33,7 +33,7 @@ from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.rows import RowBlock, Shard
 from dpadmm.problem.topologies import Topology
-from dpadmm.run.charges import ledger_checks, ledger_statements
+from dpadmm.run.charges import ledger_facts
 from dpadmm.run.classifier import Classifier, chosen_output
 from dpadmm.run.config import RunConfig
 from dpadmm.run.model import Model
@@ -180,8 +180,7 @@ class Run:
     @cached_property
     def _ledgers(self) -> dict[str, Any]:
         """What the ledgers say at the end, in words and worked out again."""
-        files = self.config.ledgers
-        return {"ledgers": ledger_statements(files), "ledger_checks": ledger_checks(files)}
+        return ledger_facts(self.config.ledgers)
 
     def record(self, model_sha256: str = "") -> RecordedRun:
         """Everything public about the run, for the file beside the model and for the report."""
