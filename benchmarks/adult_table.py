@@ -19,9 +19,9 @@ import numpy as np
 import dpadmm
 from dpadmm.data.named import load
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.session import lay_out, train
 
 PARTIES, TRAINING_ROWS, DELTA = 5, 40_000, 1e-5
 

@@ -25,10 +25,10 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Event, PureRelease
 from dpadmm.privacy.noise import secure_noise
-from dpadmm.run.charges import ledger_facts
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import Plan, announced, plan
-from dpadmm.run.train import state_privacy
+from dpadmm.run.result import ledger_facts
+from dpadmm.run.session import state_privacy
 
 Events = tuple[tuple[Event, ...], ...]
 

@@ -26,8 +26,7 @@ from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.run.engine import InProcess, run
 from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace
 
@@ -186,7 +185,7 @@ def narrow() -> tuple[np.ndarray, np.ndarray, str]:
 
 
 def bench_dp_gd(rows: np.ndarray, labels: np.ndarray, name: str) -> Row:
-    """Rounds of dp-gd with noise of each party's own, calibrated beforehand."""
+    """Rounds of dp-gd, rows centred, with noise of each party's own, calibrated beforehand."""
     one_pass = seconds(lambda: gradient_pass(rows, labels, np.zeros(rows.shape[1])), 20)
     shard = Shard.from_parties([(part, signs[:, None]) for part, signs in split(rows, labels, 5)])
     site = Site.of_all(
@@ -195,6 +194,8 @@ def bench_dp_gd(rows: np.ndarray, labels: np.ndarray, name: str) -> Row:
         get_loss("logistic"),
         features=rows.shape[1],
         regularization=5e-4,
+        # So that rows are centred, which is part of the cost.
+        least_constant=rows.shape[1] ** -0.5,
     )
     budget = Budget(np.full(5, 1.0), np.full(5, 1e-6))
     algorithm = DPGD.configure(site, Settings(_ROUNDS, penalty=1.0, budget=budget))

@@ -27,11 +27,10 @@ from benchmarks.bench_core import Row
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import PartedRows, RowBlock, Shard, piece_rows, summation_error
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.problem.site import Site, build_topology
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import train
+from dpadmm.run.session import train
 from dpadmm.solvers.cluster import Cluster, ClusterRows
 from dpadmm.solvers.workspace import Workspace
 

@@ -12,9 +12,9 @@ from benchmarks.bench_core import Row, adult_like, gradient_pass, seconds, split
 from dpadmm.algorithms import REGISTRY
 from dpadmm.experiments.problems import compact
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.run.parameters import ConvergenceWarning, TrainingParameters
+from dpadmm.run.options import ConvergenceWarning, TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.session import lay_out, train
 
 _PARTIES = 5
 _RUNS = 10

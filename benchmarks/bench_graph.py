@@ -15,12 +15,11 @@ from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.run.engine import InProcess, Outcome, run
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import train
+from dpadmm.run.session import train
 from dpadmm.solvers.workspace import Workspace
 
 _PARTIES = 5

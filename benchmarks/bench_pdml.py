@@ -8,9 +8,9 @@ import numpy as np
 
 from benchmarks.bench_core import Row, seconds
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import Plan, plan
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.session import lay_out, train
 
 _ROUNDS = 20
 

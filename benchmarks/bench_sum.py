@@ -18,8 +18,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from benchmarks.bench_federation import write_nodes
+from dpadmm.federation.keys import Masks, Member, ViewFacts
 from dpadmm.federation.local import run_nodes
-from dpadmm.federation.transport.masks import Masks, Member, ViewFacts
 from dpadmm.ledger.filters import Policy
 
 Row = tuple[str, float, float | None]

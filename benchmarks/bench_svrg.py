@@ -14,8 +14,7 @@ from dpadmm.algorithms.ps_admm import PSADMM
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.solvers.inner_loop import loss_code
 from dpadmm.solvers.svrg import InnerProblem, descend
 from dpadmm.solvers.workspace import Workspace

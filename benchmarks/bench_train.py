@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.bench_data import Row, waveform_schema, write_generated
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import Watch, train_run, write_results
+from dpadmm.run.files import Watch, train_run, write_results
 
 PARTIES = 5
 ROUNDS = 10

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpadmm.federation.transport.party_exchange import PeerExchange
+from dpadmm.federation.exchange import PeerExchange
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.watcher import Watcher
@@ -29,9 +29,9 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.noise import SecureNoise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import open_runs
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import Plan, plan
-from dpadmm.run.train import train_party
+from dpadmm.run.session import train_party
 
 Array = NDArray[np.float64]
 

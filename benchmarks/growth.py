@@ -41,9 +41,9 @@ from benchmarks.federated_peer import rows_of
 from dpadmm.data.party_rows import encode_party
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import train
+from dpadmm.run.session import train
 
 #: What a line has measured, by the name of its column; seconds, or megabytes.
 Figures = dict[str, float]

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.utility import DELTA, MEASURE, PLAIN, PRIVATE, SHARED, SPLITS, SplitProblem, scores
-from dpadmm.experiments.baselines import pooled_cell
+from dpadmm.experiments.comparison import pooled_cell
 from dpadmm.plain import Array
 
 SETS: Final = ("banana", "ringnorm", "twonorm", "image", "waveform")

@@ -40,7 +40,7 @@ from benchmarks.utility import (
 )
 from dpadmm.data.named import adult_schema
 from dpadmm.data.schema import Schema
-from dpadmm.experiments.baselines import pooled_cell
+from dpadmm.experiments.comparison import pooled_cell
 from dpadmm.experiments.jobs import TrainingJob
 from dpadmm.experiments.question import DIFFICULTIES, Planned, RunQuestion
 from dpadmm.experiments.rehearsal import (
@@ -51,7 +51,7 @@ from dpadmm.experiments.rehearsal import (
     band,
     mean_noise,
 )
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 
 EPSILONS: Final = (0.1, 0.3, 1.0, 3.0)
 SPLITS: Final = (0, 1, 2)

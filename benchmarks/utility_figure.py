@@ -34,7 +34,7 @@ from benchmarks.utility import (
     SplitProblem,
     scores,
 )
-from dpadmm.experiments.baselines import alone_cells, pooled_cell
+from dpadmm.experiments.comparison import alone_cells, pooled_cell
 from dpadmm.experiments.problems import OnePartyProblem
 from dpadmm.privacy.figures import Given
 from dpadmm.report.document import LinePlot, Series

@@ -101,13 +101,19 @@ def test_a_line_that_was_not_run_is_shown_as_such(capsys):
 @pytest.mark.parametrize(
     ("figures", "missed"),
     [
-        # Better than before by 5 points, and as good as a curator; Adult is far from its figures.
-        ({"auto_5": 56.0}, {"adult, shared 20", "adult, auto 5"}),
+        # Better than pr-admm by 5 points, and as good as a curator; all are far from their figures.
+        (
+            {"auto_5": 56.0},
+            {
+                *("adult, shared 20", "adult, auto 5"),
+                *("splice, shared 20 less that", "splice, auto 5 less that"),
+            },
+        ),
         ({"auto_5": 90.0, "shared_20": 90.0, "shared_100": 90.0, "curator": 90.0}, set()),
         (
             {"auto_5": 90.0, "shared_20": 90.0, "shared_100": 88.0, "curator": 92.0},
             {
-                "adult, shared 20 less curator",
+                *(f"{n}, shared 20 less curator" for n in ("adult", "splice")),
                 *(f"{n}, shared 100 less" for n in ("adult", "splice")),
             },
         ),
@@ -119,7 +125,7 @@ def test_a_line_that_was_not_run_is_shown_as_such(capsys):
 )
 def test_targets_are_those_of_the_figures(figures, missed):
     checked = list(utility.targets(findings(**figures), ["adult", "splice"]))
-    assert len(checked) == 12
+    assert len(checked) == 15
     found = [target.words for target in checked if not target.met]
     assert all(any(words.startswith(start) for start in missed) for words in found)
     assert all(any(words.startswith(start) for words in found) for start in missed)

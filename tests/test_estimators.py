@@ -22,9 +22,9 @@ from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import pair
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import prepare_rows, scaled_margins
-from dpadmm.problem.topologies import GRAPHS
+from dpadmm.problem.site import GRAPHS
 from dpadmm.run.model import Model, save_model
-from dpadmm.run.parameters import (
+from dpadmm.run.options import (
     RepeatedFitWarning,
     ScaleWarning,
     say_repeated_once,
@@ -233,7 +233,7 @@ def test_every_loss_learns_and_only_the_logistic_gives_probabilities(data, loss)
         np.testing.assert_allclose(np.exp(model.predict_log_proba(data[0])), chances)
 
 
-@pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::dpadmm.run.options.ConvergenceWarning")
 def test_the_output_is_the_mean_of_the_last_messages_or_of_the_tail_or_of_all(data):
     last = classifier(output="last").fit(*data)
     np.testing.assert_allclose(last.coef_, last.node_coef_.mean(axis=0), atol=1e-15)
@@ -594,11 +594,42 @@ def test_a_row_that_is_not_finite_counts_as_a_row_of_zeros_before_the_map():
     np.testing.assert_array_equal(found.coef_, wanted.coef_)
 
 
+def test_products_of_columns_tell_rings_apart_in_columns_and_products():
+    rows, labels = rings(4000)
+    settings = {"epsilon": 3.0, "random_state": 0, "n_parties": 5, "polynomial": 2}
+    curved = clone(FederatedClassifier(**settings)).fit(rows, labels)
+    assert curved.score(rows, labels) > 0.95
+    assert curved.coef_.shape == (1, 5)
+    products = np.column_stack([rows, rows[:, [0, 0, 1]] * rows[:, [0, 1, 1]]])
+    wanted = products @ curved.coef_[0] + curved.intercept_[0]
+    np.testing.assert_allclose(curved.decision_function(rows), wanted, rtol=1e-12, atol=1e-12)
+    # The constant has a weight of its own: training saw it as the last column.
+    assert curved.intercept_[0] != 0.0
+    sparse_scores = curved.decision_function(sparse.csr_array(rows))
+    np.testing.assert_allclose(sparse_scores, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_a_number_of_frequencies_is_the_map_with_that_many():
+    rows, labels = rings(60)
+    settings = {"algorithm": "admm", "rounds": 5, "random_state": 0}
+    short, long = (
+        ADMMClassifier(**settings, fourier=given).fit(rows, labels)
+        for given in (5, {"features": 5})
+    )
+    np.testing.assert_array_equal(short.coef_, long.coef_)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        ({"polynomial": 3}, "polynomial: degree must be 2: products of two columns; got 3"),
+        ({"polynomial": "2"}, "polynomial must be None, 2 or a mapping"),
+        ({"polynomial": {"degree": 2, "most_columns": 65}}, "a whole number from 1 to 64"),
+        ({"polynomial": 2, "fourier": 5}, "only one of fourier and polynomial"),
+        ({"polynomial": 2, "data_norm": 2.0}, "data_norm must be 1 with polynomial"),
         ({"fourier": {"features": 0}}, "fourier: features must be a whole number from 1 to 4096"),
-        ({"fourier": 300}, "fourier must be None or a mapping"),
+        ({"fourier": "300"}, "fourier must be None, a whole number such as 150 or a mapping"),
+        ({"fourier": 5000}, "fourier: features must be a whole number from 1 to 4096"),
         ({"fourier": {"features": 5}, "data_norm": 2.0}, "data_norm must be 1 with fourier"),
     ],
 )

@@ -15,9 +15,9 @@ import pytest
 from dpadmm.federation.transport.wire import decode_masked, decode_message, encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import train_run, write_results
+from dpadmm.run.files import train_run, write_results
 from dpadmm.run.model import load_model, model_bytes
-from dpadmm.run.record import read_record
+from dpadmm.run.result import read_record
 from tests.helpers.wards import SCHEMA, write_ward
 
 GOLDEN = Path(__file__).with_name("golden")

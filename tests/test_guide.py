@@ -8,7 +8,7 @@ import pytest
 from dpadmm import load_model
 from dpadmm.federation.local import free_ports
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import train_run
+from dpadmm.run.files import train_run
 from tests.helpers.printed_commands import run_page
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -14,7 +14,6 @@ ORDER = [
     "dpadmm.version",
     "dpadmm.errors",
     "dpadmm.plain",
-    "dpadmm.sentences",
     "dpadmm.durable",
     "dpadmm.problem",
     "dpadmm.data",

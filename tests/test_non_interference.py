@@ -26,8 +26,8 @@ from dpadmm import ADMMClassifier
 from dpadmm.cli import app
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encode, read_table
+from dpadmm.errors import DataError
 from dpadmm.experiments.problems import FileProblem
-from dpadmm.sentences import DataError
 from tests.helpers.neighbours import COLUMNS, PLACE, ROWS, masked, masked_record, odd_parquet, pairs
 from tests.helpers.wards import SCHEMA
 

@@ -18,10 +18,9 @@ import dpadmm
 from dpadmm.data.named import load
 from dpadmm.data.party_rows import list_parts
 from dpadmm.data.schema import Label, NumericColumn, Schema
-from dpadmm.errors import ParameterError
+from dpadmm.errors import DataError, ParameterError
 from dpadmm.experiments.jobs import Store, compute
 from dpadmm.privacy.noise import SecureNoise, secure_noise
-from dpadmm.sentences import DataError
 from dpadmm.solvers.cluster import Cluster
 from tests.helpers.small_experiments import Note
 

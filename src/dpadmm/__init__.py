@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from dpadmm.estimators import ADMMClassifier, FederatedClassifier
     from dpadmm.experiments.planner import plan_run
     from dpadmm.experiments.question import RunQuestion
+    from dpadmm.problem.rows import data_norm_from_bounds
     from dpadmm.run.config import load_config
-    from dpadmm.run.from_files import train_run
+    from dpadmm.run.files import train_run
     from dpadmm.run.model import load_model
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "FederatedClassifier",
     "RunQuestion",
     "__version__",
+    "data_norm_from_bounds",
     "load_config",
     "load_model",
     "plan_run",
@@ -31,10 +33,11 @@ _HOMES: Final = {
     "ADMMClassifier": "dpadmm.estimators",
     "FederatedClassifier": "dpadmm.estimators",
     "RunQuestion": "dpadmm.experiments.question",
+    "data_norm_from_bounds": "dpadmm.problem.rows",
     "load_config": "dpadmm.run.config",
     "load_model": "dpadmm.run.model",
     "plan_run": "dpadmm.experiments.planner",
-    "train_run": "dpadmm.run.from_files",
+    "train_run": "dpadmm.run.files",
 }
 
 

@@ -1,4 +1,4 @@
-"""Files: written whole and durable or not at all, read within bounds, closed at the end."""
+"""Files: written atomically and durably, read within limits, closed at the end."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, NoReturn, Self
 
-from dpadmm.errors import ParameterError, is_passing, passing
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError, ParameterError, is_passing, passing
 
 
 class Closable(ABC):
-    """Closed at the end of a ``with`` block, however it ends."""
+    """Something that a ``with`` block closes, however it ends."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is held; once is enough."""
+        """Release what is held; calling it once is enough."""
 
     def __enter__(self) -> Self:
         return self
@@ -37,17 +36,17 @@ class Closable(ABC):
         self.close()
 
 
-#: Far more than any configuration, record or status file takes.
+#: Far more than any configuration, record or status file needs.
 LARGEST: Final = 64 << 20
 
 _PIECE: Final = 1 << 20
 
-# What dpadmm writes is a few levels deep; whatever walks over it may call itself so often.
+# dpadmm writes a few levels only; code that walks over the data may recurse so deep.
 _DEEPEST: Final = 100
 
 
 class FileRefusal(ParameterError):
-    """A file that cannot be used; the sentence says why, without the file's name."""
+    """A file cannot be used; the sentence says why, without the file's name."""
 
 
 def read_regular(path: str | Path, *, largest: int = LARGEST) -> bytes:
@@ -59,12 +58,12 @@ def read_regular(path: str | Path, *, largest: int = LARGEST) -> bytes:
         If it cannot be read, is no regular file, or is longer than ``largest`` bytes.
     """
     try:
-        # A pipe that nobody writes to must not keep us waiting.
+        # Do not wait for a pipe that nobody writes to.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         raise FileRefusal(error.strerror or str(error)) from None
     except ValueError:
-        # In words of our own: those of Python differ from release to release.
+        # Our own words: those of Python differ between releases.
         raise FileRefusal("its name has a null byte or cannot be encoded") from None
     try:
         status = os.fstat(handle)
@@ -81,7 +80,7 @@ def read_regular(path: str | Path, *, largest: int = LARGEST) -> bytes:
         raise FileRefusal(error.strerror or str(error)) from None
     finally:
         os.close(handle)
-    # Some files, such as those of /proc, do not say how long they are.
+    # Some files, such as those in /proc, do not report their length.
     if len(content) > largest:
         raise FileRefusal(f"it has more than the {largest} bytes allowed")
     return bytes(content)
@@ -96,7 +95,7 @@ def read_text(path: str | Path, *, largest: int = LARGEST) -> str:
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Plain data from JSON; not too deep, and every number in it is finite.
+    """Parse JSON that is not too deep and has finite numbers only.
 
     Raises
     ------
@@ -147,18 +146,18 @@ def _check_depth(content: Any) -> None:
 def written_whole(
     path: Path, what: str, *, private: bool = False, new: bool = False
 ) -> Iterator[BinaryIO]:
-    """Open a file beside `path` and rename it at the end; leave nothing behind otherwise.
+    """Write a file beside `path` and rename it at the end; leave nothing behind on failure.
 
     Parameters
     ----------
     path
-        The file to make; one that is there is replaced at the end, unless ``new``.
+        The file to make; it replaces an existing file, unless ``new``.
     what
-        How a refusal calls it.
+        What a refusal calls the file.
     private
         Only its owner may read it.
     new
-        Refuse where a file of this name has come to be in the meantime.
+        Refuse if a file of this name exists by then.
 
     Raises
     ------
@@ -173,7 +172,7 @@ def written_whole(
             file.flush()
             os.fsync(file.fileno())
         if new:
-            # A link, unlike a rename, never replaces: of two writers one is refused.
+            # Unlike a rename, a link never replaces a file: one of two writers is refused.
             os.link(partial, path)
         else:
             os.replace(partial, path)
@@ -191,7 +190,7 @@ def write_whole(path: Path, content: bytes, what: str) -> None:
 
 
 def check_writable(path: Path, what: str) -> None:
-    """Refuse now what could only fail after hours: a place where no file can be made."""
+    """Refuse now a path that would fail only after hours: no file can be made there."""
     if path.is_dir():
         raise DataError(f"{what} must be a file; {path} is a folder: choose another name")
     if not path.parent.is_dir():

@@ -18,7 +18,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpadmm.data.fourier import fourier_map
 from dpadmm.data.given_rows import (
     Preparation,
     class_codes,
@@ -28,15 +27,20 @@ from dpadmm.data.given_rows import (
     row_owners,
     rows_of_owners,
 )
-from dpadmm.errors import ParameterError, positive_number, unknown_name
+from dpadmm.errors import ParameterError, positive_number
 from dpadmm.evaluation.histogram import Link, class_probabilities
 from dpadmm.plain import Array
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Rows, Shard, label_signs, scaled_margins
-from dpadmm.run import parameters as defaults
-from dpadmm.run.parameters import (
+from dpadmm.run.options import (
+    ALGORITHM,
+    ALGORITHM_ROUNDS,
+    AUTO,
+    DEFAULT,
     TrainingParameters,
     chosen_loss,
+    documented,
+    one_of,
     refuse_weights,
     say_repeated_once,
     say_scale_once,
@@ -46,11 +50,10 @@ from dpadmm.run.parameters import (
 if TYPE_CHECKING:
     from dpadmm.privacy.noise import NoiseSource
     from dpadmm.run.charges import Part
-    from dpadmm.run.evaluate import Wish
+    from dpadmm.run.options import Wish
     from dpadmm.run.plan import Plan
 
 _Given = ParamSpec("_Given")
-_OUTPUTS: Final = ("auto", "last", "tail", "mean")
 _CLASSES_FROM_ROWS: Final = (
     "the list of classes and whether all numbers are finite, which were taken from the rows, and "
     "what scikit-learn says where it refuses a row or a label (without classes)"
@@ -93,6 +96,7 @@ def _with_defaults(begin: Callable[..., None], **changed: Any) -> Callable[..., 
     return begin_with
 
 
+@documented
 class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A linear classifier that parties train together without sharing rows.
 
@@ -106,71 +110,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     rest), and is scaled down to norm 1 where it is longer; that changes no row's predicted class,
     and ``predict_proba`` does the same.
 
-    Parameters
-    ----------
-    algorithm : str, default="pr-admm"
-        A name from ``dpadmm.algorithms``; ``"admm"`` and ``"consensus-admm"`` are not private.
-        ``"auto"`` chooses from public facts and says so in ``privacy_`` (:mod:`dpadmm.run.plan`).
-    epsilon, delta : float or mapping of party to float
-        The total budget of one party over the whole run. Not used by algorithms without privacy.
-    calibration : {"proven", "published"}
-        Whether noise follows from the theorems of this package or from the paper's formulas.
-    n_parties : int
-        How many parties to split the rows among when ``fit`` is not told whose they are.
-    topology : str or edge list
-        ``"auto"``, ``"ring"``, ``"path"``, ``"star"``, ``"complete"``, ``"grid"``, ``"random"``,
-        ``"server"``, or pairs of party numbers.
-    rounds : int or "auto"
-        Number of messages of each party; ``"auto"`` is the algorithm's own number.
-    penalty : float, "auto", list or mapping
-        The weight of agreement, eta; ``"auto"`` decides from public facts alone. ``dvp``,
-        ``m-admm``, ``r-admm`` and ``mr-admm`` take a list with one for each round (of R-ADMM: each
-        odd one) and a mapping of party to either.
-    regularization : float
-        The weight of the squared norm in the objective above.
-    party_weight : {"rows", "equal"}
-        Whether a party counts by its rows or as one.
-    loss : {"auto", "logistic", "huber-hinge", "squared"}
-        ``"auto"`` is huber-hinge for private algorithms in a proven calibration that can take it,
-        and logistic otherwise; without ``probabilities``, ``predict_proba`` exists for the
-        logistic loss only.
-    fit_intercept : bool
-        Append ``intercept_scale`` to each row.
-    data_norm : float
-        A public bound on the norm of a row; longer rows are scaled down. What 1 means is told
-        once in a process, whatever the rows are.
-    rows_per_person : int
-        How many rows of a party one person may have.
-    intercept_scale : float
-        The number that is appended to a row divided by ``data_norm``, before the row is scaled
-        down to norm 1. Beside features that are much shorter a large one uses up the row's norm.
-    fourier : mapping or None
-        ``{"features": 150}``: train on that many random Fourier features of a row, a cosine and a
-        sine each (:mod:`dpadmm.data.fourier`), which draws curves where columns alone draw a
-        straight line. Also ``"scale"``, in units of the columns (a sixth of the root of their
-        number unless given, for columns in [-1, 1]), and ``"seed"`` (0). Such rows have norm 1:
-        nothing is appended to them, ``data_norm`` must be 1, and ``coef_`` belongs to them.
-    output : {"auto", "last", "tail", "mean"}
-        ``coef_`` is the mean over parties of their last messages, of their messages in the last
-        third of the rounds, or of all their messages. ``"auto"`` takes the last for algorithms
-        without noise and the tail for those with noise.
-    algorithm_options : mapping or None
-        The algorithm's own options; what it does not have is refused.
-    noise, colluders : str or None, int or None
-        Two of these options by themselves. With ``noise="shared"`` (``dp-gd``) only the sum of all
-        parties is seen, and their noise together is enough against the server and ``colluders`` of
-        them; ``"own"`` holds against all others.
-    random_state : int, RandomState or None
-        None draws noise from a cryptographic generator; a seed makes a simulation, and
-        ``privacy_`` says so.
-    probabilities : bool
-        Fit probabilities for ``predict_proba`` to a histogram of scores that is released at the
-        end. With ``holdout`` it is that of the rows kept out; without, a tenth of the budget's mu^2
-        goes into it (of an epsilon of 1 at a delta of 1e-6, 0.292) and the training gets the rest.
-    holdout : float
-        The part of every party's rows, its last ones, that is not trained on: the model is
-        evaluated on them (``quality_``), at the run's budget. A person's row is in one of the two
-        parts, so that the larger of both costs counts.
+    <options>
 
     Attributes
     ----------
@@ -212,32 +152,33 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @_without_weights
     def __init__(
         self,
-        algorithm: str = defaults.ALGORITHM,
-        epsilon: float | Mapping[Any, float] = defaults.EPSILON,
-        delta: float | Mapping[Any, float] = defaults.DELTA,
-        calibration: str = defaults.CALIBRATION,
-        n_parties: int = 5,
-        topology: str | Iterable[tuple[int, int]] = defaults.TOPOLOGY,
-        rounds: int | str = defaults.ALGORITHM_ROUNDS,
+        algorithm: str = DEFAULT.algorithm,
+        epsilon: float | Mapping[Any, float] = DEFAULT.epsilon,
+        delta: float | Mapping[Any, float] = DEFAULT.delta,
+        calibration: str = DEFAULT.calibration,
+        n_parties: int = DEFAULT.n_parties,
+        topology: str | Iterable[tuple[int, int]] = DEFAULT.topology,
+        rounds: int | str = ALGORITHM_ROUNDS,
         penalty: float
         | str
         | Sequence[float]
-        | Mapping[Any, float | Sequence[float]] = defaults.PENALTY,
-        regularization: float = defaults.REGULARIZATION,
-        party_weight: str = defaults.PARTY_WEIGHT,
-        loss: str = defaults.LOSS,
-        fit_intercept: bool = True,
-        intercept_scale: float = 1.0,
-        data_norm: float = 1.0,
-        rows_per_person: int = defaults.ROWS_PER_PERSON,
-        output: str = defaults.OUTPUT,
-        algorithm_options: Mapping[str, Any] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        fourier: Mapping[str, Any] | None = None,
-        probabilities: bool = False,
-        holdout: float = 0.0,
-        noise: str | None = None,
-        colluders: int | None = None,
+        | Mapping[Any, float | Sequence[float]] = DEFAULT.penalty,
+        regularization: float = DEFAULT.regularization,
+        party_weight: str = DEFAULT.party_weight,
+        loss: str = DEFAULT.loss,
+        fit_intercept: bool = DEFAULT.fit_intercept,
+        intercept_scale: float = DEFAULT.intercept_scale,
+        data_norm: float = DEFAULT.data_norm,
+        rows_per_person: int = DEFAULT.rows_per_person,
+        output: str = DEFAULT.output,
+        algorithm_options: Mapping[str, Any] | None = DEFAULT.algorithm_options,
+        random_state: int | np.random.RandomState | None = DEFAULT.random_state,
+        fourier: int | Mapping[str, Any] | None = DEFAULT.fourier,
+        probabilities: bool = DEFAULT.probabilities,
+        holdout: float = DEFAULT.holdout,
+        noise: str | None = DEFAULT.noise,
+        colluders: int | None = DEFAULT.colluders,
+        polynomial: int | Mapping[str, Any] | None = DEFAULT.polynomial,
     ) -> None:
         self.algorithm = algorithm
         self.epsilon = epsilon
@@ -260,6 +201,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.holdout = holdout
         self.intercept_scale = intercept_scale
         self.fourier = fourier
+        self.polynomial = polynomial
         self.noise = noise
         self.colluders = colluders
 
@@ -325,8 +267,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model more, and no theorem here covers that.
         """
         from dpadmm.privacy.noise import SimulatedNoise, secure_noise
-        from dpadmm.run.charges import refuse_repeated
-        from dpadmm.run.evaluate import plan_whole
+        from dpadmm.run.charges import plan_whole, refuse_repeated
         from dpadmm.run.session import Charged, Session, lay_out_both
 
         refuse_weights(refused)
@@ -351,6 +292,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._training_parameters(len(names)),
             {str(name): len(member) for name, member in zip(names, members, strict=True)},
             features=self._preparation.features(rows.shape[1]),
+            least_constant=self._preparation.least_constant,
             classes=len(labels),
             wish=wish,
         )
@@ -385,26 +327,26 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _wish(self) -> Wish:
         """What is asked for beside the training: who keeps rows out wants to know."""
-        from dpadmm.run.evaluate import Split, Wish
+        from dpadmm.run.options import Split, Wish
 
         split = Split(self.holdout)
         return Wish(split, evaluate=split.holdout > 0, probabilities=bool(self.probabilities))
 
     def _check_asked(self) -> None:
         """Refuse what is not served, before a row is looked at."""
-        if self.output not in _OUTPUTS:
-            raise unknown_name("output", self.output, _OUTPUTS)
-        if positive_number("data_norm", self.data_norm) == 1.0 and self.fourier is None:
-            say_scale_once()
+        one_of("output", self.output)
+        positive_number("data_norm", self.data_norm)
         positive_number("intercept_scale", self.intercept_scale)
-        if self.fourier is not None:
-            fourier_map(self.fourier, 1)
-            if self.data_norm != 1:
-                raise ParameterError(
-                    "data_norm must be 1 with fourier, whose rows have norm 1 whatever the "
-                    f"columns; got {self.data_norm!r}. Leave it out; distances are told by the "
-                    "scale of fourier."
-                )
+        if self._preparation.feature_map(1) is None:
+            if self.data_norm == 1.0:
+                say_scale_once()
+        elif self.data_norm != 1:
+            name = "polynomial" if self.fourier is None else "fourier"
+            raise ParameterError(
+                f"data_norm must be 1 with {name}, whose rows have norm 1 at most whatever the "
+                f"columns; got {self.data_norm!r}. Leave it out, and scale the columns themselves "
+                "to about [-1, 1] by public bounds."
+            )
         # Refused before a row is looked at, too.
         self._wish()
 
@@ -436,7 +378,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_epsilon: ArrayLike | None,
     ) -> Shard:
         """Lay out the rows of every party, prepared one by one."""
-        from dpadmm.run.train import lay_out
+        from dpadmm.run.session import lay_out
 
         signs = label_signs(codes, planned.site.outputs)
         parties = [(self._preparation.rows(rows[member]), signs[member]) for member in members]
@@ -466,7 +408,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """What rows become before parties train on them, or predictions are made."""
         appends = bool(self.fit_intercept) and self.fourier is None
         appended = float(self.intercept_scale) if appends else None
-        return Preparation(float(self.data_norm), appended, self.fourier)
+        return Preparation(float(self.data_norm), appended, self.fourier, self.polynomial)
 
     def _loss(self, algorithm: str) -> str:
         options = self.algorithm_options or {}
@@ -489,10 +431,10 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # -- prediction -------------------------------------------------------------------------
 
     def _given(self, X: ArrayLike) -> Rows:
-        """What weights act on: rows as they were given, or what a Fourier map makes of them."""
+        """What weights act on: rows as they were given, or what a map makes of them."""
         check_is_fitted(self)
         given = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return given if self.fourier is None else self._preparation.rows(given)
+        return self._preparation.mapped(given)
 
     def _scores(self, X: ArrayLike) -> Array:
         return np.asarray(self._given(X) @ self.coef_.T) + self.intercept_
@@ -534,8 +476,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._links() or (self.probabilities and not hasattr(self, "quality_")):
             return True
         # Whatever "auto" picks takes the loss of the algorithm that is the default.
-        named = self.algorithm != defaults.AUTO
-        loss = self._loss(self.algorithm if named else defaults.ALGORITHM)
+        named = self.algorithm != AUTO
+        loss = self._loss(self.algorithm if named else ALGORITHM)
         if not get_loss(loss).probabilistic:
             chosen = ", which 'auto' chose" if self.loss == "auto" else ""
             raise AttributeError(
@@ -575,7 +517,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         from dpadmm.algorithms import REGISTRY
 
         known = REGISTRY.get(self.algorithm) if isinstance(self.algorithm, str) else None
-        chosen = self.algorithm == defaults.AUTO
+        chosen = self.algorithm == AUTO
         tags.classifier_tags.poor_score = chosen or (known is not None and known.private)
         tags.non_deterministic = self.random_state is None
         return tags
@@ -589,5 +531,5 @@ class FederatedClassifier(ADMMClassifier):
     """
 
     __init__ = _without_weights(
-        _with_defaults(ADMMClassifier.__init__, algorithm=defaults.AUTO, rounds=defaults.AUTO)
+        _with_defaults(ADMMClassifier.__init__, algorithm=AUTO, rounds=AUTO)
     )

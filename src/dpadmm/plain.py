@@ -1,4 +1,4 @@
-"""Plain values: numbers and JSON in one form each, and text of others made safe to show."""
+"""Plain values: one form for numbers, text and JSON, and text from others made safe to show."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 Array = NDArray[np.float64]
-# Integers modulo 2^64: how a summand travels.
+# Integers modulo 2^64: the form in which a summand is sent.
 Words = NDArray[np.uint64]
 
 
 def json_number(value: float) -> float | str | None:
-    """A number as JSON has it: "infinite" for what it has no figure for, None for no number."""
+    """A number for JSON: "infinite" for an infinite one, None for NaN."""
     if math.isfinite(value):
         return value
     return None if math.isnan(value) else "infinite" if value > 0 else "-infinite"
 
 
 def json_data(value: Any) -> Any:
-    """Data that JSON has a word for: lists for arrays, text for keys, words for numbers."""
+    """Data for JSON: arrays become lists, keys text, infinite numbers words."""
     if isinstance(value, Mapping):
         return {str(key): json_data(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -35,12 +35,12 @@ def json_data(value: Any) -> Any:
 
 
 def number_of(value: Any) -> Any:
-    """What :func:`json_number` wrote, as a number again; anything else as it is."""
+    """Turn what :func:`json_number` wrote back into a number; return anything else as it is."""
     return math.inf if value == "infinite" else -math.inf if value == "-infinite" else value
 
 
 def json_bound(value: float) -> float | str:
-    """An upper bound as JSON has it: what is no number bounds nothing, and is infinite."""
+    """An upper bound for JSON; NaN bounds nothing and becomes "infinite"."""
     return value if math.isfinite(value) else "infinite"
 
 
@@ -48,7 +48,7 @@ def _bound(value: Any) -> Any:
     return number_of(json_bound(value) if isinstance(value, float) else value)
 
 
-#: An upper bound from 0 to infinity, as it is saved and read.
+#: An upper bound from 0 to infinity, in its saved form.
 Epsilon = Annotated[
     float, BeforeValidator(_bound), Field(ge=0), PlainSerializer(json_bound, when_used="json")
 ]
@@ -58,14 +58,14 @@ Delta = Annotated[float, Field(ge=0, le=1)]
 def canonical_json(
     value: Any, *, allow_nan: bool = False, default: Callable[[Any], Any] | None = None
 ) -> str:
-    """The one JSON text of a value: what is hashed must not depend on how it was written.
+    """The canonical JSON text of a value: a hash must not depend on how it was written.
 
     Parameters
     ----------
     value
         Data for JSON.
     allow_nan, default
-        As :func:`json.dumps` has them, for what is hashed before it is checked.
+        As in :func:`json.dumps`, for values that are hashed before they are checked.
     """
     separators = (",", ":")
     return json.dumps(
@@ -73,10 +73,49 @@ def canonical_json(
     )
 
 
-#: Longer texts are cut: they come from others.
+WHITESPACE: Final = " \t\n\v\f\r"
+"""The characters trimmed off a cell: ASCII only, in a schema as in a file."""
+
+
+def canonical_text(value: object) -> str:
+    """The canonical text of a level or class: ``1``, ``1.0`` and ``" 1"`` agree."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return str(value).strip(WHITESPACE)
+
+
+def _text(value: Any) -> Any:
+    return canonical_text(value) if isinstance(value, (str, bool, int, float)) else value
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+
+Name = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Part(BaseModel):
+    """A part of a settings file: frozen, without conversions or unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def as_tuple(value: Any) -> Any:
+    """Turn a list from a TOML file into a tuple; return anything else as it is."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+Texts = Annotated[tuple[Text, ...], BeforeValidator(as_tuple)]
+
+Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]
+
+#: Longer texts from others are cut.
 LONGEST_TEXT: Final = 300
 
-# Letters to Unicode, but nothing to see: fillers, a blank, joiners, selectors of variants.
+# Letters to Unicode, but invisible: fillers, a blank, joiners, variation selectors.
 _BLANK: Final = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
     + "".join(map(chr, range(0x180B, 0x1810)))
@@ -86,20 +125,20 @@ _BLANK: Final = frozenset(
 
 
 def visible(text: str, *, longest: int = LONGEST_TEXT, keep: str = "") -> str:
-    r"""Escape what would not be seen, or would do something, where the text is shown.
+    r"""Escape characters that would be invisible, or would do something, when shown.
 
     Control characters (``\x1b``, line breaks), those that turn the direction of writing
     (``\u202e``) or have no width (``\u200b``), half characters and blanks other than the space
-    become their escapes; what is too long is cut and ends in dots.
+    become their escapes. A text that is too long is cut and ends in dots.
 
     Parameters
     ----------
     text
-        Of anybody.
+        Text from anybody.
     longest
         Characters at most.
     keep
-        Characters that stay, such as the line breaks of a text that is ours.
+        Characters to keep, such as the line breaks of our own text.
     """
     shown = "".join(
         letter

@@ -14,4 +14,4 @@ __version__: Final = "0.2.0"
 #: another model than before: a changed default, encoding, calibration, solver path or mechanism, or
 #: a field that means something else. Where that is so at one algorithm only, raise it all the same:
 #: a run that is charged anew costs less than one that goes on as another.
-NUMBERS_FORMAT: Final = 2
+NUMBERS_FORMAT: Final = 3

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 from tests.helpers import oracles
+from tests.helpers.row_parts import parted_shard
 
 from dpadmm import ADMMClassifier
 from dpadmm.algorithms.summed_gaussian import default_colluders
@@ -21,9 +22,10 @@ from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Shard, summation_error
 from dpadmm.run.engine import Exchange, run
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
-from dpadmm.run.train import train
+from dpadmm.run.session import train
+from dpadmm.solvers.block import clip_slopes
 from dpadmm.solvers.workspace import Workspace
 
 COUNTS, FEATURES, LAM = (14, 25, 9, 40), 3, 0.1
@@ -60,11 +62,14 @@ def models_of(planned, parties, noise):
 
 
 def written_out(rows, labels, *, rounds, step, momentum, slope, lam):
-    """The whole algorithm on one party's rows, one column, without noise."""
-    z = v = np.zeros(rows.shape[1])
-    signed, models = rows * labels, []
+    """The whole algorithm on one party's rows without noise, ``(rounds, outputs, features)``."""
+    z = v = np.zeros((labels.shape[1], rows.shape[1]))
+    models = []
     for _ in range(rounds):
-        v = momentum * v + signed.T @ slope(signed @ z) / len(rows) + lam * z
+        slopes = np.array([slope(z @ row * signs) for row, signs in zip(rows, labels, strict=True)])
+        for vector in slopes:
+            vector *= min(1.0, 1.0 / np.linalg.norm(vector)) if vector.any() else 1.0
+        v = momentum * v + (slopes * labels).T @ rows / len(rows) + lam * z
         z = z - step * v
         models.append(z)
     return np.array(models)
@@ -86,7 +91,7 @@ def test_one_party_without_noise_is_gradient_descent(loss, topology):
         slope=LOSSES[loss].slope,
         lam=LAM,
     )
-    np.testing.assert_allclose(seen[:, 0, 0, 0], expected, atol=1e-12)
+    np.testing.assert_allclose(seen[:, 0, 0], expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("topology", ["server", "complete"])
@@ -98,18 +103,17 @@ def test_many_parties_without_noise_are_one(topology, noise):
     seen = models_of(planned, parties, SilentNoise())
     rows, labels = (np.concatenate(each) for each in zip(*parties, strict=True))
     lam = LAM / len(COUNTS)
-    for column in range(3):
-        expected = written_out(
-            rows,
-            labels[:, [column]],
-            rounds=20,
-            step=0.5,
-            momentum=0.8,
-            slope=LOSSES["huber-hinge"].slope,
-            lam=lam,
-        )
-        # Summands are rounded to a grid where noise is shared.
-        np.testing.assert_allclose(seen[:, 0, 0, column], expected, atol=1e-12)
+    expected = written_out(
+        rows,
+        labels,
+        rounds=20,
+        step=0.5,
+        momentum=0.8,
+        slope=LOSSES["huber-hinge"].slope,
+        lam=lam,
+    )
+    # Summands are rounded to a grid where noise is shared.
+    np.testing.assert_allclose(seen[:, 0, 0], expected, atol=1e-12)
     assert (seen == seen[:, :1]).all()
 
 
@@ -188,7 +192,7 @@ def test_shared_noise_is_the_largest_that_anybody_needs():
     assert sorted(spent)[-2] < 0.99
     # Each is charged its own Delta_i over the common sigma; c_i / n_i is the same for all.
     sums = [events[0].sensitivity for events in announced(planned)]
-    np.testing.assert_allclose(sums, 2 * math.sqrt(3) * 4 / sum(COUNTS), rtol=1e-8)
+    np.testing.assert_allclose(sums, 2 * 4 / sum(COUNTS), rtol=1e-8)
 
 
 @pytest.mark.parametrize("noise", ["own", "shared"])
@@ -276,6 +280,64 @@ def test_one_row_moves_a_summand_by_almost_the_sensitivity(noise, outputs):
         worst = max(worst, float(np.linalg.norm(sent[0] - sent[1])))
     charged = announced(planned)[0][0].sensitivity
     assert 0.999999 * charged < worst <= charged
+
+
+@pytest.mark.parametrize("layout", ["dense", "stacked", "sparse", "parted"])
+@pytest.mark.parametrize("outputs", [1, 3, 10, 100])
+def test_no_pair_of_rows_moves_a_summand_further_than_the_sensitivity(layout, outputs):
+    # Wherever the model is, and at the slopes (L, ..., L), where rounding has most to shorten.
+    counts = (2, 2, 2) if layout == "stacked" else (2,)
+    planned = planned_of(counts, outputs=outputs)
+    algorithm, site = planned.algorithm, planned.site
+    random = np.random.default_rng(outputs)
+    charged, worst = announced(planned)[0][0].sensitivity, 0.0
+    for attempt in range(30):
+        model = 10.0 ** random.uniform(-1, 9) * random.normal(size=(outputs, FEATURES))
+        model *= attempt % 4 != 1
+        row = random.normal(size=FEATURES)
+        row /= np.linalg.norm(row)
+        other = -row if attempt % 2 else random.normal(size=FEATURES)
+        other /= max(1.0, np.linalg.norm(other))
+        sent = []
+        for replaced in (row, other):
+            # The same labels against every margin of the one row; far out, and at 0 with a huber
+            # hinge, all slopes are -L.
+            signs = np.where(model @ row > 0, -1.0, 1.0)
+            fixed = (np.stack([replaced, row / 2]), np.stack([signs, np.ones(outputs)]))
+            parties = [fixed] * len(counts)
+            if layout == "sparse":
+                parties = [(sparse.csr_array(rows), labels) for rows, labels in parties]
+            if layout == "parted":
+                shard = parted_shard(parties, lambda rows: (1, rows - 1))
+            else:
+                shard = Shard.from_parties(parties)
+            state = algorithm.init(site)._replace(model=np.broadcast_to(model, site.shape))
+            message = algorithm.local_step(state, Workspace(shard, site), site, SilentNoise(), 0)
+            sent.append(message.values[0])
+        worst = max(worst, float(np.linalg.norm(sent[0] - sent[1])))
+    assert 0.999 * charged < worst <= charged
+
+
+@pytest.mark.parametrize("outputs", range(2, 101))
+def test_clipped_slopes_exceed_their_bound_by_rounding_only(outputs):
+    slopes = np.full((1, 3, 1, outputs), -1.0)
+    slopes[0, 1] = np.linspace(-1.0, 0.0, outputs)
+    slopes[0, 2] = 0.0
+    slopes[0, 2, 0, 0] = -1.0
+    kept = slopes[0, 2].copy()
+    clip_slopes(slopes, 1.0)
+    for vector in slopes[0, :, 0]:
+        square = sum(Fraction(value) ** 2 for value in vector)
+        assert square <= (1 + Fraction(1, 10**13)) ** 2
+    np.testing.assert_array_equal(slopes[0, 2], kept)
+
+
+def test_one_output_is_not_touched():
+    # One slope may exceed its bound by rounding, and is left to the bit.
+    slopes = np.full((2, 5, 3, 1), np.nextafter(-1.0, -2.0))
+    kept = slopes.copy()
+    clip_slopes(slopes, 1.0)
+    np.testing.assert_array_equal(slopes, kept)
 
 
 # -- the sum, and nothing else ------------------------------------------------------------------

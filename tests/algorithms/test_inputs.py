@@ -9,7 +9,7 @@ from tests.helpers.private_runs import Silence, configure, messages_of, parties_
 from dpadmm.algorithms.schedules import as_course, first_value, grown, over_rounds
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
 
 NAMES = [str(party) for party in range(6)]
@@ -91,7 +91,7 @@ def test_an_algorithm_with_one_penalty_refuses_more(algorithm, penalty):
         plan(parameters, [500] * 3, features=3)
 
 
-@pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::dpadmm.run.options.ConvergenceWarning")
 @pytest.mark.parametrize("noise", ["exp-norm", "gaussian"])
 @pytest.mark.parametrize("algorithm", ["dvp", "m-admm", "r-admm", "mr-admm"])
 def test_a_plan_takes_penalties_of_each_round_and_its_parties_share_them(algorithm, noise):

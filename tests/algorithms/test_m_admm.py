@@ -274,7 +274,7 @@ def test_bad_options_are_refused_in_words(options, calibration, words):
 
 
 def test_a_party_without_neighbours_would_have_no_noise_and_is_refused():
-    with pytest.raises(ParameterError, match="must have a neighbour for every party"):
+    with pytest.raises(ParameterError, match="needs a neighbour for every party"):
         configure("m-admm", site_of((60,)), rounds=5)
 
 

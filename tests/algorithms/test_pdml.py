@@ -24,9 +24,9 @@ from dpadmm.problem.site import Site
 from dpadmm.run.charges import open_runs
 from dpadmm.run.engine import Checkpoint
 from dpadmm.run.model import Model, load_model, save_model
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
-from dpadmm.run.train import lay_out, state_privacy, train
+from dpadmm.run.session import lay_out, state_privacy, train
 from dpadmm.solvers.workspace import Workspace
 
 COUNTS = (60, 90, 45, 120)
@@ -422,7 +422,7 @@ def test_labels_are_randomised_once_and_not_where_they_already_are():
             "must not be given together",
         ),
         ({"options": {"largest_label_epsilon": 0.5}}, "must be at least label_epsilon, 1; got 0.5"),
-        ({"options": {"initial_noise": 1.0}}, "left out but for the published calibration"),
+        ({"options": {"initial_noise": 1.0}}, "left out except for the published calibration"),
         ({"calibration": "published"}, "initial_noise must be given for the published"),
         (
             {"loss": "huber-hinge"},
@@ -439,7 +439,7 @@ def test_bad_parameters_are_refused_in_words(changes, words):
 
 def test_more_than_two_classes_are_refused():
     rows = np.random.default_rng(0).normal(size=(30, 2))
-    with pytest.raises(ParameterError, match="pdml must have two classes; got 3"):
+    with pytest.raises(ParameterError, match="pdml needs two classes; got 3"):
         ADMMClassifier("pdml", n_parties=2, delta=1e-3).fit(rows, np.arange(30) % 3)
 
 

@@ -15,12 +15,11 @@ from dpadmm.privacy.events import Composed, GaussianRelease, Repeated, Subsample
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.run.engine import InProcess, run
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import state_privacy, train
+from dpadmm.run.session import state_privacy, train
 from dpadmm.solvers.workspace import Workspace
 
 # Parties of one size have one calibration, which is searched for once.

@@ -21,17 +21,16 @@ from dpadmm.privacy.mechanisms import release_post_processed
 from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.run.engine import InProcess, run
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
-from dpadmm.run.train import state_privacy, train
+from dpadmm.run.session import state_privacy, train
 from dpadmm.solvers.workspace import Workspace
 from dpadmm_papers.r_admm.theory import privacy_loss
 
 # Large penalties keep these runs cheap; how far they get does not matter here.
-pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.options.ConvergenceWarning")
 
 COUNTS = (60, 85, 110, 140, 170, 200)
 FEATURES = 5
@@ -469,7 +468,7 @@ def test_the_paper_s_condition_is_checked_with_its_numbers():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"epsilon": 1e-4}, "what eq. (32) counts for the Jacobians alone"),
+        ({"epsilon": 1e-4}, "the cost of the Jacobians alone by eq. (32)"),
         ({"algorithm_options": {"noise": "gaussian"}}, "noise must be 'exp-norm'"),
         ({"algorithm_options": {"noise": "output"}}, "noise must be 'exp-norm'"),
         (

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from dpadmm.cli import app, main
 from dpadmm.cli.account import _other_counts
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 
 runner = CliRunner()
 
@@ -75,7 +75,7 @@ def test_fewer_rounds_cost_less_and_the_curve_falls():
 
 
 def test_tables_and_words_are_printed():
-    text = runner.invoke(app, ["account"]).stdout
+    text = runner.invoke(app, ["account", "--verbose"]).stdout
     for word in (
         "penalty",
         "Adversary:",

@@ -102,7 +102,7 @@ def test_noise_that_is_not_as_claimed_refutes_where_the_attack_does_not():
         (("--algorithm", "pr-admm", "--option", "decay"), "option must be NAME=VALUE"),
         (("--algorithm", "pr-admm", "--option", "dekay=1"), "Did you mean 'decay'"),
         (("--algorithm", "pr-admm", "--outputs", "2"), "outputs must be 1"),
-        (("--algorithm", "pdml", "--outputs", "3"), "pdml must have two classes"),
+        (("--algorithm", "pdml", "--outputs", "3"), "pdml needs two classes"),
         ((), "either --mechanism or --algorithm must be given"),
         (("--mechanism", "gaussian", "--algorithm", "pr-admm"), "and not both"),
         (("--mechanism", "gausian"), "Did you mean 'gaussian'"),

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from dpadmm.cli.demo import headline, verdict, when_not
 from dpadmm.cli.demo_runs import PARTIES, ROWS, Findings, Together, load_data
-from dpadmm.cli.demo_words import headline, verdict, when_not
 from dpadmm.experiments.measures import Interval
 
 
@@ -17,8 +17,8 @@ def findings(own, shared, *, small=0.7, few=0.82, few_alone=0.83):
         rows=300,
         alone=np.linspace(0.75, 0.80, 20),
         private_alone=np.full((20, 3), 0.6),
-        own=Together(own + spread, {}, SimpleNamespace()),
-        shared=Together(shared + spread, {}, SimpleNamespace()),
+        own=Together(own + spread, {}, *[SimpleNamespace()] * 3),
+        shared=Together(shared + spread, {}, *[SimpleNamespace()] * 3),
         pooled=0.86,
         small_budget=small + spread,
         few=few + spread,

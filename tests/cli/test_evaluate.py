@@ -342,7 +342,7 @@ def test_what_is_said_of_an_evaluation_says_what_it_rests_on(hospitals, dpadmm):
     run = write(hospitals, HELD_OUT.replace('run_id = "first"', "simulation_key = 1"))
     assert dpadmm("train", run).exit_code == 0
     for _ in range(2):
-        done = dpadmm("evaluate", run)
+        done = dpadmm("evaluate", run, "--verbose")
         assert done.exit_code == 0, done.output
         for heading in ("Guarantee", "Rows", "Adjacency", "Adversary", "Theorem", "Not covered"):
             assert f"\n{heading}: " in done.stdout
@@ -408,7 +408,7 @@ def test_a_ledger_says_against_whom_it_holds_where_earlier_runs_shared_their_noi
     shared += 'algorithm_options = { noise = "shared" }'
     run = write(hospitals, shared, ledgers={"epsilon": 20.0, "colluders": 1})
     weaker = "Adversary: the server or any listener"
-    done = dpadmm("train", run)
+    done = dpadmm("train", run, "--verbose")
     assert done.exit_code == 0, done.output
     # What the statement of the run says is not said again with each ledger; its theorem is another.
     assert done.stdout.count(weaker) == 1
@@ -416,7 +416,7 @@ def test_a_ledger_says_against_whom_it_holds_where_earlier_runs_shared_their_noi
     own = run.read_text().replace('noise = "shared"', "")
     run.write_text(own.replace('run_id = "shared"', 'run_id = "own"'))
     remove_results(hospitals)
-    done = dpadmm("train", run)
+    done = dpadmm("train", run, "--verbose")
     assert done.exit_code == 0, done.output
     assert done.stdout.count("Adversary: sees every message") == 1
     assert done.stdout.count(weaker) == len(ROWS)

@@ -17,11 +17,10 @@ from dpadmm.__main__ import main
 from dpadmm.cli import app, output
 from dpadmm.cli.output import Commands
 from dpadmm.durable import write_whole
-from dpadmm.errors import LedgerError, ParameterError, is_passing, passing
+from dpadmm.errors import DataError, LedgerError, ParameterError, is_passing, passing
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.sentences import DataError
 
 NAMES = ("pr-admm-figure-2", "r-admm-figures-3-and-4", "consensus", "x")
 

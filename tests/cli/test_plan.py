@@ -129,4 +129,4 @@ def test_a_configuration_is_written_beside_the_one_asked_about(dpadmm, tmp_path)
     (tmp_path / "run.toml").write_text(told)
     result = dpadmm("plan", tmp_path / "run.toml", "--write", tmp_path / "sub" / "new.toml")
     assert result.exit_code == 2
-    assert "beside" in result.stderr
+    assert "in the folder of" in result.stderr

@@ -15,17 +15,16 @@ import pytest
 from tests.helpers.neighbours import masked, masked_record
 from tests.helpers.wards import SCHEMA
 
+from dpadmm.data.encode import survey
 from dpadmm.data.schema import Schema
-from dpadmm.data.survey import survey
 from dpadmm.data.tables import encoded_batches
 from dpadmm.errors import PreflightStop
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import Watch, train_run
+from dpadmm.run.files import Findings, Watch, train_run
 from dpadmm.run.model import load_model
-from dpadmm.run.preflight import Findings
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 WARDS = Schema.from_toml(SCHEMA)

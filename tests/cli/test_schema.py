@@ -111,6 +111,20 @@ def test_a_draft_of_fourier_features_says_what_rows_become(run, drafted, tmp_pat
     assert drafted.read_text() == before
 
 
+def test_a_draft_of_products_says_what_rows_become(run, drafted, tmp_path):
+    arguments = ("draft", tmp_path / "sample.csv", "--label", "y", "-o", drafted, "--force")
+    answer = run(*arguments, "--polynomial", 2, "--constant", "--json")
+    report = json.loads(answer.stdout)["result"]
+    assert report["polynomial"] == {"degree": 2}
+    assert report["features"] == len(load_schema(drafted).feature_names)
+    told = " ".join(run("check", drafted, tmp_path / "sample.csv").stdout.split())
+    assert "features: the columns and products of two of them" in told
+    for wrong in (("--polynomial", 3), ("--polynomial", 2, "--fourier", 5)):
+        refusal = run(*arguments, *wrong)
+        assert refusal.exit_code == 2
+        assert "must" in refusal.stderr.splitlines()[-1]
+
+
 def test_a_schema_is_replaced_only_when_told(run, drafted, tmp_path):
     before = drafted.read_text()
     arguments = ("draft", tmp_path / "sample.csv", "--label", "y", "-o", drafted, "--constant")

@@ -24,9 +24,9 @@ from dpadmm.report.document import Table, cell_text
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import train_run, write_results
+from dpadmm.run.files import train_run, write_results
 from dpadmm.run.model import load_model, model_bytes, pack, unpack
-from dpadmm.run.record import RecordedRun
+from dpadmm.run.result import RecordedRun
 
 #: Between two numbers of the digits that are shown, above the nearer one.
 SHARP = [0.99996, 1.00004, 1e-6 * (1 + 1e-9), 0.1234561, 12.345600001, math.nextafter(1, 2)]
@@ -145,12 +145,35 @@ def test_train_account_and_report_show_no_less_than_was_spent(awkward, dpadmm):
     assert float(_rows_of(planned, parties)["north"][5]) >= epsilon
 
 
+def test_a_statement_is_one_line_unless_more_is_asked_for(awkward, dpadmm):
+    told = (awkward / "run.toml").read_text()
+    (awkward / "run.toml").write_text(told.replace("simulation_key", "# simulation_key"))
+    short = dpadmm("train", awkward / "run.toml").stdout.split("\nSpent")[0].splitlines()
+    (line,) = short
+    for word in ("-differential privacy of each party", "one row of one party is replaced"):
+        assert word in line
+    assert "may control all other parties; theorem: " in line
+    whole = dpadmm("train", awkward / "run.toml", "--verbose").stdout
+    for heading in ("Adjacency", "Adversary", "Theorem", "Accountant", "Noise", "Not covered"):
+        assert f"\n{heading}: " in whole
+
+
+def test_what_weakens_a_guarantee_is_never_left_out(awkward):
+    stated = train_run(load_config(awkward / "run.toml")).privacy
+    weak = dataclasses.replace(
+        stated, simulated=True, claim="less", reviewed=False, caveats=("One party left.",)
+    )
+    headings = [heading for heading, _ in weak.brief()]
+    assert headings[:2] == ["SIMULATION", "Guarantee"]
+    assert {"Caveat", "As published, not proven", "Theorem's status"} <= set(headings)
+
+
 def test_a_node_shows_no_less_than_was_spent(awkward, capsys):
     run = train_run(load_config(awkward / "run.toml"))
     federation = {"rounds_complete": 12, "rows": run.rows}
     come_from = run.model.provenance | {"federation": federation}
     model = dataclasses.replace(run.model, provenance=come_from)
-    node_command._show(dataclasses.replace(run, model=model))
+    node_command._show(dataclasses.replace(run, model=model), verbose=False)
     text = capsys.readouterr().out
     ((epsilon, delta),) = PAIR.findall(text)
     assert float(epsilon) >= run.privacy.epsilon

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpadmm.data.tables import encode
+from dpadmm.errors import DataError
 from dpadmm.run.model import load_model
-from dpadmm.sentences import DataError
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 

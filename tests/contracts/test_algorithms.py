@@ -20,8 +20,7 @@ from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.run.engine import InProcess, run
 from dpadmm.solvers.workspace import Workspace
 
@@ -94,6 +93,7 @@ ENTRY_POINTS = """
 [dpadmm.algorithms]
 outside = outside_package:Outside
 laplace-admm = laplace_package:LaplaceADMM
+gradient-admm = laplace_package:GradientADMM
 admm = outside_package:Outside
 usurper = outside_package:Usurper
 score-histogram = outside_package:Histogram
@@ -105,10 +105,10 @@ missing = no_such_package:Nothing
 
 
 def contributed():
-    """The algorithm of the page on contributing."""
+    """The algorithms of the page on contributing, as one module."""
     page = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
-    (block,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
-    return block
+    solving, without = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    return f"{solving}\n\n{without}"
 
 
 @pytest.fixture
@@ -126,9 +126,9 @@ def outside(tmp_path, monkeypatch):
         sys.modules.pop(package, None)
 
 
-@pytest.fixture(params=[*algorithm_names(), "outside", "laplace-admm"])
+@pytest.fixture(params=[*algorithm_names(), "outside", "laplace-admm", "gradient-admm"])
 def name(request):
-    if request.param in ("outside", "laplace-admm"):
+    if request.param in ("outside", "laplace-admm", "gradient-admm"):
         request.getfixturevalue("outside")
     return request.param
 

@@ -6,7 +6,7 @@ import pytest
 from dpadmm import ADMMClassifier
 from dpadmm.algorithms import REGISTRY
 from dpadmm.errors import ParameterError
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
 
 SERVING = [name for name in REGISTRY if not REGISTRY[name].needs_neighbours]

@@ -14,12 +14,12 @@ from tests.helpers import oracles
 from dpadmm.algorithms import algorithm_names, get_algorithm
 from dpadmm.privacy import noise as noise_module
 from dpadmm.privacy.noise import DiscreteNoise, NoiseSource, SecureNoise
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import lay_out, state_privacy, train
+from dpadmm.run.session import lay_out, state_privacy, train
 from dpadmm.solvers.workspace import Workspace
 
-pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.options.ConvergenceWarning")
 
 COUNTS, FEATURES, ROUNDS = (12, 15, 9), 3, 3
 # A grid so coarse that doubles off it are told at once.

@@ -12,9 +12,9 @@ from scipy.special import expit
 from dpadmm import ADMMClassifier
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import Shard
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import train
+from dpadmm.run.session import train
 
 FOLDER = os.environ.get("DPADMM_DATA")
 pytestmark = pytest.mark.skipif(

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dpadmm.data.draft import draft, draft_schema
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encode
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError
 
 SAMPLE = pd.DataFrame(
     {
@@ -160,3 +161,56 @@ def test_a_sample_of_identifiers_and_dates_alone_is_refused():
     sample = pd.DataFrame({"id": range(30), "seen": ["2024-01-02"] * 30, "y": ["a", "b"] * 15})
     with pytest.raises(DataError, match=r"neither an identifier nor a date; got only 'id', 'seen'"):
         draft(sample, "y")
+
+
+def skewed(rows=400):
+    """Columns as counts, amounts, ages and flags lie between their bounds."""
+    draw = np.random.default_rng(5)
+    return pa.table(
+        {
+            "gain": np.where(draw.random(rows) < 0.9, 0, draw.integers(1, 10_000, rows)),
+            "income": np.round(np.exp(draw.normal(6, 1.2, rows)), 2),
+            "age": draw.integers(18, 90, rows),
+            "flag": (draw.random(rows) < 0.2).astype(int),
+            "y": np.where(np.arange(rows) % 2, "a", "b"),
+        }
+    )
+
+
+def test_a_draft_scales_numbers_by_how_the_sample_lies_and_says_why():
+    schema, hints = draft(skewed(), "y", constant=True)
+    chosen = {column.name: (column.transform, column.ends) for column in schema.columns}
+    assert chosen == {
+        "gain": ("log1p", (0.0, 1.0)),
+        "income": ("log1p", (-1.0, 1.0)),
+        "age": (None, (-1.0, 1.0)),
+        "flag": (None, (0.0, 1.0)),
+    }
+    logs, zeros = (next(hint for hint in hints if words in hint) for words in ("log1p", "[0, 1]"))
+    assert logs.startswith(
+        "columns 'gain', 'income' have transform = \"log1p\": half of the sample"
+    )
+    assert zeros.startswith("columns 'gain', 'flag' have range = [0, 1]: half of the sample")
+    assert Schema.from_toml(schema.to_toml()) == schema
+
+
+def test_a_constant_is_half_as_long_as_short_rows():
+    table = skewed().select(["gain", "flag", "y"])
+    mostly_zero = draft(table, "y", constant=True)
+    assert mostly_zero.schema.constant == 0.1
+    assert "the constant has the weight 0.1" in mostly_zero.hints[-1]
+    draw = np.random.default_rng(0)
+    short = pa.table({"a": draw.uniform(-1, 1, 300), "y": table["y"].slice(0, 300)})
+    found = draft(short, "y", constant=True)
+    assert 0.2 <= found.schema.constant <= 0.3
+    # A weight that the caller gives stays, as does 1 beside rows that are long enough.
+    assert draft(short, "y", constant=0.7).schema.constant == 0.7
+    assert draft(short, "y").schema.constant is False
+    long = pa.table({f"c{n}": draw.uniform(-1, 1, 300) for n in range(9)} | {"y": short["y"]})
+    assert draft(long, "y", constant=True).schema.constant is True
+
+
+def test_a_draft_of_many_skewed_columns_names_a_few():
+    columns = {f"c{n}": skewed()["income"] for n in range(8)}
+    (hint,) = draft(pa.table(columns | {"y": skewed()["y"]}), "y").hints
+    assert hint.startswith("columns 'c0', 'c1', 'c2', 'c3', 'c4' and 3 more have transform")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dpadmm.data.encode import assemble, encode_batch, is_sparse
 from dpadmm.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from dpadmm.data.values import Spelling, cells_as_numbers, cells_as_text, is_readable
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError
 
 SCHEMA = Schema(
     label=Label(column="y", classes=("a", "b", "c")),

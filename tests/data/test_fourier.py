@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 from dpadmm.data.encode import assemble, encode_batch, is_sparse
-from dpadmm.data.fourier import (
+from dpadmm.data.feature_maps import (
     LARGEST_FEATURES,
     FourierMap,
     default_scale,
@@ -25,9 +25,8 @@ from dpadmm.data.fourier import (
 )
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import RowsFile
-from dpadmm.errors import ParameterError
+from dpadmm.errors import DataError, ParameterError
 from dpadmm.problem.rows import clip_rows
-from dpadmm.sentences import DataError
 
 CONTENT = {
     "version": 2,
@@ -256,7 +255,9 @@ def test_a_constant_beside_the_map_is_refused(constant):
         Schema.from_dict(CONTENT | {"constant": constant})
 
 
-@pytest.mark.parametrize("given", [5, "300", [("features", 5)]])
+@pytest.mark.parametrize("given", [5.0, True, "300", [("features", 5)]])
 def test_what_an_estimator_cannot_read_is_refused(given):
-    with pytest.raises(ParameterError, match="fourier must be None or a mapping such as"):
+    with pytest.raises(
+        ParameterError, match="fourier must be None, a whole number such as 150 or a mapping"
+    ):
         fourier_map(given, 3)

@@ -13,7 +13,7 @@ from dpadmm.data.dataset import (
     waveform,
     waveform_classes,
 )
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError
 
 ROWS = 40_000
 MEAN = 2 / sqrt(20)

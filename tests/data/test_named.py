@@ -13,7 +13,7 @@ import pytest
 from dpadmm.data import named
 from dpadmm.data import named as datasets
 from dpadmm.data.dataset import checksum
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError
 
 FOLDER = os.environ.get("DPADMM_DATA")
 needs_data = pytest.mark.skipif(

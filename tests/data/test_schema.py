@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dpadmm.data.schema import CategoricalColumn, Label, NumericColumn, Schema, load_schema
 from dpadmm.data.values import Reading, Spelling
-from dpadmm.sentences import DataError, canonical_text
+from dpadmm.errors import DataError
+from dpadmm.plain import canonical_text
 
 BASE = {
     "label": {"column": "income", "classes": ["low", "high"]},

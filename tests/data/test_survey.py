@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpadmm.data.encode import survey
 from dpadmm.data.schema import Schema
-from dpadmm.data.survey import survey
 from dpadmm.data.tables import encoded_batches
 
 SCHEMA = Schema.from_dict(

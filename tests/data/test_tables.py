@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from dpadmm.data import csv_reader
 from dpadmm.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from dpadmm.data.tables import PublicDataWarning, encode, read_table
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError
 
 SCHEMA = Schema(
     label=Label(column="y", classes=("no", "yes")),

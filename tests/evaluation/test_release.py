@@ -11,20 +11,17 @@ from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianRelease, SharedGaussian
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
-from dpadmm.run.evaluate import (
+from dpadmm.run.charges import (
     HISTOGRAM_SHARE,
     EvaluationTerms,
-    Split,
-    Wish,
     evaluation_id,
     plan_evaluation,
     plan_whole,
-    release_histogram,
     shared_budgets,
 )
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import Split, TrainingParameters, Wish
 from dpadmm.run.plan import announced, plan
-from dpadmm.run.session import state_whole
+from dpadmm.run.session import release_histogram, state_whole
 
 ROWS = {"north": 60, "south": 41, "west": 30}
 RANDOM = np.random.default_rng(3)

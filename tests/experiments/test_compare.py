@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from dpadmm.cli import app
 from dpadmm.cli.compare import CompareOptions, _comparison
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.baselines import (
+from dpadmm.experiments.comparison import (
     ALONE,
     BEST_ALONE,
     CENTRAL_GRADIENT,
@@ -27,24 +27,22 @@ from dpadmm.experiments.baselines import (
     POOLED,
     PRIVATE_ALONE,
     PRIVATE_BASELINES,
-    alone_cells,
-    gradient_cell,
-    pooled_cell,
-    private_alone_cells,
-    private_cell,
-)
-from dpadmm.experiments.comparison import (
     Comparison,
     Contender,
     Line,
     Place,
+    alone_cells,
     default_entries,
+    gradient_cell,
     parse_entry,
+    pooled_cell,
+    private_alone_cells,
+    private_cell,
 )
 from dpadmm.experiments.comparison_pages import headline
 from dpadmm.experiments.measures import Interval
 from dpadmm.experiments.problems import OnePartyProblem
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 FINALS = ("test accuracy", "log loss")
@@ -247,7 +245,9 @@ def test_a_configuration_brings_its_delta(hospitals):
     assert _comparison(CompareOptions(data="twonorm")).parameters.delta == 1e-5
     each = "[run]\ndelta = {north = 1e-4, south = 1e-4, west = 1e-3}"
     config.write_text(told.replace("[run]", each, 1))
-    with pytest.raises(ParameterError, match=r"one number for all .* got one for each. Give --"):
+    with pytest.raises(
+        ParameterError, match=r"one number for all .* got one for each party. Give --"
+    ):
         _comparison(asked)
 
 

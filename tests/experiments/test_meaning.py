@@ -10,21 +10,23 @@ from typer.testing import CliRunner
 
 from dpadmm.algorithms import REGISTRY
 from dpadmm.cli import app
-from dpadmm.experiments.baselines import (
+from dpadmm.experiments.comparison import (
     ALONE_ADVERSARY,
+    BASELINES,
     CENTRAL_ADVERSARY,
     CENTRAL_GRADIENT,
     CURATOR,
     PRIVATE_ALONE,
     PRIVATE_BASELINES,
+    Comparison,
+    parse_entry,
 )
-from dpadmm.experiments.comparison import BASELINES, Comparison, parse_entry
 from dpadmm.experiments.comparison_pages import write_comparison
 from dpadmm.experiments.jobs import Store
 from dpadmm.experiments.meaning import RELEASES, Shown, meaning_of
 from dpadmm.privacy.events import EVENT_KINDS
 from dpadmm.privacy.statement import ADVERSARY, adjacency_words
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.pages import contents_page, reproduce
 
 # Published PDML is told its noise, which the proven one refuses: each is refused once.

@@ -10,9 +10,9 @@ from tests.helpers.small_experiments import SMALL
 
 from dpadmm.errors import ParameterError
 from dpadmm.experiments import problems
-from dpadmm.experiments.jobs import OptimumJob
 from dpadmm.experiments.measures import MEASURES, get_measure
 from dpadmm.experiments.problems import OnePartyProblem, Problem
+from dpadmm_papers.jobs import OptimumJob
 
 
 def problem_of(classes, seed=0):

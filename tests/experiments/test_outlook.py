@@ -5,7 +5,7 @@ import pytest
 from dpadmm.experiments.outlook import hints_for
 from dpadmm.experiments.question import RunQuestion
 from dpadmm.experiments.rehearsal import ExpectedLoss
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 
 SMALL, LARGE = ({"easy": ExpectedLoss(mean, 0.1)} for mean in (0.5, 12.0))
 
@@ -22,7 +22,7 @@ LONG = {"rows": (1000, 1000, 1000), "features": 41}
     ("changes", "expected"),
     [
         ({}, []),
-        ({"features": 3}, ["constant"]),
+        ({"features": 3}, ["constant", "map"]),
         ({"rows": (1000, 1000, 12)}, ["small parties"]),
         ({"losses": LARGE}, ["small parties"]),
         ({"delta": 1e-3}, ["delta"]),
@@ -41,3 +41,13 @@ def test_sharing_is_praised_only_where_it_pays():
     assert "hardly worth" in little
     assert "save 4.2 points" in much
     assert "hardly" not in much
+
+
+@pytest.mark.parametrize(
+    ("features", "rows", "words"),
+    [(3, 500, "fourier = 150"), (17, 500, "polynomial = 2"), (18, 500, None), (5, 499, None)],
+)
+def test_a_map_suits_a_number_of_columns_and_rows(features, rows, words):
+    question = RunQuestion(rows=rows, parties=1, features=features)
+    found = dict(hints_for(question, question.planned().plan, SMALL, None)).get("map")
+    assert (found is None) if words is None else words in found

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from dpadmm import RunQuestion, plan_run
+from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.outlook import outlook_sentence, outlook_tables
 from dpadmm.experiments.rehearsal import BAND, Effort, ExpectedLoss, mean_noise
 from dpadmm.privacy.noise import secure_noise
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
-from dpadmm.run.train import state_privacy
+from dpadmm.run.session import state_privacy
 
 LITTLE = Effort(draws=1, runs=2, most_rows=150, judging=150, others=False)
 PARAMETERS = TrainingParameters("auto", epsilon=1.0, delta=1e-4, rounds=8)
@@ -146,3 +147,35 @@ def test_a_run_that_would_be_refused_is_refused(changes, words):
 def test_a_wanted_loss_is_a_positive_number():
     with pytest.raises(ParameterError, match="loss must be a positive number"):
         plan_run(asked(), wanted_loss=0, effort=LITTLE, jobs=1)
+
+
+def test_a_schema_is_compared_with_other_encodings_of_the_same_rows():
+    names = ("a", "b", "c")
+    columns = [
+        {"name": name, "kind": "numeric", "lower": 0, "upper": 5000, "missing": False}
+        for name in names
+    ]
+    columns[0]["transform"] = "log1p"
+    label = {"column": "y", "classes": ["no", "yes"]}
+    content = {"version": 2, "label": label, "columns": columns, "constant": True}
+    question = RunQuestion(
+        400, 3, schema=Schema.from_dict(content), parameters=replace(PARAMETERS, rounds=4)
+    )
+    effort = replace(LITTLE, others=True)
+    found = plan_run(question, effort=effort, jobs=1)
+    encodings = dict(found.encodings)
+    assert list(encodings) == [
+        "as in the schema",
+        "range = [0, 1] for all numbers",
+        f"constant = {question.shape.typical_norm / 2:.2g}",
+        "no transform",
+    ]
+    assert encodings["as in the schema"] == found.curves["medium"].at(1.0)
+    (title,) = (name for name in outlook_tables(found) if name.startswith("Encodings"))
+    assert len(outlook_tables(found)[title].rows) == 4
+    assert [each["encoding"] for each in found.plain()["encodings"]] == list(encodings)
+
+
+def test_without_a_schema_there_is_no_other_encoding(outlook):
+    assert outlook.encodings == ()
+    assert not [name for name in outlook_tables(outlook) if name.startswith("Encodings")]

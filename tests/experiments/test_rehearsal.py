@@ -1,5 +1,6 @@
 """A rehearsal has the noise of the run it stands for, and its curves are read both ways."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from dpadmm.experiments.rehearsal import (
     band,
     mean_noise,
 )
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 
 MEDIUM = DIFFICULTIES[1]
 LOSSES = (ExpectedLoss(1, 0.1), ExpectedLoss(2, 0.2), ExpectedLoss(6, 1))
@@ -39,7 +40,11 @@ def test_one_hand_has_the_noise_of_the_mean_of_all(factor, people):
     asked = rehearsal(rows_per_person=people)
     job = asked.at_noise(MEDIUM, factor)
     assert len(job.problem.load().members) == 1
-    assert mean_noise(planned(job)) == pytest.approx(factor * mean_noise(asked.fixed), rel=1e-3)
+    found = planned(job)
+    # Under much noise rows are not centred, and gradients have the share that this would take.
+    centred = found.algorithm.centres == asked.fixed.algorithm.centres
+    rel = 1e-3 if centred else 0.025
+    assert mean_noise(found) == pytest.approx(factor * mean_noise(asked.fixed), rel=rel)
 
 
 def test_shared_noise_is_the_noise_of_the_sum():
@@ -67,7 +72,10 @@ def test_more_rounds_spend_the_same_budget():
     asked = rehearsal()
     usual, more = (planned(asked.at_noise(MEDIUM, 1.0, times)) for times in (1, 4))
     assert more.rounds == 4 * usual.rounds
-    assert mean_noise(more) == pytest.approx(2 * mean_noise(usual), rel=1e-6)
+    assert usual.algorithm.centres
+    assert more.algorithm.centres
+    gradients = (more.rounds - 1) / (usual.rounds - 1)
+    assert mean_noise(more) == pytest.approx(math.sqrt(gradients) * mean_noise(usual), rel=1e-6)
 
 
 def test_one_hand_loses_what_all_parties_lose():

@@ -11,7 +11,7 @@ from tests.helpers.small_experiments import SMALL, Note
 from dpadmm.errors import ParameterError
 from dpadmm.experiments import jobs as runner
 from dpadmm.experiments.jobs import DamagedCellWarning, Store, TrainingJob, WorkerError, compute
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 
 
 def computed(folder):
@@ -42,7 +42,7 @@ def test_a_damaged_result_is_computed_again_with_a_warning(tmp_path):
     path = store.path(cells["note 0"])
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.warns(DamagedCellWarning, match="is damaged: its cell is computed again"):
+    with pytest.warns(DamagedCellWarning, match="is damaged; dpadmm computes its cell again"):
         compute(cells, store)
     assert computed(tmp_path) == ["n0", "n0"]
     assert path.read_bytes() == whole
@@ -53,11 +53,11 @@ def test_results_of_another_version_are_refused(tmp_path):
     label = tmp_path / "cells" / "store.json"
     label.write_text(json.dumps(json.loads(label.read_text()) | {"dpadmm": "0.0.1"}))
     with pytest.raises(
-        ParameterError, match=r"must be of this version of dpadmm, .*; they are of 0\.0\.1"
+        ParameterError, match=r"must be from this version of dpadmm, .*; they are from 0\.0\.1"
     ):
         Store(tmp_path / "cells")
     label.write_text("{")
-    with pytest.raises(ParameterError, match="they are of unknown"):
+    with pytest.raises(ParameterError, match="they are from an unknown version"):
         Store(tmp_path / "cells")
 
 
@@ -201,7 +201,9 @@ def test_a_cluster_that_is_not_there_is_refused(tmp_path, monkeypatch):
 
 def test_a_worker_of_another_version_is_refused(tmp_path):
     cell = notes(tmp_path)["note 0"]
-    with pytest.raises(ParameterError, match="workers must have the version of dpadmm that asks"):
+    with pytest.raises(
+        ParameterError, match="workers must have the same version of dpadmm as the caller"
+    ):
         runner._finish(("note 0", cell, "the key of another version"))
     assert not (tmp_path / "computed").exists()
 
@@ -223,7 +225,7 @@ def test_ray_computes_the_same_though_a_worker_is_killed(tmp_path, here):
 @pytest.mark.filterwarnings("ignore")
 def test_a_ray_cluster_that_is_not_there_is_refused(tmp_path):
     pytest.importorskip("ray", reason="ray is not installed")
-    with pytest.raises(ParameterError, match="must be of a Ray cluster that answers; got '127"):
+    with pytest.raises(ParameterError, match="must name a Ray cluster that answers; got '127"):
         compute(notes(tmp_path), Store(tmp_path / "cells"), backend="ray", address="127.0.0.1:1")
     assert not (tmp_path / "computed").exists()
 

@@ -9,12 +9,11 @@ from dpadmm.experiments.measures import (
     BELOW,
     LEVEL_WITH,
     Interval,
-    difference,
     mean_interval,
     percent,
-    prediction_interval,
     standing,
 )
+from dpadmm_papers.statistics import difference, prediction_interval
 
 
 def test_intervals_are_student_s_and_welch_s():

@@ -7,7 +7,7 @@ import pytest
 
 from dpadmm.experiments.comparison import Comparison, Contender
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 
 FOLDER = Path(__file__).parents[2] / "docs" / "comparison"
 

@@ -20,7 +20,7 @@ from dpadmm.privacy.noise import SecureNoise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import open_runs
 from dpadmm.run.engine import Checkpoint, Exchange, run
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
 
 PARTIES, ROWS, FEATURES, ROUNDS = 2, 20, 3, 5

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dpadmm.federation.transport.party_exchange import FileExchange
+from dpadmm.federation.exchange import FileExchange
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import Shard
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import train_party
+from dpadmm.run.session import train_party
 
 
 def make_parties(spec):

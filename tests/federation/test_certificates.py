@@ -13,7 +13,7 @@ import zenoh
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpadmm.errors import ParameterError
+from dpadmm.errors import DataError, ParameterError
 from dpadmm.federation.identity import (
     check_identity,
     check_node_name,
@@ -22,7 +22,6 @@ from dpadmm.federation.identity import (
     make_authority,
     make_certificate,
 )
-from dpadmm.sentences import DataError
 
 
 @pytest.fixture

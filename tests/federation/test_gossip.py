@@ -10,6 +10,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import BadNeighbour, Federation, free_ports
 
 from dpadmm.federation import watcher as gossiping
+from dpadmm.federation.node import links_of
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.wire import BadMessage, Limits, Standing, said
 from dpadmm.federation.watcher import Gossip, Watcher
@@ -233,7 +234,7 @@ def test_the_links_around_a_server_and_of_those_who_hear_everybody(tmp_path, ser
     run = {"algorithm": "dp-gd", "topology": "server"}
     given = {"tls": False, "averager": server, "run": run}
     federation = Federation(tmp_path / "f", None, NODES, **given)
-    assert federation.agreed.links(federation.agreed.plan(federation.schema)) == links
+    assert links_of(federation.agreed, federation.agreed.plan(federation.schema)) == links
 
 
 def test_a_neighbour_that_lies_changes_what_is_shown_of_itself_alone(federation):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import ExchangeError
+from dpadmm.federation.config import load_node_config
 from dpadmm.federation.identity import describe
 from dpadmm.federation.local import run_nodes, write_federation
-from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.filters import Policy
 

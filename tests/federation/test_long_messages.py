@@ -17,11 +17,10 @@ from tests.helpers.federation_net import Proxy, free_ports
 from dpadmm.cli import main as dpadmm
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
-from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import disagreement
+from dpadmm.federation.config import AgreedRun, load_node_config
 from dpadmm.federation.identity import make_authority, make_certificate
 from dpadmm.federation.node import check_node
-from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.federation.transport.mailbox import Mailbox, Patience
 from dpadmm.federation.transport.session import PeerSession, Security
@@ -177,7 +176,7 @@ def long_schema(levels, classes, width=1):
 SHARED = {"algorithm": "dp-gd", "topology": "server", "algorithm_options": {"noise": "shared"}}
 
 
-@pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::dpadmm.run.options.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("names", "averager", "run"), [(NAMES[1:], None, {}), (NAMES, "hub", SHARED)]
 )

@@ -12,13 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.helpers.secure_sums import COUNT, predictable, small
 
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.federation.transport.masks import (
-    DecodedSums,
-    Masks,
-    Member,
-    ViewFacts,
-    shared_secret,
-)
+from dpadmm.federation.keys import DecodedSums, Masks, Member, ViewFacts, shared_secret
 
 RUN = hashlib.sha256(b"run").digest()
 SUMS = hashlib.sha256().digest()

@@ -9,8 +9,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import Federation
 
 from dpadmm.errors import ParameterError
-from dpadmm.federation.agreed_run import AgreedRun
-from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.config import AgreedRun, load_node_config
 from dpadmm.run.config import validated
 from dpadmm.run.model import load_model
 

@@ -14,8 +14,8 @@ from tests.helpers.clusters import LocalCluster, ward_table, write_parts
 from tests.helpers.federation_net import Federation, in_process
 
 from dpadmm.errors import ParameterError
+from dpadmm.federation.config import load_node_config
 from dpadmm.federation.node import check_node
-from dpadmm.federation.node_config import load_node_config
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.federation.transport.wire import decode_message
 from dpadmm.ledger.sqlite import SQLiteLedger

@@ -8,13 +8,13 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import Federation
 
 from dpadmm.errors import ParameterError
-from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.config import load_node_config
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.balance import RowRange
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import GaussianRelease
 from dpadmm.run.config import RunConfig
-from dpadmm.run.from_files import train_run
+from dpadmm.run.files import train_run
 from dpadmm.run.model import load_model
 
 KEY = 5
@@ -183,6 +183,32 @@ def test_an_evaluation_that_would_not_fit_is_refused_before_the_training(build):
     assert "is left for rows 31 to 40" in federation.output("north")
     with SQLiteLedger(path) as ledger:
         assert list(ledger.account.runs) == ["other"]
+
+
+def test_an_evaluation_that_was_refused_is_not_stated_as_charged(build):
+    federation = build()
+    for name in federation.nodes:
+        federation.write(name, policy={"when_lost": "stop", "lost_after": 4, "serve_for": 1})
+    for name in ("north", "south"):
+        federation.start(name)
+    # The evaluation fitted when the run was opened; by now somebody else spends on those rows.
+    federation.wait_for("north", "agreeing")
+    path = federation.folder / "north.ledger"
+    with SQLiteLedger(path) as ledger, ledger.open_run("other", "x", rows=RowRange(30, 40)) as run:
+        run.reserve(0, GaussianRelease(1.0, 5.0))
+    federation.start("west")
+    for name in NAMES:
+        assert federation.wait(name) == 0, federation.output(name)
+        assert federation.log(name, "not-evaluated")
+    for name in NAMES:
+        with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
+            runs = ledger.verify().runs
+        drawn = [len(run.events) for run_id, run in runs.items() if "evaluation" in run_id]
+        stated = str(load_model(federation.folder / f"{name}.model").privacy)
+        # The others may have sent their histograms before they learnt that north sends none.
+        assert ("Their evaluation is charged" in stated) == (drawn == [1])
+        assert ("this statement is about the others" in stated) == (drawn != [1])
+        assert name != "north" or drawn != [1]
 
 
 def test_the_owner_limits_what_is_asked_for_in_all(build):

@@ -15,12 +15,14 @@ from sklearn.linear_model import LogisticRegression
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 
+from tests.helpers.wards import POLYNOMIAL_SCHEMA, SCHEMA
+
 from dpadmm.data.party_rows import encode_party
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
 from dpadmm.run.model import load_model
-from dpadmm.run.record import RecordedRun
+from dpadmm.run.result import RecordedRun
 
 NAMES = ("north", "south", "west")
 VALIDATOR = jsonschema.Draft202012Validator(
@@ -102,8 +104,10 @@ def test_a_second_run_does_not_take_the_place_of_the_first(build):
     assert {place: place.read_bytes() for place in left} == left
 
 
-def test_a_finished_node_started_again_spends_nothing_and_has_the_same_model(build):
-    federation = build()
+@pytest.mark.filterwarnings("ignore::dpadmm.run.options.ConvergenceWarning")
+@pytest.mark.parametrize("schema", [SCHEMA, POLYNOMIAL_SCHEMA])
+def test_a_finished_node_started_again_spends_nothing_and_has_the_same_model(build, schema):
+    federation = build(schema=schema)
     for name in NAMES:
         federation.start(name)
     for name in NAMES:

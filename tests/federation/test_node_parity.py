@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation, in_process
-from tests.helpers.wards import FOURIER_SCHEMA
+from tests.helpers.wards import FOURIER_SCHEMA, POLYNOMIAL_SCHEMA
 
 from dpadmm.algorithms import REGISTRY
 from dpadmm.errors import ExchangeError
@@ -87,19 +87,41 @@ def test_every_round_agrees_with_one_process(fork_server, tmp_path, algorithm, a
         np.testing.assert_allclose(model.classifier.coef, wanted, rtol=0, atol=1e-9)
 
 
-def test_nodes_train_on_fourier_features_like_one_process(fork_server, tmp_path):
+@pytest.mark.parametrize(("schema", "features"), [(FOURIER_SCHEMA, 24), (POLYNOMIAL_SCHEMA, 16)])
+def test_nodes_train_on_mapped_rows_like_one_process(fork_server, tmp_path, schema, features):
     run = {"algorithm": "dp-gd", "topology": "server", "rounds": ROUNDS}
     federation = Federation(
-        tmp_path / "federation", fork_server, NAMES, tls=False, run=run, schema=FOURIER_SCHEMA
+        tmp_path / "federation", fork_server, NAMES, tls=False, run=run, schema=schema
     )
     federated(federation)
     expected = in_process(federation, tmp_path, KEY)
     for name in NAMES:
         model = load_model(federation.folder / f"{name}.model")
-        assert model.schema.fourier == federation.schema.fourier
+        assert model.schema.feature_names == federation.schema.feature_names
+        assert model.schema.sha256 == federation.schema.sha256
         wanted = expected[-(ROUNDS // 3) :].mean(axis=(0, 1))[0]
-        assert wanted.shape == (1, 24)
+        assert wanted.shape == (1, features)
         np.testing.assert_allclose(model.classifier.coef, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("topology", ["server", "complete"])
+def test_nodes_centre_rows_like_one_process(fork_server, tmp_path, topology):
+    run = {
+        "algorithm": "dp-gd",
+        "topology": topology,
+        "rounds": ROUNDS,
+        "algorithm_options": {"center": "on"},
+    }
+    federation = Federation(tmp_path / "federation", fork_server, NAMES, tls=False, run=run)
+    assert federation.agreed.plan(federation.schema).algorithm.centres
+    federated(federation)
+    expected = in_process(federation, tmp_path, KEY)
+    assert not expected[0].any()
+    for name in NAMES:
+        model = load_model(federation.folder / f"{name}.model")
+        wanted = expected[-(ROUNDS // 3) :].mean(axis=(0, 1))[0]
+        np.testing.assert_allclose(model.classifier.coef, wanted, rtol=0, atol=1e-9)
+        assert "5% of the budget centres the rows" in str(model.classifier.privacy)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +133,7 @@ def test_shared_noise_gives_the_model_of_one_process(fork_server, tmp_path, topo
         "algorithm": "dp-gd",
         "topology": topology,
         "rounds": ROUNDS,
-        "algorithm_options": {"noise": "shared"},
+        "algorithm_options": {"noise": "shared", "center": "on"},
     }
     federation = Federation(tmp_path / "federation", fork_server, NAMES, averager=averager, run=run)
     federation.simulated = True

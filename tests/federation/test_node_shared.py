@@ -15,8 +15,7 @@ from tests.helpers.kill_run import Trial
 from tests.helpers.shared_run import lie_in_round
 
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.federation.agreed_run import AgreedRun
-from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.config import AgreedRun, load_node_config
 from dpadmm.federation.recovery import Decision, View
 from dpadmm.federation.runtime import NodeRuntime, prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -183,6 +182,37 @@ def test_every_committed_round_stays_charged_and_fewer_are_left(build):
     coming = announced(following.planned)[0][2:7]
     assert len(events[:5]) + len(coming) == 10
     following.check_budget("north")
+
+
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_after_a_loss_rows_are_centred_as_before_or_once_more(build, noise):
+    federation = build(algorithm_options={"noise": noise, "center": "on"}, rounds=100)
+    agreed, schema = federation.agreed, federation.schema
+    whole = View.whole(agreed, agreed.plan(schema), schema)
+    events = announced(whole.planned)[0]
+    message = np.zeros((1, 1, 3), dtype=np.uint64 if noise == "shared" else np.float64)
+    # The mean row is everybody's: its round is not among those to come.
+    known = whole.following(Decision("west", 2, 5), schema, (message,) * 2, events[:5])
+    assert known.rounds == 97
+    assert announced(known.planned)[0][1:2] * 95 == announced(known.planned)[0][2:97]
+    known.check_budget("north")
+    # It is not: it is released again, charged again, in the place of several gradients.
+    again = whole.following(Decision("west", 0, 1), schema, (), events[:1])
+    assert 93 <= again.rounds < 95
+    again.check_budget("north")
+    assert again.planned.algorithm.centres
+    # Whether rows are centred is not decided anew for those who are left.
+    assert again.agreed.run.algorithm_options["center"] == "on"
+
+
+def test_rows_that_were_not_centred_are_not_after_a_loss(build):
+    federation = build(rounds=100, epsilon=0.05)
+    agreed, schema = federation.agreed, federation.schema
+    whole = View.whole(agreed, agreed.plan(schema), schema)
+    assert not whole.planned.algorithm.centres
+    message = np.zeros((1, 1, 3), dtype=np.uint64)
+    left = whole.following(Decision("west", 2, 5), schema, (message,) * 2)
+    assert left.agreed.run.algorithm_options["center"] == "off"
 
 
 def test_who_agrees_by_another_certificate_is_named_and_nothing_is_spent(build):

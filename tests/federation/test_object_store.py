@@ -19,10 +19,10 @@ from tests.helpers.federation_net import Federation, free_ports
 
 from dpadmm.data.party_rows import list_parts
 from dpadmm.data.schema import load_schema
+from dpadmm.errors import DataError
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import train_run
-from dpadmm.sentences import DataError
+from dpadmm.run.files import train_run
 from dpadmm.solvers.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

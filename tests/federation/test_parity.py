@@ -13,7 +13,7 @@ import pytest
 
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import Shard
-from dpadmm.run.train import train
+from dpadmm.run.session import train
 
 SCRIPT = Path(__file__).with_name("one_party.py")
 _spec = importlib.util.spec_from_file_location("one_party", SCRIPT)

@@ -20,8 +20,8 @@ from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.run.evaluate import evaluation_id
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.charges import evaluation_id
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.result import noise_error
 from dpadmm.run.session import state_whole
@@ -86,7 +86,8 @@ def test_who_went_on_relies_on_what_the_run_was_to_spend_in_all(tmp_path):
 def test_a_histogram_that_is_to_come_is_told_in_epsilon(tmp_path):
     """A node states it before it knows whether there is one; never less than it is charged."""
     run = of_node(tmp_path, **SERVED, probabilities=True)
-    ahead = _ahead(run.node, run)
+    weights = np.ones((1, run.own.site.features))
+    ahead = _ahead(run.node, run, weights, over=False)
     events = announced(run.own)
     wish = run.view.agreed.run.wish
     stated = state_whole(run.own, events, SimulatedNoise(1), wish, ahead=ahead)
@@ -106,12 +107,12 @@ def test_who_went_on_with_the_noise_of_a_paper_relies_on_what_is_proven(tmp_path
 
 def test_an_evaluation_that_was_charged_is_stated_though_its_training_is_not_whole_again(tmp_path):
     run = of_node(tmp_path, **SERVED, probabilities=True)
-    counted = _ahead(run.node, run)
-    assert len(counted[0]) == 1
-    run.is_whole = False
-    assert _ahead(run.node, run) == ()
     whole = run.node.setup.whole()
     expected, weights = whole.expected(), np.ones((1, whole.training.site.features))
+    counted = _ahead(run.node, run, weights, over=False)
+    assert len(counted[0]) == 1
+    run.is_whole = False
+    assert _ahead(run.node, run, weights, over=False) == ()
     data = ChargedData("rows", "north", whole.rows["north"])
     with SQLiteLedger.create(tmp_path / "north.ledger", data, Policy(2.0, 1e-3)) as ledger:
         run.node.ledger = ledger

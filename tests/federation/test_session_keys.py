@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.helpers.secure_sums import NAMES, RUN, Parties
 
 from dpadmm.federation.identity import from_base64
-from dpadmm.federation.session_keys import KeyFile
-from dpadmm.federation.transport.masks import KeyRing
+from dpadmm.federation.keys import KeyFile
+from dpadmm.federation.transport.mailbox import KeyRing
 from dpadmm.federation.transport.store import DrawRefused, MemoryStore
 from dpadmm.federation.transport.wire import Announcing, SessionKey
 

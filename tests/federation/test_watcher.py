@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dpadmm.errors import (
     BudgetError,
     ConvergenceError,
+    DataError,
     ExchangeError,
     ParameterError,
 )
@@ -31,7 +32,6 @@ from dpadmm.federation.transport.session import serving_address
 from dpadmm.federation.transport.wire import MOST_WAITED_FOR
 from dpadmm.federation.watcher import Watcher
 from dpadmm.plain import LONGEST_TEXT
-from dpadmm.sentences import DataError
 
 
 def lines(path):

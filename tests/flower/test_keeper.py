@@ -14,7 +14,7 @@ from tests.helpers.flower_parties import FlowerParties
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.flower import keeper as keeper_module
 from dpadmm.flower.keeper import Keeper, ask_keeper, main
-from dpadmm.flower.questions import Answer
+from dpadmm.flower.server import Answer
 
 NONSENSE = [b"", b"{", b"[1]\n", b"\xff\n", b'{"run": "hex:zz"}\n', b"[" * 50_000 + b"\n"]
 

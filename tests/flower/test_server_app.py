@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.flower import server_app
-from dpadmm.flower.questions import RECORD, Answer, Question
+from dpadmm.flower.server import RECORD, Answer, Question
 from dpadmm.flower.server_app import Asking
 
 QUESTION = Question(bytes(32), 0, b"", b"{}")

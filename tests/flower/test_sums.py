@@ -18,8 +18,7 @@ from dpadmm.federation.same_sums import sums_text
 from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.wire import decode_masked, encode_message
 from dpadmm.flower import party
-from dpadmm.flower.questions import gathered_digests, gathered_keys
-from dpadmm.flower.server import average_answers
+from dpadmm.flower.server import average_answers, gathered_digests, gathered_keys
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 

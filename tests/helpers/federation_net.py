@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
-from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import AGREEMENT_TOPIC, Consents
+from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.identity import describe, make_authority, make_certificate
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile
@@ -29,7 +29,7 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import label_signs
 from dpadmm.run.config import validated
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.session import lay_out, train
 from tests.helpers.wards import SCHEMA, write_ward
 
 RESULTS = ("model", "record", "statement")

@@ -2,8 +2,7 @@
 
 from dpadmm.errors import ExchangeError
 from dpadmm.flower.party import answer
-from dpadmm.flower.questions import Answer
-from dpadmm.flower.server import average_answers, prepare_server, write_model
+from dpadmm.flower.server import Answer, average_answers, prepare_server, write_model
 from tests.helpers.federation_net import RESULTS, Federation, toml
 
 NAMES = ("north", "south", "west")

@@ -37,7 +37,7 @@ RUNS = {
     "shared": {
         "topology": "server",
         "algorithm": "dp-gd",
-        "algorithm_options": {"noise": "shared"},
+        "algorithm_options": {"noise": "shared", "center": "on"},
     },
     "shared-complete": {
         "topology": "complete",

@@ -420,12 +420,66 @@ MUTANTS = [
     ),
     # Whose noise is counted on ------------------------------------------------------------------
     Mutant(
-        "outputs-dp-gd",
-        "sqrt(outputs) forgotten in the sensitivity of dp-gd",
+        "clip-dp-gd",
+        "the slopes of a row over several outputs are not clipped in dp-gd",
         "algorithms/dp_gd.py",
-        "total: Array = math.sqrt(site.outputs) * (exact + summing)",
-        "total: Array = exact + summing",
+        "        bound = site.loss.slope_bound\n",
+        "        bound = None\n",
         audit("--algorithm dp-gd --option noise=own --outputs 3", SHORT),
+    ),
+    Mutant(
+        "clip-over-rows",
+        "the slopes of an output are clipped over rows, not those of a row over outputs",
+        "solvers/block.py",
+        "    slopes *= norms[..., None]\n",
+        "    slopes *= (bound / np.maximum(np.linalg.norm(slopes, axis=1), bound))[:, None]\n",
+        "tests/algorithms/test_dp_gd.py"
+        "::test_no_pair_of_rows_moves_a_summand_further_than_the_sensitivity",
+    ),
+    Mutant(
+        "outputs-kept-in-dp-gd",
+        "dp-gd pays sqrt(outputs) for slopes that are clipped",
+        "algorithms/dp_gd.py",
+        "total: Array = exact + summing",
+        "total: Array = math.sqrt(site.outputs) * (exact + summing)",
+        "tests/algorithms/test_dp_gd.py::test_one_row_moves_a_summand_by_almost_the_sensitivity",
+    ),
+    Mutant(
+        "free-centring",
+        "the rounds after centring have the whole budget",
+        "algorithms/dp_gd.py",
+        "        relative = (first, first * math.sqrt(ratio))\n",
+        "        relative = (first, budget.sigma(1.0, np.ones(later)))\n",
+        audit("--algorithm dp-gd --option noise=own --option center=on", SHORT),
+    ),
+    Mutant(
+        "half-a-mean-row",
+        "half of the sensitivity of the sum of the rows",
+        "algorithms/dp_gd.py",
+        "* gradient_sensitivity(site.rows, weight=site.weight)\n",
+        "* gradient_sensitivity(site.rows, weight=site.weight) / 2\n",
+        audit("--algorithm dp-gd --option noise=own --option center=on", SHORT),
+    ),
+    Mutant(
+        "map-of-rows",
+        "the map of rows comes from the rows, not from the sum that was released",
+        "algorithms/dp_gd.py",
+        "            model = mapped_back(state.model, state.shift)\n",
+        "            rows = workspace.mean_rows()[:, None, None]\n"
+        "            least = site.least_constant\n"
+        "            shift = centring_map(rows, self.mean_row_noise, least)\n"
+        "            state = state._replace(shift=np.repeat(shift, site.runs, axis=1))\n"
+        "            model = mapped_back(state.model, state.shift)\n",
+        "tests/algorithms/test_centring.py"
+        "::test_one_row_moves_a_summand_by_no_more_than_its_sensitivity",
+    ),
+    Mutant(
+        "any-length",
+        "a mapped row is divided by its norm, however small that is",
+        "problem/centring.py",
+        "np.sqrt(np.maximum(found, LEAST_LENGTH**2))",
+        "np.sqrt(found)",
+        "tests/algorithms/test_centring.py::test_no_mapped_row_is_longer_than_one",
     ),
     Mutant(
         "share-of-everybody",
@@ -463,8 +517,8 @@ MUTANTS = [
         "error-of-sums",
         "the rounding error of sums over rows left out of the sensitivity of dp-gd",
         "algorithms/dp_gd.py",
-        "* (exact + summing)",
-        "* exact",
+        "total: Array = exact + summing",
+        "total: Array = exact",
         "tests/algorithms/test_dp_gd.py::test_the_error_of_sums_is_counted",
     ),
     Mutant(
@@ -537,7 +591,7 @@ MUTANTS = [
     Mutant(
         "one-mask-for-all-rounds",
         "the key of a pair is the same in every round",
-        "federation/transport/masks.py",
+        "federation/keys.py",
         "            _number(t),\n",
         "            _number(0),\n",
         f"{MASKS}::test_no_difference_of_two_words_is_predictable_to_a_lost_colluder",
@@ -545,7 +599,7 @@ MUTANTS = [
     Mutant(
         "sums-not-bound",
         "masks vanish also where parties were told different sums",
-        "federation/transport/masks.py",
+        "federation/keys.py",
         "            sums,\n",
         '            b"",\n',
         f"{MASKS}::test_views_that_differ_leave_uniform_words_in_the_sum",
@@ -553,7 +607,7 @@ MUTANTS = [
     Mutant(
         "training-not-bound",
         "masks of an evaluation vanish also where parties were told different sums in the training",
-        "federation/transport/party_exchange.py",
+        "federation/exchange.py",
         "DecodedSums() if decoded is None else decoded.copy()",
         "DecodedSums()",
         f"{SUMS}::test_an_evaluation_goes_on_from_the_sums_of_the_training",
@@ -577,7 +631,7 @@ MUTANTS = [
     Mutant(
         "members-not-bound",
         "masks vanish also where parties believe in different certificates",
-        "federation/transport/masks.py",
+        "federation/keys.py",
         '(member.name.encode("ascii"), member.certificate, member.public_key)',
         '(member.name.encode("ascii"), member.public_key)',
         f"{MASKS}::test_views_that_differ_leave_uniform_words_in_the_sum",
@@ -585,7 +639,7 @@ MUTANTS = [
     Mutant(
         "pins-not-looked-at",
         "a key is believed under any certificate that signed it",
-        "federation/session_keys.py",
+        "federation/keys.py",
         "if hashlib.sha256(shown).hexdigest() != self._pins.get(name):",
         "if not shown:",
         f"{KEYS}::test_a_certificate_of_the_same_authority_and_name_is_not_believed",
@@ -593,15 +647,15 @@ MUTANTS = [
     Mutant(
         "keys-for-any-run",
         "a key is believed whatever run it was signed for",
-        "federation/session_keys.py",
-        "{_VERSION}\\n{run.hex()}\\n",
-        "{_VERSION}\\n",
+        "federation/keys.py",
+        "{_KEY_VERSION}\\n{run.hex()}\\n",
+        "{_KEY_VERSION}\\n",
         f"{KEYS}::test_a_key_for_something_else_is_not_believed",
     ),
     Mutant(
         "second-draw-under-a-mask",
         "a node whose ledger was put back draws again under the masks of rounds that it sent",
-        "federation/session_keys.py",
+        "federation/keys.py",
         "if sent > released:",
         "if False:",
         f"{KEYS}::test_a_key_remembers_what_was_sent_under_it",
@@ -609,7 +663,7 @@ MUTANTS = [
     Mutant(
         "new-key-in-a-view",
         "a node that lost its key makes another one in the midst of a view",
-        "federation/session_keys.py",
+        "federation/keys.py",
         "if private is None and (released or self._name in self.ring):",
         "if False:",
         f"{KEYS}::test_a_lost_key_ends_the_view_for_its_owner",
@@ -617,7 +671,7 @@ MUTANTS = [
     Mutant(
         "smaller-crowd",
         "how many parties may collude is worked out anew after a loss",
-        "federation/agreed_run.py",
+        "federation/config.py",
         'options["colluders"] = summation.colluders',
         'options.pop("colluders", None)',
         "tests/federation/test_node_shared.py"
@@ -634,7 +688,7 @@ MUTANTS = [
     Mutant(
         "wrong-part",
         "an evaluation is charged to the rows that were trained on",
-        "run/evaluate.py",
+        "run/options.py",
         "return RowRange(self._edge(rows), rows) if self.holdout else None",
         "return RowRange(0, rows - self._edge(rows)) if self.holdout else None",
         "tests/run/test_split.py::test_the_last_block_is_kept_out",

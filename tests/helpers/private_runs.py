@@ -8,8 +8,7 @@ from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.run.engine import InProcess, run
 from dpadmm.solvers.workspace import Workspace
 from tests.helpers import oracles

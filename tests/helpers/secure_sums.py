@@ -10,11 +10,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from dpadmm.federation.exchange import SumExchange, add_masked
 from dpadmm.federation.identity import describe, make_authority, make_certificate
-from dpadmm.federation.session_keys import SessionKeys
-from dpadmm.federation.transport.mailbox import Mailbox, Patience
-from dpadmm.federation.transport.masks import KeyRing
-from dpadmm.federation.transport.party_exchange import SumExchange, add_masked
+from dpadmm.federation.keys import SessionKeys
+from dpadmm.federation.transport.mailbox import KeyRing, Mailbox, Patience
 from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.store import MessageFile, instance_hash
 from dpadmm.federation.transport.wire import decode_masked, encode_message

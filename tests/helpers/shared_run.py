@@ -17,11 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from dpadmm.federation.agreement import Agreement, Consents
-from dpadmm.federation.node import added_up
+from dpadmm.federation.exchange import add_masked, added_up
 from dpadmm.federation.recovery import View
-from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost, Patience
-from dpadmm.federation.transport.masks import KeyRing
-from dpadmm.federation.transport.party_exchange import add_masked
+from dpadmm.federation.transport.mailbox import KeyRing, Mailbox, NeighbourLost, Patience
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MemoryStore
 from dpadmm.federation.transport.wire import Comparing, decode_masked, encode_message

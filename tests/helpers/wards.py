@@ -19,6 +19,9 @@ levels = ["a", "b"]
 #: The same columns as random Fourier features.
 FOURIER_SCHEMA = SCHEMA.replace("constant = true", "") + "[fourier]\nfeatures = 12\nseed = 5\n"
 
+#: The same columns and their products, before the constant.
+POLYNOMIAL_SCHEMA = SCHEMA + "[polynomial]\ndegree = 2\n"
+
 
 def write_ward(path, draw, rows):
     """A CSV file of random rows."""

@@ -8,8 +8,7 @@ from scipy import sparse
 from dpadmm.errors import ParameterError
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard, clip_rows, prepare_rows, thin_rows
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 
 # -- rows ---------------------------------------------------------------------------------------
 

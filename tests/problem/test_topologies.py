@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadmm.errors import ParameterError
-from dpadmm.problem.topologies import GRAPHS, SERVER, Topology, build_topology
+from dpadmm.problem.site import GRAPHS, SERVER, Topology, build_topology
 
 SIZES = [1, 2, 3, 7, 20]
 

@@ -12,9 +12,9 @@ from dpadmm.experiments.jobs import Store
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import train_run, write_results
-from dpadmm.run.parameters import TrainingParameters
-from dpadmm.run.record import RecordedRun
+from dpadmm.run.files import train_run, write_results
+from dpadmm.run.options import TrainingParameters
+from dpadmm.run.result import RecordedRun
 from dpadmm_papers.pages import reproduce
 
 SCHEMA = """

@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from dpadmm.cli import app
 from dpadmm.report.document import read_report
 from dpadmm.report.html import render
-from dpadmm.report.run import run_report
-from dpadmm.report.runs import runs_report
-from dpadmm.run.record import RecordedRun
+from dpadmm.report.run import run_report, runs_report
+from dpadmm.run.result import RecordedRun
 
 pytestmark = needs_browser
 

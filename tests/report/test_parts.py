@@ -23,10 +23,11 @@ from dpadmm.report.document import (
     Series,
     Table,
     cell_text,
+    plain,
+    shown_name,
 )
-from dpadmm.report.markup import Html, element, plain, shown_name
-from dpadmm.report.run import configuration_text
-from dpadmm.report.svg import FIGURE_STYLE, draw, scale_over, standalone
+from dpadmm.report.sections import configuration_text
+from dpadmm.report.svg import FIGURE_STYLE, Html, draw, element, scale_over, standalone
 
 HOSTILE = [
     "<script>alert(1)</script>",

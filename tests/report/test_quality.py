@@ -10,7 +10,7 @@ from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
 from dpadmm.run.classifier import HELD_OUT, PUBLIC, TRAINED_ON, Quality
-from dpadmm.run.record import RecordedRun
+from dpadmm.run.result import RecordedRun
 
 QUALITY = "How good it is"
 

@@ -21,8 +21,8 @@ from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.privacy.events import GaussianRelease
 from dpadmm.run import charges
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import train_run, write_results
-from dpadmm.run.parameters import PrivacyWarning
+from dpadmm.run.files import train_run, write_results
+from dpadmm.run.options import PrivacyWarning
 
 ROWS = {"x": 30, "y": 40}
 
@@ -187,6 +187,7 @@ def test_what_charged_nothing_may_be_tried_again(tmp_path):
         {"intercept_scale": 0.5},
         {"regularization": 1e-3},
         {"fourier": {"features": 2, "seed": 1}},
+        {"polynomial": 2},
         {"epsilon": 0.5},
     ],
 )

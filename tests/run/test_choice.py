@@ -9,11 +9,11 @@ import pytest
 from dpadmm.algorithms import REGISTRY
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import build_topology
 from dpadmm.run.config import RunConfig, RunSection, run_hash, training_parameters
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, chosen_algorithm, chosen_rounds, plan
-from dpadmm.run.train import state_privacy
+from dpadmm.run.session import state_privacy
 
 ALL_LINKS = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
 NAMES = ("north", "south", "west", "east")

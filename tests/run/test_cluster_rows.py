@@ -16,14 +16,13 @@ from tests.helpers.clusters import ward_table, write_parts
 
 from dpadmm.data.party_rows import list_parts
 from dpadmm.data.schema import load_schema
-from dpadmm.errors import ParameterError, PreflightStop
+from dpadmm.errors import DataError, ParameterError, PreflightStop
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import RunConfig, load_config, validated
 from dpadmm.run.evaluate_files import EvaluationRequest, evaluate_run
-from dpadmm.run.from_files import Watch, prepare, train_run, write_results
-from dpadmm.sentences import DataError
+from dpadmm.run.files import Watch, prepare, train_run, write_results
 
 PRIVATE = (
     'algorithm = "dp-gd"\ntopology = "server"\nrounds = 4\nepsilon = 8\ndelta = 1e-3\n'
@@ -234,7 +233,7 @@ def test_a_cluster_is_checked_before_a_row_is_read(parted, monkeypatch):
 
 
 def test_the_page_shows_configurations_that_are_taken(hospitals):
-    from dpadmm.federation.node_config import NodeSection
+    from dpadmm.federation.config import NodeSection
 
     page = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
     tables = [tomllib.loads(text) for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.private_runs import configure, history_of, site_of
 
 from dpadmm.privacy.events import GaussianRelease, PureRelease
-from dpadmm.run.parameters import ConvergenceWarning, TrainingParameters
+from dpadmm.run.options import ConvergenceWarning, TrainingParameters
 from dpadmm.run.plan import (
     Condition,
     even_spending,

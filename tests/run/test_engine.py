@@ -9,19 +9,17 @@ from tests.helpers import oracles
 from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm, Settings
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
-from dpadmm.errors import ConvergenceError, ExchangeError, ParameterError
+from dpadmm.errors import ConvergenceError, DataError, ExchangeError, ParameterError
 from dpadmm.ledger.base import Ledger, MemoryLedger
 from dpadmm.privacy.events import NON_PRIVATE, NonPrivate, PostProcessing, event_from_dict
 from dpadmm.privacy.mechanisms import Released, release_unprotected
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import LOSSES, get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.run.engine import Checkpoint, Exchange, InProcess, run
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.sentences import DataError
 from dpadmm.solvers.workspace import Workspace
 
 # The setting of the convergence evidence: N = 6, 60 to 200 rows, d = 5, lambda = .05, c = 1.

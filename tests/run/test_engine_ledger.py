@@ -14,13 +14,13 @@ from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.charges import open_runs
 from dpadmm.run.engine import Checkpoint, Exchange, run
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
-from dpadmm.run.train import train
+from dpadmm.run.session import train
 from dpadmm.solvers.workspace import Workspace
 
 # Large penalties keep these runs cheap; how far they get does not matter here.
-pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::dpadmm.run.options.ConvergenceWarning")
 
 PARTIES, ROWS, FEATURES, ROUNDS = 3, 30, 2, 4
 

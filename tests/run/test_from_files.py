@@ -18,15 +18,14 @@ from dpadmm import ADMMClassifier
 from dpadmm.data.party_rows import encode_by_party, encode_party
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.tables import encode
-from dpadmm.errors import ParameterError
+from dpadmm.errors import DataError, ParameterError
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import Watch, prepare, train_run, write_results
+from dpadmm.run.files import Watch, prepare, train_run, write_results
 from dpadmm.run.model import ModelError, load_model, save_model
 from dpadmm.run.predict import predict_file
-from dpadmm.sentences import DataError
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 
@@ -45,7 +44,7 @@ def left_behind(folder):
     return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
-@pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::dpadmm.run.options.ConvergenceWarning")
 def test_a_run_takes_numbers_of_each_round_and_party_and_keeps_them(hospitals):
     """From run.toml to model, record and page; the run's hash knows them."""
     varying = (
@@ -95,7 +94,7 @@ def test_a_run_equals_the_estimator_on_encoded_rows(hospitals):
     expected.fit(rows, np.array(schema.classes)[codes], owners)
     # A model is made without the estimator; it knows every parameter all the same, but for the
     # map, which is the schema's, and those that are among the algorithm's options.
-    apart = {"fourier", "noise", "colluders"}
+    apart = {"fourier", "polynomial", "noise", "colluders"}
     assert set(run.model.estimator_parameters) == set(expected.get_params()) - apart
     assert np.allclose(run.estimator.coef_, expected.coef_, atol=1e-12)
     assert run.rows == {"north": 60, "south": 40, "west": 20}
@@ -230,7 +229,7 @@ def test_wide_one_hot_rows_stay_sparse(tmp_path):
 KILLED = """
 import os, signal, sys
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import Watch, train_run
+from dpadmm.run.files import Watch, train_run
 
 def stop(done, rounds):
     if done == 9:
@@ -389,7 +388,48 @@ def test_files_and_arrays_give_one_model_of_fourier_features(hospitals):
     assert "cosine 1" not in page
 
 
-@pytest.mark.filterwarnings("ignore::dpadmm.run.parameters.ConvergenceWarning")
+def test_files_and_arrays_give_one_model_of_products(hospitals):
+    """Numbers of files and arrays; the report names products, whose units have no weight."""
+    numbers = """
+constant = 0.5
+version = 2
+[label]
+column = "y"
+classes = ["no", "yes"]
+""" + "".join(
+        f'[[columns]]\nname = "{name}"\nkind = "numeric"\nlower = {lower}\nupper = {upper}\n'
+        "missing = false\n"
+        for name, lower, upper in (("age", 0, 100), ("stay", 0, 10))
+    )
+    (hospitals / "schema.toml").write_text(numbers + "[polynomial]\ndegree = 2\n")
+    draw, frames = np.random.default_rng(3), []
+    names = ("north", "south", "west")
+    for name in names:
+        table = pd.read_csv(hospitals / f"{name}.csv").drop(columns="ward")
+        table["stay"] = draw.integers(0, 11, len(table))
+        table.to_csv(hospitals / f"{name}.csv", index=False)
+        frames.append(table)
+    run = trained(hospitals)
+    owners = np.repeat(names, [len(frame) for frame in frames])
+    table = pd.concat(frames)
+    columns = np.column_stack([table["age"] / 50 - 1, table["stay"] / 5 - 1])
+    estimator = ADMMClassifier(algorithm="admm", rounds=12, polynomial=2, intercept_scale=0.5)
+    estimator.fit(columns, table["y"], owners, classes=["no", "yes"])
+    coef = np.append(estimator.coef_[0], estimator.intercept_[0] / 0.5)
+    np.testing.assert_allclose(coef, run.classifier.coef[0], rtol=0, atol=1e-9)
+    write_results(run)
+    predict_file(load_model(hospitals / "m.model"), hospitals / "west.csv", hospitals / "out.csv")
+    found = pd.read_csv(hospitals / "out.csv")
+    wanted = estimator.predict(columns[owners == "west"])
+    assert found["label"].tolist() == wanted.tolist()
+    record = run.record()
+    assert {"age x age", "age x stay", "stay x stay"} <= {w.feature for w in record.learnt.weights}
+    assert record.learnt.intercepts is None
+    assert all(weight.unit is None for weight in record.learnt.weights)
+    assert "age x stay" in render(run_report(record))
+
+
+@pytest.mark.filterwarnings("ignore::dpadmm.run.options.ConvergenceWarning")
 @pytest.mark.parametrize("algorithm", ["r-admm", "dvp", "pr-admm"])
 def test_a_run_is_not_refused_for_rows_that_are_not_there(hospitals, algorithm):
     # Before rows are counted, parameters are checked for very many rows, for which a solve must not

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpadmm import ADMMClassifier
+from dpadmm.errors import DataError
 from dpadmm.run.model import Model, ModelError, load_model, model_bytes, pack, save_model, unpack
-from dpadmm.sentences import DataError
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(90, 4))
@@ -53,6 +53,9 @@ def same(one, two, X=X):
         (np.array(["x", "yy", "z"], dtype=object)[CODES], {"topology": "complete"}),
         (CODES > 0, {"algorithm": "pr-admm", "delta": 1e-3, "random_state": 3}),
         (CODES > 0, {"fourier": {"features": 6, "seed": 2}}),
+        (CODES > 0, {"fourier": 6}),
+        (CODES, {"polynomial": 2}),
+        (CODES > 0, {"polynomial": {"degree": 2, "most_columns": 20}, "fit_intercept": False}),
         (CODES > 0, {"topology": [(0, 1), (1, 2)], "regularization": np.float64(0.1)}),
     ],
 )
@@ -226,6 +229,7 @@ def test_the_document_is_readable_by_anybody(tmp_path, saved):
         {"columns": ...},
         {"parameters": {"fourier": {"mapping": [["features", 7]]}}},
         {"parameters": {"fourier": {"mapping": [["features", 10**9]]}}},
+        {"parameters": {"polynomial": 2}},
     ],
 )
 def test_a_fourier_map_that_does_not_fit_the_weights_is_refused(tmp_path, change):

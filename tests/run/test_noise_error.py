@@ -7,10 +7,10 @@ import pytest
 
 from dpadmm.experiments.problems import NamedProblem, missing_data
 from dpadmm.privacy.noise import SimulatedNoise
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
 from dpadmm.run.result import noise_error
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.session import lay_out, train
 
 FEATURES = 10
 

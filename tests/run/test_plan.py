@@ -12,7 +12,7 @@ from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.noise import LEAST_DELTA, SAMPLER_ALLOWANCE
 from dpadmm.privacy.sensitivity import _CHANCE
-from dpadmm.run.parameters import PrivacyWarning, TrainingParameters
+from dpadmm.run.options import PrivacyWarning, TrainingParameters
 from dpadmm.run.plan import announced, auto_penalty, plan
 
 DELTA = 1e-5

@@ -13,10 +13,9 @@ from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.events import SharedGaussian
-from dpadmm.run.charges import ledger_checks
 from dpadmm.run.config import load_config
-from dpadmm.run.from_files import train_run, write_results
-from dpadmm.run.record import LedgerCheck, RecordedRun, read_record
+from dpadmm.run.files import train_run, write_results
+from dpadmm.run.result import LedgerCheck, RecordedRun, ledger_checks, read_record
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "record.json"
 

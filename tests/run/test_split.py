@@ -3,7 +3,7 @@
 import pytest
 
 from dpadmm.errors import ParameterError
-from dpadmm.run.evaluate import Split
+from dpadmm.run.options import Split
 
 
 @pytest.mark.parametrize(

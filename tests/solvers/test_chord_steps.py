@@ -10,8 +10,7 @@ from tests.helpers import oracles
 
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.solvers import newton
 from dpadmm.solvers.compiled import SmallProblems, take_chord_steps
 from dpadmm.solvers.workspace import Workspace

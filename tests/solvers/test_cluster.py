@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.helpers.row_parts import PartsHere
-from tests.helpers.wards import FOURIER_SCHEMA, SCHEMA, write_ward
+from tests.helpers.wards import FOURIER_SCHEMA, POLYNOMIAL_SCHEMA, SCHEMA, write_ward
 
 pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
 
@@ -17,13 +17,12 @@ from tests.helpers.clusters import LocalCluster, ward_table, write_parts
 
 from dpadmm.data.party_rows import encode_party, list_parts
 from dpadmm.data.schema import Schema
-from dpadmm.errors import ClusterError, ParameterError
+from dpadmm.errors import ClusterError, DataError, ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import RowBlock, Shard, label_signs
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import train
-from dpadmm.sentences import DataError
+from dpadmm.run.session import train
 from dpadmm.solvers import cluster as cluster_module
 from dpadmm.solvers.cluster import Cluster, check_scheduler
 from dpadmm.solvers.workspace import drawn_rows
@@ -64,7 +63,7 @@ def messages_of(shard, schema, algorithm, rounds=5):
     return np.stack(kept)
 
 
-@pytest.mark.parametrize("text", [SCHEMA, FOURIER_SCHEMA], ids=["columns", "fourier"])
+@pytest.mark.parametrize("text", [SCHEMA, FOURIER_SCHEMA, POLYNOMIAL_SCHEMA])
 def test_dp_gd_on_a_cluster_sends_the_bits_of_the_same_parts_here(dask_workers, wards, text):
     schema = Schema.from_toml(text)
     rows, signs = encoded_here(wards, schema)

@@ -10,8 +10,7 @@ from scipy.special import expit
 
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.solvers.compiled import logistic_losses, logistic_slopes
 from dpadmm.solvers.workspace import Workspace
 

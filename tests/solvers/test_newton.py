@@ -13,8 +13,7 @@ from dpadmm.problem import rows as row_layout
 from dpadmm.problem import rows as rows_module
 from dpadmm.problem.losses import LOSSES, get_loss
 from dpadmm.problem.rows import RowBlock, Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.solvers import newton
 from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace, check_reachable
 

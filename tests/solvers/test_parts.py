@@ -9,11 +9,10 @@ from dpadmm.errors import ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard, label_signs, piece_rows, summation_error
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.problem.site import Site, build_topology
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.train import train
+from dpadmm.run.session import train
 from dpadmm.solvers.newton import BlockSolver
 from dpadmm.solvers.workspace import PartedSolver, Workspace
 

@@ -9,8 +9,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.privacy.calibration import InnerNoise
 from dpadmm.problem.losses import LOSSES, get_loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import Site, build_topology
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.svrg import InnerProblem, descend
 from dpadmm.solvers.workspace import Workspace

@@ -1,7 +1,7 @@
-"""The registry: one line per algorithm, plus what other packages bring.
+"""The registry: one line per algorithm, plus the algorithms of other packages.
 
-An outside package adds an algorithm through the entry point group ``dpadmm.algorithms``; what it
-proves has not been reviewed here, and statements say so.
+Another package adds an algorithm through the entry point group ``dpadmm.algorithms``. Nobody has
+reviewed its theorems here, and statements say so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HISTOGRAM: Final = "score-histogram"
 
 @final
 class _Registry(Mapping[str, type[Algorithm]]):
-    """Algorithms by name, each loaded when it is asked for."""
+    """Algorithms by name, each loaded on first use."""
 
     def __init__(self, homes: dict[str, str]) -> None:
         self._homes = homes
@@ -57,16 +57,16 @@ REGISTRY: Final[Mapping[str, type[Algorithm]]] = _Registry(
 
 
 def algorithm_names() -> list[str]:
-    """All names: ours first, then those of other packages."""
+    """All names: those of this package first, then those of other packages."""
     outside = {entry.name for entry in entry_points(group=ALGORITHM_GROUP)}
     return [*REGISTRY, *sorted(outside - {*REGISTRY, HISTOGRAM})]
 
 
 def get_algorithm(name: str) -> type[Algorithm]:
-    """The algorithm of that name; ours cannot be replaced from outside."""
+    """Return the algorithm of that name; other packages cannot replace one of this package."""
     if name in REGISTRY:
         return REGISTRY[name]
-    # Another package must not take a name that passes for reviewed.
+    # Another package must not use the name of a reviewed algorithm.
     for entry in entry_points(group=ALGORITHM_GROUP):
         if entry.name == name != HISTOGRAM:
             try:
@@ -92,5 +92,5 @@ def get_algorithm(name: str) -> type[Algorithm]:
 
 
 def reviewed(name: str) -> bool:
-    """Whether the algorithm's theorems are this package's own."""
+    """Whether the algorithm's theorems were reviewed in this package."""
     return name in REGISTRY or name == HISTOGRAM

@@ -1,11 +1,12 @@
-"""The seam: what an algorithm is, for a simulation and for a hospital alike.
+"""The interface of an algorithm, the same in a simulation and in a hospital.
 
-An algorithm is a frozen dataclass of its parameters with pure methods. Its state is a NamedTuple
-of arrays with the axes ``(nodes, runs, outputs, features)`` and is a function of messages alone,
-hence public: after a crash it is rebuilt from the stored messages. Whatever a party keeps about
-its rows between rounds lives in the :class:`~dpadmm.solvers.workspace.Workspace`.
+An algorithm is a frozen dataclass of its parameters with pure methods. Its state is a NamedTuple of
+arrays with the axes ``(nodes, runs, outputs, features)``. The state is a function of messages alone
+and therefore public: after a crash a node rebuilds it from the stored messages. The
+:class:`~dpadmm.solvers.workspace.Workspace` holds everything that a party keeps about its rows
+between rounds.
 
-**Objective release.** What a round of objective perturbation releases, as everybody may know it.
+**Objective release.** The public description of one release by objective perturbation.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from dpadmm.problem.site import Site
 from dpadmm.solvers.newton import Solution
 from dpadmm.solvers.workspace import Workspace, check_reachable, reachable_tolerance
 
-# How likely noise may be to exceed the size that the solver was checked for: in a billion releases
-# far less likely than what the smallest delta leaves for samplers, 1e-28.
+# The probability that noise exceeds the size that the solver was checked for. Over a billion
+# releases this is far below what the smallest delta leaves for samplers, 1e-28.
 _EXCESS: Final = 1e-40
 
 
@@ -52,7 +53,7 @@ class ObjectiveRelease:
     .. math:: \arg\min_w \tfrac{c_i}{n_i}\textstyle\sum_k l(w\cdot u_k) + \tfrac{m_i}{2}\|w\|^2
               + \langle \mathrm{lin}_i + b_i,\, w\rangle
 
-    Everything here is public: the rows come in when it is solved.
+    Everything here is public: only solving it reads the rows.
 
     Attributes
     ----------
@@ -66,16 +67,16 @@ class ObjectiveRelease:
     perturbation: ObjectivePerturbation
 
     def announce(self, site: Site) -> tuple[Event, ...]:
-        """What it costs; refuse messages that are too large to solve for, also with the noise.
+        """Return the cost; refuse messages that are too large to solve for, noise included.
 
-        A solve that refuses because of its noise would cut the noise off, and the guarantee with
-        it. Noise has no bound; it exceeds the size checked here with a probability of 1e-40.
+        A solve that failed because of its noise would truncate the noise and break the guarantee.
+        Noise has no bound, but it exceeds the size checked here with a probability of 1e-40.
         """
         noise = self.perturbation
         solved_to = SOLVED_TO * noise.tolerance
         check_reachable(site, self.linear, noise.convexity, solved_to)
-        # The norm of the noise follows a gamma or a chi distribution; scipy.stats, which has both
-        # by name, would double the time and memory it takes to start.
+        # The norm of the noise follows a gamma or a chi distribution. scipy.stats has both, but
+        # importing it would double the start-up time and memory.
         if noise.kind == "exp-norm":
             radius = float(gammainccinv(site.features, _EXCESS))
         else:
@@ -96,13 +97,13 @@ class ObjectiveRelease:
 
 
 class Options(BaseModel):
-    """What ``algorithm_options`` may hold; an algorithm without options takes none."""
+    """The fields of ``algorithm_options``; an algorithm without options takes none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class GraphOptions(Options):
-    """What every algorithm on a graph takes."""
+    """The options of every algorithm on a graph."""
 
     start: StartOption = Field(
         0.0,
@@ -111,13 +112,13 @@ class GraphOptions(Options):
     )
 
     def starts(self, site: Site) -> float | Array:
-        """y^0 of all parties, as :func:`graph_start` takes it; or a refusal."""
+        """Return y^0 of all parties, as :func:`graph_start` takes it, or refuse."""
         return starts(self.start, site)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What each party may spend over the whole run, for one person.
+    """What each party may spend on one person over the whole run.
 
     Attributes
     ----------
@@ -133,11 +134,11 @@ class Budget:
 
     @property
     def ideal_delta(self) -> Array:
-        """Delta to calibrate to, less the room for samplers that are not ideal."""
+        """The delta to calibrate to: it leaves room for samplers that are not ideal."""
         return self.delta * (1 - SAMPLER_ALLOWANCE)
 
     def sigma(self, sensitivity: ArrayLike, ratios: ArrayLike = 1.0) -> Array:
-        """The Gaussian noise of the first release; ``ratios`` are the variances of all over its."""
+        """The noise of the first Gaussian release; ``ratios`` are all variances over the first."""
         return gaussian_sigma(
             self.epsilon,
             self.ideal_delta,
@@ -147,32 +148,32 @@ class Budget:
         )
 
 
-# A private solve stops at this fraction of what one row can change in the gradient: the noise
-# grows by that fraction and the solver saves passes.
+# A private solve stops at this fraction of what one row can change in the gradient. The noise grows
+# by that fraction, and the solver saves passes.
 _PRIVATE_RESIDUAL: Final = 1e-3
 _PLAIN_RESIDUAL: Final = 1e-8
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What every algorithm is configured from; all of it public.
+    """The public settings that every algorithm is configured from.
 
     Attributes
     ----------
     rounds
         Number of messages.
     penalty
-        eta, the weight of agreement; in the first round, the mean over parties, where it varies.
+        eta, the weight of agreement; if it varies, the mean over parties in the first round.
     tolerance
-        Largest gradient norm of a local solve; None lets the algorithm decide from public facts.
+        Largest gradient norm of a local solve; None lets the algorithm choose from public facts.
     options
         The algorithm's own options.
     budget
-        For private algorithms.
+        The budget of a private algorithm.
     calibration
         "proven" or "published".
     penalties
-        eta of each round or party, for algorithms that take it; None where it is one number.
+        eta of each round or party, for algorithms that take it; None if it is one number.
     """
 
     rounds: int
@@ -184,7 +185,7 @@ class Settings:
     penalties: Course | None = None
 
     def require_budget(self, name: str) -> Budget:
-        """The budget, or a refusal."""
+        """Return the budget, or refuse."""
         if self.budget is None:
             raise ParameterError(f"epsilon and delta must be given for {name!r}; got none.")
         return self.budget
@@ -195,14 +196,14 @@ class Settings:
         return self.penalty if self.penalties is None else self.penalties
 
     def plain_tolerance(self) -> float:
-        """Return the residual of a solve whose result is sent without noise."""
+        """The residual of a solve whose result is sent without noise."""
         return _PLAIN_RESIDUAL if self.tolerance is None else self.tolerance
 
     def private_tolerance(self, site: Site, convexity: Array | None = None) -> Array:
-        """The residual of a solve whose result gets noise: part of its sensitivity.
+        """The residual of a solve whose result gets noise; the sensitivity includes it.
 
-        A small part, unless rounding keeps solves of that strong convexity from being so exact:
-        with very many rows and features.
+        It is a small part of the sensitivity, unless very many rows and features make rounding too
+        large for so exact a solve at that strong convexity.
         """
         if self.tolerance is not None:
             return np.full(len(site.index), self.tolerance)
@@ -212,16 +213,16 @@ class Settings:
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """How every label is randomised, once, where it is collected.
+    """How each label is randomised, once, at its source.
 
     Attributes
     ----------
     epsilon
-        What the loss is corrected for; the smallest where users have chosen their own.
+        The epsilon that the loss is corrected for; the smallest if users chose their own.
     largest_epsilon
         The largest that a user may have chosen.
     already_added
-        The labels come randomised.
+        The labels are randomised already.
     """
 
     epsilon: float
@@ -234,28 +235,28 @@ class Algorithm(ABC):
 
     #: The name in the registry, the estimator and the command line.
     name: ClassVar[str]
-    #: Where it comes from.
+    #: The paper that it comes from.
     paper: ClassVar[str]
     #: Runs around a data-less server rather than on a graph of parties.
     needs_server: ClassVar[bool] = False
-    #: Messages of each party unless their number is given.
+    #: The default number of messages of each party.
     default_rounds: ClassVar[int] = 50
-    #: Hears every party in every round: runs around a server, or on a complete graph.
+    #: Hears every party in every round, so it needs a server or a complete graph.
     hears_everybody: ClassVar[bool] = False
     #: Releases under a privacy budget.
     private: ClassVar[bool] = False
-    #: Weighs agreement by a penalty; without it, a given penalty has no effect.
+    #: Uses a penalty; otherwise a given penalty has no effect.
     uses_penalty: ClassVar[bool] = True
-    #: Takes a penalty of its own for each round or party.
+    #: Accepts a separate penalty for each round or party.
     varies_penalty: ClassVar[bool] = False
-    #: Is no use to one party alone: without neighbours its problem has no strong convexity but the
-    #: regularization, against which the noise is far too large.
+    #: Makes no sense for a single party: without neighbours only the regularization makes its
+    #: problem strongly convex, and the noise is far too large for that.
     needs_neighbours: ClassVar[bool] = False
-    #: Published noise follows from an epsilon for rows, which is then what the paper claims.
+    #: The published noise follows from an epsilon for rows, which is the paper's claim.
     claims_epsilon: ClassVar[bool] = True
-    #: Options whose theorem is about the logistic loss.
+    #: Options whose theorem holds for the logistic loss only.
     logistic_options: ClassVar[tuple[str, ...]] = ()
-    #: What ``algorithm_options`` may hold.
+    #: The fields of ``algorithm_options``.
     options: ClassVar[type[Options]] = Options
 
     @classmethod
@@ -265,83 +266,92 @@ class Algorithm(ABC):
 
     @abstractmethod
     def init(self, site: Site) -> Any:
-        """The state before the first round; public and the same everywhere."""
+        """The state before the first round: public, and the same everywhere."""
 
     @abstractmethod
     def announce(self, state: Any, site: Site, t: int) -> tuple[Event, ...]:
-        """What round ``t`` will cost each party; sees no rows."""
+        """Return what round ``t`` will cost each party; sees no rows."""
 
     @abstractmethod
     def local_step(
         self, state: Any, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
-        """Compute and release the message of round ``t``: the only method that meets rows."""
+        """Compute and release the message of round ``t``: the only method that reads rows."""
 
     @abstractmethod
     def absorb(self, state: Any, message: Array, inbox: Array, site: Site, t: int) -> Any:
-        """The next state from this site's messages and those it heard: no rows, no noise.
+        """Return the next state from the messages sent and heard: no rows, no noise.
 
-        Where the inbox is the mean of all (:meth:`hears_mean`) with a :attr:`summation`, the
-        messages may be words that say nothing: the state is a function of the sums alone.
+        If the inbox is the mean of all (:meth:`hears_mean`) with a :attr:`summation`, the messages
+        may be masked vectors: the state is then a function of the sums alone.
         """
 
     def output(self, state: Any, message: Array, site: Site) -> Array:
-        """The model of each party after a round, from the state it left; by default its message."""
+        """The model of each party after a round; by default its message."""
         return message
 
     def row_site(self, site: Site) -> Site:
-        """The site whose rows a workspace lays out: the same, where messages are like rows."""
+        """The site whose rows a workspace lays out; by default messages are as long as rows."""
         return site
 
     @property
+    def decided_options(self) -> dict[str, Any]:
+        """Options that a run goes on with after parties are lost, as they were decided for all."""
+        return {}
+
+    @property
     def summation(self) -> Summation | None:
-        """How messages are added up where parties see the sum alone; None where they see all."""
+        """How messages are added up if parties see only the sum; None if they see every message."""
         return None
 
+    def round_cost(self, t: int) -> float:
+        """What round ``t`` costs, in units of the last one: 1 where all rounds cost the same."""
+        return 1.0
+
     def hears_mean(self, site: Site) -> bool:
-        """Whether the inbox has one source, the mean of all parties' messages."""
+        """Whether the inbox has a single source, the mean of all parties' messages."""
         return site.topology.server or self.summation is not None
 
     def of_party(self, place: int, site: Site, settings: Settings) -> Self:
-        """The same at one of its parties, in a process of its own.
+        """The same algorithm at one of its parties, in a separate process.
 
         Parameters
         ----------
         place
-            Which of the parties that it was configured for.
+            The place of the party among those that it was configured for.
         site, settings
-            That party's; by default they decide everything.
+            Those of the party; by default they decide everything.
         """
         return type(self).configure(site, settings)
 
     def objective(self, state: Any, site: Site, t: int) -> ObjectiveRelease | None:
-        """The perturbed problem whose minimiser round ``t`` releases, if it is of that kind.
+        """The perturbed problem whose minimiser round ``t`` releases; None for other releases.
 
-        An auditor works out the density of a message from it.
+        An auditor computes the density of a message from it.
         """
         return None
 
     @classmethod
     def relative_noise(cls, site: Site, options: Mapping[str, Any]) -> float:
-        """How long this algorithm's noise is, next to Gaussian noise for the same budget.
+        """The norm of this algorithm's noise, relative to Gaussian noise for the same budget.
 
         Noise of density exp(-||b|| / scale) has a norm of about d scales, Gaussian noise one of
-        sqrt(d): an option ``noise`` of that kind, where an algorithm has one, makes it sqrt(d).
+        sqrt(d) scales: the option ``noise="exp-norm"`` therefore makes the ratio sqrt(d).
         """
         kind = getattr(cls.parse_options(options), "noise", "gaussian")
         return math.sqrt(site.features) if kind == "exp-norm" else 1.0
 
     @classmethod
     def least_penalty(cls, site: Site, settings: Settings) -> float:
-        """What an automatic penalty must be at least, for the budget to suffice for the noise."""
+        """The smallest automatic penalty with which the budget suffices for the noise."""
         return 0.0
 
     @classmethod
     def automatic_loss(cls, options: Mapping[str, Any], calibration: str) -> str:
         """The name of the loss that ``loss="auto"`` stands for.
 
-        Under noise huber-hinge finds the better classifier and is never worse; papers mean the
-        logistic loss, and without noise only that one has probabilities.
+        Under noise huber-hinge finds a classifier that is better or as good. Papers mean the
+        logistic loss, and without noise only the logistic loss has probabilities.
         """
         noisy = cls.private and calibration == "proven"
         named = any(options.get(name) for name in cls.logistic_options)
@@ -349,10 +359,10 @@ class Algorithm(ABC):
 
     @classmethod
     def settled_options(cls, given: Mapping[str, Any], calibration: str) -> dict[str, Any]:
-        """``algorithm_options`` with an option ``noise`` of "auto" decided.
+        """``algorithm_options`` with ``noise="auto"`` replaced by a choice.
 
-        Gaussian noise is shorter for the same budget; a published calibration, and an option that
-        sets the rate of a paper's noise, mean noise of density exp(-rate ||b||).
+        Gaussian noise is shorter for the same budget. A published calibration means noise of
+        density exp(-rate ||b||), and so does an option that sets the rate of a paper's noise.
         """
         options = cls.parse_options(given)
         if getattr(options, "noise", None) != "auto":
@@ -363,31 +373,31 @@ class Algorithm(ABC):
 
     @classmethod
     def options_and_budget(cls, settings: Settings) -> tuple[Any, Budget]:
-        """Its options, everything in them decided, and the budget that it must have."""
+        """Return its options, with every choice made, and its budget; refuse without a budget."""
         settled = cls.settled_options(settings.options, settings.calibration)
         return cls.parse_options(settled), settings.require_budget(cls.name)
 
     @classmethod
     def training_loss(cls, loss: Loss, options: Mapping[str, Any]) -> Loss:
-        """The loss that the parties minimise, from the one that was asked for."""
+        """The loss that the parties minimise, given the loss that was asked for."""
         return loss
 
     @property
     def label_noise(self) -> LabelNoise | None:
-        """How labels are randomised before rows are laid out; None leaves them as they are."""
+        """How labels are randomised before rows are laid out; None if they are not."""
         return None
 
     def claim(self, site: Site) -> str | None:
-        """What the paper claims for this run, in a published calibration; else None."""
+        """The paper's claim for this run in a published calibration; else None."""
         return None
 
     def statement_details(self, site: Site, deltas: Array) -> tuple[tuple[str, str], ...]:
-        """Guarantees beside that of a row: pairs of a heading and its words."""
+        """Further guarantees, such as a label's: pairs of a heading and its words."""
         return ()
 
     @classmethod
     def parse_options(cls, given: Mapping[str, Any]) -> Any:
-        """Check ``algorithm_options``; what the algorithm does not have is refused by name."""
+        """Check ``algorithm_options``; refuse an unknown option by name."""
         known = cls.options.model_fields
         for name in given:
             if name not in known:
@@ -412,9 +422,9 @@ class GraphState(NamedTuple):
     Attributes
     ----------
     message
-        y_i, each party's own last message.
+        y_i, the party's own last message.
     heard
-        ``sum_j y_j`` over its neighbours.
+        ``sum_j y_j`` over the party's neighbours.
     dual
         alpha_i, a function of messages.
     """
@@ -425,9 +435,9 @@ class GraphState(NamedTuple):
 
 
 def graph_start(start: float | Array, site: Site) -> tuple[Array, Array]:
-    """y^0 of each party here, and of those it will hear, as if they were sent before round 0.
+    """y^0 of each party here, and of the parties it hears, as if sent before round 0.
 
-    ``start`` is broadcast to ``(parties, features)``: public, so that nobody has to send it.
+    ``start`` is broadcast to ``(parties, features)``. It is public, so nobody has to send it.
     """
     everyone = np.broadcast_to(start, (site.parties, site.features))[:, None, None, :]
     sources = site.index if len(site.index) == site.parties else site.heard_parties
@@ -437,7 +447,7 @@ def graph_start(start: float | Array, site: Site) -> tuple[Array, Array]:
 
 
 def graph_init(start: float | Array, site: Site) -> GraphState:
-    """The public y^0 everywhere, and no dual."""
+    """The initial state: the public y^0, and zero duals."""
     message, inbox = graph_start(start, site)
     return GraphState(message, site.neighbour_sum(inbox), np.zeros(site.shape))
 
@@ -448,7 +458,7 @@ def graph_convexity(site: Site, penalty: float | Array) -> Array:
 
 
 def message_sensitivity(site: Site, convexity: Array, tolerance: Array) -> Array:
-    """How far replacing one row moves minimisers that are sent with noise, all outputs together."""
+    """How far replacing one row moves the minimisers of all outputs together."""
     reach = argmin_sensitivity(
         site.rows,
         convexity,
@@ -456,7 +466,7 @@ def message_sensitivity(site: Site, convexity: Array, tolerance: Array) -> Array
         slope=site.loss.slope_bound,
         tolerance=tolerance,
     )
-    # One-vs-rest columns are sent together: their distances add up as squares.
+    # One-vs-rest columns are sent together: the squares of their distances add up.
     sensitivity: Array = (1 + SAMPLER_ALLOWANCE) * np.sqrt(site.outputs) * reach
     return sensitivity
 

@@ -12,10 +12,10 @@ empirical risk minimization", AISec 2016; Algorithm 2, eqs. 13-16. Their
              - \tfrac{\lambda}{N} - 2\eta_i V_i\Bigr),\qquad
     \zeta_i = \frac{\alpha - \ln(1 + \kappa(m_i))}{2L}
 
-makes a round alpha-DP; alpha may be of each round and party, :math:`\alpha_p(t)`, and so may eta,
-of each party as published only. Since Phi keeps :math:`\ln(1 + \kappa)` at or below alpha/2, the
-Jacobian never uses up a round. Gaussian noise needs no Phi: there the Jacobian costs
-:math:`O(\kappa^2)`.
+makes a round alpha-DP. Alpha may depend on the round and the party, :math:`\alpha_p(t)`. So may
+eta, which depends on the party in the published calibration only. Phi keeps
+:math:`\ln(1 + \kappa)` at or below alpha/2, so the Jacobian never uses up a round. Gaussian noise
+needs no Phi, because its Jacobian costs :math:`O(\kappa^2)`.
 
 The published calibration is Algorithm 2 as printed, with the fraction of the paper's proof:
 
@@ -64,14 +64,14 @@ class DVPOptions(GraphOptions):
     )
     epsilon_per_round: CourseOption = Field(
         None,
-        description="alpha: what a round costs, instead of a share of epsilon: a number, a list "
-        "with one for each round, or a table of either for every party; the total that results "
-        "must be within epsilon",
+        description="alpha, the cost of a round, instead of a share of epsilon: a number, a list "
+        "with one for each round, or a table of either for every party; the total must be within "
+        "epsilon",
     )
 
 
 def extra_convexity(site: Site, convexity: Array, jacobian: Array) -> Array:
-    """Phi for which ``ln(1 + kappa)`` is at most ``jacobian``; 0 where it is without."""
+    """The smallest Phi that keeps ``ln(1 + kappa)`` at or below ``jacobian``."""
     curvature = site.weight * site.loss.curvature_bound / site.rows
     return np.maximum(curvature / np.expm1(jacobian) - convexity, 0.0)
 
@@ -96,7 +96,7 @@ class DVP(PerturbedADMM):
 
     @classmethod
     def least_penalty(cls, site: Site, settings: Settings) -> float:
-        """Room for Gaussian noise beside the Jacobians; for exp-norm noise Phi makes it."""
+        """Leave room for Gaussian noise beside the Jacobians; exp-norm noise has Phi for that."""
         options, budget = cls.options_and_budget(settings)
         if settings.calibration == "published" or options.noise == "exp-norm":
             return 0.0
@@ -115,11 +115,11 @@ class DVP(PerturbedADMM):
         plain = graph_convexity(site, penalties)
         alpha = None
         if given is not None:
-            # One-vs-rest columns are releases of their own and share alpha.
+            # One-vs-rest columns are separate releases and share alpha.
             alpha = over_rounds("epsilon_per_round", given, site, rounds)[:, :here] / site.outputs
         extra, scale, claimed = np.zeros_like(plain), None, None
         if published:
-            # Rounding must not carry what is claimed in all beyond epsilon.
+            # Rounding must not carry the claimed total beyond epsilon.
             share = budget.epsilon * (1 - 1e-12) / (rounds * budget.rows_per_person * site.outputs)
             level = np.broadcast_to(share, plain.shape) if alpha is None else alpha
             zeta, extra = printed_perturbation(site, plain, level)
@@ -149,7 +149,7 @@ class DVP(PerturbedADMM):
 
 
 def _claim(alpha: Array, people: int) -> str:
-    """Theorem 1 for these numbers, and what its rounds add up to."""
+    """Theorem 1 for these numbers, and the sum over the rounds."""
     total, least, largest = alpha.sum(axis=0).max(), alpha.min(), alpha.max()
     alike = np.isclose(least, largest)
     value = f"= {AtMost(largest)}" if alike else f"from {AtMost(least)} to {AtMost(largest)}"

@@ -1,4 +1,4 @@
-r"""M-ADMM: noise inside the penalty term, penalties that grow, a dual step of its own.
+r"""M-ADMM: noise inside the penalty term, growing penalties, a separate dual step.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the privacy and accuracy of ADMM-based distributed
 algorithms", ICML 2018: penalty perturbation.
@@ -10,17 +10,17 @@ algorithms", ICML 2018: penalty perturbation.
     y_i &\leftarrow x_i \quad\text{(sent)},\qquad
     \alpha_i \leftarrow \alpha_i + \theta\,(V_i y_i - \textstyle\sum_j y_j)
 
-Penalties are a party's own and grow, :math:`\eta_{i,t} = \eta_i g^t`; :math:`\theta` is common and
-fixed, so that :math:`\sum_i\alpha_i = 0` for any penalties and a fixed point is the pooled optimum.
-The noise is :math:`b_{i,t} = 2\eta_{i,t}V_i e_{i,t}` in the gradient, of rate
-:math:`a_{i,t}/(2\eta_{i,t}V_i)`: it grows with the penalty, what it does to the minimiser stays
-about e, and the round is DP with
+Each party has its own penalties, which grow, :math:`\eta_{i,t} = \eta_i g^t`. :math:`\theta` is
+common and fixed, so :math:`\sum_i\alpha_i = 0` for any penalties, and a fixed point is the pooled
+optimum. In the gradient the noise is :math:`b_{i,t} = 2\eta_{i,t}V_i e_{i,t}`, of rate
+:math:`a_{i,t}/(2\eta_{i,t}V_i)`. It grows with the penalty, its effect on the minimiser stays about
+e, and the round is DP with
 
 .. math:: \epsilon_t = \frac{L c_i}{n_i}\frac{a_{i,t}}{\eta_{i,t}V_i}
           + \ln\Bigl(1 + \frac{c_i c_1}{n_i m_{i,t}}\Bigr),
           \qquad m_{i,t} = \tfrac{\lambda}{N} + 2\eta_{i,t}V_i .
 
-A proven calibration takes the one a (Gaussian noise: the one standard deviation of e) for which all
+A proven calibration takes the a (for Gaussian noise the standard deviation of e) with which all
 rounds fit the budget. The published total, under the condition on its right, is
 
 .. math:: \beta = \sum_t \frac{c_i(1.4 c_1 + a_{i,t})}{n_i\eta_{i,t}V_i},\qquad
@@ -70,19 +70,19 @@ class MADMMOptions(GraphOptions):
         None,
         description="a: the rate of exp-norm noise e, instead of one calibrated to epsilon: a "
         "number, a list with one for each round, or a table of either for every party; the total "
-        "that results must be within epsilon",
+        "must be within epsilon",
     )
     dual_step: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="theta, common and fixed; the smallest penalty of the first round by default",
+        description="theta, common and fixed; by default the smallest penalty of the first round",
     )
     penalty_growth: float | None = Field(
         None,
         ge=1,
         allow_inf_nan=False,
-        description="the penalty of a round over that of the last; e^(1/rounds) by default",
+        description="the penalty of a round over that of the round before; by default e^(1/rounds)",
     )
 
 
@@ -98,7 +98,7 @@ class MADMM(PerturbedADMM):
 
     @classmethod
     def least_penalty(cls, site: Site, settings: Settings) -> float:
-        """Room for noise beside the Jacobians, in a proven calibration to the budget."""
+        """Leave room for noise beside the Jacobians, in a proven calibration to the budget."""
         options, budget = cls.options_and_budget(settings)
         if settings.calibration == "published" or options.noise_rate is not None:
             return 0.0
@@ -112,15 +112,15 @@ class MADMM(PerturbedADMM):
         check_noise(cls.name, options.noise, "noise_rate", given, published=published)
         if not (site.degree > 0).all():
             raise ParameterError(
-                "m-admm must have a neighbour for every party: its noise is in "
-                "the penalty; got a party without."
+                "m-admm needs a neighbour for every party, because its noise is in the penalty; "
+                "got a party without one."
             )
         rounds, here = settings.rounds, len(site.index)
-        # The penalty of a whole run grows by e, however many rounds it has.
+        # Over a whole run the penalty grows by a factor of e, whatever the number of rounds.
         growth = options.penalty_growth or math.exp(1 / rounds)
         chosen = options.penalty_growth is not None
         every = grown(settings.penalty_course, growth, site, rounds, chosen=chosen)
-        # At most the penalty of any party: without growth and noise this is conventional ADMM.
+        # At most the penalty of any party. Without growth and noise this is conventional ADMM.
         step = float(every[0].min()) if options.dual_step is None else options.dual_step
         penalties = every[:, :here]
         convexity, spread = graph_convexity(site, penalties), 2 * penalties * site.degree
@@ -164,7 +164,7 @@ def printed_loss(site: Site, penalty: Array, rate: Array | float) -> Array:
 
 
 def _printed_rate(site: Site, budget: Budget, penalty: Array) -> Array:
-    """The a for which the published total, for all outputs and rows of a person, is epsilon."""
+    """The a with which the published total, for all outputs and rows of a person, is epsilon."""
     target = budget.epsilon / (site.outputs * budget.rows_per_person)
     fixed = printed_loss(site, penalty, 0.0)
     if (target <= fixed).any():
@@ -173,8 +173,7 @@ def _printed_rate(site: Site, budget: Budget, penalty: Array) -> Array:
         raise InfeasibleBudgetError(
             f"epsilon must exceed {AtMost(least)}, what the Jacobians of {len(penalty)} rounds "
             f"cost party {site.names[party]} by the published total; got "
-            f"{Given(budget.epsilon[party])}. Fewer rounds, a larger penalty or more rows would "
-            "do.",
+            f"{Given(budget.epsilon[party])}. Use fewer rounds, a larger penalty or more rows.",
             least,
         )
     return (target - fixed) / (printed_loss(site, penalty, 1.0) - fixed)

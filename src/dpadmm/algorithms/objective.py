@@ -1,8 +1,8 @@
-r"""Objective perturbation as several algorithms use it: calibrated over all releases of a run.
+r"""Objective perturbation for several algorithms, calibrated over all releases of a run.
 
-The release of a round is :math:`\arg\min F_i(w) + \langle b, w\rangle` with fresh noise b, found
-by a solver and sent through AMP. Every release gets the same share of the budget, or noise in a
-given proportion; AMP gets a small part of it, and so little noise that it does not show.
+The release of a round is :math:`\arg\min F_i(w) + \langle b, w\rangle` with fresh noise b. A solver
+finds it, and AMP releases it. Every release gets the same share of the budget, or noise in a given
+proportion. AMP gets a small part of the budget, and its noise is negligible.
 
 **DVP's and M-ADMM's iteration**: ADMM on a graph, the local objective perturbed in every round.
 
@@ -14,9 +14,9 @@ given proportion; AMP gets a small part of it, and so little noise that it does 
     y_i &\leftarrow x_i + N(0, s_{i,t}^2 I) \quad\text{(sent)}\\
     \alpha_i &\leftarrow \alpha_i + \theta_{i,t}\,(V_i y_i - \textstyle\sum_j y_j)
 
-with fresh noise b in every round. The theorems speak of the exact minimiser; the noise on what is
-sent pays for the solver's residual (AMP) and is about a hundredth of what b does to the minimiser.
-The algorithms differ in how much noise they add, in the penalties and in the dual step theta.
+with fresh noise b in every round. The theorems hold for the exact minimiser. The noise on the
+message pays for the solver's residual (AMP); it is about a hundredth of the effect of b on the
+minimiser. The algorithms differ in the amount of noise, the penalties and the dual step theta.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_epsilon, j
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, reachable_tolerance
 
-# The part of the budget's mu that AMP may use up over a whole run.
+# The part of the budget's mu that AMP may use over a whole run.
 _INEXACT_SHARE: Final = 0.02
-# The residual of a solve, relative to what one row changes in the gradient: with the share above,
-# AMP's noise comes out at 1% of what the gradient noise does to the minimiser.
+# The residual of a solve, relative to what one row changes in the gradient. With the share above,
+# AMP's noise is 1% of the effect of the gradient noise on the minimiser.
 _RESIDUAL: Final = 1e-4
-# kappa of a release relative to its mu, of an automatic penalty: the Jacobians then use up about
-# twice its square of the budget's mu^2, a fifth.
+# kappa over mu of a release, for an automatic penalty. The Jacobians then use about twice its
+# square, a fifth, of the budget's mu^2.
 _JACOBIAN_SHARE: Final = 0.3
 
 
@@ -87,10 +87,10 @@ def plan_objective(
     tolerance
         The residual of a solve; None chooses it from public facts.
     scale
-        The gradient noise, ``(releases, nodes)``, where it is not to be calibrated to the budget.
+        The gradient noise, ``(releases, nodes)``; None calibrates it to the budget.
     proportions
-        Of a party's gradient noise from release to release, ``(releases, nodes)``; without them
-        every release costs the same.
+        The relative gradient noise of a party's releases, ``(releases, nodes)``; None gives every
+        release the same cost.
     """
     releases, outputs = len(convexity), site.outputs
     sensitivity, kappa = gradient_reach(site), site_kappa(site, convexity)
@@ -118,7 +118,7 @@ def plan_objective(
 
 
 def gradient_reach(site: Site) -> Array:
-    """Bound how far one row moves each party's gradient, with the room that samplers need."""
+    """Bound how far one row moves each party's gradient, with room for the sampler."""
     slope = site.loss.slope_bound
     return (1 + SAMPLER_ALLOWANCE) * gradient_sensitivity(
         site.rows, weight=site.weight, slope=slope
@@ -154,8 +154,8 @@ def _gradient_noise(
         )
         if proportions is None:
             return np.broadcast_to(sigma, kappa.shape)
-        # The sum over releases of 1 / sigma^2 is all that counts; a party by itself adds it up in
-        # the same order.
+        # Only the sum over releases of 1 / sigma^2 counts. A party alone adds it up in the same
+        # order.
         inverse = np.array([np.mean(column**-2.0) for column in proportions.T.copy()])
         return sigma * proportions * np.sqrt(inverse)
     if proportions is not None:
@@ -173,7 +173,7 @@ def _gradient_noise(
 def _noise_in_proportion(
     budget: Budget, outputs: int, shares: Array, jacobians: Array, inexact_mu: Array
 ) -> Array:
-    """Return the factor of each party's proportions of noise of density exp(-||b|| / scale)."""
+    """The factor of each party's proportions, for noise of density exp(-||b|| / scale)."""
 
     @cache
     def search(epsilon: float, delta: float, mu: float, shares: bytes, jacobians: bytes) -> float:
@@ -198,9 +198,9 @@ def _noise_in_proportion(
 
 
 def release_level(site: Site, budget: Budget, releases: int) -> Array:
-    """The epsilon of each output of each release, per party, that makes use of the whole budget.
+    """The epsilon of each output and release, per party, that uses up the whole budget.
 
-    For noise that is not Gaussian; what AMP costs is left out of it.
+    It is for noise that is not Gaussian, and it leaves room for the cost of AMP.
     """
     count = releases * site.outputs
     shares = zip(budget.epsilon, budget.ideal_delta, _inexact_mu(budget, count), strict=True)
@@ -213,7 +213,7 @@ def release_level(site: Site, budget: Budget, releases: int) -> Array:
 
 
 def gaussian_room(budget: Budget, count: int) -> Array:
-    r"""The kappa of ``count`` releases with Gaussian noise that leaves the noise most of a budget.
+    r"""The kappa of ``count`` Gaussian releases that leaves most of a budget to the noise.
 
     .. math:: \kappa = \mu\min\Bigl(\frac{0.3}{\sqrt{\mathrm{count}}},
                        \frac{1}{\sqrt{2\ln(1/\delta)}}\Bigr)
@@ -229,13 +229,13 @@ def gaussian_room(budget: Budget, count: int) -> Array:
 
 
 def least_penalty(site: Site, budget: Budget, kind: str, releases: int) -> float:
-    r"""The penalty from which on the Jacobians of all releases leave room for noise.
+    r"""The smallest penalty with which the Jacobians of all releases leave room for noise.
 
     .. math:: \eta = \max_i \frac{1}{2V_i}
               \Bigl(\frac{c_i c_1}{n_i\kappa_i} - \frac{\lambda}{N}\Bigr)
 
-    with the :math:`\kappa_i` of :func:`gaussian_room`, or, of noise of density exp(-rate ||b||),
-    :math:`e^{\epsilon_i/2} - 1`: half of a release's :math:`\epsilon_i`.
+    with the :math:`\kappa_i` of :func:`gaussian_room`. For noise of density exp(-rate ||b||) it is
+    :math:`e^{\epsilon_i/2} - 1`, half of a release's :math:`\epsilon_i`.
     """
     if kind == "gaussian":
         ratio = gaussian_room(budget, releases * site.outputs)
@@ -247,12 +247,12 @@ def least_penalty(site: Site, budget: Budget, kind: str, releases: int) -> float
 
 
 def _inexact_mu(budget: Budget, count: int) -> Array:
-    """The mu that AMP costs for each of ``count`` solves."""
+    """The mu that AMP costs in each of ``count`` solves."""
     total = gaussian_mu(budget.epsilon, budget.ideal_delta)
     return _INEXACT_SHARE * total / np.sqrt(count)
 
 
-# Parties with the same budget share a level; each different one is searched once.
+# Parties with the same budget share a level, which is searched once.
 @lru_cache(maxsize=1024)
 def _level(epsilon: float, delta: float, mu: float, count: int, rows_per_person: int) -> float:
     inexact = InexactSolve(mu, 2.0, 1.0)
@@ -266,7 +266,7 @@ def check_within_budget(
     perturbations: tuple[ObjectivePerturbation, ...],
     option: str,
 ) -> None:
-    """Refuse noise that was set by ``option``, not by the budget, where it costs more than that."""
+    """Refuse noise that ``option`` sets if it costs more than the budget."""
     charged = zip(*(perturbation.events() for perturbation in perturbations), strict=True)
     spent = [
         epsilon_spent(events, float(delta), rows_per_person=budget.rows_per_person).epsilon
@@ -276,7 +276,7 @@ def check_within_budget(
 
 
 def check_total(site: Site, budget: Budget, total: Array, option: str) -> None:
-    """Refuse an ``option`` that makes the total of a party, proven or claimed, exceed epsilon."""
+    """Refuse an ``option`` with which a party's total, proven or claimed, exceeds epsilon."""
     for name, spent, epsilon in zip(site.names, total, budget.epsilon, strict=True):
         if spent > epsilon * (1 + 1e-12):
             raise ParameterError(
@@ -288,7 +288,7 @@ def check_total(site: Site, budget: Budget, total: Array, option: str) -> None:
 
 
 def noise_arrays(perturbations: tuple[ObjectivePerturbation, ...]) -> dict[str, Any]:
-    """The fields of :class:`PerturbedADMM` that describe noise, from one perturbation a round."""
+    """The noise fields of :class:`PerturbedADMM`, from one perturbation per round."""
     first = perturbations[0]
     per_round = {
         name: np.stack([getattr(perturbation, name) for perturbation in perturbations])
@@ -301,7 +301,7 @@ def noise_arrays(perturbations: tuple[ObjectivePerturbation, ...]) -> dict[str, 
 def check_noise(
     name: str, noise: str, option: str, given: object | None, *, published: bool
 ) -> None:
-    """Refuse Gaussian noise where a paper, or an option in its terms, sets exp-norm noise."""
+    """Refuse Gaussian noise if a paper, or an option in its terms, sets exp-norm noise."""
     if noise == "gaussian" and (published or given is not None):
         what = "a published calibration" if published else option
         raise ParameterError(f"noise must be 'exp-norm' for {what} of {name!r}; got 'gaussian'.")
@@ -324,7 +324,7 @@ class PerturbedADMM(Algorithm):
     start
         y^0, as :func:`~dpadmm.algorithms.base.graph_start` takes it.
     claimed
-        What the paper claims, for a published calibration.
+        The paper's claim, in a published calibration.
     """
 
     varies_penalty: ClassVar[bool] = True

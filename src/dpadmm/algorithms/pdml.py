@@ -14,9 +14,9 @@ eqs. 12-19.
     y_i &\leftarrow x_i + N(0, \rho^{t-1} s_i^2 I) \quad\text{(sent)}\\
     \alpha_i &\leftarrow \alpha_i + \eta\,(V_i y_i - \textstyle\sum_j y_j)
 
-with :math:`u = y' x` and noise :math:`\eta_i`, drawn once, that earns no privacy: it cancels in
-differences of gradients. Replacing a row moves the minimiser, found to a residual tol, by at most
-:math:`\Delta_i = 2\hat L c_i/(n_i m_i) + 2\,\mathrm{tol}/m_i` with
+with :math:`u = y' x` and noise :math:`\eta_i`, drawn once. It cancels in differences of gradients
+and therefore earns no privacy. Replacing a row moves the minimiser, found to a residual tol, by at
+most :math:`\Delta_i = 2\hat L c_i/(n_i m_i) + 2\,\mathrm{tol}/m_i` with
 :math:`\hat L = e^\epsilon/(e^\epsilon-1)`, whatever randomised the labels. With :math:`\mu^*` the
 GDP parameter of (epsilon, delta) over T rounds,
 
@@ -67,7 +67,7 @@ class PDMLOptions(GraphOptions):
     """Options of ``pdml``."""
 
     label_epsilon: float = Field(
-        1.0, gt=0, le=700, description="of every label; the smallest where users choose their own"
+        1.0, gt=0, le=700, description="of every label; the smallest if users choose their own"
     )
     largest_label_epsilon: float | None = Field(
         None,
@@ -76,7 +76,7 @@ class PDMLOptions(GraphOptions):
         description="the largest that a user may choose; label_epsilon by default",
     )
     labels_already_randomized: bool = Field(
-        False, description="labels come randomised, as `dpadmm randomize-labels` writes them"
+        False, description="labels are randomised already, as `dpadmm randomize-labels` writes them"
     )
     objective_noise_bound: float = Field(
         0.0, ge=0, description="R: eta_i is uniform in [-R, R]^d; earns no privacy"
@@ -106,13 +106,13 @@ class PDML(Algorithm):
     sigma
         ``(rounds, nodes)``, the standard deviation of the noise.
     label_epsilon, largest_label_epsilon
-        Of the labels' randomisation.
+        The epsilons of the labels' randomisation.
     labels_already_randomized
-        Labels come randomised.
+        Labels are randomised already.
     objective_bound, objective_rate
-        Of eta_i: uniform with that bound, or exponential with that rate where it is not 0.
+        Of eta_i: uniform with that bound, or exponential with that rate if it is not 0.
     published
-        The noise is the paper's, not calibrated to the budget.
+        The noise is the paper's; it is not calibrated to the budget.
     rows_per_person
         How many rows of a party are replaced at once.
     start
@@ -144,7 +144,7 @@ class PDML(Algorithm):
 
     @classmethod
     def automatic_loss(cls, options: Mapping[str, Any], calibration: str) -> str:
-        """The loss that has a correction for randomised labels."""
+        """Return the loss that has a correction for randomised labels."""
         return "logistic"
 
     @classmethod
@@ -161,7 +161,7 @@ class PDML(Algorithm):
         _check(options, largest, site.outputs, published)
         convexity = graph_convexity(site, settings.penalty)
         tolerance = settings.private_tolerance(site, convexity)
-        # Flipping a label turns l'(m) u into -l'(-m) u: apart by 2 l'(0) u at every m.
+        # Flipping a label turns l'(m) u into -l'(-m) u: they differ by 2 l'(0) u at every m.
         flip = 2 * abs(float(site.loss.slope(np.zeros(1))[0]))
         row, label = (
             (1 + SAMPLER_ALLOWANCE)
@@ -259,7 +259,7 @@ class PDML(Algorithm):
         return graph_absorb(state, message, inbox, site, self.penalty)
 
     def claim(self, site: Site) -> str | None:
-        """The paper's words, for its own noise."""
+        """The paper's claim, for its own noise."""
         if not self.published:
             return None
         return (
@@ -285,7 +285,7 @@ class PDML(Algorithm):
             )
         response = LabelRandomizedResponse(self.largest_label_epsilon)
         rows, labels = [], []
-        # Parties of the same size and degree share their figures, which are computed once.
+        # Parties of the same size and degree share figures, which are computed once.
         facts = zip(deltas, self.sensitivity, self.label_sensitivity, *self.sigma, strict=True)
         for delta, by_row, by_label, *sigma in {tuple(map(float, each)) for each in facts}:
             ideal = delta * (1 - SAMPLER_ALLOWANCE)
@@ -294,7 +294,7 @@ class PDML(Algorithm):
             rows.append(spent)
             released = [GaussianRelease(by_label, scale) for scale in sigma]
             labels.append(joint_label_guarantee(response, released, ideal))
-        # One sentence for all parties: the largest epsilon and the largest delta, whoever has them.
+        # One sentence for all parties: the largest epsilon and the largest delta of any party.
         largest = float(deltas.max())
         row, label = (pair(network_guarantee(found).epsilon, largest) for found in (rows, labels))
         return (
@@ -315,9 +315,9 @@ class PDML(Algorithm):
 
 
 def _check(options: PDMLOptions, largest: float, outputs: int, published: bool) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that contradict each other."""
     if outputs != 1:
-        raise ParameterError(f"pdml must have two classes; got {outputs}.")
+        raise ParameterError(f"pdml needs two classes; got {outputs}.")
     if largest < options.label_epsilon:
         raise ParameterError(
             "largest_label_epsilon must be at least label_epsilon, "
@@ -328,7 +328,7 @@ def _check(options: PDMLOptions, largest: float, outputs: int, published: bool) 
             "objective_noise_bound and objective_noise_rate must not be given together."
         )
     if published != (options.initial_noise is not None):
-        rule = "be given for" if published else "be left out but for"
+        rule = "be given for" if published else "be left out except for"
         raise ParameterError(
             f"initial_noise must {rule} the published calibration; got {options.initial_noise}."
         )

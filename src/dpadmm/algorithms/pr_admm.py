@@ -81,8 +81,8 @@ class PRADMMOptions(GraphOptions):
     threshold: float | None = Field(
         None,
         gt=0,
-        description="U: a neighbour further away than this, summed over the rounds, is "
-        "replaced by one's own message; none by default",
+        description="U: if the summed distance to a neighbour exceeds it, the party's own message "
+        "replaces the neighbour's; by default there is no threshold",
     )
     public_norm: bool = Field(
         False, description="use the public bound on the minimiser's norm for less noise (logistic)"
@@ -90,14 +90,14 @@ class PRADMMOptions(GraphOptions):
 
 
 class PRState(NamedTuple):
-    """State of PR-ADMM: :class:`GraphState` and what the threshold needs.
+    """The state of PR-ADMM: :class:`GraphState`, and distances for the threshold.
 
     Attributes
     ----------
     message, heard, dual
-        As in :class:`GraphState`, ``heard`` with far neighbours replaced.
+        As in :class:`GraphState`; distant neighbours are replaced in ``heard``.
     deviation
-        ``(nodes, sources, runs, outputs, 1)``: summed distances; no sources without a threshold.
+        ``(nodes, sources, runs, outputs, 1)``: summed distances; no sources if no threshold is set.
     """
 
     message: Array
@@ -124,11 +124,11 @@ class PRADMM(Algorithm):
     threshold
         U; infinite switches it off.
     public_norm
-        Scale the noise by the public bound on the minimiser's norm, mu of a round staying.
+        Scale the noise by the public bound on the minimiser's norm, at the same mu per round.
     start
         y^0, as :func:`~dpadmm.algorithms.base.graph_start` takes it.
     claimed
-        What the paper claims, for a published calibration.
+        The paper's claim, in a published calibration.
     """
 
     name: ClassVar[str] = "pr-admm"
@@ -184,7 +184,7 @@ class PRADMM(Algorithm):
         )
 
     def init(self, site: Site) -> PRState:
-        """Start from the public y^0, without a dual; their distances count for the threshold."""
+        """Start from the public y^0 and zero duals; the threshold counts the first distances."""
         message, inbox = graph_start(self.start, site)
         sources = len(inbox) if np.isfinite(self.threshold) else 0
         nothing = np.zeros((len(site.index), sources, *site.shape[1:3], 1))
@@ -194,7 +194,7 @@ class PRADMM(Algorithm):
     def _near(
         self, message: Array, inbox: Array, deviation: Array, site: Site
     ) -> tuple[Array, Array]:
-        """``sum_j yhat_j``, far neighbours replaced, and the distances summed up to now."""
+        """``sum_j yhat_j`` with distant neighbours replaced, and the distances summed so far."""
         heard = site.neighbour_sum(inbox)
         if not np.isfinite(self.threshold):
             return heard, deviation
@@ -248,13 +248,13 @@ class PRADMM(Algorithm):
         )
 
     def absorb(self, state: PRState, message: Array, inbox: Array, site: Site, t: int) -> PRState:
-        """Update the dual from the messages; replace far neighbours in the primal step only."""
+        """Update the dual from the messages; replace distant neighbours in the primal step only."""
         heard, deviation = self._near(message, inbox, state.deviation, site)
         updated = graph_absorb(GraphState(*state[:3]), message, inbox, site, self.penalty)
         return PRState(message, heard, updated.dual, deviation)
 
     def claim(self, site: Site) -> str | None:
-        """What the paper claims for this run, in a published calibration."""
+        """The paper's claim for this run, in a published calibration."""
         return self.claimed
 
 
@@ -264,7 +264,7 @@ def printed_sensitivity(site: Site, penalty: float) -> Array:
 
 
 def printed_total(schedule: str, ratios: Array) -> float:
-    """The paper's sum of 1/g_t: Theorem 3 takes 1 from it; Theorem 4 and Lemma 2 do not."""
+    """The paper's sum of 1/g_t; Theorem 3 subtracts 1, Theorem 4 and Lemma 2 do not."""
     return inverse_variance_sum(ratios) - (schedule == "periodic")
 
 

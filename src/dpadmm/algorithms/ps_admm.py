@@ -11,11 +11,11 @@ machine learning with differential privacy", SecureComm 2019; Algorithm 2.
     x_i \leftarrow \tfrac1S\textstyle\sum_{s=0}^{S-1}\frac{\zeta v^s+\xi v^{s+1}}{2\eta}
     \quad\text{(sent)}
 
-then the server step of :mod:`~dpadmm.algorithms.scas_admm`, whose :math:`\zeta, \xi` these are.
-One row changes :math:`\nabla f_i` by at most :math:`2Lc_i/n_i`, in K messages; and :math:`d_s`,
-if it is in the secret batch, by at most :math:`\Delta_s = \frac{c_i}{b}\min(2R, c_1\|v^s-v^0\|)`,
-in K(S-1) steps amplified by b/n_i. With ``form="split"`` one noise of fixed variance covers both
-at every step, as in the paper.
+then the server step of :mod:`~dpadmm.algorithms.scas_admm`, which also defines
+:math:`\zeta, \xi`. One row changes :math:`\nabla f_i` by at most :math:`2Lc_i/n_i`, in K messages.
+If it is in the secret batch, it changes :math:`d_s` by at most
+:math:`\Delta_s = \frac{c_i}{b}\min(2R, c_1\|v^s-v^0\|)`, in K(S-1) steps amplified by b/n_i. With
+``form="split"`` one noise of fixed variance covers both at every step, as in the paper.
 
 Published: :math:`\sigma^2 = C G^2 K S\ln(1/\delta)/(n_i\epsilon)^2`, ``form="split"``, b = 1, and
 :math:`\xi = 4\eta/(1-2\eta v_L)`, :math:`\zeta = 2\eta - \xi`.
@@ -64,9 +64,9 @@ from dpadmm.solvers.workspace import Workspace
 
 Form = Literal["one-release", "split"]
 
-# Part of mu^2 that the full gradients get in the one-release form.
+# The part of mu^2 that the full gradients get in the one-release form.
 _GRADIENT_SHARE: Final = 0.5
-# Room in the sensitivities for rounding, which announce() checks.
+# The room for rounding in the sensitivities, which announce() checks.
 _ROUNDING: Final = 1e-4
 
 
@@ -75,8 +75,8 @@ class PSADMMOptions(SCASOptions):
 
     form: Form = Field(
         "one-release",
-        description="noise on the full gradient once a message and on batch differences as they "
-        "grow; or one noise on their sum at every step, as in the paper",
+        description="noise on the full gradient once per message, and on batch differences in "
+        "proportion to their size; or one noise on their sum at every step, as in the paper",
     )
     noise_constant: float = Field(
         1.0, gt=0, description="the paper's unnamed constant in sigma^2; published calibration only"
@@ -95,11 +95,11 @@ class PSADMM(StochasticADMM):
     form
         "one-release" or "split".
     sensitivity, difference_sensitivity
-        How far one row moves the full gradient, and a batch difference at most; all outputs.
+        How far one row moves the full gradient, and at most a batch difference; all outputs.
     gradient_sigma, difference_sigma
-        The noise of each, the second in units of Delta_s in the one-release form.
+        The noise of each; in the one-release form the second is in units of Delta_s.
     claimed
-        What the paper claims, in the published calibration.
+        The paper's claim, in the published calibration.
     """
 
     name: ClassVar[str] = "ps-admm"
@@ -122,7 +122,7 @@ class PSADMM(StochasticADMM):
         published = settings.calibration == "published"
         form: Form = "split" if published else options.form
         batch = batch_sizes(site, options.batch_size, **({"automatic": 1} if published else {}))
-        # One-vs-rest columns are sent together: their distances add up as squares.
+        # One-vs-rest columns are sent together: the squares of their distances add up.
         together = (1 + _ROUNDING) * math.sqrt(site.outputs)
         exact = gradient_sensitivity(site.rows, weight=site.weight, slope=site.loss.slope_bound)
         steps = _Steps(
@@ -183,7 +183,7 @@ class PSADMM(StochasticADMM):
     def local_step(
         self, state: SVRGState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
-        """Descend from the last message along noisy gradients and send where that leads."""
+        """Descend from the last message along noisy gradients, and send the end point."""
 
         def descend(inner: InnerNoise) -> Array:
             return workspace.svrg(state.message, self.linear(state), self.loop, inner)
@@ -204,7 +204,7 @@ class PSADMM(StochasticADMM):
 
 @dataclass(frozen=True)
 class _Steps:
-    """What the steps of a whole run release, for the calibrations; arrays are per party."""
+    """The releases of a whole run, for the calibrations; arrays are per party."""
 
     outer: int
     inner: int
@@ -217,7 +217,7 @@ class _Steps:
         return InnerReleases(self.outer, self.inner, int(self.batch[place]), int(self.rows[place]))
 
     def one_release(self, budget: Budget) -> tuple[Array, Array]:
-        """Noise of the full gradients, and of the differences in units of Delta_s."""
+        """The noise of the full gradients, and of the differences in units of Delta_s."""
         noise = [
             one_release_noise(
                 float(budget.epsilon[place]),
@@ -248,7 +248,7 @@ class _Steps:
         return sigma * np.sqrt(1 - share), sigma * np.sqrt(share)
 
     def given(self, sigma: Array, budget: Budget) -> tuple[Array, Array]:
-        """The two parts of a given noise of which the least epsilon can be proven."""
+        """The split of a given noise for which the smallest epsilon can be proven."""
         found = [
             _best_share(
                 self._releases(place),
@@ -270,18 +270,18 @@ def _best_share(
     delta: float,
     rows_per_person: int,
 ) -> float:
-    """The part of a given variance to count for the batch differences; a search of seconds."""
+    """The part of a given variance that counts for the batch differences; takes seconds."""
     history = partial(split_history, releases, sigma, difference, full)
     return best_split(history, delta, rows_per_person=rows_per_person)[0]
 
 
 def _longest_step(site: Site, batch: NDArray[np.int64], multiplier: Array, steps: int) -> Array:
-    r"""The step with which noise that grows with the way gone does not run away.
+    r"""The longest step for which noise that grows with the distance stays bounded.
 
     .. math:: \eta\,\nu\sqrt S \le 1,\qquad \nu = z\,c\,c_1\sqrt{d\cdot\mathrm{outputs}}/b
 
-    A step multiplies the expected squared distance from v^0 by at most
-    :math:`1 + (\eta\nu)^2` through its noise, so that S steps multiply it by at most e.
+    The noise of a step multiplies the expected squared distance from v^0 by at most
+    :math:`1 + (\eta\nu)^2`, so S steps multiply it by at most e.
     """
     spread = site.loss.curvature_bound * math.sqrt(site.features * site.outputs * steps)
     noise = multiplier * site.weight / batch
@@ -291,8 +291,8 @@ def _longest_step(site: Site, batch: NDArray[np.int64], multiplier: Array, steps
 def _printed_sigma(site: Site, settings: Settings, options: PSADMMOptions) -> Array:
     """Theorem 2: ``sigma^2 = c G^2 K S ln(1/delta) / (M epsilon)^2``, G = c_i L.
 
-    The paper has one output and one row of a person: of several outputs the distances add up as
-    squares, of several rows as they are.
+    The paper has one output and one row per person. With several outputs the squares of the
+    distances add up; with several rows the distances do.
     """
     budget = settings.require_budget(PSADMM.name)
     variance = options.noise_constant * settings.rounds * options.inner_steps
@@ -302,13 +302,13 @@ def _printed_sigma(site: Site, settings: Settings, options: PSADMMOptions) -> Ar
 
 
 def _check_size(state: SVRGState, site: Site, algorithm: PSADMM) -> None:
-    r"""Refuse a state in which rounding could exceed its room in the sensitivities; public values.
+    r"""Refuse a public state in which rounding could exceed its room in the sensitivities.
 
-    Rounding moves a full gradient at x by a few ulps of :math:`c(L + c_1\|x\|)`, by
-    :math:`c\,\gamma_h L` as rows are summed up (:mod:`dpadmm.problem.rows`) and by
-    :math:`c\,c_1\gamma_d\|x\|` as margins are, on both of two data sets; and a batch difference by
-    what :func:`dpadmm.solvers.svrg.descend` counts with, at iterates as far away as messages can
-    drive them.
+    Rounding moves a full gradient at x, on each of two data sets, by a few ulps of
+    :math:`c(L + c_1\|x\|)`, by :math:`c\,\gamma_h L` in the sums over rows
+    (:mod:`dpadmm.problem.rows`) and by :math:`c\,c_1\gamma_d\|x\|` in the margins. It moves a batch
+    difference by the amount that :func:`dpadmm.solvers.svrg.descend` allows for, at iterates as far
+    away as messages can drive them.
     """
     if not all(np.isfinite(part).all() for part in state):
         raise ParameterError("messages must be finite.")

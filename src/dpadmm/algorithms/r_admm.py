@@ -1,4 +1,4 @@
-r"""R-ADMM and MR-ADMM: every second iteration recycles what was sent, and costs no privacy.
+r"""R-ADMM and MR-ADMM: every second iteration reuses earlier messages and costs no privacy.
 
 X. Zhang, M. M. Khalili, M. Liu, "Recycled ADMM: improving the privacy and accuracy of distributed
 algorithms", IEEE Transactions on Information Forensics and Security 2020; Algorithms 1 to 3,
@@ -15,10 +15,10 @@ eqs. 10-19. With :math:`\eta_i = \eta_i(2k-1)` in both iterations k = 1, 2, ...
         - \frac{G_i + \alpha_i + \eta_i(V_i y_i(2k-1) - \sum_j y_j(2k-1))}{2\eta_i V_i + \gamma}
         \quad\text{(sent)}
 
-where b is fresh noise in the gradient and :math:`\xi` the little noise of an inexact solve
-(``noise="output"``: all the noise is in :math:`\xi`). :math:`G_i` is the noisy gradient at
-:math:`y_i(2k-1)`, read off the optimality condition of the odd iteration and never from the rows.
-The dual variable cancels in it, and what is left is a function of messages:
+where b is fresh noise in the gradient and :math:`\xi` the small noise of an inexact solve (with
+``noise="output"`` all noise is in :math:`\xi`). :math:`G_i` is the noisy gradient at
+:math:`y_i(2k-1)`. It follows from the optimality condition of the odd iteration, never from the
+rows. The dual variable cancels in it, so the even iteration is a function of messages:
 
 .. math::
     y_i(2k) = y_i(2k-1) + \frac{\eta_i}{2\eta_i V_i + \gamma}
@@ -32,8 +32,8 @@ The paper's Theorem V.1, for a party with B rows and a loss scaled by C:
           + \alpha(k)\Bigr)
           = \sum_k \frac{2C}{B}\alpha(k) + 2.8\,\kappa_k \tag{32}
 
-A plan is what :class:`~dpadmm.algorithms.r_admm.RecycledADMM` takes: ``sensitivity``, ``scale``,
-``kappa``, ``output_sigma`` and ``tolerance``, each ``(releases, nodes)``.
+A plan has the noise fields of :class:`~dpadmm.algorithms.r_admm.RecycledADMM`: ``sensitivity``,
+``scale``, ``kappa``, ``output_sigma`` and ``tolerance``, each ``(releases, nodes)``.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
 
 # Published calibration: the residual of a solve relative to what one row changes in the gradient,
-# and the mu that AMP may use up over a whole run.
+# and the mu that AMP may use over a whole run.
 _PUBLISHED_RESIDUAL: Final = 1e-6
 _PUBLISHED_INEXACT_MU: Final = 0.01
 _ROUNDING: Final = 1e-12
-# What eq. (32) bounds the Jacobian's part by, in units of kappa.
+# The bound of eq. (32) on the Jacobian's part, in units of kappa.
 _PUBLISHED_JACOBIAN: Final = 2.8
 
 
@@ -104,7 +104,7 @@ def proven_noise(
     noise: Literal["exp-norm", "gaussian", "output"],
     convexity: Array,
 ) -> dict[str, Array]:
-    """Plan noise that fits the budget; every release gets the same share of it.
+    """Plan noise that fits the budget; every release gets the same share.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def proven_noise(
 
 
 def published_loss(site: Site, rate: Array, kappa: Array) -> Array:
-    """Return beta of eq. (32) for each party and one row; its K outputs cost K times one's."""
+    """Return beta of eq. (32) for each party and one row; K outputs cost K times as much."""
     loss = 2 * site.weight / site.rows * rate + _PUBLISHED_JACOBIAN * kappa
     return np.asarray(site.outputs * loss.sum(axis=0))
 
@@ -149,8 +149,8 @@ def published_noise(
 ) -> dict[str, Array]:
     """Plan noise by eq. (32) under its condition, with AMP's noise at the level of the residual.
 
-    Parameters are those of :func:`proven_noise` and the rate of the noise, ``(releases, nodes)``,
-    which otherwise follows from epsilon by eq. (32).
+    The parameters are those of :func:`proven_noise` and the rate of the noise, ``(releases,
+    nodes)``. Without a rate it follows from epsilon by eq. (32).
     """
     if noise != "exp-norm":
         raise ParameterError(f"noise must be 'exp-norm' in a published calibration; got {noise!r}.")
@@ -188,10 +188,10 @@ def published_noise(
 
 
 def _published_rate(site: Site, budget: Budget, kappa: Array) -> Array:
-    """Alpha for which eq. (32) comes to each party's epsilon, the same in every release."""
+    """The alpha, the same in every release, for which eq. (32) equals each party's epsilon."""
     nothing, each = np.zeros_like(kappa), np.ones_like(kappa)
     jacobian = published_loss(site, nothing, kappa)
-    # The paper counts one row; each further one costs as much again. Rounding must not carry the
+    # The paper counts one row; each further row costs as much again. Rounding must not carry the
     # claim beyond epsilon.
     share = budget.epsilon * (1 - _ROUNDING) / budget.rows_per_person
     rate = (share - jacobian) / published_loss(site, each, nothing)
@@ -199,8 +199,8 @@ def _published_rate(site: Site, budget: Budget, kappa: Array) -> Array:
         party = int(np.argmin(rate))
         least = AtMost(jacobian[party] * budget.rows_per_person)
         raise ParameterError(
-            f"epsilon of {site.names[party]} must exceed {least}, what eq. (32) "
-            f"counts for the Jacobians alone; got {Given(budget.epsilon[party])}."
+            f"epsilon of {site.names[party]} must exceed {least}, the cost of the Jacobians "
+            f"alone by eq. (32); got {Given(budget.epsilon[party])}."
         )
     return np.asarray(rate)
 
@@ -256,7 +256,7 @@ class MRADMMOptions(RADMMOptions):
 
 
 class RecycledState(NamedTuple):
-    """State of R-ADMM: :class:`GraphState` and what the even iteration needs of the one before.
+    """The state of R-ADMM: :class:`GraphState`, and a sum that the even iteration needs.
 
     Attributes
     ----------
@@ -276,7 +276,7 @@ class RecycledState(NamedTuple):
 class RecycledADMM(Algorithm, ABC):
     """What R-ADMM and MR-ADMM share: Algorithm 3 of the paper.
 
-    Arrays are ``(releases, nodes)``, a release for every odd iteration.
+    Arrays are ``(releases, nodes)``; every odd iteration is a release.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ class RecycledADMM(Algorithm, ABC):
 
     @classmethod
     def least_penalty(cls, site: Site, settings: Settings) -> float:
-        """Room for noise beside the Jacobians, in a proven calibration to the budget."""
+        """Leave room for noise beside the Jacobians, in a proven calibration to the budget."""
         options, budget = cls.options_and_budget(settings)
         if settings.calibration == "published" or options.noise == "output":
             return 0.0
@@ -407,7 +407,7 @@ class RecycledADMM(Algorithm, ABC):
         return ObjectiveRelease(linear, perturbation)
 
     def announce(self, state: RecycledState, site: Site, t: int) -> tuple[Event, ...]:
-        """Charge the odd iterations; refuse messages too large to solve for in all of them."""
+        """Charge the odd iterations; in every iteration refuse messages too large to solve for."""
         if (objective := self.objective(state, site, t)) is not None:
             return objective.announce(site)
         release = self._release(t)
@@ -420,7 +420,7 @@ class RecycledADMM(Algorithm, ABC):
     def local_step(
         self, state: RecycledState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
-        """Solve the perturbed problem, or recycle what was sent; only the former reads rows."""
+        """Solve the perturbed problem, which reads rows, or reuse messages, which does not."""
         if (objective := self.objective(state, site, t)) is not None:
             return objective.release(workspace, site, noise, t)
         release = self._release(t)
@@ -460,8 +460,8 @@ class RecycledADMM(Algorithm, ABC):
         if self.send_even:
             return RecycledState(*odd, earlier)
 
-        # On a complete graph what i's neighbours heard, and their own messages, add up to sums
-        # that i knows: the even iteration of all of them takes no message.
+        # On a complete graph a party knows the sums of what its neighbours heard and sent, so it
+        # computes their even iterations without a message.
         def heard_by_neighbours(own: Array, heard: Array) -> Array:
             return degree * own + (degree - 1) * heard
 
@@ -475,7 +475,7 @@ class RecycledADMM(Algorithm, ABC):
         )
 
     def claim(self, site: Site) -> str | None:
-        """Theorem V.1's figure for this run."""
+        """The figure of Theorem V.1 for this run."""
         if not self.published:
             return None
         total = float(published_loss(site, 1 / self.scale, self.kappa).max())
@@ -498,7 +498,7 @@ class RADMM(RecycledADMM):
 @final
 @dataclass(frozen=True)
 class MRADMM(RecycledADMM):
-    """MR-ADMM: a penalty that grows, and may differ from party to party."""
+    """MR-ADMM: a penalty that grows, and may differ between parties."""
 
     name: ClassVar[str] = "mr-admm"
     paper: ClassVar[str] = "Zhang, Khalili, Liu, IEEE TIFS 2020"
@@ -506,7 +506,7 @@ class MRADMM(RecycledADMM):
 
 
 def _penalties(settings: Settings, options: RADMMOptions) -> Course:
-    """eta_i(2k - 1) as they were given: MR-ADMM has two names for a table of parties."""
+    """The given eta_i(2k - 1); MR-ADMM has two options for a table of parties."""
     given: Course | None = getattr(options, "node_penalties", None)
     if given is None:
         return settings.penalty_course
@@ -519,7 +519,7 @@ def _penalties(settings: Settings, options: RADMMOptions) -> Course:
 
 
 def _check_complete(site: Site, penalty: Array) -> None:
-    """Refuse to leave out even iterations where someone could not compute them."""
+    """Refuse to leave out even iterations that some party could not compute."""
     if (site.topology.degrees != site.parties - 1).any():
         raise ParameterError(
             "send_even=False needs topology 'complete', where everyone hears everyone: elsewhere "

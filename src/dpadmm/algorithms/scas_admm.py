@@ -46,9 +46,9 @@ from dpadmm.problem.site import Site
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
 from dpadmm.solvers.workspace import Workspace
 
-# Rows of a batch unless told otherwise.
+# The default number of rows of a batch.
 _BATCH: Final = 20
-# eta v_L unless told otherwise, and as published.
+# eta v_L by default, and as published.
 _STEP: Final = 0.5
 _PRINTED_STEP: Final = 0.25
 
@@ -89,7 +89,7 @@ def smoothness(site: Site, penalty: float) -> Array:
 
 
 def batch_sizes(site: Site, given: int | None, *, automatic: int = _BATCH) -> NDArray[np.int64]:
-    """Rows of a batch at each party: what the option says, or ``automatic`` or all if fewer."""
+    """Rows of a batch at each party: as given, or ``automatic``, or all rows if fewer."""
     if given is None:
         return np.minimum(automatic, site.rows)
     smallest = int(np.argmin(site.rows))
@@ -154,7 +154,7 @@ class StochasticADMM(Algorithm, ABC):
 
     @property
     def loop(self) -> InnerLoop:
-        """What the inner loop is run with."""
+        """The parameters of the inner loop."""
         return InnerLoop(self.steps, self.batch, self.step_size, self.weighting, self.penalty)
 
     def init(self, site: Site) -> SVRGState:
@@ -207,7 +207,7 @@ class SCASADMM(StochasticADMM):
     def local_step(
         self, state: SVRGState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
-        """Descend from the last message and send where that leads."""
+        """Descend from the last message, and send the end point."""
         loop, nodes = self.loop, len(site.index)
         none = np.zeros(nodes)
         inner = InnerNoise(
@@ -222,5 +222,5 @@ class SCASADMM(StochasticADMM):
         return release_unprotected(sent)
 
     def claim(self, site: Site) -> str | None:
-        """That the paper claims nothing for its Algorithm 1."""
+        """Say that the paper claims nothing for its Algorithm 1."""
         return "none: Algorithm 1 is not private" if self.published else None

@@ -1,14 +1,14 @@
-"""Numbers that depend on the round and on the party, and how they are given.
+"""Parameters that depend on the round and on the party, and their input forms.
 
 A *schedule* is a function of the round: noise variance ratios g_t = s_t^2 / s_1^2, or penalties.
-Every function returns one value a round; the first ratio is 1. The privacy that a schedule costs
-depends on it through the sum of 1/g_t alone.
+Every function returns one value per round; the first ratio is 1. The privacy cost of a schedule
+depends on the sum of 1/g_t alone.
 
-A *course* is a number, a list of numbers (one for each round) or a table that has either for every
+A *course* is a number, a list with one number for each round, or a table with either for every
 party: alpha_p(t) of DVP, alpha_i(k) and eta_i(k) of R-ADMM, alpha_i(t) and eta_i(t) of M-ADMM.
 
 A *start* is the public y_i^0, which every neighbour knows: a number, a list with one for each
-feature, or ``{"seed": 1, "spread": 0.5}`` for a normal vector of its own for every party.
+feature, or ``{"seed": 1, "spread": 0.5}`` for a separate normal vector for every party.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _all_positive(ratios: Array, decay: float) -> Array:
 
 
 def inverse_variance_sum(ratios: Array) -> float:
-    """sum_t 1 / g_t: the total squared mu in units of the first round's."""
+    """sum_t 1 / g_t: the total squared mu in units of the first round."""
     return float(np.sum(1.0 / np.asarray(ratios, dtype=np.float64)))
 
 
@@ -106,11 +106,11 @@ _WORDS = "a positive number, a list with one for each round, or a table of eithe
 
 
 class OptimumWarning(UserWarning):
-    """A run that converges to something else than the optimum of the pooled objective."""
+    """The run converges to another point than the optimum of the pooled objective."""
 
 
 def as_course(parameter: str, value: Any) -> Course:
-    """The value as plain data, every number positive and finite; or a refusal."""
+    """Return the value as plain data with positive finite numbers, or refuse."""
     if isinstance(value, Mapping) and value:
         return {
             str(name): _numbers(f"{parameter} of party {name}", each)
@@ -145,9 +145,9 @@ CourseOption = Annotated[
 def over_rounds(
     parameter: str, course: Course, site: Site, rounds: int, unit: str = "round"
 ) -> Array:
-    """One number for each round and party, ``(rounds, parties)``; parties computed here first.
+    """One number for each round and party, ``(rounds, parties)``; local parties come first.
 
-    A ``unit`` other than a round is what the parameter counts.
+    ``unit`` names what the parameter counts, if not rounds.
     """
 
     def column(numbers: Numbers, whose: str = "") -> Array:
@@ -162,7 +162,7 @@ def over_rounds(
 
     if not isinstance(course, dict):
         return np.repeat(column(course)[:, None], site.parties, axis=1)
-    # A party by itself does not know the others' names; who made its plan did, and checked them.
+    # A party alone does not know the other names; whoever made its plan has checked them.
     if len(site.names) == site.parties:
         for name in course:
             if name not in site.names:
@@ -182,7 +182,7 @@ def over_rounds(
 
 
 def first_value(course: Course) -> float:
-    """Its number for the first round, the mean over parties: to show it in one number."""
+    """One number to show: that of the first round, averaged over parties."""
     if isinstance(course, dict):
         return float(np.mean([first_value(numbers) for numbers in course.values()]))
     return course if isinstance(course, float) else course[0]
@@ -193,7 +193,7 @@ def grown(
 ) -> Array:
     """Penalties of each round and party, as listed, or growing from round to round.
 
-    ``chosen`` says that somebody asked for that growth, which does not go with a list.
+    ``chosen`` means that the user set the growth, which contradicts a list.
     """
     penalties = over_rounds("penalty", course, site, rounds, unit)
     every = course.values() if isinstance(course, dict) else [course]
@@ -201,13 +201,13 @@ def grown(
         return penalties * penalty_growth(1.0, growth, rounds)[:, None]
     if chosen and growth != 1:
         raise ParameterError(
-            f"penalty_growth must be left out where penalty lists every {unit}; got {growth:g}."
+            f"penalty_growth must be left out if penalty lists every {unit}; got {growth:g}."
         )
     return penalties
 
 
 def check_common(name: str, penalties: Array, *, published: bool) -> None:
-    r"""Refuse, or as published warn of, penalties that differ between parties.
+    r"""Refuse penalties that differ between parties; in a published calibration warn.
 
     With a dual step of :math:`\eta_i` the duals satisfy :math:`\sum_i\alpha_i/\eta_i = 0`, and a
     fixed point is the optimum of :math:`\sum_i f_i/\eta_i`.
@@ -220,12 +220,12 @@ def check_common(name: str, penalties: Array, *, published: bool) -> None:
         "parties, or 'm-admm', whose dual step is common."
     )
     if not published:
-        raise ParameterError(f"{words} As published (calibration='published') it is run.")
+        raise ParameterError(f"{words} Only calibration='published' runs it, as the paper does.")
     warnings.warn(words, OptimumWarning, stacklevel=3)
 
 
 def _as_start(value: Any) -> Any:
-    """A number, a tuple of them, or seed and spread; or a refusal."""
+    """Return a number, a tuple of numbers, or seed and spread, or refuse."""
     numbers = value.tolist() if isinstance(value, np.ndarray) else value
     if isinstance(numbers, Mapping):
         if set(numbers) != {"seed", "spread"} or not isinstance(numbers["seed"], int):
@@ -250,7 +250,7 @@ StartOption = Annotated[Any, BeforeValidator(_as_start)]
 
 
 def starts(start: Any, site: Site) -> float | Array:
-    """y^0 of all parties by number, or one for all of them, to be broadcast."""
+    """y^0 of each party, or one y^0 to broadcast to all parties."""
     if isinstance(start, float):
         return start
     if isinstance(start, tuple):

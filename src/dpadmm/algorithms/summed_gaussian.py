@@ -47,20 +47,26 @@ class SummedGaussian(Algorithm):
         """How shared noise is added up."""
         return self.shared
 
-    def noise_events(self) -> tuple[Event, ...]:
-        """What one message costs."""
+    def level(self, t: int) -> tuple[Array, Array]:
+        """Sensitivity and noise of round ``t``, per party: the same in all rounds by default."""
+        return self.sensitivity, self.sigma
+
+    def noise_events(self, t: int = 0) -> tuple[Event, ...]:
+        """What the message of round ``t`` costs."""
+        sensitivity, sigma = self.level(t)
         if self.shared is None:
-            return gaussian_events(self.sensitivity, self.sigma)
-        return shared_gaussian_events(self.sensitivity, float(self.sigma[0]), self.shared)
+            return gaussian_events(sensitivity, sigma)
+        return shared_gaussian_events(sensitivity, float(sigma[0]), self.shared)
 
     def release(self, values: Array, site: Site, noise: NoiseSource, t: int) -> Released:
         """Send values that were computed, not solved for, with their noise."""
+        sensitivity, sigma = self.level(t)
         if self.shared is not None:
             return release_shared_gaussian(
                 values,
                 summation=self.shared,
-                sensitivity=self.sensitivity,
-                sigma=float(self.sigma[0]),
+                sensitivity=sensitivity,
+                sigma=float(sigma[0]),
                 parties=site.index,
                 noise=noise,
                 t=t,
@@ -69,8 +75,8 @@ class SummedGaussian(Algorithm):
             values,
             np.zeros(values.shape[:-1]),
             tolerance=np.zeros(len(values)),
-            sensitivity=self.sensitivity,
-            sigma=self.sigma,
+            sensitivity=sensitivity,
+            sigma=sigma,
             parties=site.index,
             noise=noise,
             t=t,

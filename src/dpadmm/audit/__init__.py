@@ -1,7 +1,7 @@
 """Empirical lower bounds on privacy, for mechanisms and for whole algorithms.
 
-An audit runs a mechanism many times on two neighbouring data sets, chosen so that the theorem is
-nearly attained, and bounds from below what an observer can tell; of a whole algorithm it also reads
-the noise off the messages and sets it against what the claim needs, over all rounds, coordinates
-and parties at once. It can refute a claim; it cannot prove one.
+An audit runs a mechanism many times on two neighbouring data sets that nearly attain the theorem,
+and bounds from below what an observer can learn. For a whole algorithm it also computes the noise
+from the messages and compares it with what the claim needs, over all rounds, coordinates and
+parties at once. An audit can refute a claim; it cannot prove one.
 """

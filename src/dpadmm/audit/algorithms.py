@@ -1,12 +1,12 @@
 r"""The worst case of a whole algorithm: one honest party, every other one an adversary.
 
-Where noise is shared, as many other parties are honest as the claim counts on: the adversary sees
-the sum, knows the summands of all but the audited party, and takes off what it knows; what is left
-is the party's summand and the noise of the honest ones.
+With shared noise as many other parties are honest as the claim relies on. The adversary sees the
+sum, knows the summands of all other parties, and subtracts what it knows. What is left is the
+party's summand and the noise of the honest parties.
 
 The adversary sends the message R e_1 in every round, which drives the party's public centre far
-out along the first direction; of several outputs each one to the side of its label, so that all of
-them show the row at once. The party holds a replaced row (-s, q) in D and (-s, -q) in D', or
+out along the first direction. Each of several outputs is driven to the side of its label, so that
+all of them show the row at once. The party holds a replaced row (-s, q) in D and (-s, -q) in D', or
 several of them where a person has several rows; its other rows are e_1. The two directions are
 drawn at random. Far out, both margins of the replaced row are very negative, both slopes are
 nearly -L, and the minimisers differ by nearly 2 L c / (n m), all that the theorem allows. In the
@@ -24,11 +24,14 @@ y_t between D and D':
 
   else sigma_t is replaced by the length of x'_t - x_t: a projection on the direction in which the
   data sets differ, which may miss much;
-* a message that only repeats earlier ones in another form says nothing new.
+* a message that only repeats earlier ones in another form adds nothing.
+
+Where a release is Gaussian, D and D' must not be further apart than what is charged for it; this
+needs no draws.
 
 Losses add up over the rounds to that of the whole transcript.
 
-At the end is what can be audited: a mechanism by its name, and a whole algorithm.
+The end of the module has the entry points: a mechanism by its name, and a whole algorithm.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ from dpadmm.audit.cases import (
     randomized_response_case,
     subsampled_gaussian_case,
 )
+from dpadmm.audit.oracle import Deviation
 from dpadmm.audit.scene import Candidate, Scene, canary_rows, one_party
 from dpadmm.audit.verdict import AuditSetting, Claim, EpsilonClaim, GaussianClaim, Verdict
 from dpadmm.audit.witness import SharedNoise, SilentNoise, audit_noise
@@ -69,11 +73,11 @@ from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
 from dpadmm.run.engine import MESSAGE_BOUND, Exchange, run
-from dpadmm.run.parameters import CALIBRATIONS
+from dpadmm.run.options import CALIBRATIONS
 from dpadmm.solvers.workspace import Workspace
 
-# How far out the adversary drives the party's centre, in units of 1 or of the noise where that is
-# larger, as far as the engine lets messages in.
+# How far out the adversary drives the party's centre, in units of 1, or of the noise if that is
+# larger, up to the largest message that the engine accepts.
 _RADIUS: Final = 1000.0
 # The least slant of the replaced row: 20 units of margin, so that no noise changes its slope.
 _LEAST_SLANT: Final = 20 / _RADIUS
@@ -83,7 +87,7 @@ _MOST_ROWS: Final = 64
 
 @final
 class Adversary(Exchange):
-    """Every other party at once: sends fixed messages and weighs D against D'.
+    """All other parties at once: sends fixed messages and weighs D against D'.
 
     Parameters
     ----------
@@ -94,8 +98,7 @@ class Adversary(Exchange):
     message
         What the adversary sends in every round, ``(outputs, features)``.
     noise, crowd
-        Where the noise of the honest parties beside the audited one comes from, and how many add
-        theirs.
+        The source of the noise of the other honest parties, and how many of them add noise.
     """
 
     def __init__(
@@ -117,6 +120,9 @@ class Adversary(Exchange):
         self.evidence = np.zeros(site.runs)
         #: Whether the evidence is the privacy loss of the messages so far.
         self.exact = True
+        #: By round with a Gaussian release: how far apart the two data sets are, in units of the
+        #: noise that is asked for, and what is charged for that.
+        self.apart: dict[int, tuple[float, float]] = {}
 
     def __call__(self, message: Released, t: int) -> Array:
         """Weigh the honest party's message and answer with the fixed one."""
@@ -131,12 +137,14 @@ class Adversary(Exchange):
             gaussian = isinstance(event, GaussianRelease | SharedGaussian)
             self.evidence += self._projection(message.values, t, gaussian=gaussian)
             self.exact &= gaussian
+            if isinstance(event, GaussianRelease | SharedGaussian):
+                self.apart[t] = self._farthest, event.sensitivity / event.sigma
         inbox = np.array(self._inbox)
         self._state = self._algorithm.absorb(self._state, message.values, inbox, self._site, t)
         return inbox
 
     def _projection(self, sent: Array, t: int, *, gaussian: bool) -> Array:
-        """How far the message lies from the one solution to the other."""
+        """How far the message lies on the way from one solution to the other."""
         plain, changed = (
             self._algorithm.local_step(
                 self._state, part.workspace, self._site, self._silent, t
@@ -147,6 +155,7 @@ class Adversary(Exchange):
         if gaussian:
             # The noise really added, which the state may decide on; the same for D and D'.
             scaled = gap / ((1 + self._crowd) * np.square(self._silent.sigma))
+            self._farthest = float(np.sqrt(np.einsum("nrof,nrof->r", gap, scaled).max()))
             sent = sent + self._shares(sent.shape, t)
         else:
             length = np.einsum("nrof,nrof->r", gap, gap)[None, :, None, None]
@@ -176,10 +185,10 @@ class AlgorithmCase(Case):
     epsilon, delta
         Its budget, and the claim that is tested: mu-GDP where every release is Gaussian.
     noise_scale
-        Multiplies the noise that the party really adds, and other honest ones.
+        Multiplies the noise that the party and the other honest parties really add.
     skipping
-        How many honest parties leave out their share where noise is shared: beyond the colluders
-        that the claim counts with.
+        How many honest parties leave out their share of the noise, beyond the colluders that the
+        claim allows for.
     facts
         Further fields of :class:`~dpadmm.audit.scene.Scene`: rounds, penalty, rows, features,
         outputs, rows_per_person, options, calibration, seed.
@@ -206,13 +215,15 @@ class AlgorithmCase(Case):
         self._signs[1:] = -1.0
         self._hold(scene.rows, left_out=0)
         if scene.calibration == "published" and self._algorithm.claim(self._site) is None:
-            # Else the verdict would call proven noise the paper's.
+            # Otherwise the verdict would call proven noise the paper's.
             raise ParameterError(
                 f"calibration must be 'proven' for {name!r}, which states no claim of its paper; "
                 f"got {scene.calibration!r}."
             )
         silent = SilentNoise()
         adversary, events = self._run(silent, 1, replaced=False)
+        #: What is wrong whatever chance does.
+        self.findings = () if skipping else self._charged_too_little(adversary)
         gaussian = all(gaussian_mu_squared(event) is not None for event in events)
         if adversary.exact and scene.rows > _MOST_ROWS:
             self._hold(scene.rows_per_person, left_out=scene.rows - scene.rows_per_person)
@@ -224,8 +235,20 @@ class AlgorithmCase(Case):
         )
         self.setting = self._words(exact=adversary.exact)
 
+    def _charged_too_little(self, adversary: Adversary) -> tuple[Deviation, ...]:
+        """Rounds in which the replaced rows move a message further than is charged."""
+        people = self._scene.rows_per_person
+        return tuple(
+            Deviation(
+                f"what is charged, round {t}: the replaced row moves the message by {apart:.8g} of "
+                f"its noise, counted as {people * charged:.8g}"
+            )
+            for t, (apart, charged) in adversary.apart.items()
+            if apart > people * charged and self._scene.calibration == "proven"
+        )
+
     def _words(self, *, exact: bool) -> AuditSetting:
-        """What is audited, who attacks it and how, and what is measured."""
+        """The audited algorithm, the attack and the measured score, in words."""
         people, scale = self._scene.rows_per_person, self._noise_scale
         rows = "the replaced row points" if people == 1 else f"the {people} replaced rows point"
         return AuditSetting(
@@ -248,7 +271,7 @@ class AlgorithmCase(Case):
 
     @property
     def _crowd(self) -> int:
-        """Honest parties beside the audited one whose noise the claim counts on."""
+        """The other honest parties whose noise the claim relies on."""
         summation = self._algorithm.summation
         if summation is None:
             return 0
@@ -278,6 +301,7 @@ class AlgorithmCase(Case):
             features=scene.features,
             outputs=scene.outputs,
         )
+        self._site = replace(self._site, least_constant=scene.least_constant)
         self._algorithm = kind.configure(self._site, scene.settings(scene.budget()))
         slant = _best_slant(self._site, scene.penalty, scene.rounds)
         people = scene.rows_per_person
@@ -409,7 +433,7 @@ def mechanism_case(
     return build(epsilon, delta, noise_scale=noise_scale)
 
 
-# The part of the error that the test of the noise may use; the bound has the rest.
+# The part of the error for the test of the noise; the bound has the rest.
 _NOISE_SHARE: Final = 0.01
 
 
@@ -423,9 +447,9 @@ def audit_algorithm(
 ) -> Verdict:
     """Try to refute what an algorithm claims, in one setting.
 
-    A claim that is right is refuted with a probability of at most 1 - confidence, by the bound and
-    by the test of the noise together: the test has a hundredth of it. What noise an algorithm from
-    another package needs is not known here: only the attack is made.
+    The bound and the test of the noise together refute a true claim with a probability of at most
+    1 - confidence; the test has a hundredth of it. The noise that an algorithm of another package
+    needs is not known here, so such an algorithm is only attacked.
 
     Parameters
     ----------
@@ -434,7 +458,7 @@ def audit_algorithm(
     samples
         Independent runs of each data set, for the bound.
     confidence
-        The probability with which nothing false is said.
+        The probability that the verdict says nothing false.
     noise_scale
         Multiplies the noise that is really added.
     on_progress
@@ -447,6 +471,7 @@ def audit_algorithm(
     noise = None
     if reviewed(scene.algorithm):
         noise = audit_noise(scene, false_alarm=_NOISE_SHARE * error, noise_scale=noise_scale)
+        noise = replace(noise, findings=(*case.findings, *noise.findings))
     verdict = audit_case(
         case,
         samples=samples,

@@ -67,7 +67,7 @@ def audit_case(
     seed: int = 0,
     on_progress: Callable[[int], None] | None = None,
 ) -> Verdict:
-    """Draw a case and bound from below what is lost.
+    """Run a case, and bound the privacy loss from below.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def audit_case(
     for start in range(0, samples, case.batch):
         runs = min(case.batch, samples - start)
         for replaced in (False, True):
-            # Every piece has a key of its own: no run of D shares a draw with one of D'.
+            # Every piece has its own key: no run of D shares a draw with a run of D'.
             words = np.random.SeedSequence([seed, start, replaced]).generate_state(4)
             noise = SimulatedNoise(int.from_bytes(words.tobytes(), "little"))
             scores[int(replaced), start : start + runs] = case.scores(

@@ -1,4 +1,4 @@
-r"""What a release must cost and how much noise it must carry, worked out apart from the code.
+r"""The cost and the noise that a release must have, computed independently of the algorithms.
 
 From public facts alone, with L and c_1 the largest slope and curvature that the loss shows:
 
@@ -10,11 +10,10 @@ epsilon-DP under gradient noise exp(-||b|| / scale) needs
 :math:`\mathrm{scale} = (2Lc/n) / (\epsilon - \ln(1+\kappa))`. Nothing here is taken from
 :mod:`dpadmm.privacy.sensitivity` or from an algorithm's own numbers but its solver's tolerance.
 
-**Covariance.** A joint test of noise: whether it has the covariance that is claimed, everywhere at
-once.
+**Covariance.** A joint test of whether the noise has the claimed covariance, everywhere at once.
 
-Noise is divided by what the claim needs it to be, so that under the claim every score is an
-independent standard normal number, over parties, runs, rounds, outputs and coordinates. With Z the
+The noise is divided by what the claim needs, so under the claim every score is an independent
+standard normal number, over parties, runs, rounds, outputs and coordinates. With Z the
 scores, and sums over any set of n of them,
 
 .. math:: \sum Z^2 \sim \chi^2_n,\qquad
@@ -30,7 +29,7 @@ exactly (the last by Massart 1990). So the limits need no calibration:
 * *shape*: the distribution of all scores.
 
 Each of these families gets the same part of one false-alarm rate, and each of its tests the same
-part of that (Bonferroni): an honest mechanism is refuted with no more than the stated probability.
+part of that (Bonferroni). So an honest mechanism is refuted with at most the stated probability.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ _MOST_CELLS: Final = 1500
 
 @dataclass(frozen=True)
 class NoiseScores:
-    """Noise over what the claim needs: standard normal numbers, if the claim is right.
+    """Noise divided by what the claim needs: standard normal numbers if the claim is right.
 
     Attributes
     ----------
@@ -100,7 +99,7 @@ class NoiseScores:
     rounds
         The number of each round, from 0.
     exact
-        What is claimed is known exactly; else there may be more noise, never less.
+        The claimed noise is known exactly; otherwise there may be more noise, never less.
     """
 
     name: str
@@ -119,14 +118,14 @@ class NoiseScores:
 
 @dataclass(frozen=True)
 class Deviation:
-    """What is wrong with noise, or with what is said about it.
+    """A fault in the noise, or in what is charged for it.
 
     Attributes
     ----------
     sentence
         In words.
     probability
-        At most how likely so much is by chance, all tests counted; 0 where no chance is involved.
+        The largest probability of it by chance, over all tests; 0 if chance plays no role.
     """
 
     sentence: str
@@ -152,8 +151,8 @@ class _Family:
 def normal_scores(drawn: Array) -> Array:
     """Turn draws of density exp(-||b||) over the last axis into standard normal vectors.
 
-    The direction stays; the radius, Gamma(d), becomes that of a normal vector at the same
-    quantile, so that more noise stays more and less less.
+    The direction stays. The radius, Gamma(d), becomes that of a normal vector at the same quantile,
+    so more noise stays more noise.
     """
     features = drawn.shape[-1]
     radius = np.linalg.norm(drawn, axis=-1, keepdims=True)
@@ -274,10 +273,10 @@ def _unit(rows: Array) -> Array:
 
 
 def _chances(correlations: Array, count: int) -> Array:
-    """Return how likely independent normal vectors of this length are to correlate this much."""
+    """The probability that independent normal vectors of this length correlate this much."""
     squares, chances = np.minimum(np.square(correlations), 1.0), np.ones_like(correlations)
     if count > 1:
-        # Only what is unlikely is worth its probability: the others are far from any limit.
+        # Compute the probability of unlikely values only: the others are far from any limit.
         unlikely = squares > 9 / count
         chances[unlikely] = betaincc(0.5, (count - 1) / 2, squares[unlikely])
     return chances
@@ -327,7 +326,7 @@ class Oracle:
     """
 
     def __init__(self, scene: Scene, site: Site, algorithm: Any) -> None:
-        self._scene, self._site = scene, site
+        self._scene, self._site, self._algorithm = scene, site, algorithm
         self.slope = float(np.abs(site.loss.slope(_MARGINS.copy())).max())
         curvature = float(site.loss.curvature(_MARGINS.copy()).max())
         #: c / n of each party, and how far one row moves a gradient of one output.
@@ -456,7 +455,13 @@ class Oracle:
         if self.public_norm:
             return np.zeros(len(self._site.rows))
         kind = self._scene.kind
-        if kind.needs_server or kind.hears_everybody:
+        if getattr(self._algorithm, "centres", False) and t == 0:
+            # The sum of the rows themselves.
+            return 2 * self.share
+        if kind.hears_everybody:
+            # The slopes of a row over the outputs are a vector of one slope's length.
+            return self.gradient
+        if kind.needs_server:
             return math.sqrt(self._site.outputs) * self.gradient
         return self.reach(t)
 

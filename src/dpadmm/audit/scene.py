@@ -1,11 +1,12 @@
-"""What is audited: an algorithm in a setting, drawn at random where it is not given; a party of it.
+"""The setting of an audit: an algorithm and its public facts, drawn at random where not given.
 
-A fault that shows in one corner only (several outputs, several rows a person, one of the options)
-is missed by an audit of another corner. So the corner is a matter of the seed.
+An audit of one setting misses a fault that shows only in another (several outputs, several rows per
+person, a certain option). So the seed chooses the setting.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final, get_args
@@ -19,9 +20,8 @@ from dpadmm.errors import ParameterError, positive_integer, positive_number, unk
 from dpadmm.plain import Array
 from dpadmm.problem.losses import LOSSES, Loss
 from dpadmm.problem.rows import Shard
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import SERVER, build_topology
-from dpadmm.run.parameters import CALIBRATIONS
+from dpadmm.problem.site import SERVER, Site, build_topology
+from dpadmm.run.options import CALIBRATIONS
 from dpadmm.solvers.workspace import Workspace
 
 #: lambda of every audited problem.
@@ -64,14 +64,14 @@ def canary_rows(slant: float, plane: Array | None = None) -> tuple[Array, Array]
 
 @final
 class Candidate:
-    r"""A data set that the party may hold, as an adversary knows it.
+    r"""A data set that the party may hold; the adversary knows it.
 
     A minimiser under gradient noise b,
 
     .. math:: o = \arg\min_w \frac{c}{n}\sum_k l(w\cdot u_k) + \frac{m}{2}\|w\|^2
               + \langle\mathrm{lin} + b, w\rangle ,
 
-    tells b: with G the gradient without b, b = -G(o). This is a bijection, so that o has the
+    determines b: with G the gradient without b, b = -G(o). This is a bijection, so o has the
     density :math:`p_b(-G(o))\,\det\nabla G(o)` and the privacy loss of an output is known in
     closed form. What is sent carries the little noise of approximate minima perturbation on top,
     which moves the loss by about a hundredth of its scale or less.
@@ -106,8 +106,8 @@ class Candidate:
         return scale * np.matmul(self._rows.T, weighted)
 
 
-# Drawn where nothing is given. Options that an algorithm does not have are passed over;
-# those with a list of words take any of them.
+# Values to draw where none are given. Options that an algorithm does not have are skipped; options
+# with a list of words take any of them.
 _FACTS: Final[dict[str, tuple[int, ...]]] = {
     "features": (2, 3, 5, 8),
     "outputs": (1, 1, 3, 4),
@@ -124,16 +124,16 @@ _OPTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "inner_steps": (1, 2, 4),
     "batch_size": (1, 4),
 }
-# How often a setting that the algorithm refuses is drawn again.
+# How often another setting is drawn if the algorithm refuses one.
 _ATTEMPTS: Final = 20
-# The parties of a federation: rows and budget of each, as shares of what is asked for. They differ,
-# so that what belongs to one party shows when it is used for another.
+# The parties of a federation: rows and budget of each, as shares of the given ones. They differ, so
+# that a mix-up between parties shows.
 _ROWS_SHARES: Final = (1.0, 0.6, 1.7)
 _EPSILON_SHARES: Final = (1.0, 0.8, 1.3)
 _DELTA_SHARES: Final = (1.0, 0.1, 0.3)
-# Parties where noise is shared; an honest majority of them is three.
+# The number of parties with shared noise; three of them are an honest majority.
 _CROWD: Final = 5
-# The most rows that a federation holds; rows of zeros stand for the others, and add nothing.
+# The most rows that a federation holds; rows of zeros replace the others and add nothing.
 _MOST_ROWS: Final = 64
 
 
@@ -156,7 +156,7 @@ class Scene:
     options, calibration
         As the algorithm takes them.
     seed
-        Decides the rows, and the directions in which a replaced row differs.
+        The seed of the rows, and of the directions in which a replaced row differs.
     """
 
     algorithm: str
@@ -206,7 +206,7 @@ class Scene:
 
     @property
     def parties(self) -> int:
-        """Parties of the run in which one is attacked; where noise is shared it takes a crowd."""
+        """The parties of the run in which one is attacked; shared noise needs more of them."""
         return _CROWD if self.options.get("noise") == "shared" else 2
 
     def settings(self, budget: Budget) -> Settings:
@@ -229,6 +229,14 @@ class Scene:
         """Two directions at right angles, ``(2, features)``."""
         random = np.random.default_rng([self.seed, 1])
         return np.linalg.qr(random.standard_normal((self.features, 2)))[0].T
+
+    @property
+    def least_constant(self) -> float:
+        """What is said of the last column, as if it were a constant.
+
+        No proof counts on it: a row may have any number there.
+        """
+        return 1 / math.sqrt(self.features)
 
     def words(self) -> str:
         """The setting in words."""
@@ -282,6 +290,7 @@ class Federation:
             features=scene.features,
             regularization=AUDIT_REGULARIZATION,
             outputs=scene.outputs,
+            least_constant=scene.least_constant,
         )
         weight = len(counts) * counts / counts.sum()
         random = np.random.default_rng([scene.seed, 2])
@@ -305,7 +314,7 @@ class Federation:
 
 
 def draw_scene(algorithm: str, seed: int, **given: Any) -> Scene:
-    """A scene of which everything that is not given is drawn from the seed.
+    """Return a scene; the seed draws everything that is not given.
 
     Parameters
     ----------
@@ -325,7 +334,7 @@ def draw_scene(algorithm: str, seed: int, **given: Any) -> Scene:
         scene = replace(plain, **(drawn | fixed | {"options": options}))
         if _is_taken(scene):
             return scene
-    # What was given is then refused where it is used.
+    # The given values are then refused where they are used.
     return plain
 
 

@@ -1,6 +1,6 @@
-r"""What is claimed, what an audit tested, and what it found.
+r"""The claim, the test and the verdict of an audit.
 
-**Bounds.** From scores of two neighbouring data sets to a lower bound on what was really lost.
+**Bounds.** From scores of two neighbouring data sets to a lower bound on the privacy loss.
 
 For every event E and neighbours D, D', with t = Pr'[E] and f = Pr[E],
 
@@ -11,9 +11,9 @@ guessing the data set from E,
 
 .. math:: \epsilon \ge \ln\frac{a - \delta}{1 - a},\qquad \mu \ge 2\,\Phi^{-1}(a).
 
-The event is a threshold on a score. Which threshold, which direction and which of the two forms is
-decided on runs of their own; the others count how often the event happens, and exact binomial
-limits replace the probabilities:
+The event is a threshold on a score. Separate runs choose the threshold, the direction and one of
+the two forms. The other runs count how often the event happens, and exact binomial limits replace
+the probabilities:
 
 * *rates*: Clopper-Pearson limits on t and f, each at half the error;
 * *accuracy*: one Clopper-Pearson limit on a at the whole error. The right guesses are a sum of
@@ -45,15 +45,15 @@ from dpadmm.privacy.gaussian import gaussian_epsilon
 
 _FORMS: Final[tuple[TestForm, ...]] = ("accuracy", "forward", "backward")
 
-# Of the runs, how many choose the attack; the others measure it.
+# The share of the runs that choose the attack; the others measure it.
 _CHOOSING_SHARE: Final = 0.25
-# They choose at a smaller error than is stated, or chance would favour thresholds in thin tails.
+# They choose at a smaller error than stated, or chance would favour thresholds in thin tails.
 _CHOOSING_ERROR: Final = 0.2
 # Rates must promise this much more than accuracy, whose one limit depends less on chance.
 _ACCURACY_LEAD: Final = 1.2
 # Thresholds tried in each tail of each sample.
 _TAIL_THRESHOLDS: Final = 64
-#: Fewer runs of each data set than this say nothing.
+#: The fewest runs of each data set that an audit accepts.
 SMALLEST_SAMPLE: Final = 40
 
 
@@ -92,7 +92,7 @@ class ScoreCounts:
     trials: int
 
     def lower_bound(self, claim: Claim, form: TestForm, error: float) -> Array:
-        """At least this much is lost, but for an ``error``."""
+        """The lower bound on the loss; it is wrong with probability at most ``error``."""
         null, alternative = np.asarray(self.null), np.asarray(self.alternative)
         if form == "accuracy":
             right = alternative + (self.trials - null)
@@ -107,7 +107,7 @@ class ScoreCounts:
         )
 
     def estimate(self, claim: Claim, form: TestForm) -> float:
-        """What the observed rates would mean if they were the probabilities."""
+        """The loss if the observed rates were the probabilities."""
         null, alternative = np.asarray(self.null), np.asarray(self.alternative)
         if form == "accuracy":
             accuracy = (alternative + (self.trials - null)) / (2 * self.trials)
@@ -150,8 +150,8 @@ def audit_scores(
     claim
         What to test.
     null, alternative
-        One score per independent run on D and on D', equally many. A larger score should speak
-        for D'; that it does is not needed for the bound to hold.
+        One score per independent run on D and on D', equally many. A larger score should indicate
+        D', but the bound holds even if it does not.
     setting
         What was run, for the verdict.
     confidence
@@ -188,7 +188,7 @@ def audit_scores(
 
 
 class Claim(ABC):
-    """What a mechanism is said to guarantee. Subclasses are frozen dataclasses and final."""
+    """What a mechanism claims to guarantee. Subclasses are frozen dataclasses and final."""
 
     #: What the number measures.
     quantity: str
@@ -208,7 +208,7 @@ class Claim(ABC):
 
     @abstractmethod
     def words(self) -> str:
-        """The claim as a sentence has it."""
+        """The claim in words."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -264,7 +264,7 @@ class GaussianClaim(Claim):
     mu
         The claimed parameter.
     delta
-        Where the claim is also shown as an epsilon; it takes no part in the test.
+        The delta at which the claim is also shown as an epsilon; the test does not use it.
     """
 
     mu: float
@@ -374,11 +374,11 @@ class Verdict:
     lower_bound
         At least this much is really lost, with probability ``confidence`` over the audit's draws.
     estimate
-        The same without allowance for chance: no bound, but what more runs would approach.
+        The same without allowance for chance: not a bound, but the limit of more runs.
     samples
         Runs of each data set, those that chose the attack included.
     attack, setting
-        How the data sets were told apart, and what was tested.
+        How the data sets were distinguished, and what was tested.
     noise, scene
         What the test of the noise of a whole algorithm found, and where; None for a mechanism.
     """

@@ -1,8 +1,8 @@
-"""The noise of a whole run, read off its messages and set against the claim.
+"""The noise of a whole run, computed from its messages and compared with the claim.
 
-Three parties run the algorithm through the engine, many runs side by side, with the very source of
-noise that a deployment takes. Their state is a function of messages, so a witness follows it and
-asks, in every round, what would have been sent without noise:
+Three parties run the algorithm through the engine, many runs side by side, with the source of noise
+that a deployment uses. Their state is a function of messages, so a witness follows it and computes,
+in every round, what would have been sent without noise:
 
 * a message with Gaussian noise on it: the difference is the noise;
 * a minimiser o under noise b in its gradient: b = -G(o), G being the gradient of the party's
@@ -12,8 +12,8 @@ asks, in every round, what would have been sent without noise:
   gradient times a public factor; after two, with the same full gradient and batches once more, that
   of the batch difference. The draws of further steps are tested as the source gave them.
 
-An auditor needs noise of three kinds: none, one stream for many runs, or a deployment's, taken
-down.
+An auditor needs three kinds of noise: none, one stream for many runs, or a deployment's noise,
+recorded.
 """
 
 from __future__ import annotations
@@ -138,10 +138,10 @@ class SharedNoise(NoiseSource):
 
 @final
 class RecordingNoise(NoiseSource):
-    """Another source, whose draws are taken down as they pass.
+    """Records the draws of another source.
 
-    With a factor of 1 what the source returns is handed on bit for bit: the run is the one that it
-    would have been.
+    With a factor of 1 it passes on what the source returns, bit for bit, so the run does not
+    change.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class RecordingNoise(NoiseSource):
         self.batches_drawn: dict[tuple[int, int, int], NDArray[np.int64]] = {}
 
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
-        """The source's stream; what is drawn from it directly is not taken down."""
+        """The source's stream; draws from it are not recorded."""
         return self._source.generator(run, party, t, purpose)
 
     def add_gaussian(
@@ -205,7 +205,7 @@ class RecordingNoise(NoiseSource):
 
 @final
 class EchoNoise(NoiseSource):
-    """The draws that a recording holds, once more, but for the last noise of a message.
+    """Repeats the draws of a recording, except the last noise of a message.
 
     With it a round gives what it would have sent without that noise.
 
@@ -224,7 +224,7 @@ class EchoNoise(NoiseSource):
         self._recording, self._purposes = recording, purposes
 
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
-        """Refuse: what was drawn from a stream directly was not taken down."""
+        """Refuse: draws from a stream were not recorded."""
         raise ParameterError(f"the auditor knows no form without noise of the draw {purpose!r}.")
 
     def batches(
@@ -265,7 +265,7 @@ _MOST_RUNS: Final = 400
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """What the joint test of the noise found.
+    """The findings of the joint test of the noise.
 
     Attributes
     ----------
@@ -360,7 +360,7 @@ def audit_noise(
 
 @dataclass(frozen=True)
 class _Trial:
-    """Parties that run an algorithm to be watched, and what its claim needs."""
+    """The parties that run an algorithm under observation, and what its claim needs."""
 
     federation: Federation
     algorithm: Algorithm
@@ -422,7 +422,7 @@ def _first_of_each(findings: list[Deviation]) -> list[Deviation]:
 
 @final
 class Witness(Exchange):
-    """Hands messages on, and takes down the noise that they carry.
+    """Passes messages on, and records the noise that they carry.
 
     Parameters
     ----------
@@ -460,7 +460,7 @@ class Witness(Exchange):
         self.charged: tuple[tuple[Event, ...], ...] = ()
 
     def __call__(self, message: Released, t: int) -> Array:
-        """Take down the noise of a round, and hand the messages on."""
+        """Record the noise of a round, and pass the messages on."""
         events = message.events
         self.findings += self._oracle.check(events, t)
         if not isinstance(events[0], PostProcessing):
@@ -470,7 +470,7 @@ class Witness(Exchange):
         return inbox
 
     def finish(self, charged: tuple[tuple[Event, ...], ...]) -> None:
-        """Take down what was charged, and what the source gave without a message to show it."""
+        """Record the charges, and check the draws that no message shows."""
         self.charged = charged
         for batches in self._recording.batches_drawn.values():
             ordered = np.sort(batches, axis=-1)
@@ -522,7 +522,7 @@ class Witness(Exchange):
             self.at_least.add("noise of gradients")
             return
         seen = loop.steps == 2 and algorithm.form == "one-release"
-        # What a message shows is not taken down a second time as it was drawn: the two are one.
+        # Do not record a draw a second time if a message shows it.
         for purpose in ("gradient",) if seen else ("gradient", "inner"):
             if (found := self._draws(purpose, t)) is not None:
                 self.scores[f"draws for {purpose}"][t] = found

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import typer
 
 from dpadmm.cli.output import (
     JsonOption,
+    VerboseOption,
     console,
     emit,
     named_values,
     read_value,
-    say,
+    show_statement,
     show_table,
     takes,
+    whole_numbers,
 )
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
-from dpadmm.run import parameters as defaults
+from dpadmm.run.options import AUTO, DEFAULT, MOST_ROUNDS, OPTIONS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from dpadmm.experiments.question import RunQuestion
     from dpadmm.privacy.events import Event
     from dpadmm.privacy.statement import PrivacyStatement
-    from dpadmm.run.evaluate import Wish
-    from dpadmm.run.parameters import TrainingParameters
+    from dpadmm.run.charges import WholePlan
+    from dpadmm.run.options import TrainingParameters
     from dpadmm.run.plan import Plan
 
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
@@ -48,30 +49,29 @@ class AccountOptions:
         Path | None,
         typer.Argument(help="A configuration; it then decides the run, and the options do not."),
     ] = None
-    epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = 1.0
-    delta: Annotated[float, typer.Option(help="Delta of that budget.")] = defaults.DELTA
-    algorithm: Annotated[str, typer.Option(help="Which algorithm.")] = defaults.ALGORITHM
+    epsilon: Annotated[float, typer.Option(help=OPTIONS["epsilon"].help)] = DEFAULT.epsilon
+    delta: Annotated[float, typer.Option(help=OPTIONS["delta"].help)] = DEFAULT.delta
+    algorithm: Annotated[str, typer.Option(help=OPTIONS["algorithm"].help)] = DEFAULT.algorithm
     rounds: Annotated[
         str,
         typer.Option(help="Messages, or releases of one kind; auto: as the algorithm has them."),
-    ] = defaults.ROUNDS
+    ] = AUTO
     rows: Annotated[str, typer.Option(help="Rows of each party, separated by commas.")] = (
         "8000,8000,8000,8000,8000"
     )
     features: Annotated[int, typer.Option(help="Columns of an encoded row.")] = 105
-    topology: Annotated[str, typer.Option(help="Who talks to whom.")] = "auto"
-    penalty: Annotated[
-        str,
-        typer.Option(help="A number or auto; or JSON: a list over rounds, a table of parties."),
-    ] = "auto"
-    regularization: Annotated[float, typer.Option(help="Weight of the squared norm.")] = (
-        defaults.REGULARIZATION
+    topology: Annotated[str, typer.Option(help=OPTIONS["topology"].help)] = DEFAULT.topology
+    penalty: Annotated[str, typer.Option(help=OPTIONS["penalty"].help)] = DEFAULT.penalty
+    regularization: Annotated[float, typer.Option(help=OPTIONS["regularization"].help)] = (
+        DEFAULT.regularization
     )
-    party_weight: Annotated[str, typer.Option(help="rows or equal.")] = "rows"
-    rows_per_person: Annotated[int, typer.Option(help="Rows replaced at once.")] = 1
-    option: Annotated[
-        list[str] | None, typer.Option(help="An option of the algorithm, NAME=VALUE or NAME=JSON.")
-    ] = None
+    party_weight: Annotated[str, typer.Option(help=OPTIONS["party_weight"].help)] = (
+        DEFAULT.party_weight
+    )
+    rows_per_person: Annotated[int, typer.Option(help=OPTIONS["rows_per_person"].help)] = (
+        DEFAULT.rows_per_person
+    )
+    option: Annotated[list[str] | None, typer.Option(help=OPTIONS["algorithm_options"].help)] = None
     release: Annotated[
         ReleaseKind | None,
         typer.Option(help="Compose `--rounds` releases of this kind instead of a run."),
@@ -98,6 +98,7 @@ class AccountOptions:
     ] = "constant"
     decay: Annotated[float, typer.Option(help="Decay of the schedule.")] = 0.925
     period: Annotated[int, typer.Option(help="Period of the periodic schedule.")] = 1
+    verbose: VerboseOption = False
     as_json: JsonOption = False
 
 
@@ -118,138 +119,82 @@ def account(options: AccountOptions) -> None:
     It reads no data.
     """
     if options.release is not None:
-        result, show = _composed(options, options.release), _show_releases
+        (result, statement), show = _composed(options, options.release), _show_releases
     else:
-        told = _from_options(options) if options.config is None else _from_config(options.config)
-        result, show = _run(told), _show_run
+        (result, statement), show = _run(_question(options)), _show_run
     if options.as_json:
-        emit("account", result)
+        emit("account", result | {"lines": statement.lines()})
     else:
         show(result)
+        show_statement(statement, verbose=options.verbose)
 
 
 # -- a run ---------------------------------------------------------------------------------------
 
 
-class _Question(NamedTuple):
-    """The public facts of a run that has not happened."""
+def _question(options: AccountOptions) -> RunQuestion:
+    """What a configuration says, without opening a file of rows; or what the options say."""
+    from dpadmm.experiments.question import RunQuestion
+    from dpadmm.run.options import TrainingParameters
 
-    parameters: TrainingParameters
-    rows: list[int]
-    features: int
-    outputs: int = 1
-    names: tuple[str, ...] | None = None
-    simulated: bool = False
-    # What is asked for beside the training, and what each party is charged for it.
-    wish: Wish | None = None
-    beside: tuple[tuple[Event, ...], ...] = ()
-
-    def histories(self, training: Sequence[Sequence[Event]]) -> list[list[tuple[Event, ...]]]:
-        """Of each party the releases that add up; of several lists the larger cost counts.
-
-        Held-out rows have a list of their own, as in a statement (:class:`Charges`).
-        """
-        from dpadmm.privacy.events import parts_add_up
-
-        if not self.beside:
-            return [[tuple(events)] for events in training]
-        people = self.parameters.rows_per_person
-        kept_out = self.wish is not None and self.wish.split.holdout
-        return [
-            [both] if not kept_out or parts_add_up(both, people) else [tuple(events), more]
-            for events, more in zip(training, self.beside, strict=True)
-            for both in [(*events, *more)]
-        ]
-
-    def plan(self, rounds: int | str) -> Plan:
-        """The run, with so many rounds."""
-        from dpadmm.run.plan import plan
-
-        return plan(
-            replace(self.parameters, rounds=rounds),
-            self.rows,
-            features=self.features,
-            outputs=self.outputs,
-            names=self.names,
-        )
-
-
-def _from_options(options: AccountOptions) -> _Question:
-    """What the options say."""
-    from dpadmm.run.parameters import TrainingParameters
-
-    parameters = TrainingParameters(
-        algorithm=options.algorithm,
-        epsilon=options.epsilon,
-        delta=options.delta,
-        rounds=read_value(options.rounds),
-        topology=options.topology,
-        penalty=read_value(options.penalty),
-        regularization=options.regularization,
-        party_weight=options.party_weight,
-        rows_per_person=options.rows_per_person,
-        algorithm_options=named_values(options.option or []),
+    if options.config is not None:
+        return RunQuestion.from_config(options.config, settled=True)
+    known = {each.name for each in fields(TrainingParameters)}
+    told = [each.name for each in fields(options) if each.name in known]
+    given = {name: getattr(options, name) for name in told}
+    # Words that may stand for a number, a list or a table.
+    given |= {name: read_value(given[name]) for name in ("rounds", "penalty")}
+    parameters = TrainingParameters(**given, algorithm_options=named_values(options.option or []))
+    return RunQuestion(
+        whole_numbers(options.rows), features=options.features, parameters=parameters
     )
-    return _Question(parameters, _counts(options.rows), options.features)
 
 
-def _from_config(path: Path) -> _Question:
-    """What a configuration says, without opening a file of rows."""
-    from dpadmm.data.schema import load_schema
-    from dpadmm.run.config import load_config
-    from dpadmm.run.evaluate import plan_whole
-    from dpadmm.run.from_files import declared_rows
+def _ahead(whole: WholePlan) -> tuple[tuple[Event, ...], ...]:
+    """What each party would be charged for the evaluation after a run."""
     from dpadmm.run.plan import announced
 
-    told = load_config(path)
-    counts = declared_rows(told)
-    schema = load_schema(told.data.schema_file)
-    names = tuple(counts)
-    whole = plan_whole(
-        told.parameters(names),
-        counts,
-        features=len(schema.feature_names),
-        classes=len(schema.classes),
-        wish=told.run.wish,
-    )
-    parameters = told.parameters(names)
-    expected, budget = whole.expected(), whole.training.budget
-    if expected is not None and budget is not None:
-        # A histogram of the same rows takes its part of the budget.
-        trained = dict(zip(names, budget.epsilon.tolist(), strict=True))
-        parameters = replace(parameters, epsilon=trained)
-    return _Question(
-        parameters,
-        [told.run.wish.split.train_rows(count) for count in counts.values()],
-        len(schema.feature_names),
-        schema.outputs,
-        names,
-        told.run.simulation_key is not None,
-        told.run.wish,
-        () if expected is None else announced(expected),
-    )
+    expected = whole.expected()
+    return () if expected is None else announced(expected)
 
 
-def _run(question: _Question) -> dict[str, Any]:
+def _histories(
+    whole: WholePlan, training: Sequence[Sequence[Event]]
+) -> list[list[tuple[Event, ...]]]:
+    """Of each party the releases that add up; of several lists the larger cost counts.
+
+    Held-out rows have a list of their own, as in a statement (:class:`Charges`).
+    """
+    from dpadmm.privacy.events import parts_add_up
+
+    ahead, budget = _ahead(whole), whole.training.budget
+    if budget is None or not ahead:
+        return [[tuple(events)] for events in training]
+    held_out = whole.wish.split.holdout
+    return [
+        [both] if not held_out or parts_add_up(both, budget.rows_per_person) else [(*events,), more]
+        for events, more in zip(training, ahead, strict=True)
+        for both in [(*events, *more)]
+    ]
+
+
+def _run(question: RunQuestion) -> tuple[dict[str, Any], PrivacyStatement]:
     """Configure a run for public facts only and account what it announces."""
     from dpadmm.privacy.gaussian import gaussian_mu
     from dpadmm.privacy.noise import SimulatedNoise, secure_noise
-    from dpadmm.run.evaluate import Wish
     from dpadmm.run.plan import announced
     from dpadmm.run.session import state_whole
 
-    parameters = question.parameters
-    people, planned = parameters.rows_per_person, question.plan(parameters.rounds)
-    wish = question.wish or Wish()
+    parameters, whole = question.parameters, question.whole()
+    planned = whole.training
     site, budget = planned.site, planned.budget
-    deltas = np.zeros(len(site.names)) if budget is None else budget.delta
     events = announced(planned)
     # About the noise that a run on this machine would draw.
     noise = SimulatedNoise(0) if question.simulated else secure_noise()
-    statement = state_whole(planned, events, noise, wish, ahead=question.beside)
+    statement = state_whole(planned, events, noise, whole.wish, ahead=_ahead(whole))
     statement = replace(statement, noise=f"none drawn yet: this is a plan ({statement.noise})")
     weakest = None if budget is None else float(gaussian_mu(budget.epsilon, budget.delta).max())
-    return {
+    result = {
         "algorithm": planned.algorithm.name,
         "rounds": planned.rounds,
         "penalty": planned.penalty if planned.algorithm.uses_penalty else None,
@@ -257,14 +202,14 @@ def _run(question: _Question) -> dict[str, Any]:
         "parties": [
             _party(planned, place, events[place], statement) for place in range(len(site.names))
         ],
-        "curve": _curve(chain(*question.histories(events)), people),
+        "curve": _curve(chain(*_histories(whole, events)), parameters.rows_per_person),
         "other_rounds": [
-            _other_rounds(question, count, events, deltas)
+            _other_rounds(question, count, events)
             for count in _other_counts(parameters, planned.rounds)
         ],
         "statement": statement.to_dict(),
-        "lines": statement.lines(),
     }
+    return result, statement
 
 
 def _party(
@@ -295,27 +240,26 @@ def _other_counts(parameters: TrainingParameters, rounds: int) -> tuple[int, ...
     tables = [each.values() for each in given if isinstance(each, Mapping)]
     if any(isinstance(each, list | tuple) for each in chain(given, *tables)):
         return (rounds,)
-    return max(1, rounds // 2), rounds, min(2 * rounds, defaults.MOST_ROUNDS)
+    return max(1, rounds // 2), rounds, min(2 * rounds, MOST_ROUNDS)
 
 
 def _other_rounds(
-    question: _Question,
-    rounds: int,
-    events: Sequence[Sequence[Event]],
-    deltas: NDArray[np.float64],
+    question: RunQuestion, rounds: int, events: Sequence[Sequence[Event]]
 ) -> dict[str, Any]:
     """What the same budget asks of the noise, and what the same noise would cost at most."""
     from dpadmm.privacy.accountant import epsilon_spent
     from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
     from dpadmm.run.plan import announced
 
-    planned, people = question.plan(rounds), question.parameters.rows_per_person
+    whole, people = question.whole(rounds=rounds), question.parameters.rows_per_person
+    planned = whole.training
+    deltas = np.zeros(len(events)) if planned.budget is None else planned.budget.delta
     calibrated = announced(planned)[0][0].to_dict()
     trained = [tuple(own[t % len(own)] for t in range(rounds)) for own in events]
     # Parties often share a history; each different one is accounted once.
     histories = dict.fromkeys(
         (history, float(delta) * (1 - SAMPLER_ALLOWANCE))
-        for own, delta in zip(question.histories(trained), deltas, strict=True)
+        for own, delta in zip(_histories(whole, trained), deltas, strict=True)
         for history in own
     )
     return {
@@ -385,7 +329,6 @@ def _show_run(result: dict[str, Any]) -> None:
             for row in result["other_rounds"]
         ],
     )
-    _show_lines(result["lines"])
 
 
 # -- releases by hand ----------------------------------------------------------------------------
@@ -404,7 +347,8 @@ def _releases(options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
             )
         return value
 
-    rows, count = _counts(options.rows)[0], _releases_made(options.rounds)
+    rows = positive_integer("rows", whole_numbers(options.rows)[0])
+    count = _releases_made(options.rounds)
     if options.release == "pure":
         return [events.Repeated(events.PureRelease(need("release_epsilon")), count)], {}
     if options.release == "objective":
@@ -439,7 +383,9 @@ def _gaussian_releases(mu: float, options: AccountOptions) -> tuple[list[Event],
     return [GaussianRelease(mu, math.sqrt(ratio)) for ratio in ratios], facts
 
 
-def _composed(options: AccountOptions, kind: ReleaseKind) -> dict[str, Any]:
+def _composed(
+    options: AccountOptions, kind: ReleaseKind
+) -> tuple[dict[str, Any], PrivacyStatement]:
     from dpadmm.privacy.gaussian import gaussian_mu
     from dpadmm.privacy.statement import Charges, Terms, make_statement
 
@@ -452,7 +398,7 @@ def _composed(options: AccountOptions, kind: ReleaseKind) -> dict[str, Any]:
         by_round=False,
     )
     finite = spent.private and delta > 0 and spent.epsilon > 0
-    return {
+    result = {
         "release": kind,
         "epsilon": spent.epsilon,
         "delta": delta,
@@ -461,12 +407,12 @@ def _composed(options: AccountOptions, kind: ReleaseKind) -> dict[str, Any]:
         "theorem": spent.theorem,
         **facts,
         "curve": _curve([events], options.rows_per_person),
-        "lines": spent.lines(),
     }
+    return result, spent
 
 
 def _show_releases(result: dict[str, Any]) -> None:
-    hidden = {"curve", "lines", "theorem", "release"}
+    hidden = {"curve", "theorem", "release"}
     show_table(
         f"{result['release']} releases",
         ("what", "value"),
@@ -477,7 +423,6 @@ def _show_releases(result: dict[str, Any]) -> None:
         ],
     )
     _show_curve(result["curve"])
-    _show_lines(result["lines"])
 
 
 def _shown(key: str, value: Any) -> Any:
@@ -517,16 +462,11 @@ def _show_curve(curve: list[dict[str, float]]) -> None:
     )
 
 
-def _show_lines(lines: Sequence[tuple[str, str]]) -> None:
-    for heading, words in lines:
-        say(words, heading)
-
-
 def _releases_made(text: str) -> int:
     """How many releases to compose: a number, or as many as most algorithms make."""
     from dpadmm.run.plan import chosen_rounds
 
-    return chosen_rounds(read_value(text), defaults.ALGORITHM)
+    return chosen_rounds(read_value(text), DEFAULT.algorithm)
 
 
 def _short(value: float | None, digits: int = 4) -> str:
@@ -537,13 +477,3 @@ def _short(value: float | None, digits: int = 4) -> str:
 
 def _span(first: float | None, last: float | None) -> str:
     return _short(first) if first == last else f"{_short(first)} to {_short(last)}"
-
-
-def _counts(text: str) -> list[int]:
-    try:
-        counts = [int(part) for part in text.split(",")]
-    except ValueError:
-        counts = [0]
-    if min(counts) < 1:
-        raise ParameterError(f"rows must be whole numbers separated by commas; got {text!r}.")
-    return counts

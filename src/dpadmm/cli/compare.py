@@ -22,12 +22,13 @@ from dpadmm.cli.output import (
     takes,
 )
 from dpadmm.errors import ParameterError
-from dpadmm.run import parameters as defaults
+from dpadmm.privacy.figures import Given
+from dpadmm.run.options import AUTO, DEFAULT
 
 if TYPE_CHECKING:
     from dpadmm.experiments.comparison import Comparison
     from dpadmm.experiments.problems import ProblemSource
-    from dpadmm.run.parameters import TrainingParameters
+    from dpadmm.run.options import TrainingParameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +48,11 @@ class CompareOptions:
     epsilon: Annotated[str, typer.Option(help="Budgets, separated by commas.")] = "0.1,1,10"
     delta: Annotated[
         float | None,
-        typer.Option(help=f"Of every budget; the configuration's, or {defaults.DELTA:g}."),
+        typer.Option(help=f"Of every budget; the configuration's, or {Given(DEFAULT.delta)}."),
     ] = None
     topology: Annotated[str, typer.Option(help="Graphs, separated by commas.")] = "ring"
     calibration: Annotated[str, typer.Option(help="proven, published, or both.")] = (
-        defaults.CALIBRATION
+        DEFAULT.calibration
     )
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Messages; each algorithm has its own number.")
@@ -124,7 +125,7 @@ def compare(options: CompareOptions) -> None:
 
 def _comparison(options: CompareOptions) -> Comparison:
     from dpadmm.experiments.comparison import Comparison, default_entries, parse_entry
-    from dpadmm.run.parameters import CALIBRATIONS
+    from dpadmm.run.options import CALIBRATIONS
 
     problem, parameters = _problem(options)
     parameters = replace(
@@ -152,7 +153,7 @@ def _problem(options: CompareOptions) -> tuple[ProblemSource, TrainingParameters
     """The rows to compare on, and how to train on them."""
     from dpadmm.experiments.problems import FileProblem, NamedProblem
     from dpadmm.run.config import load_config, load_toml
-    from dpadmm.run.parameters import TrainingParameters
+    from dpadmm.run.options import TrainingParameters
 
     data, public = options.data, options.public_evaluation
     if data.endswith(".toml"):
@@ -167,8 +168,8 @@ def _problem(options: CompareOptions) -> tuple[ProblemSource, TrainingParameters
         asked = load_toml(data, "configuration").get("run", {})
         return problem, replace(
             config.parameters([party.name for party in config.party]),
-            loss=asked.get("loss", defaults.LOSS),
-            rounds=asked.get("rounds", defaults.ROUNDS),
+            loss=asked.get("loss", DEFAULT.loss),
+            rounds=asked.get("rounds", AUTO),
             algorithm_chosen=False,
         )
     if public is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from dpadmm.cli.output import console
 from dpadmm.data.schema import Label, NumericColumn, Schema
-from dpadmm.experiments.baselines import alone_cells, pooled_cell, private_alone_cells
+from dpadmm.errors import DataError
+from dpadmm.experiments.comparison import alone_cells, pooled_cell, private_alone_cells
 from dpadmm.experiments.jobs import Job, TrainingJob
 from dpadmm.experiments.measures import LEVEL, Interval, get_measure, mean_interval
 from dpadmm.experiments.problems import Problem, ProblemSource
@@ -20,10 +22,9 @@ from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import label_signs
 from dpadmm.run.classifier import Classifier
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import Plan, plan, settled
-from dpadmm.run.train import lay_out, state_privacy, train
-from dpadmm.sentences import DataError
+from dpadmm.run.session import lay_out, state_privacy, train
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -243,21 +244,14 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class ShownRun:
-    """The run that is shown in full: the first of the repeated ones."""
-
-    parameters: TrainingParameters
-    planned: Plan
-    classifier: Classifier
-
-
-@dataclass(frozen=True, eq=False)
 class Together:
     """All parties at one budget: accuracy of each run, the course of all, and the first run."""
 
     accuracy: Array
     course: Mapping[str, list[float]]
-    shown: ShownRun
+    parameters: TrainingParameters
+    planned: Plan
+    classifier: Classifier
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +287,7 @@ class Findings:
     @property
     def privacy(self) -> PrivacyStatement:
         """The statement of the run with shared noise."""
-        return self.shared.shown.classifier.privacy
+        return self.shared.classifier.privacy
 
     @property
     def history(self) -> Mapping[str, Mapping[str, list[float]]]:
@@ -326,8 +320,13 @@ class Findings:
 
 def find(data: DemoData, rounds: int | str, seed: int, on_done: OnDone) -> Findings:
     """Train everything, some runs each."""
-    steps = _Steps(6, on_done)
-    alone = steps.done(alone_accuracy(data))
+    steps = count(1)
+
+    def done(found: Found) -> Found:
+        on_done(next(steps), 6)
+        return found
+
+    alone = done(alone_accuracy(data))
     cells = private_alone_cells(
         data,
         private_parameters("own", rounds),
@@ -336,11 +335,11 @@ def find(data: DemoData, rounds: int | str, seed: int, on_done: OnDone) -> Findi
         seed=seed,
         finals=(_MEASURE,),
     )
-    private_alone = steps.done(np.array([_scores(cell, "tail") for cell in cells]))
-    own = steps.done(together(data, private_parameters("own", rounds), seed))
-    shared = steps.done(together(data, private_parameters("shared", rounds), seed))
+    private_alone = done(np.array([_scores(cell, "tail") for cell in cells]))
+    own = done(together(data, private_parameters("own", rounds), seed))
+    shared = done(together(data, private_parameters("shared", rounds), seed))
     small = TrainingJob(data, private_parameters("shared", rounds, SMALL_EPSILON), RUNS, seed)
-    small_budget = steps.done(_scores(small, "tail"))
+    small_budget = done(_scores(small, "tail"))
     few = data.among(FEW, seed)
     of_few = TrainingJob(few, private_parameters("shared", rounds), RUNS, seed)
     return Findings(
@@ -352,22 +351,9 @@ def find(data: DemoData, rounds: int | str, seed: int, on_done: OnDone) -> Findi
         shared=shared,
         pooled=pooled_accuracy(data),
         small_budget=small_budget,
-        few=steps.done(_scores(of_few, "tail")),
+        few=done(_scores(of_few, "tail")),
         few_alone=alone_accuracy(few),
     )
-
-
-class _Steps:
-    """Counts what was done."""
-
-    def __init__(self, whole: int, on_done: OnDone) -> None:
-        self._whole, self._on_done, self._count = whole, on_done, 0
-
-    def done(self, found: Found) -> Found:
-        """Tell of one more step, and pass on what it found."""
-        self._count += 1
-        self._on_done(self._count, self._whole)
-        return found
 
 
 def private_parameters(
@@ -424,5 +410,7 @@ def together(data: DemoData, parameters: TrainingParameters, seed: int) -> Toget
     return Together(
         measure(outcome.tail, problem),
         {"accuracy": accuracy, "disagreement": disagreement},
-        ShownRun(parameters, planned, classifier),
+        parameters,
+        planned,
+        classifier,
     )

@@ -12,14 +12,17 @@ import typer
 from dpadmm.cli.output import (
     DelimiterOption,
     JsonOption,
+    VerboseOption,
     emit,
     owner_at_terminal,
+    plain_quality,
     refusals,
     say,
+    show_quality,
+    show_statement,
     takes,
     warn,
 )
-from dpadmm.cli.run_output import plain_quality, show_quality
 from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ class EvaluateOptions:
         bool, typer.Option("--write", help="Write threshold and probabilities into the model.")
     ] = False
     delimiter: DelimiterOption = None
+    verbose: VerboseOption = False
     as_json: JsonOption = False
 
     @property
@@ -126,8 +130,8 @@ def evaluate(options: EvaluateOptions) -> None:
         emit("evaluate", written | plain_quality(quality, evaluation))
         return
     show_quality(quality, evaluation, [str(name) for name in model.classifier.classes])
-    for heading, words in () if quality.privacy is None else quality.privacy.lines():
-        say(words, heading)
+    if quality.privacy is not None:
+        show_statement(quality.privacy, verbose=options.verbose)
     if paid or options.write:
         say(f"Written: {place}")
     elif options.chooses:
@@ -203,7 +207,7 @@ def _check_run(config: RunConfig, model: Model) -> None:
     """
     from dpadmm.durable import check_writable
     from dpadmm.run.evaluate_files import check_model
-    from dpadmm.run.record import read_record
+    from dpadmm.run.result import read_record
 
     check_model(config, model)
     result = config.result
@@ -288,14 +292,11 @@ def _sharper(found: Quality, stored: Quality) -> bool:
 def _tell_report(config: RunConfig, model: Model) -> None:
     """Put it into the record and the page of the run, where there is a record."""
     import hashlib
-    import json
 
-    from dpadmm.durable import write_whole
     from dpadmm.report.html import write_page
     from dpadmm.report.run import run_report
-    from dpadmm.run.charges import ledger_facts
     from dpadmm.run.model import model_bytes
-    from dpadmm.run.record import RecordedRun, read_record
+    from dpadmm.run.result import RecordedRun, ledger_facts, read_record
 
     result = config.result
     if result.record is None or not result.record.exists():
@@ -309,7 +310,6 @@ def _tell_report(config: RunConfig, model: Model) -> None:
         **ledger_facts(config.ledgers),
     }
     record = RecordedRun.from_dict(content)
-    data = json.dumps(record.plain(), indent=2, allow_nan=False).encode()
-    write_whole(result.record, data, "record")
+    record.write(result.record)
     if result.report_file is not None:
         write_page(result.report_file, run_report(record))

@@ -11,19 +11,21 @@ import typer
 
 from dpadmm.cli.output import (
     JsonOption,
+    VerboseOption,
     emit,
     owner_at_terminal,
     print_refusal,
     refusals,
+    result_places,
     say,
+    show_run,
     takes,
     warn,
 )
-from dpadmm.cli.run_output import result_places, show_run
 from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dpadmm.federation.node_config import WatchSection
+    from dpadmm.federation.config import WatchSection
     from dpadmm.federation.runtime import NodeSetup
     from dpadmm.run.result import Run
 
@@ -60,6 +62,7 @@ class NodeOptions:
         bool,
         typer.Option("--rows", help="With --check: look at this node's rows, too, for you alone."),
     ] = False
+    verbose: VerboseOption = False
     as_json: JsonOption = False
 
 
@@ -83,8 +86,8 @@ def node_command(options: NodeOptions) -> None:
     (`preflight` under `[policy]`) may end the node there, with exit code 4.
     """
     with refusals("node", options.as_json):
+        from dpadmm.federation.config import load_node_config
         from dpadmm.federation.node import look_before_start
-        from dpadmm.federation.node_config import load_node_config
         from dpadmm.federation.recovery import LeftOut
         from dpadmm.federation.runtime import prepare_node
 
@@ -104,21 +107,21 @@ def node_command(options: NodeOptions) -> None:
             run = _take_part(setup, told.watch, as_json=options.as_json)
         except LeftOut as left_out:
             if left_out.run is not None:
-                _tell(setup, left_out.run, as_json=options.as_json)
+                _tell(setup, left_out.run, options)
             # Standard output has one envelope: that of what it trained, if there is any.
             as_json = options.as_json and left_out.run is None
             print_refusal("node", str(left_out), as_json=as_json)
             raise typer.Exit(LEFT_OUT) from None
-        _tell(setup, run, as_json=options.as_json)
+        _tell(setup, run, options)
 
 
-def _tell(setup: NodeSetup, run: Run | None, *, as_json: bool) -> None:
+def _tell(setup: NodeSetup, run: Run | None, options: NodeOptions) -> None:
     """Show what a node has trained."""
     result = setup.config.result
-    if as_json:
+    if options.as_json:
         emit("node", _summary(run, setup.name))
     elif run is not None:
-        _show(run)
+        _show(run, verbose=options.verbose)
         if result is not None and result.statement is not None:
             typer.echo(f"Statement: {result.statement}")
 
@@ -196,7 +199,7 @@ def _summary(run: Run | None, name: str) -> dict[str, object]:
     return {"node": name, "role": "party", **places, **run.summary()}
 
 
-def _show(run: Run) -> None:
+def _show(run: Run, *, verbose: bool) -> None:
     summary = run.summary()
     rounds = f"{summary['federation']['rounds_complete']} of {summary['rounds']}"
-    show_run(run, "Spent here", rounds=rounds, own=True)
+    show_run(run, "Spent here", rounds=rounds, own=True, verbose=verbose)

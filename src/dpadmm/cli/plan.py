@@ -21,9 +21,10 @@ from dpadmm.cli.output import (
     say,
     show_table,
     takes,
+    whole_numbers,
 )
 from dpadmm.errors import ParameterError
-from dpadmm.run import parameters as defaults
+from dpadmm.run.options import AUTO, DEFAULT, OPTIONS
 
 if TYPE_CHECKING:
     from dpadmm.experiments.outlook import Outlook
@@ -50,14 +51,14 @@ class PlanOptions:
         typer.Option(help="Instead of a schema: columns of an encoded row, with the constant."),
     ] = None
     classes: Annotated[int, typer.Option(min=2, help="Number of classes, with --features.")] = 2
-    epsilon: Annotated[float, typer.Option(help="Total budget of each party.")] = defaults.EPSILON
-    delta: Annotated[float, typer.Option(help="Delta of that budget.")] = defaults.DELTA
-    topology: Annotated[str, typer.Option(help="Who talks to whom.")] = defaults.TOPOLOGY
-    algorithm: Annotated[str, typer.Option(help="auto: by the public rule.")] = defaults.AUTO
-    rounds: Annotated[str, typer.Option(help="A number; auto: as the algorithm has them.")] = (
-        defaults.ROUNDS
+    epsilon: Annotated[float, typer.Option(help=OPTIONS["epsilon"].help)] = DEFAULT.epsilon
+    delta: Annotated[float, typer.Option(help=OPTIONS["delta"].help)] = DEFAULT.delta
+    topology: Annotated[str, typer.Option(help=OPTIONS["topology"].help)] = DEFAULT.topology
+    algorithm: Annotated[str, typer.Option(help=OPTIONS["algorithm"].help)] = AUTO
+    rounds: Annotated[str, typer.Option(help=OPTIONS["rounds"].help)] = AUTO
+    rows_per_person: Annotated[int, typer.Option(min=1, help=OPTIONS["rows_per_person"].help)] = (
+        DEFAULT.rows_per_person
     )
-    rows_per_person: Annotated[int, typer.Option(min=1, help="Rows replaced at once.")] = 1
     loss: Annotated[
         float | None,
         typer.Option(help="Points of accuracy that may be lost: finds the smallest epsilon."),
@@ -132,7 +133,7 @@ def plan_command(options: PlanOptions) -> None:
 def _question(options: PlanOptions) -> RunQuestion:
     from dpadmm.data.schema import load_schema
     from dpadmm.experiments.question import RunQuestion
-    from dpadmm.run.parameters import TrainingParameters
+    from dpadmm.run.options import TrainingParameters
 
     if options.config is not None:
         return RunQuestion.from_config(options.config)
@@ -141,15 +142,11 @@ def _question(options: PlanOptions) -> RunQuestion:
             "rows must be given, one number or one for each party, or a configuration; got none: "
             "see dpadmm plan --help."
         )
-    counts = _counts(options.rows)
-    parameters = TrainingParameters(
-        options.algorithm,
-        topology=options.topology,
-        rounds=read_value(options.rounds),
-        epsilon=options.epsilon,
-        delta=options.delta,
-        rows_per_person=options.rows_per_person,
-    )
+    counts = whole_numbers(options.rows)
+    # The loss of this command is one of accuracy.
+    told = ("algorithm", "topology", "epsilon", "delta", "rows_per_person")
+    given = {name: getattr(options, name) for name in told}
+    parameters = TrainingParameters(**given, rounds=read_value(options.rounds))
     return RunQuestion(
         counts[0] if len(counts) == 1 and options.parties is not None else counts,
         options.parties,
@@ -158,15 +155,6 @@ def _question(options: PlanOptions) -> RunQuestion:
         options.classes,
         parameters,
     )
-
-
-def _counts(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise ParameterError(
-            f"rows must be whole numbers separated by commas; got {text!r}."
-        ) from None
 
 
 def _places(options: PlanOptions) -> dict[str, Any]:

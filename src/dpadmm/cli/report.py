@@ -13,7 +13,7 @@ from dpadmm.errors import ParameterError, unknown_name
 
 if TYPE_CHECKING:
     from dpadmm.report.document import Report
-    from dpadmm.run.record import RecordedRun
+    from dpadmm.run.result import RecordedRun
 
 # What a record raises that has the form of one, but whose parts contradict each other.
 _UNFIT = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -76,9 +76,8 @@ def _record(path: Path) -> Path:
 def _report(paths: list[Path], ledgers: list[str]) -> Report:
     from dpadmm.report.document import read_report
     from dpadmm.report.html import SAVED
-    from dpadmm.report.run import run_report
-    from dpadmm.report.runs import runs_report
-    from dpadmm.run.record import read_record
+    from dpadmm.report.run import run_report, runs_report
+    from dpadmm.run.result import read_record
 
     if ledgers and len(paths) > 1:
         raise ParameterError(f"--ledger must come with one run; got {len(paths)} runs.")
@@ -107,8 +106,7 @@ def _names(paths: list[Path]) -> list[str]:
 
 def _with_ledgers(run: RecordedRun, ledgers: list[str]) -> RecordedRun:
     """The run with ledgers as they are now."""
-    from dpadmm.run.charges import ledger_checks
-    from dpadmm.run.record import LedgerCheck
+    from dpadmm.run.result import LedgerCheck, ledger_checks
 
     places: dict[str, str | Path] = {}
     for text in ledgers:

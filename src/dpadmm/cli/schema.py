@@ -21,11 +21,11 @@ from dpadmm.cli.output import (
     warn,
 )
 from dpadmm.durable import check_writable, write_whole
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError
 
 if TYPE_CHECKING:
+    from dpadmm.data.encode import Survey
     from dpadmm.data.schema import Schema
-    from dpadmm.data.survey import Survey
     from dpadmm.data.values import Reading
 
 CHECK_WARNING = (
@@ -66,6 +66,14 @@ class DraftOptions:
             "draws curves, where without it draws a straight line. Takes no constant.",
         ),
     ] = None
+    polynomial: Annotated[
+        int | None,
+        typer.Option(
+            metavar="2",
+            help="Let rows also have the products of every two columns, for at most 16 encoded "
+            "columns: a model that draws ellipses and hyperbolas.",
+        ),
+    ] = None
     delimiter: Annotated[
         str | None, typer.Option(help="Delimiter of a CSV file; found if not given.")
     ] = None
@@ -93,6 +101,7 @@ def draft(options: DraftOptions) -> None:
             max_levels=options.max_levels or MAX_LEVELS,
             delimiter=options.delimiter,
             fourier=options.fourier,
+            polynomial=options.polynomial,
         )
         _write(schema, options.output, options.force)
     for hint in hints:
@@ -121,18 +130,21 @@ def draft(options: DraftOptions) -> None:
 
 def _encoding(schema: Schema) -> dict[str, Any]:
     """Describe the encoded rows; a schema without a map has no line for one."""
-    told = schema.fourier
     counts = {"encoded_columns": len(schema.column_names), "features": len(schema.feature_names)}
-    return counts if told is None else counts | {"fourier": told.model_dump()}
+    maps = {"fourier": schema.fourier, "polynomial": schema.polynomial}
+    return counts | {name: told.model_dump() for name, told in maps.items() if told is not None}
 
 
 def _encoding_words(schema: Schema) -> str:
     columns, told = f"{len(schema.column_names)} encoded columns", schema.fourier
-    if told is None:
+    if schema.feature_map is None:
         return columns
+    become = f"{columns} that become {schema.feature_map.outputs} features"
+    if told is None:
+        return f"{become}: the columns and products of two of them"
     return (
-        f"{columns} that become {told.outputs} features: the cosines and sines of {told.features} "
-        f"frequencies, scale {told.scale:g}, seed {told.seed}"
+        f"{become}: the cosines and sines of {told.features} frequencies, scale {told.scale:g}, "
+        f"seed {told.seed}"
     )
 
 
@@ -168,8 +180,9 @@ def check(
     many rows have.
     """
     with refusals("schema check", as_json):
+        from dpadmm.data.encode import survey
+        from dpadmm.data.misfits import misfits
         from dpadmm.data.schema import load_schema
-        from dpadmm.data.survey import misfits, survey
         from dpadmm.data.tables import encoded_batches
 
         description = load_schema(schema)

@@ -12,15 +12,17 @@ from rich.text import Text
 
 from dpadmm.cli.output import (
     JsonOption,
+    VerboseOption,
     emit,
     errors,
     owner_at_terminal,
     refusals,
+    result_places,
     rounds_bar,
+    show_run,
     takes,
     warn,
 )
-from dpadmm.cli.run_output import result_places, show_run
 from dpadmm.errors import BudgetError
 
 # What a command needs is imported when it runs: help answers without loading scikit-learn.
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from dpadmm.run.config import RunConfig
-    from dpadmm.run.preflight import Owner
+    from dpadmm.run.files import Owner
     from dpadmm.run.result import Run
 
 
@@ -45,6 +47,7 @@ class TrainOptions:
     delta: Annotated[
         float | None, typer.Option(help="Delta of every party, instead of [run]'s.")
     ] = None
+    verbose: VerboseOption = False
     as_json: JsonOption = False
 
     @property
@@ -77,7 +80,7 @@ def train_command(options: TrainOptions) -> None:
     from dpadmm.report.html import write_page
     from dpadmm.report.run import run_report
     from dpadmm.run.config import load_config
-    from dpadmm.run.from_files import write_results
+    from dpadmm.run.files import write_results
 
     as_json = options.as_json
     goes_on = "With a checkpoint or ledgers the same command goes on; otherwise it begins anew."
@@ -93,12 +96,12 @@ def train_command(options: TrainOptions) -> None:
     if as_json:
         emit("train", result_places(told.result) | run.summary())
         return
-    show_run(run, "Spent", rounds=str(told.run.rounds))
+    show_run(run, "Spent", rounds=str(told.run.rounds), verbose=options.verbose)
 
 
 def _trained(config: RunConfig, *, quiet: bool) -> Run:
     """Train, with a bar; a run over budget leaves a page that says so."""
-    from dpadmm.run.from_files import Watch, spends_anew, train_run
+    from dpadmm.run.files import Watch, spends_anew, train_run
 
     again, stages = spends_anew(config), list[str]()
     with rounds_bar(quiet=quiet) as progress:
@@ -143,7 +146,7 @@ def _without_bar(progress: Progress) -> Owner | None:
 def _write_refusal(config: RunConfig, reason: str, *, started: bool) -> None:
     """A page beside that of the run: one that an earlier run left is about its model and stays."""
     from dpadmm.report.html import write_page
-    from dpadmm.report.runs import refusal_report
+    from dpadmm.report.run import refusal_report
 
     place = config.result.report_file
     if place is not None:

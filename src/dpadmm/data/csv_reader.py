@@ -6,8 +6,8 @@
   in a cell without quotes, change the number of rows, which is public and must be as declared.
 * Quotes may hold delimiters and line ends. A quote that opens no cell is a character like the rest,
   so that it takes no other row along.
-* Cells are bytes here; those that are not UTF-8 are later read as Latin-1, cell by cell. A
-  byte-order mark is skipped.
+* Cells are bytes here; later code reads those that are not UTF-8 as Latin-1, cell by cell. The
+  reader skips a byte-order mark.
 
 **Lone quotes.** A quote opens at the start of a cell only, two in a row stand for one, and any
 other quote is a character like the rest. A quoted cell may hold line ends. So a quote that nobody
@@ -38,7 +38,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from dpadmm.sentences import DataError, canonical_text
+from dpadmm.errors import DataError
+from dpadmm.plain import canonical_text
 
 _PIECE_BYTES: Final = 2**22
 _QUOTE: Final = ord('"')
@@ -77,7 +78,7 @@ def lone_quotes(path: Path, start: int, delimiter: str) -> list[int]:
 
 
 def _is_regular(path: Path, start: int, delimiter: str) -> bool:
-    """Whether quotes open and close cells in turn, as most programs write them."""
+    """Return whether quotes open and close cells in turn, as most programs write them."""
     at_edge = np.zeros(256, np.bool_)
     # A quote written twice looks like one that closes and one that opens.
     at_edge[[*delimiter.encode(), *b'\r\n"']] = True
@@ -96,7 +97,7 @@ def _is_regular(path: Path, start: int, delimiter: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Grammar:
-    """What is looked for in a piece.
+    """The patterns that a search for lone quotes needs in a piece.
 
     Attributes
     ----------
@@ -143,7 +144,7 @@ def _walk(path: Path, place: int, before: bytes, grammar: _Grammar, found: list[
                 found.append(offset + at)
                 at += 1
             else:
-                # Only the following bytes show whether and how it is closed.
+                # Only the following bytes show whether and how a quote closes it.
                 opened = offset + at
                 spans_lines = grammar.line_end.search(data, at) is not None
         offset += len(piece)

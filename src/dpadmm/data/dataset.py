@@ -24,8 +24,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadmm.errors import DataError
 from dpadmm.problem.rows import clip_rows
-from dpadmm.sentences import DataError
 
 FOLDER_VARIABLE: Final = "DPADMM_DATA"
 
@@ -37,7 +37,7 @@ class Dataset:
     Attributes
     ----------
     name
-        What it was asked for as.
+        The name that the caller asked for.
     X
         Rows of norm at most 1.
     y

@@ -1,7 +1,7 @@
 """A first schema from a PUBLIC sample.
 
-Bounds and levels of a draft are what the sample holds, so they tell about the sample's rows:
-never draft from private rows.
+The bounds and levels of a draft come from the sample and reveal its rows: never draft from private
+rows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpadmm.data.encode import assemble, encode_batch
 from dpadmm.data.schema import (
     DEFAULT_MISSING_VALUES,
     CategoricalColumn,
@@ -25,7 +26,8 @@ from dpadmm.data.schema import (
 )
 from dpadmm.data.tables import Source, check_type, find_delimiter, read_table
 from dpadmm.data.values import cells_as_numbers, cells_as_text
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError
+from dpadmm.plain import Array
 
 MAX_LEVELS: Final = 50
 DRAFT_WARNING: Final = (
@@ -37,6 +39,18 @@ COMMA_HINT: Final = (
     '",": if commas stand between thousands, take them out instead'
 )
 
+# The number that each map of a schema is asked for by.
+_MAPS: Final = {"fourier": "features", "polynomial": "degree"}
+# Where the median of a skewed column lies between its bounds, at most, and how large the upper
+# bound of a count must be for its logarithm to matter. Checked on training rows: see the guide.
+_SKEWED: Final = 0.1
+_LARGE: Final = 20
+# The same for a column that has its lower bound in half of the rows, or nearly so.
+_AT_ZERO: Final = 0.02
+# Where most rows are nearly zero, a constant still has to stand out from noise.
+_LEAST_CONSTANT: Final = 0.1
+_MOST_NAMES: Final = 5
+_FROM_ZERO: Final = (0.0, 1.0)
 # Names of columns that say who a row is.
 _IDENTIFIERS: Final = frozenset({"id", "ids", "identifier", "uuid", "guid", "ssn", "mrn"})
 # A column may be an identifier if at least this share of its whole numbers or texts differ.
@@ -51,7 +65,7 @@ _DATE: Final = (
 
 
 class Draft(NamedTuple):
-    """A schema to be corrected by hand, and sentences on what looks odd in the sample."""
+    """A schema to correct by hand, and sentences: what looks odd, and why numbers are scaled so."""
 
     schema: Schema
     hints: tuple[str, ...]
@@ -70,14 +84,16 @@ def draft(
     constant: bool | float = False,
     max_levels: int = MAX_LEVELS,
     delimiter: str | None = None,
-    fourier: int | None = None,
+    **maps: int | None,
 ) -> Draft:
     """Infer a schema from a public sample, to be read through and corrected by hand.
 
     A column whose known cells are all numbers is numeric, with the smallest and largest as
     bounds (widened by one where they are equal); any other is categorical, with its most
     frequent values as levels and the rest left to ``other``. A column has ``missing`` where the
-    sample has a missing value. The classes are the label's values in order. Columns that look like
+    sample has a missing value. How the sample's numbers lie between their bounds decides their
+    ``range``, whether they get ``transform = "log1p"``, and the constant's weight; a hint gives the
+    reason for each. The classes are the label's values in order. Columns that look like
     identifiers or hold dates are left out: the schema ignores them, and a hint says so. A delimiter
     other than usual is found by the names of label and party, and told by the schema; so are commas
     in numbers.
@@ -91,13 +107,15 @@ def draft(
     party
         Name of the column with the owner of each row, if there is one.
     constant
-        Whether the schema asks for a constant column, or with which weight.
+        Whether the schema asks for a constant column, or with which weight; True leaves the weight
+        to the sample: half the median norm of its rows where that is below 1, and else 1.
     max_levels
         The most levels of a categorical column.
     delimiter
         Between the cells of a CSV file; found unless given.
-    fourier
-        How many random Fourier features rows become, with the default scale; none unless given.
+    **maps
+        ``fourier``: how many random Fourier features rows become, with the default scale.
+        ``polynomial``: 2 for products of every two encoded columns.
     """
     if max_levels < 1:
         raise DataError(f"max_levels must be 1 or more; got {max_levels}")
@@ -105,8 +123,7 @@ def draft(
     table = read_table(sample, delimiter=delimiter)
     _check_sample(table, label, party)
     told: dict[str, Any] = {"constant": constant, "party": party, "delimiter": delimiter}
-    if fourier is not None:
-        told["fourier"] = {"features": fourier}
+    told |= {name: {_MAPS[name]: each} for name, each in maps.items() if each is not None}
     return _draft_of(table, label, max_levels, told)
 
 
@@ -134,7 +151,70 @@ def _draft_of(table: pa.Table, label: str, max_levels: int, told: dict[str, Any]
         "decimal": "," if comma else None,
     }
     hints = [COMMA_HINT] if comma else []
-    return Draft(Schema.from_dict(found | told), (*hints, *odd.values()))
+    scaled, reasons = _scaled(Schema.from_dict(found | told), table)
+    return Draft(scaled, (*hints, *odd.values(), *reasons))
+
+
+def _scaled(schema: Schema, table: pa.Table) -> tuple[Schema, list[str]]:
+    """Choose what becomes of numbers, and the constant's weight; say why. The sample is public."""
+    logs: list[str] = []
+    zeros: list[str] = []
+    columns: list[Column] = []
+    comma = schema.decimal == ","
+    for column in schema.columns:
+        if isinstance(column, NumericColumn):
+            texts = _known_texts(table[column.name])
+            values = cells_as_numbers(texts, decimal_comma=comma)
+            if column.lower >= 0 and column.upper >= _LARGE and _usual(column, values) < _SKEWED:
+                column = column.model_copy(update={"transform": "log1p"})
+                logs.append(column.name)
+            if _usual(column, values) < _AT_ZERO:
+                column = column.model_copy(update={"range": _FROM_ZERO})
+                zeros.append(column.name)
+        columns.append(column)
+    chosen = Schema.from_dict(schema.model_dump() | {"columns": tuple(columns)})
+    reasons = []
+    if logs:
+        reasons.append(
+            f'{_named(logs)} transform = "log1p": half of the sample lies in the lowest '
+            f"{_SKEWED:.0%} of the range, and the logarithm tells small numbers apart"
+        )
+    if zeros:
+        reasons.append(
+            f"{_named(zeros)} range = [0, 1]: half of the sample lies at the lower bound, which "
+            "becomes 0 and takes up none of the row's norm; other numbers get [-1, 1]"
+        )
+    if chosen.constant is True and chosen.polynomial is None:
+        norm = _median_norm(chosen, table)
+        # Rounding makes a row of norm 1 a little shorter.
+        if norm < 1 - 1e-9:
+            weight = float(f"{max(norm / 2, _LEAST_CONSTANT):.1g}")
+            chosen = Schema.from_dict(chosen.model_dump() | {"constant": weight})
+            reasons.append(
+                f"the constant has the weight {weight:g}, about half the median norm of the "
+                f"sample's rows ({norm:.2g}): one of 1 would take up most of their norm of 1"
+            )
+    return chosen, reasons
+
+
+def _named(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:_MOST_NAMES]))
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"column {shown} has" if len(names) == 1 else f"columns {shown}{more} have"
+
+
+def _usual(column: NumericColumn, values: Array) -> float:
+    """Where the median of the sample lies between the bounds, from 0 to 1."""
+    lower, upper = column.bounds
+    return float((np.median(column.transformed(values)) - lower) / (upper - lower))
+
+
+def _median_norm(schema: Schema, table: pa.Table) -> float:
+    """The median norm of the sample's rows without the constant; 1 where it is more."""
+    plain = Schema.from_dict(schema.model_dump() | {"constant": False})
+    batches = [encode_batch(batch, plain) for batch in table.to_batches()]
+    rows = assemble(batches, plain, layout="dense").rows
+    return float(np.median(np.linalg.norm(rows, axis=1)))
 
 
 def _draft_columns(table: pa.Table, max_levels: int, comma: bool) -> tuple[Column, ...]:

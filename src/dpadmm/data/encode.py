@@ -1,23 +1,26 @@
-"""From cells to rows of norm at most 1, each row by itself.
+"""From cells to rows of norm at most 1, each row by itself, and what such rows look like.
 
-What a cell becomes depends on the cell and the public schema only, and the norm a row is
-brought to on that row only: encoding a row alone or within a million others gives the same
-bits. Every content is provided for:
+A cell's encoding depends on that cell and the public schema alone, and the scaling of a row on that
+row alone: a row has the same bits by itself and among a million others. Every content has an
+encoding:
 
-* a number outside the bounds is moved to the nearer bound (counted as *clipped*);
-* a cell that is empty, no number or not finite where a number is due, or one of the schema's
-  ``missing_values``, is *missing*;
-* a text that is no level, nor spelt like one as the schema allows, is *other*;
-* a label that is missing or no class becomes the first class (counted as a *bad label*).
+* a number outside the bounds becomes the nearer bound (and counts as *clipped*);
+* a cell of a numeric column that is empty, not a number or not finite is *missing*, and so is every
+  cell with one of the schema's ``missing_values``;
+* a text that is not a level, in any spelling that the schema allows, is *other*;
+* a label that is missing or not a class becomes the first class (and counts as a *bad label*).
 
-How cells are read is told in :mod:`dpadmm.data.values`, and what rows become where the schema asks
-for random Fourier features in :mod:`dpadmm.data.fourier`.
+A survey counts bad labels, columns that never fit and unused levels. It describes private rows, and
+no budget covers it: only the owner of the rows may see it.
+
+:mod:`dpadmm.data.values` reads cells, and :mod:`dpadmm.data.feature_maps` maps rows if the schema
+asks for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, final
 
@@ -27,10 +30,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.data.fourier import block_rows, frequencies, map_angles
+from dpadmm.data.feature_maps import FeatureMap
 from dpadmm.data.schema import CategoricalColumn, NumericColumn, Schema
 from dpadmm.data.values import MISSING, OTHER, cells_as_numbers, cells_as_text, codes_of
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError
 
 Layout = Literal["auto", "dense", "sparse"]
 SPARSE_DENSITY: Final = 0.1
@@ -53,9 +56,9 @@ class ColumnCounts:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was found while encoding.
+    """Counts of what the encoder found.
 
-    About private rows and covered by no budget: not to be shared.
+    They describe private rows, and no budget covers them: never share them.
     """
 
     rows: int = 0
@@ -89,16 +92,15 @@ class EncodedBatch:
     entries
         Shape (other entries,): what these entries are times `unit`: 1, or the constant's weight.
     unit
-        Shape (rows,): 1 divided by the norm the row had above 1; just 1 with `frequencies`.
+        Shape (rows,): 1 divided by the norm the row had above 1; just 1 with `feature_map`.
     labels
         Codes into the schema's classes; None if the table has no label column.
     parties
         The cells of the schema's party column; None if it has none.
     counts
         What was found.
-    frequencies
-        Shape (encoded columns, frequencies), of the Fourier features that rows become when they
-        are written; None if they stay as they are.
+    feature_map
+        What rows become when they are written; None if they stay as they are.
     """
 
     numbers: NDArray[np.float64] = field(repr=False)
@@ -108,7 +110,7 @@ class EncodedBatch:
     labels: NDArray[np.int64] | None = field(repr=False)
     parties: pa.StringArray | None = field(repr=False)
     counts: Counts = field(repr=False)
-    frequencies: NDArray[np.float64] | None = field(default=None, repr=False)
+    feature_map: FeatureMap | None = field(default=None, repr=False)
 
     def take(self, chosen: NDArray[np.intp]) -> EncodedBatch:
         """Return the rows of these numbers, without their party and without counts of cells."""
@@ -121,19 +123,17 @@ class EncodedBatch:
             None if self.labels is None else self.labels[chosen],
             None,
             Counts(rows=len(unit)),
-            self.frequencies,
+            self.feature_map,
         )
 
     def write_into(self, out: NDArray[np.float64], start: int = 0) -> None:
         """Write the rows from `start` on into zeros of shape (rows, features)."""
-        if self.frequencies is not None:
-            step = block_rows(self.frequencies.shape[1])
-            for first in range(0, len(out), step):
-                piece = out[first : first + step]
-                map_angles(self._angles(self.frequencies, start + first, len(piece)), piece)
-            return
         rows, features = out.shape
         part = slice(start, start + rows)
+        if self.feature_map is not None:
+            numbers, places = self.numbers[:, part], self.places[:, part]
+            self.feature_map.write_entries(numbers, places, self.entries, out)
+            return
         out[:, : len(self.numbers)] = self.numbers[:, part].T
         first = np.arange(rows, dtype=np.int64) * features
         flat, unit = out.reshape(-1), self.unit[part]
@@ -144,21 +144,10 @@ class EncodedBatch:
             else:
                 flat[first + places] = entry * unit
 
-    def _angles(self, known: NDArray[np.float64], start: int, rows: int) -> NDArray[np.float64]:
-        """The angles of some rows: their entries are added in the order of the columns."""
-        part = slice(start, start + rows)
-        angles = np.zeros((rows, known.shape[1]))
-        for values, row in zip(self.numbers[:, part], known, strict=False):
-            angles += values[:, np.newaxis] * row
-        for places in self.places[:, part]:
-            present = np.flatnonzero(places >= 0)
-            angles[present] += known[places[present]]
-        return angles
-
     def to_sparse(self, features: int) -> sparse.csr_array:
         """Return the rows as a sparse array; numbers that are 0 are kept as entries."""
         count, rows = self.numbers.shape
-        if self.frequencies is not None:
+        if self.feature_map is not None:
             dense = np.zeros((rows, features))
             self.write_into(dense)
             return sparse.csr_array(dense)
@@ -239,8 +228,8 @@ def _encode_numeric(
     values = np.where(missing, column.fill_value, values)
     inside = np.clip(values, column.lower, column.upper)
     clipped = int(np.count_nonzero(inside != values))
-    share = (inside - column.lower) / (column.upper - column.lower)
-    lowest, highest = column.ends
+    (lower, upper), (lowest, highest) = column.bounds, column.ends
+    share = (column.transformed(inside) - lower) / (upper - lower)
     return lowest + (highest - lowest) * share, missing, clipped
 
 
@@ -294,12 +283,10 @@ def encode_batch(
     entries = np.ones(len(places))
     if schema.constant:
         entries[-1] = schema.constant
-    known, norms = None, np.ones(batch.num_rows)
-    if schema.fourier is None:
+    norms = np.ones(batch.num_rows)
+    if schema.feature_map is None:
+        # A map brings rows to their norm itself.
         norms = _norms(numbers, places, entries)
-    else:
-        # Fourier features have norm 1, however long the row was.
-        known = frequencies(schema.fourier, len(schema.column_names))
     numbers /= norms
     unit = 1.0 / norms
 
@@ -315,7 +302,7 @@ def encode_batch(
         parties = None if parties is None else parties.filter(pa.array(keep))
         dropped = int(np.count_nonzero(incomplete))
     found = Counts(batch.num_rows - dropped, bad_labels, ragged_rows, dropped, counts)
-    return EncodedBatch(numbers, places, entries, unit, labels, parties, found, known)
+    return EncodedBatch(numbers, places, entries, unit, labels, parties, found, schema.feature_map)
 
 
 def _norms(
@@ -474,3 +461,107 @@ def _coded(parties: list[pa.StringArray]) -> tuple[NDArray[np.int64], tuple[str,
     chunks = pa.chunked_array(parties, pa.string()).combine_chunks()
     coded = pc.fill_null(chunks, "missing").dictionary_encode()
     return coded.indices.to_numpy().astype(np.int64), tuple(coded.dictionary.to_pylist())
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What some rows hold; private, like the rows. Those of two parts of a table add up.
+
+    Attributes
+    ----------
+    counts
+        Rows, bad labels, and per column what was missing, no level or outside the bounds.
+    classes
+        How many rows have each class by a label of their own: bad labels are not among them.
+    levels
+        How many rows have each level, per categorical column.
+    """
+
+    # Printing the object must not show what rows hold.
+    counts: Counts = field(repr=False)
+    classes: dict[str, int] = field(repr=False)
+    levels: dict[str, dict[str, int]] = field(repr=False)
+
+    def __add__(self, more: Survey) -> Survey:
+        return Survey(
+            self.counts + more.counts,
+            _added(self.classes, more.classes),
+            {name: _added(found, more.levels[name]) for name, found in self.levels.items()},
+        )
+
+    @property
+    def bad_share(self) -> float:
+        """The share of rows whose label is bad; 0 without rows."""
+        return self.counts.bad_labels / max(1, self.counts.rows)
+
+    @property
+    def unused_classes(self) -> tuple[str, ...]:
+        """Classes that no row has, where there are rows."""
+        return _unused(self.classes, self.counts.rows)
+
+    @property
+    def unused_levels(self) -> dict[str, tuple[str, ...]]:
+        """Per categorical column the levels that no row has; columns that use all are left out."""
+        unused = {name: _unused(found, self.counts.rows) for name, found in self.levels.items()}
+        return {name: levels for name, levels in unused.items() if levels}
+
+    @property
+    def all_missing(self) -> tuple[str, ...]:
+        """Columns that are missing in every row."""
+        return self._where(lambda found: found.missing)
+
+    @property
+    def never_fitting(self) -> tuple[str, ...]:
+        """Columns without one cell that fits: all missing, no level, or outside the bounds."""
+        return self._where(lambda found: found.missing + found.other + found.clipped)
+
+    def _where(self, odd: Callable[[ColumnCounts], int]) -> tuple[str, ...]:
+        rows = self.counts.rows
+        return tuple(n for n, found in self.counts.columns.items() if rows and odd(found) == rows)
+
+
+def survey(batches: Iterable[EncodedBatch], schema: Schema) -> Survey:
+    """Count what some encoded batches hold.
+
+    Parameters
+    ----------
+    batches
+        Of :func:`~dpadmm.data.tables.encoded_batches`; all of a table, or one at a time, since
+        surveys add up.
+    schema
+        What they were encoded by.
+    """
+    nothing = Counts(columns={column.name: ColumnCounts() for column in schema.columns})
+    found = Survey(
+        nothing,
+        dict.fromkeys(schema.classes, 0),
+        {column.name: dict.fromkeys(column.levels, 0) for column in schema.categorical},
+    )
+    for batch in batches:
+        found += _surveyed(batch, schema)
+    return found
+
+
+def _surveyed(batch: EncodedBatch, schema: Schema) -> Survey:
+    codes = np.zeros(0, np.int64) if batch.labels is None else batch.labels
+    classes = np.bincount(codes, minlength=len(schema.classes)).tolist()
+    # Bad labels were taken as the first class.
+    classes[0] -= batch.counts.bad_labels
+    first = sum(column.missing for column in schema.numeric)
+    offset = len(schema.numeric) + first
+    levels: dict[str, dict[str, int]] = {}
+    for slot, column in enumerate(schema.categorical, first):
+        places = batch.places[slot] - offset
+        known = places[(places >= 0) & (places < len(column.levels))]
+        counted = np.bincount(known, minlength=len(column.levels)).tolist()
+        levels[column.name] = dict(zip(column.levels, counted, strict=True))
+        offset += len(column.levels) + column.missing + column.other
+    return Survey(batch.counts, dict(zip(schema.classes, classes, strict=True)), levels)
+
+
+def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return {name: count + other[name] for name, count in one.items()}
+
+
+def _unused(found: dict[str, int], rows: int) -> tuple[str, ...]:
+    return tuple(name for name, count in found.items() if rows and not count)

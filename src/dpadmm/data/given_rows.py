@@ -1,15 +1,16 @@
-"""Rows, labels and owners as a caller gives them, read whatever they hold.
+"""Rows, labels and owners as a caller gives them, whatever they hold.
 
-Where the classes are public, nothing that a row holds may stop a run or be told: a row with a
-number that is not finite, or with a cell that is no number, counts as a row of zeros, and a label
-that is no class as the first class. What a row becomes depends on that row only. Refused is what
-is seen without a look at the cells: the shape of the table and the type of an array. Whose a row
-is, is public: an owner that is missing is refused, before a row is looked at.
+If the classes are public, the content of a row must neither stop a run nor show in a message. A row
+with a cell that is not a finite number counts as a row of zeros, and a label that is not a class as
+the first class. What a row becomes depends on that row alone. The module refuses only what it sees
+without looking at cells: the shape of a table and the type of an array. The owner of a row is
+public: the module refuses a missing owner before it looks at a row.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from dpadmm.data.fourier import FourierMap, fourier_map, map_rows
+from dpadmm.data.feature_maps import FeatureMap, asked_map, fourier_map, polynomial_map
 from dpadmm.data.values import bytes_of, codes_of, text_of
 from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.plain import Array, canonical_json
@@ -169,40 +170,56 @@ def _equal(values: list[Any], known: NDArray[Any]) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How each row is prepared for training, by itself: to a norm of at most 1.
+    """How to prepare each row for training: a norm of at most 1, whatever the other rows are.
 
     Attributes
     ----------
     data_norm, appended
-        What a row is divided by, and the number that is then appended to it; None for none.
-    fourier
-        The random Fourier features that rows become instead; None for none.
+        The divisor of a row, and the number that is then appended to it; None for none.
+    fourier, polynomial
+        What an estimator asks of :mod:`dpadmm.data.feature_maps`; None for nothing. A map comes
+        first: it acts on the columns as they are given.
     """
 
     data_norm: float
     appended: float | None
-    fourier: Mapping[str, Any] | None
+    fourier: Mapping[str, Any] | int | None = None
+    polynomial: Mapping[str, Any] | int | None = None
 
     @property
     def scale(self) -> dict[str, Any]:
         """What to divide weights by, and the constant appended for the intercept."""
         return {"data_norm": self.data_norm, "intercept_scale": self.appended}
 
-    def _map(self, columns: int) -> FourierMap | None:
-        return None if self.fourier is None else fourier_map(self.fourier, columns)
+    @property
+    def least_constant(self) -> float | None:
+        """The smallest constant of a row within ``data_norm``; None where none is appended."""
+        if self.appended is None or self.fourier is not None:
+            return None
+        return self.appended / math.hypot(1.0, self.appended)
+
+    def feature_map(self, columns: int) -> FeatureMap | None:
+        """The map of rows with this many columns; None for none."""
+        return asked_map(self.fourier, self.polynomial, columns)
 
     def features(self, columns: int) -> int:
         """Return how many weights each output has for rows with this many columns."""
-        told = self._map(columns)
-        return columns + (self.appended is not None) if told is None else told.outputs
+        told = self.feature_map(columns)
+        return (columns if told is None else told.outputs) + (self.appended is not None)
+
+    def mapped(self, rows: Rows) -> Rows:
+        """What weights act on: the rows as they were given, or what a map makes of them."""
+        told = self.feature_map(rows.shape[1])
+        return rows if told is None else told.of_rows(rows)
 
     def rows(self, rows: Rows) -> Rows:
         """The rows, prepared."""
-        told = self._map(rows.shape[1])
-        if told is not None:
-            return map_rows(rows, told)
+        mapped = self.mapped(rows)
+        if self.fourier is not None:
+            # They have norm 1 as they are.
+            return mapped
         return prepare_rows(
-            rows,
+            mapped,
             data_norm=self.data_norm,
             fit_intercept=self.appended is not None,
             intercept_scale=self.appended or 1.0,
@@ -210,9 +227,10 @@ class Preparation:
 
     def word(self, columns: int, classes: NDArray[Any]) -> str:
         """Return a digest of the preparation and the classes: beside its plan they decide a run."""
-        told = self._map(columns)
-        fourier = None if told is None else told.model_dump()
+        fourier = None if self.fourier is None else fourier_map(self.fourier, columns).model_dump()
         facts = {**self.scale, "fourier": fourier, "classes": [str(name) for name in classes]}
+        if self.polynomial is not None:
+            facts["polynomial"] = {"degree": polynomial_map(self.polynomial, columns).degree}
         return hashlib.sha256(canonical_json(facts).encode()).hexdigest()
 
 

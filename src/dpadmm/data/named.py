@@ -45,9 +45,8 @@ from dpadmm.data.dataset import (
 )
 from dpadmm.data.encode import EncodedRows, assemble, encode_batch
 from dpadmm.data.schema import Schema
-from dpadmm.errors import unknown_name
+from dpadmm.errors import DataError, unknown_name
 from dpadmm.problem.rows import clip_rows
-from dpadmm.sentences import DataError
 
 ADULT_COLUMNS: Final = (
     "age",

@@ -1,8 +1,8 @@
 """The rows of each party, encoded: from one file a party, one file for all, or a folder of parts.
 
 Rows go to a file on disk that is mapped into memory and has no name any more: however the process
-ends, nothing private stays behind. Only where the schema makes rows mostly zeros are they kept in
-memory, as a sparse array.
+ends, nothing private stays behind. Rows stay in memory, as a sparse array, only where the schema
+makes them mostly zeros.
 
 A folder of Parquet files may be on any file system that ``fsspec`` knows. Its parts are the files
 in it whose names end in ``.parquet`` or ``.pq``, in the order of their names: that is the order of
@@ -33,8 +33,7 @@ from dpadmm.data.tables import (
     encoded_batches,
     own_words,
 )
-from dpadmm.errors import needs_extra
-from dpadmm.sentences import DataError
+from dpadmm.errors import DataError, needs_extra
 
 MAX_PARTIES: Final = 500
 """The most parties in one file: each has a file open while it is read."""
@@ -155,7 +154,7 @@ class RowPart:
 def list_parts(folder: str, schema: Schema, *, rows: int | None = None) -> tuple[RowPart, ...]:
     """Look at a folder of Parquet files: which there are, their columns and numbers of rows.
 
-    No row is read.
+    The function reads no row.
 
     Parameters
     ----------
@@ -264,7 +263,7 @@ def _changed(part: RowPart) -> DataError:
 
 
 class _DenseRows:
-    """Rows of one part, written where they stay: no second copy of them is made."""
+    """Rows of one part, written where they stay: nothing makes a second copy of them."""
 
     def __init__(self, part: RowPart, features: int) -> None:
         self._part, self._start = part, 0

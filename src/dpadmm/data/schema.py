@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 import tomllib
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,24 +23,18 @@ from pydantic import (
     model_validator,
 )
 
-from dpadmm.data.fourier import FourierMap, default_scale
+from dpadmm.data.feature_maps import (
+    FeatureMap,
+    FourierFeatures,
+    FourierMap,
+    PolynomialMap,
+    ProductFeatures,
+    default_scale,
+)
 from dpadmm.data.values import Delimiter, Reading, Spelling
 from dpadmm.durable import FileRefusal, read_text
-from dpadmm.plain import Array, canonical_json
-from dpadmm.sentences import (
-    DataError,
-    Finite,
-    Name,
-    Names,
-    Part,
-    Text,
-    Texts,
-    as_tuple,
-    fail,
-    finding,
-    refuse_repeats,
-    shown_value,
-)
+from dpadmm.errors import DataError, fail, finding, refuse_repeats, shown_value
+from dpadmm.plain import Array, Finite, Name, Names, Part, Text, Texts, as_tuple, canonical_json
 
 DEFAULT_MISSING_VALUES: Final = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells that mean "not known" unless the schema says otherwise (compared after trimming)."""
@@ -77,7 +72,10 @@ Constant = Annotated[bool | float, BeforeValidator(_as_constant)]
 class NumericColumn(Part):
     r"""A number between two public bounds, which become the ends of ``range``.
 
-    .. math:: x = r_0 + (r_1 - r_0)\,\frac{v - \mathrm{lower}}{\mathrm{upper} - \mathrm{lower}}
+    .. math:: x = r_0 + (r_1 - r_0)\,
+              \frac{f(v) - f(\mathrm{lower})}{f(\mathrm{upper}) - f(\mathrm{lower})}
+
+    with f(v) = v, or the transform.
 
     Parameters
     ----------
@@ -88,10 +86,13 @@ class NumericColumn(Part):
     missing
         Whether a column says that the value is missing (not a finite number).
     fill
-        What stands for a missing value; the middle of the bounds unless given.
+        What stands for a missing value; unless given, what becomes the middle of ``range``.
     range
         ``[-1, 1]`` or ``[0, 1]``; unless given, the former in a schema of version 2 and the latter
         in one of version 1.
+    transform
+        ``"log1p"`` takes log(1 + v) of a value and of both bounds, for counts and amounts of which
+        most are small and a few are large; the value itself unless given.
     """
 
     name: Name
@@ -101,14 +102,15 @@ class NumericColumn(Part):
     missing: bool = True
     fill: Finite | None = None
     range: Range = None
+    transform: Literal["log1p"] | None = None
 
     @model_serializer(mode="wrap")
     def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Without a range a column is written as before there were any, to the byte.
+        # Without them a column is written as before there were any, to the byte.
         return {
             key: value
             for key, value in serialize(self).items()
-            if key != "range" or value is not None
+            if key not in ("range", "transform") or value is not None
         }
 
     @model_validator(mode="after")
@@ -128,12 +130,45 @@ class NumericColumn(Part):
                 f"fill must be between lower = {self.lower:g} and upper = {self.upper:g}; "
                 f"got {self.fill:g}: choose one inside"
             )
+        if self.transform is not None and self.lower < 0:
+            raise fail(
+                f"lower must be 0 or more with transform = {self.transform!r}; got {self.lower:g}: "
+                "raise it, or remove transform"
+            )
+        if not operator.lt(*self.bounds):
+            raise fail(
+                f"lower and upper must have different logarithms; got {self.lower!r} and "
+                f"{self.upper!r}: widen them, or remove transform"
+            )
         return self
 
     @property
     def fill_value(self) -> float:
         """The value that stands for a missing one."""
-        return self.lower / 2 + self.upper / 2 if self.fill is None else self.fill
+        if self.fill is not None:
+            return self.fill
+        low, high = self.bounds
+        middle = low / 2 + high / 2
+        return middle if self.transform is None else min(math.expm1(middle), self.upper)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds after the transform."""
+        if self.transform is None:
+            return self.lower, self.upper
+        low, high = np.log1p([self.lower, self.upper]).tolist()
+        return low, high
+
+    def transformed(self, values: Array) -> Array:
+        """Values within the bounds, after the transform; they stay within its bounds."""
+        if self.transform is None:
+            return values
+        return np.clip(np.log1p(values), *self.bounds)
+
+    @property
+    def encoded_name(self) -> str:
+        """The name of the encoded column."""
+        return self.name if self.transform is None else f"{self.transform}({self.name})"
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -234,6 +269,7 @@ class Label(Spelling):
 
 
 SCHEMA_HASH_PREFIX: Final = "dpadmm-schema/1"
+_WRITTEN_IF_GIVEN: Final = ("fourier", "polynomial", "delimiter", "decimal", "missing_marks")
 
 
 def _positive_zero(value: float) -> float:
@@ -263,8 +299,11 @@ class Schema(Part):
         Columns that a file may have and that are not read.
     fourier
         Random Fourier features that the encoded columns become
-        (:class:`~dpadmm.data.fourier.FourierMap`), which have norm 1 and no constant. Without a
-        scale it is :func:`~dpadmm.data.fourier.default_scale` of these columns.
+        (:class:`~dpadmm.data.feature_maps.FourierMap`), which have norm 1 and no constant. Without
+        a scale it is :func:`~dpadmm.data.feature_maps.default_scale` of these columns.
+    polynomial
+        Products of pairs of encoded columns, which stand between the columns and the constant
+        (:class:`~dpadmm.data.feature_maps.PolynomialMap`). A schema has one map at most.
     delimiter
         Between the cells of CSV files, unless who reads one says otherwise; a comma (a tab for
         ``.tsv``) without it.
@@ -278,8 +317,8 @@ class Schema(Part):
     -----
     The encoded columns are, in this order: every numeric column in the order of the schema;
     their ``missing`` columns; for every categorical column its levels, then ``missing``, then
-    ``other``; the constant. With ``fourier`` they are not brought to norm 1, and become the
-    cosines and sines that classifiers are trained on.
+    ``other``; the constant. With a map they are not brought to norm 1 but become the features that
+    classifiers are trained on, which are.
     """
 
     version: Literal[1, 2] = 1
@@ -290,6 +329,7 @@ class Schema(Part):
     party: Name | None = None
     ignore: Names = ()
     fourier: FourierMap | None = None
+    polynomial: PolynomialMap | None = None
     delimiter: Delimiter | None = None
     decimal: Literal[".", ","] | None = None
     missing_marks: Texts = ()
@@ -300,7 +340,7 @@ class Schema(Part):
         return {
             key: value
             for key, value in serialize(self).items()
-            if key not in ("fourier", "delimiter", "decimal", "missing_marks") or value
+            if key not in _WRITTEN_IF_GIVEN or value
         }
 
     @field_validator("columns")
@@ -335,11 +375,18 @@ class Schema(Part):
         refuse_repeats(names, "a column must have one role (a column, the label, party or ignore)")
         # Names must not make two encoded columns look the same in a report.
         refuse_repeats(self.column_names, "the encoded columns must list each value once")
+        if self.fourier is not None and self.polynomial is not None:
+            raise fail("a schema must have one of [fourier] and [polynomial]; got both: remove one")
         if self.fourier is not None and self.constant:
             raise fail(
                 "constant must be false with [fourier], whose rows have norm 1 without one; got "
                 f"{shown_value(self.constant)}: remove one of the two"
             )
+        if self.polynomial is not None:
+            columns = len(self.column_names) - bool(self.constant)
+            if (why := self.polynomial.excess(columns)) is not None:
+                raise fail(why)
+            refuse_repeats(self.feature_names, "the features must list each name once")
         return self
 
     @cached_property
@@ -358,18 +405,39 @@ class Schema(Part):
 
         Their number is the number of weights of each output.
         """
-        return self.column_names if self.fourier is None else self.fourier.names
+        return self.column_names if self.feature_map is None else self.feature_map.names
+
+    @cached_property
+    def feature_map(self) -> FeatureMap | None:
+        """What encoded columns become; None if classifiers are trained on them as they are."""
+        if self.fourier is not None:
+            return FourierFeatures(self.fourier, len(self.column_names))
+        if self.polynomial is None:
+            return None
+        return ProductFeatures(
+            [name for _, name in self._sourced_names],
+            sources=[source for source, _ in self._sourced_names],
+            numbers=len(self.numeric),
+            constant=bool(self.constant),
+        )
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
         """Names of the encoded columns, in order."""
-        names = [column.name for column in self.numeric]
-        names += [f"{column.name} is missing" for column in self.numeric if column.missing]
-        for column in self.categorical:
-            names += [f"{column.name}={level}" for level in column.levels]
-            names += [f"{column.name} is missing"] * column.missing
-            names += [f"{column.name} is other"] * column.other
+        names = (name for _, name in self._sourced_names)
         return (*names, *(["constant"] * bool(self.constant)))
+
+    @cached_property
+    def _sourced_names(self) -> tuple[tuple[str, str], ...]:
+        """For each encoded column but the constant: the column of a file, and its own name."""
+        found = [(column.name, column.encoded_name) for column in self.numeric]
+        found += [(c.name, f"{c.name} is missing") for c in self.numeric if c.missing]
+        for column in self.categorical:
+            name = column.name
+            found += [(name, f"{name}={level}") for level in column.levels]
+            found += [(name, f"{name} is missing")] * column.missing
+            found += [(name, f"{name} is other")] * column.other
+        return tuple(found)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -389,8 +457,8 @@ class Schema(Part):
     @cached_property
     def entries_per_row(self) -> int:
         """The most entries other than zero that a row can have."""
-        if self.fourier is not None:
-            return len(self.feature_names)
+        if self.feature_map is not None:
+            return self.feature_map.outputs
         return len(self.numeric) + self.other_entries
 
     @cached_property
@@ -398,6 +466,18 @@ class Schema(Part):
         """The most entries other than zero that an encoded row can have beside its numbers."""
         indicators = sum(column.missing for column in self.numeric)
         return indicators + len(self.categorical) + bool(self.constant)
+
+    @cached_property
+    def least_constant(self) -> float | None:
+        """The smallest value that the constant has in a row of norm 1; None without a constant."""
+        if not self.constant or self.fourier is not None:
+            return None
+        squares = sum(max(map(abs, column.ends)) ** 2 for column in self.numeric)
+        squares += self.other_entries - 1
+        if self.polynomial is not None:
+            # The squares of all products of two columns add up to at most that.
+            squares += squares**2
+        return float(self.constant) / math.sqrt(max(1.0, squares + self.constant**2))
 
     @cached_property
     def sha256(self) -> str:
@@ -429,6 +509,8 @@ class Schema(Part):
         }
         if self.fourier is not None:
             content["fourier"] = self.fourier.model_dump()
+        if self.polynomial is not None:
+            content["polynomial"] = {"degree": self.polynomial.degree}
         return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
 
     @property
@@ -562,10 +644,10 @@ class ColumnWeights(NamedTuple):
 
 def units_per_column(schema: Schema) -> Array:
     """How far one unit of its column moves each encoded column: 1 for levels and the constant."""
-    units = np.ones(len(schema.feature_names))
+    units = np.ones(len(schema.column_names))
     for place, column in enumerate(schema.numeric):
-        lowest, highest = column.ends
-        units[place] = (highest - lowest) / (column.upper - column.lower)
+        (lowest, highest), (lower, upper) = column.ends, column.bounds
+        units[place] = (highest - lowest) / (upper - lower)
     return units
 
 
@@ -576,9 +658,10 @@ def column_weights(schema: Schema, coef: Array) -> ColumnWeights:
               = \frac{(r_1-r_0)\,w_j}{u-\ell}\,v
               + w_j\Bigl(r_0 - \frac{(r_1-r_0)\,\ell}{u-\ell}\Bigr)
 
-    The first is the weight of a column with the bounds l and u, the second goes to the intercept,
-    as does the constant with its weight. An encoded row is scaled down to norm 1 afterwards: the
-    score of a file's row is that of its encoded row, times a positive number of its own.
+    The first is the weight of a column with the bounds l and u, which with a transform are those of
+    the transformed value, as is v. The second goes to the intercept, as does the constant with its
+    weight. An encoded row is scaled down to norm 1 afterwards: the score of a file's row is that of
+    its encoded row, times a positive number of its own.
 
     Parameters
     ----------
@@ -590,7 +673,7 @@ def column_weights(schema: Schema, coef: Array) -> ColumnWeights:
     units = units_per_column(schema)
     intercept = np.zeros(len(coef))
     for place, column in enumerate(schema.numeric):
-        intercept += coef[:, place] * (column.ends[0] - units[place] * column.lower)
+        intercept += coef[:, place] * (column.ends[0] - units[place] * column.bounds[0])
     weights = coef * units
     if schema.constant:
         intercept += coef[:, -1] * float(schema.constant)

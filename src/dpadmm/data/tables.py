@@ -4,9 +4,8 @@ A file is read in blocks, so that it may be larger than memory; with ``into`` th
 go to disk as well, to an ``.npy`` file that is complete or not there (:class:`RowsFile`). The
 module :mod:`dpadmm.data.csv_reader` says what becomes of odd CSV files.
 
-No cell stops the reading (:mod:`dpadmm.data.values`). What does stop it is about the file, and is
-told in words of our own: :func:`own_words` lets no other message out, since those of readers quote
-cells.
+No cell stops the reading (:mod:`dpadmm.data.values`). Only the file itself does, and our own words
+say so: :func:`own_words` lets no other message out, since messages of readers quote cells.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from dpadmm.data.encode import EncodedBatch, EncodedRows, Layout, assemble, enco
 from dpadmm.data.schema import Schema
 from dpadmm.data.values import Spelling, bytes_of, holds_text, is_readable
 from dpadmm.durable import written_whole
-from dpadmm.errors import ParameterError
-from dpadmm.sentences import DataError, canonical_text
+from dpadmm.errors import DataError, ParameterError
+from dpadmm.plain import canonical_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +43,7 @@ WRITE_BYTES: Final = 2**24
 class RowsFile:
     """Collects rows in a file beside the one wanted and renames it at the end.
 
-    Rows are written with plain writes, not through a memory map: a full disk is then an error
+    The class writes rows with plain writes, not through a memory map: a full disk is then an error
     that can be reported, and not the end of the process.
 
     Parameters

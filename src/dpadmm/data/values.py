@@ -11,7 +11,7 @@ are written differently train together. With every spelling, every cell becomes 
 
 Every column type that :func:`is_readable` takes is first brought to bytes, booleans or numbers
 (nobody vouches that a column of strings holds UTF-8). A cell that a reader stops at is missing:
-:func:`_read` is the one place where that is decided.
+:func:`_read` alone decides that.
 """
 
 from __future__ import annotations
@@ -32,17 +32,8 @@ from pydantic import (
     model_serializer,
 )
 
-from dpadmm.sentences import (
-    WHITESPACE,
-    Name,
-    Part,
-    Text,
-    Texts,
-    as_tuple,
-    canonical_text,
-    fail,
-    shown_value,
-)
+from dpadmm.errors import fail, shown_value
+from dpadmm.plain import WHITESPACE, Name, Part, Text, Texts, as_tuple, canonical_text
 
 WHOLE: Final = re.compile(r"-?[0-9]+")
 # White space of any script, and invisible characters: byte-order marks, joiners of width zero.
@@ -90,8 +81,8 @@ class Spelling(Part):
     aliases
         A table of other spellings, and the class or level that each means.
     trim
-        Whether white space of any kind around a cell is taken off, such as no-break spaces, and
-        byte-order marks; blanks, tabs and line ends always are.
+        Whether to take off white space of any kind around a cell, such as no-break spaces, and
+        byte-order marks; blanks, tabs and line ends always go.
     ignore_case
         Whether capital and small letters are the same.
     """

@@ -1,6 +1,6 @@
-"""How good a model is, from one noisy histogram of its scores: pure functions of released numbers.
+"""The quality of a model, from one noisy histogram of its scores: functions of released numbers.
 
-:mod:`~dpadmm.evaluation.histogram` says which cell a row enters and what is released. Everything
-else is made of the released counts: no function here charges anything, and none reads a private
-row but :meth:`~dpadmm.evaluation.histogram.ScoreGrid.counts`, whose result is private.
+:mod:`~dpadmm.evaluation.histogram` decides which cell a row enters and what is released. Everything
+else follows from the released counts. No function here charges anything, and only
+:meth:`~dpadmm.evaluation.histogram.ScoreGrid.counts` reads private rows; its result is private.
 """

@@ -11,21 +11,21 @@ exceeds the largest other one) and one of the table of true by predicted class:
 
 .. math:: \Delta = \sqrt{2 (K + 1)}.
 
-Bins are open below and closed above, so that "above an edge" is a union of bins, and zero is an
-edge: the decision of a classifier is exact in the counts, ties included.
+Bins are open below and closed above, so "above an edge" is a union of bins. Zero is an edge, so the
+counts have the exact decisions of a classifier, ties included.
 
-**Probabilities.** Two numbers, fitted to the noisy counts, make a probability of a score:
+**Probabilities.** Two numbers, fitted to the noisy counts, turn a score into a probability:
 
 .. math:: P(y = 1 \mid s) = \frac{1}{1 + \exp(-(a s + b))}, \qquad a \ge 0
 
-(Platt 1999). The noisy table is moved to the nearest one of counts that are not negative and have
-the public sum; every row of a bin then counts as its middle, and the two numbers minimise the
-logistic loss with Platt's targets :math:`(N_+ + 1) / (N_+ + 2)` and :math:`1 / (N_- + 2)`, so that
-classes which the score tells apart perfectly have a finite slope. A slope below zero would turn the
-order of the scores around: it becomes zero, and every row gets the share of its class.
+(Platt 1999). The fit first moves the noisy table to the nearest non-negative counts with the public
+sum. Every row of a bin then counts with the bin's middle, and the two numbers minimise the logistic
+loss with Platt's targets :math:`(N_+ + 1) / (N_+ + 2)` and :math:`1 / (N_- + 2)`. These keep the
+slope finite even if the score separates the classes perfectly. A negative slope would reverse the
+order of the scores: it becomes zero, and every row gets the share of its class.
 
-With several classes each has numbers of its own, for its margin, and probabilities are divided by
-their sum.
+With several classes each class has its own two numbers, for its margin, and probabilities are
+divided by their sum.
 """
 
 from __future__ import annotations
@@ -39,20 +39,19 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 from scipy.special import expit
 
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, finding
 from dpadmm.evaluation.intervals import CountTable
-from dpadmm.plain import Array
-from dpadmm.sentences import Finite, Part, finding
+from dpadmm.plain import Array, Finite, Part
 
 HISTOGRAM_VERSION: Final = 1
 """Version of the saved form."""
 
-#: Cells of the largest histogram that is made or read.
+#: The most cells of a histogram.
 MOST_CELLS: Final = 200_000
-# Figures of larger counts overflow; those of parties within bounds are far below.
+# Figures of larger counts overflow; honest parties stay far below.
 _LARGEST_COUNT: Final = 1e15
-# Margin losses pull scores to about 1, however long the weights are: measured on public sets, half
-# of all scores lie within 0.5 and 2 while the weights' norm goes from 2 to 50. So do the edges.
+# Margin losses pull scores to about 1, whatever the norm of the weights. On public sets half of all
+# scores lie between 0.5 and 2 for norms from 2 to 50, and so do the edges.
 _SCALE: Final = 1.5
 _STEPS: Final = 8
 
@@ -60,12 +59,12 @@ _STEPS: Final = 8
 def class_margins(scores: Array) -> Array:
     """By how much each class's score exceeds the largest of the others, row by row.
 
-    Above zero for the predicted class alone. Scores themselves tell classes apart less well: where
-    each class is rare, all of them lie near -1.
+    It is above zero for the predicted class only. Scores separate the classes less well: if each
+    class is rare, all scores lie near -1.
     """
     ordered = np.sort(scores, axis=1)
     largest, second = ordered[:, -1:], ordered[:, -2:-1]
-    with np.errstate(all="ignore"):  # what is no number has its cell
+    with np.errstate(all="ignore"):  # NaN has its own cell
         others = np.where(
             np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None], second, largest
         )
@@ -74,7 +73,7 @@ def class_margins(scores: Array) -> Array:
 
 @dataclass(frozen=True)
 class ScoreGrid:
-    """The cells: a function of the released model and the number of classes, so public.
+    """The cells: a function of the released model and the number of classes, and so public.
 
     Attributes
     ----------
@@ -126,7 +125,7 @@ class ScoreGrid:
         with np.errstate(over="ignore"):
             largest = float(np.linalg.norm(np.atleast_2d(coef), axis=1).max(initial=0.0))
         if not math.isfinite(largest) or largest <= 0:
-            # A model of zeros gives every row the score 0; one of huge weights is nobody's.
+            # A zero model gives every row the score 0; no real model has infinite weights.
             return cls(classes, (0.0,))
         inner = min(_SCALE, largest / 2) * np.arctanh(np.arange(1, steps) / steps)
         return cls(classes, (*(-inner[::-1]).tolist(), 0.0, *inner.tolist()))
@@ -157,14 +156,14 @@ class ScoreGrid:
 
     @property
     def sensitivity(self) -> float:
-        """Distance that one replaced row moves the counts; a person may have several rows."""
+        """How far one replaced row moves the counts; a person may have several rows."""
         return math.sqrt(2) if self.classes == 2 else math.sqrt(2 * (self.classes + 1))
 
     def counts(self, scores: Array, labels: NDArray[Any]) -> Array:
-        """Exact counts: private where the rows are.
+        """Exact counts, which are private if the rows are.
 
-        Every row enters one cell of each table, whatever it holds: a score that is no number is
-        below all others, a label that is no class's code counts as the first class.
+        Every row enters one cell of each table, whatever it holds: a NaN score is below all others,
+        and an unknown label counts as the first class.
 
         Parameters
         ----------
@@ -211,7 +210,7 @@ class _SavedHistogram(Part):
 
 @dataclass(frozen=True, eq=False)
 class NoisyHistogram:
-    """What was released.
+    """A released histogram.
 
     Attributes
     ----------
@@ -222,7 +221,7 @@ class NoisyHistogram:
     noise_variance
         Variance of each count's noise, all parties together; 0 for public rows.
     rows
-        How many rows there are, in all; public.
+        The public number of all rows.
     """
 
     grid: ScoreGrid
@@ -301,7 +300,7 @@ class NoisyHistogram:
         return cls(grid, np.array(saved.counts), saved.noise_variance, saved.rows)
 
 
-# A precision that gives the slope a value where all rows are in one bin, and else does nothing.
+# A precision that fixes the slope if all rows are in one bin, and is negligible otherwise.
 _SLOPE_PRECISION: Final = 1e-3
 _MOST_STEPS: Final = 100
 _TOLERANCE: Final = 1e-10
@@ -309,7 +308,7 @@ _TOLERANCE: Final = 1e-10
 
 @dataclass(frozen=True)
 class Link:
-    """The two numbers.
+    """The two numbers of a probability.
 
     Attributes
     ----------
@@ -321,13 +320,13 @@ class Link:
     offset: float
 
     def probability(self, scores: Array) -> Array:
-        """Of the class whose score, or margin, it is."""
+        """The probability of the class that the scores, or margins, belong to."""
         return np.asarray(expit(self.slope * scores + self.offset))
 
 
 @dataclass(frozen=True, eq=False)
 class LinkFit:
-    """A link, and how it would follow the counts.
+    """A link, and its derivative by the counts.
 
     Attributes
     ----------
@@ -366,7 +365,7 @@ def fit_link(table: CountTable, grid: ScoreGrid) -> LinkFit:
         Whose bins they are.
     """
     counts, centres = nearest_counts(table.counts, float(table.rows)), grid.centres
-    # In units of the outer bin's score: the fit is the same for scores of any scale.
+    # In units of the outer bin's score, so the fit does not depend on the scale of the scores.
     unit = float(np.abs(centres).max())
     others, members = counts.sum(axis=1)
     targets = np.array([[1 / (others + 2)], [(members + 1) / (members + 2)]])
@@ -379,7 +378,7 @@ def fit_link(table: CountTable, grid: ScoreGrid) -> LinkFit:
     chances = expit(inputs @ numbers)
     curvature = _curvature(counts.sum(axis=0), chances, inputs)
     pulls = (targets - chances).reshape(-1, 1) * np.tile(inputs, (2, 1))
-    # Cells at zero do not follow the noise; the others share what keeps their sum.
+    # Cells at zero do not follow the noise; the others share the correction of the sum.
     free = (counts > 0).reshape(-1, 1)
     pulls = free * (pulls - (free * pulls).sum(axis=0) / max(int(free.sum()), 1))
     scaled = np.array([1 / unit, 1.0])
@@ -445,8 +444,8 @@ def class_probabilities(links: tuple[Link, ...], scores: Array) -> Array:
     chances = np.stack(
         [link.probability(margins[:, code]) for code, link in enumerate(links)], axis=1
     )
-    # Never zero: the predicted class has a margin above zero and a slope that is not negative,
-    # unless its offset is far below; then no class is preferred.
+    # The sum is never zero, because the predicted class has a positive margin and a slope of at
+    # least zero, unless its offset is far below; then no class is preferred.
     total = chances.sum(axis=1, keepdims=True)
     uniform = np.full_like(chances, 1 / len(links))
     return np.divide(chances, total, out=uniform, where=total > 0)

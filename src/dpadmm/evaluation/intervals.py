@@ -1,4 +1,4 @@
-r"""Figures of noisy counts, with intervals for what is true of the rows' population.
+r"""Figures from noisy counts, with intervals for their true values in the population.
 
 A figure :math:`\theta` is the root of an estimating function :math:`T(\theta)` of the counts whose
 mean is zero at the true value, under sampling and noise alike. Its interval holds every
@@ -31,7 +31,7 @@ and noise of covariance :math:`\Sigma`,
    T(\theta) = \tfrac12 x^T M x - \tfrac12 \mathrm{tr}(M \Sigma), \quad
    V_n(\theta) = g^T \Sigma g - \tfrac12 \mathrm{tr}(M \Sigma M \Sigma), \quad g = M x,
 
-each without bias: products of noisy counts have their noise's moments taken off. Sampling gives
+each unbiased: the moments of the noise are subtracted from products of noisy counts. Sampling gives
 :math:`\sum_i x_i g_i^2` (DeLong, DeLong, Clarke-Pearson 1988), its noise taken off likewise, which
 is too small where a class has few rows or the classes hardly overlap. So it is raised by
 :math:`1 + 4 / \min(N_+, N_-)`, as Student's quantile would, moved to the value tried in proportion
@@ -58,7 +58,7 @@ CLEAR_OF_NOISE: Final = 4.0
 
 _HIDDEN: Final = "too few rows to be told from the noise"
 _NO_ROWS: Final = "there are no such rows"
-# Variance added for counts being whole.
+# Variance added because counts are whole numbers.
 _DISCRETE: Final = 0.5
 _BESIDE: Final = 1e-9
 _TRIALS: Final = 200
@@ -90,7 +90,7 @@ class Estimate:
 
     @property
     def share(self) -> float:
-        """The value as it is shown: an estimate may lie beyond 0 or 1, which a share does not."""
+        """The value as it is shown, clipped to a share between 0 and 1."""
         assert self.value is not None
         return min(max(self.value, 0.0), 1.0)
 
@@ -139,7 +139,7 @@ class CountTable:
         return self.noise_variance * max(spread, 0.0)
 
     def clear_sum(self, cells: Mask) -> float | None:
-        """The sum over cells, or None where it cannot be told from noise, or from nothing."""
+        """The sum over cells; None if noise hides it, or if there are no rows."""
         total = float(self.counts[cells].sum())
         least = CLEAR_OF_NOISE * math.sqrt(self.noise_of(cells.astype(np.float64)))
         return total if total > max(least, 0.0) else None
@@ -158,8 +158,8 @@ def accepted_range(excess: Callable[[float], float], estimate: float, name: str)
         Of the figure.
     """
     value = min(max(estimate, 0.0), 1.0)
-    # At 0 and 1 distance and variance may both vanish. And where noise moved the estimate out of
-    # the range, values within may be accepted although its end is not.
+    # At 0 and 1 distance and variance may both vanish. If noise moved the estimate out of range,
+    # values inside may be accepted although the end is not.
     tried = np.linspace(value, 0.0 if value > 0.5 else 1.0, _TRIALS)
     tried[0] = min(max(value, _BESIDE), 1.0 - _BESIDE)
     inside = next((float(start) for start in tried if excess(float(start)) <= 0), None)
@@ -171,7 +171,7 @@ def accepted_range(excess: Callable[[float], float], estimate: float, name: str)
 
 
 def _told(name: str, value: float, low: float, high: float) -> Estimate:
-    """The estimate within its interval; one that may be anything is not determined."""
+    """The estimate with its interval; an estimate that may be anything is not determined."""
     low, high = max(min(low, value), 0.0), min(max(high, value), 1.0)
     if low <= 0.0 and high >= 1.0:
         return Estimate(name, None, reason="the noise hides it, or there are too few rows")
@@ -179,14 +179,14 @@ def _told(name: str, value: float, low: float, high: float) -> Estimate:
 
 
 def _root(function: Callable[[float], float], start: float, end: float) -> float:
-    # A node loads it if it evaluates, and stays smaller without.
+    # Imported here so that a node that does not evaluate stays smaller.
     from scipy.optimize import brentq
 
     return float(brentq(function, start, end, xtol=1e-12))
 
 
 def spread_shape(value: float, few: float) -> float:
-    """How a mean's variance follows the mean, but for a factor: as that of a share of few rows."""
+    """How the variance of a mean depends on the mean, up to a factor: like that of a share."""
     return value * (1 - value) + 0.5 / few
 
 
@@ -208,7 +208,7 @@ def share_of(table: CountTable, name: str, part: Mask, rest: Mask, z: float) -> 
     name
         Of the figure.
     part, rest
-        The cells counted above, and those counted below the line besides.
+        The cells of the numerator, and the further cells of the denominator.
     z
         Half the interval's width in standard deviations.
     """
@@ -249,7 +249,7 @@ def _solved(
     tilt = -2 * counted * total - z**2 * total + 2 * noise * above * (1 - cells / size)
     bend = total**2 + z**2 * total - noise * cells * (1 - cells / size)
     if bend <= 0:
-        # Only where confidence asks for more than the line that the whole has to clear.
+        # Only if confidence asks for more than the threshold that the whole has to clear.
         return Estimate(name, None, reason=_HIDDEN)
     value = min(max(counted / total, 0.0), 1.0)
     root = math.sqrt(max(tilt**2 - 4 * bend * level, 0.0))

@@ -1,12 +1,12 @@
-"""How good a model is: every figure of one noisy histogram, with intervals.
+"""The quality of a model: every figure of one noisy histogram, with intervals.
 
-:func:`evaluate_histogram` makes them. Rows that are public are evaluated the same way, with noise
-of variance zero.
+:func:`evaluate_histogram` computes them. Public rows are evaluated the same way, with noise of
+variance zero.
 
-**Thresholds.** A threshold for two classes, from the sensitivity or specificity that is wanted.
+**Thresholds.** The threshold for two classes that reaches a wanted sensitivity or specificity.
 
-Edges are tried in a fixed order, from the one that serves the wish best, as long as they reach it;
-the last that does is taken, so that the other figure is as good as it can be. A lucky edge beyond
+The edges are tried in a fixed order, from the one that serves the wish best, as long as they reach
+it. The last of them is taken, so that the other figure is as good as possible. A lucky edge beyond
 one that fails is never taken. For the same reason ``sure=True`` holds in spite of the choice: a
 fixed sequence of tests, each at its own level, errs no more often than one of them.
 """
@@ -39,15 +39,15 @@ from dpadmm.plain import Array, json_data
 
 @dataclass(frozen=True)
 class ThresholdFigures:
-    """Two classes told apart by a threshold: a row above it is taken for the second class.
+    """Figures of two classes at a threshold: a row above it is predicted as the second class.
 
     Attributes
     ----------
     threshold
         Of the score; one of the grid's edges.
     accuracy, sensitivity, specificity, precision
-        The share of right decisions: of all rows, of the second class, of the first class, and of
-        those taken for the second class.
+        The share of right decisions: among all rows, the second class, the first class, and the
+        rows predicted as the second class.
     confusion
         True by predicted class, as shares of all rows.
     """
@@ -71,7 +71,7 @@ class ThresholdFigures:
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Rows of one bin: what the link says of them, and what share is of the class.
+    """The rows of one bin: the link's probability, and the observed share of the class.
 
     Attributes
     ----------
@@ -142,12 +142,12 @@ class ClassFigures:
 
 @dataclass(frozen=True)
 class ModelFigures:
-    """How good a model is, as far as a histogram tells.
+    """The quality of a model, as far as a histogram shows it.
 
     Attributes
     ----------
     rows
-        How many were evaluated; public.
+        The public number of evaluated rows.
     noise_variance
         Of each count; 0 for public rows.
     confidence
@@ -206,7 +206,7 @@ def _plain_table(table: tuple[tuple[Estimate, ...], ...]) -> list[list[dict[str,
 def evaluate_histogram(
     histogram: NoisyHistogram, confidence: float = 0.95, threshold: float = 0.0
 ) -> ModelFigures:
-    """Work out every figure.
+    """Compute every figure.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def evaluate_histogram(
     confidence
         Of each interval by itself; they do not hold all at once.
     threshold
-        With two classes: scores above it are taken for the second class; an edge of the grid.
+        With two classes: higher scores are predicted as the second class; an edge of the grid.
     """
     z = normal_quantile(confidence)
     if histogram.grid.classes == 2:
@@ -395,7 +395,7 @@ def brier_score(table: CountTable, fit: LinkFit, z: float) -> Estimate:
     bias, second = _optimism(table, fit, chances)
     estimate = float((weights * table.counts).sum() - bias) / rows
     scatter = max(float((weights**2 * table.counts).sum()) / rows - estimate**2, 0.0)
-    # So many equal errors would scatter as much: where few rows make the error, it is skewed.
+    # The number of equal errors with the same scatter; few errors make it skewed.
     errors = float((weights * fit.counts).sum() ** 2 / (weights**2 * fit.counts).sum())
     sampling = scatter / rows * (1 + 4 / max(errors, 1.0))
     noise = (table.noise_of(weights) + second) / rows**2
@@ -409,7 +409,7 @@ def brier_score(table: CountTable, fit: LinkFit, z: float) -> Estimate:
 
 
 def _optimism(table: CountTable, fit: LinkFit, chances: Array) -> tuple[float, float]:
-    """Mean and variance of what the weights gain by following the counts they weigh."""
+    """Mean and variance of the optimism of weights fitted to the counts that they weigh."""
     slope = chances * (1 - chances)
     by_margin = np.stack([2 * chances * slope, -2 * (1 - chances) * slope]).reshape(-1, 1)
     inputs = np.tile(np.stack([fit.centres, np.ones_like(chances)], axis=1), (2, 1))
@@ -430,7 +430,7 @@ def choose_threshold(
     sure: bool = False,
     confidence: float = 0.95,
 ) -> ThresholdFigures:
-    """The threshold that reaches a wanted figure, and all figures there.
+    """Return the figures at the threshold that reaches a wanted figure.
 
     Parameters
     ----------
@@ -457,7 +457,7 @@ def choose_threshold(
         )
     z = normal_quantile(confidence)
     edges: Iterable[float] = histogram.grid.edges
-    # Low thresholds find every row of the second class, high ones none of the first.
+    # Low thresholds find every row of the second class; high ones raise no false alarm.
     ordered = edges if name == "sensitivity" else reversed(histogram.grid.edges)
     chosen: ThresholdFigures | None = None
     first: ThresholdFigures | None = None
@@ -473,7 +473,7 @@ def choose_threshold(
 
 
 def check_wish(sensitivity: float | None, specificity: float | None) -> tuple[str, float]:
-    """Return which of the two was asked for, and how much of it; refuse none or both."""
+    """Return which of the two was asked for, and its value; refuse none or both."""
     if (sensitivity is None) == (specificity is None):
         raise ParameterError(
             "sensitivity or specificity must be given, one of them; got "

@@ -1,12 +1,12 @@
-r"""The histogram as a round that parties are charged for: counts and Gaussian noise, summed up.
+r"""The histogram as a round that parties are charged for: sums of counts and Gaussian noise.
 
 .. math:: m_i = 2^{-k}\,h_i + \xi_i,\qquad
           H = 2^k \sum_i m_i,\qquad \Delta = 2^{-k}\,\Delta_{\text{grid}}
 
 :math:`h_i` are the counts of party i's rows by true class and score under the released model
-(:class:`~dpadmm.evaluation.histogram.ScoreGrid`), each row in exactly one cell of each table, so
-that replacing a row moves them by :math:`\Delta_{\text{grid}}` at most. :math:`2^k` is the next
-power of two above the number of all rows: messages stay small, and scaling rounds nothing.
+(:class:`~dpadmm.evaluation.histogram.ScoreGrid`). Each row is in exactly one cell of each table,
+so replacing a row moves the counts by :math:`\Delta_{\text{grid}}` at most. :math:`2^k` is the next
+power of two above the number of all rows: messages stay small, and scaling is exact.
 
 ``noise="own"``: :math:`\xi_i\sim N(0, (\Delta/\mu_i)^2 I)`, and everything sent is seen.
 ``noise="shared"``: only the sum is seen, and each party adds
@@ -40,7 +40,7 @@ from dpadmm.solvers.workspace import Workspace
 
 
 class HistogramOptions(Options):
-    """What is counted, and whose noise it gets; all of it public."""
+    """The public options of a histogram: what is counted, and whose noise it gets."""
 
     weights: tuple[tuple[float, ...], ...]
     classes: int = Field(ge=2)
@@ -50,7 +50,7 @@ class HistogramOptions(Options):
 
 
 class HistogramState(NamedTuple):
-    """The sum of all messages, by how many parties they are."""
+    """The mean of all messages."""
 
     mean: Array
 
@@ -58,7 +58,7 @@ class HistogramState(NamedTuple):
 @final
 @dataclass(frozen=True)
 class HistogramRelease(SummedGaussian):
-    """One round: everybody's counts with noise, summed up.
+    """One round: the sum of all parties' counts with noise.
 
     Attributes
     ----------
@@ -69,10 +69,10 @@ class HistogramRelease(SummedGaussian):
     scale, rows
         2^-k, and the number of all rows.
     sensitivity, sigma
-        Of a message, per party: how far one row moves it, and the noise that its guarantee counts
-        on, its own or all that is shared.
+        For each party, how far one row moves its message, and the noise that its guarantee relies
+        on: its own, or all shared noise.
     variance
-        Of the noise of the sum of all messages.
+        The variance of the noise in the sum of all messages.
     shared
         How messages are added up; None with own noise.
     """
@@ -104,7 +104,7 @@ class HistogramRelease(SummedGaussian):
         grid = ScoreGrid.of_model(weights, options.classes)
         scale = math.ldexp(1.0, -math.frexp(options.rows)[1])
         relative = budget.sigma(1.0)
-        # The root in the grid's sensitivity is a rounded one.
+        # The root in the grid's sensitivity is rounded.
         exact = np.full(
             len(site.index), scale * (1 + SAMPLER_ALLOWANCE) * grid.sensitivity, dtype=np.float64
         )
@@ -117,7 +117,7 @@ class HistogramRelease(SummedGaussian):
         return cls(weights, grid, scale, options.rows, sensitivity, sigma, variance, shared)
 
     def of_party(self, place: int, site: Site, settings: Settings) -> Self:
-        """The same at one party: grid, scale and shared noise are those of all together."""
+        """The same at one party; grid, scale and shared noise are those of all parties."""
         here = slice(place, place + 1)
         return replace(self, sensitivity=self.sensitivity[here], sigma=self.sigma[here])
 
@@ -127,7 +127,7 @@ class HistogramRelease(SummedGaussian):
         return replace(site, outputs=outputs, features=features)
 
     def init(self, site: Site) -> HistogramState:
-        """Nothing was counted."""
+        """Start with zero counts."""
         return HistogramState(np.zeros((1, *site.shape[1:])))
 
     def announce(self, state: HistogramState, site: Site, t: int) -> tuple[Event, ...]:
@@ -137,14 +137,14 @@ class HistogramRelease(SummedGaussian):
     def local_step(
         self, state: HistogramState, workspace: Workspace, site: Site, noise: NoiseSource, t: int
     ) -> Released:
-        """Send the counts of the rows, with noise: one pass."""
+        """Count the rows in one pass, and send the counts with noise."""
         values = np.zeros(site.shape)
         for place, scores, codes in workspace.scores(self.weights):
             each = scores[:, 0] if self.grid.classes == 2 else scores
-            # Whole numbers, added up without rounding where rows come in parts.
+            # Whole numbers: adding up parts of the rows rounds nothing.
             values[place, 0, 0] += self.grid.counts(each, codes)
         values *= self.scale
-        # Nothing is solved for: counts are exact.
+        # There is no solve: counts are exact.
         return self.release(values, site, noise, t)
 
     def absorb(
@@ -158,6 +158,6 @@ class HistogramRelease(SummedGaussian):
         return np.broadcast_to(state.mean, site.shape)
 
     def histogram(self, mean: Array, site: Site) -> NoisyHistogram:
-        """What was released, from the mean of all messages."""
+        """The released histogram, from the mean of all messages."""
         counts = mean.reshape(self.grid.cells) * (site.parties / self.scale)
         return NoisyHistogram(self.grid, counts, self.variance / self.scale**2, self.rows)

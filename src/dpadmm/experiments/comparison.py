@@ -1,13 +1,36 @@
-"""A comparison of algorithms on one problem: what is run, and the table that comes of it.
+r"""A comparison of algorithms on one problem: the runs that it needs, and its table.
 
-Everything is a simulation: noise is drawn from a seed, and figures are functions of the rows. On
-rows that are private the comparison itself protects nobody, and what is chosen by it is not covered
-by any budget; it says so wherever its figures stand.
+Everything is a simulation: the noise comes from a seed, and the figures are functions of the rows.
+A comparison on private rows protects nobody, and no budget covers a choice that it led to. Every
+page with its figures says so.
+
+**Baselines.** The alternatives to training together are pooled rows, each party alone, and central
+private training. Each alternative is a run of one party that holds the rows, so it is planned,
+drawn and accounted like any other run. Without noise it is one exact solve (``admm``). With noise
+it is private gradient descent (``dp-gd``, *central gradient descent*, by the public rule of
+:mod:`~dpadmm.algorithms.dp_gd`) or one perturbed objective (``dvp``, one round, no neighbours):
+
+* *central AMP*: Gaussian noise in the objective (Theorem OP) and on the minimiser (approximate
+  minima perturbation, Iyengar et al. 2019);
+* *central objective perturbation*: noise of density :math:`\propto e^{-\|b\|/s}` (Chaudhuri,
+  Monteleoni and Sarwate 2011, with the constants of lemma L3), and the same small noise on the
+  minimiser, since no solver is exact.
+
+A single noisy solve needs more regularisation the more noise it gets:
+
+.. math:: \lambda = \max\Bigl(\lambda_0,\; \frac a8,\; \frac{c_1}{n\kappa}\Bigr),
+          \qquad a = \frac{2 L \sqrt d}{n \mu},
+
+where a is the norm of Gaussian noise in the gradient: the noise then moves the minimiser by at most
+about 8. We chose 8 among 1, 2, 4, 8 and 16 on Adult (30,000 rows for training, 10,000 for testing).
+The last term, for Gaussian noise, leaves most of the budget to the noise
+(:func:`~dpadmm.algorithms.objective.gaussian_room`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -16,45 +39,66 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from dpadmm.algorithms import get_algorithm
+from dpadmm.algorithms.base import Budget
+from dpadmm.algorithms.dp_gd import DPGD
+from dpadmm.algorithms.objective import gaussian_room
 from dpadmm.errors import ParameterError, positive_integer, positive_number
-from dpadmm.experiments.baselines import (
-    ALONE,
-    ALONE_ADVERSARY,
-    BEST_ALONE,
-    CENTRAL_ADVERSARY,
-    CENTRAL_GRADIENT,
-    CURATOR,
-    POOLED,
-    PRIVATE_ALONE,
-    PRIVATE_BASELINES,
-    alone_cells,
-    gradient_cell,
-    pooled_cell,
-    private_alone_cells,
-    private_cell,
-)
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import epsilon_of, releases_of
 from dpadmm.experiments.measures import LEVEL, Interval, mean_interval
-from dpadmm.experiments.problems import NamedProblem, OnePartyProblem, ProblemSource
+from dpadmm.experiments.problems import NamedProblem, OnePartyProblem, Problem, ProblemSource
 from dpadmm.privacy.figures import Given
+from dpadmm.privacy.gaussian import gaussian_mu
+from dpadmm.problem.losses import get_loss
 from dpadmm.report.document import Table
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters, chosen_loss
 
-#: What is measured of every model.
+POOLED: Final = "pooled, no privacy"
+ALONE: Final = "each party alone, no privacy"
+#: The most accurate party of :data:`ALONE`.
+BEST_ALONE: Final = "best party alone, no privacy"
+#: Each party alone, within the budget (dp-gd).
+PRIVATE_ALONE: Final = "each party alone, private"
+#: The most accurate central private training.
+CURATOR: Final = "curator, same budget"
+#: Central private training by gradient descent.
+CENTRAL_GRADIENT: Final = "central gradient descent"
+#: Central private training by one perturbed objective: its label and its noise.
+PRIVATE_BASELINES: Final = {
+    "central AMP": "gaussian",
+    "central objective perturbation": "exp-norm",
+}
+#: The adversary of central training: weaker than ADMM's, where no party holds another's rows.
+CENTRAL_ADVERSARY: Final = (
+    "sees what one place that holds all parties' rows releases; that place is trusted with them"
+)
+#: The adversary of a party that trains alone.
+ALONE_ADVERSARY: Final = "sees what the party releases; the party is trusted with its own rows"
+_MOVE: Final = 8.0
+# One party, one round.
+_ONE_SOLVE: Final[dict[str, Any]] = {
+    "topology": "path",
+    "rounds": 1,
+    "penalty": 1.0,
+    "algorithm_options": {},
+    "calibration": "proven",
+    "epsilon": 1.0,
+}
+
+#: The measures of every model.
 MEASURED: Final = ("test accuracy", "log loss", "AUC", "consensus error")
 
-#: By what the best party alone and the better curator are picked.
+#: The measure that decides which party alone, and which curator, is best.
 CHOOSES: Final = "test accuracy"
 
-#: What one would pick instead, as it stands above the algorithms.
+#: The alternatives to training together; the table shows them above the algorithms.
 _CENTRAL: Final = (CENTRAL_GRADIENT, *PRIVATE_BASELINES)
 BASELINES: Final = (POOLED, ALONE, BEST_ALONE, PRIVATE_ALONE, *_CENTRAL, CURATOR)
 
-#: What a proven epsilon rests on, as columns; guarantees beside it are for the manifest.
+#: The columns that a proven epsilon rests on; the manifest has the further guarantees.
 _GROUNDS: Final = ("delta", "theorem", "releases", "adjacency", "adversary", "claim")
 
-#: What is compared unless told: noise that is Gaussian where there is a choice, and said to be.
+#: The default entries: with Gaussian noise where there is a choice, and named so.
 DEFAULT_ENTRIES: Final = (
     "admm",
     "dp-gd",
@@ -66,12 +110,124 @@ DEFAULT_ENTRIES: Final = (
     "pdml:label_epsilon=1",
     "ps-admm",
 )
-# With fewer parties there is nobody to share noise with.
+# Fewer parties cannot share noise.
 _FEWEST_TO_SHARE: Final = 3
 
 
+def pooled_cell(
+    problem: ProblemSource, parameters: TrainingParameters, parties: int, finals: tuple[str, ...]
+) -> Job:
+    """Train on all rows in one place, without noise."""
+    return _exact(OnePartyProblem(problem), parameters, parties, finals)
+
+
+def alone_cells(
+    problem: ProblemSource, parameters: TrainingParameters, parties: int, finals: tuple[str, ...]
+) -> list[Job]:
+    """Train on each party's rows alone, without noise."""
+    return [
+        _exact(OnePartyProblem(problem, party), parameters, 1, finals) for party in range(parties)
+    ]
+
+
+def _exact(
+    problem: OnePartyProblem,
+    parameters: TrainingParameters,
+    parties: int,
+    finals: tuple[str, ...],
+) -> Job:
+    # The objective counts the regulariser once and the losses once per party.
+    regularization = parameters.regularization / parties
+    told = replace(parameters, algorithm="admm", regularization=regularization, **_ONE_SOLVE)
+    return TrainingJob(problem, told, runs=1, finals=finals)
+
+
+def private_alone_cells(
+    problem: ProblemSource,
+    parameters: TrainingParameters,
+    *,
+    epsilon: float,
+    runs: int,
+    seed: int,
+    finals: tuple[str, ...],
+) -> list[Job]:
+    """Train on each party's rows alone, within the budget."""
+    return [
+        gradient_cell(
+            OnePartyProblem(problem, party),
+            parameters,
+            1,
+            epsilon=epsilon,
+            runs=runs,
+            seed=seed + party,
+            finals=finals,
+        )
+        for party in range(len(problem.load().counts))
+    ]
+
+
+def gradient_cell(
+    problem: OnePartyProblem,
+    parameters: TrainingParameters,
+    parties: int,
+    *,
+    epsilon: float,
+    runs: int,
+    seed: int,
+    finals: tuple[str, ...],
+) -> Job:
+    """Train by private gradient descent in one place, on the rows of so many parties."""
+    told = replace(
+        parameters,
+        algorithm=DPGD.name,
+        topology="server",
+        penalty="auto",
+        regularization=parameters.regularization / parties,
+        algorithm_options={},
+        calibration="proven",
+        epsilon=epsilon,
+    )
+    return TrainingJob(problem, told, runs=runs, seed=seed, finals=finals, may_refuse=True)
+
+
+def private_cell(
+    problem: ProblemSource,
+    facts: Problem,
+    parameters: TrainingParameters,
+    label: str,
+    *,
+    epsilon: float,
+    runs: int,
+    seed: int,
+    finals: tuple[str, ...],
+) -> Job:
+    """Train privately on all rows in one place, at the same total budget."""
+    delta = parameters.delta
+    assert isinstance(delta, float)
+    loss = get_loss(chosen_loss(parameters.loss, "dvp", {}))
+    people = parameters.rows_per_person
+    mu = float(gaussian_mu(epsilon, delta)) / people
+    noise = 2 * loss.slope_bound * math.sqrt(facts.features * facts.outputs) / sum(facts.counts)
+    least = parameters.regularization / len(facts.counts)
+    if PRIVATE_BASELINES[label] == "gaussian":
+        # Only the regularization keeps the Jacobian small.
+        budget = Budget(np.array([epsilon]), np.array([delta]), people)
+        kappa = float(gaussian_room(budget, facts.outputs)[0])
+        least = max(least, loss.curvature_bound / (sum(facts.counts) * kappa))
+    told = replace(
+        parameters,
+        algorithm="dvp",
+        regularization=max(least, noise / mu / _MOVE),
+        **_ONE_SOLVE
+        | {"algorithm_options": {"noise": PRIVATE_BASELINES[label]}, "epsilon": epsilon},
+    )
+    return TrainingJob(
+        OnePartyProblem(problem), told, runs=runs, seed=seed, finals=finals, may_refuse=True
+    )
+
+
 def default_entries(parties: int) -> tuple[str, ...]:
-    """What is compared unless told, of what so many parties can run."""
+    """The default entries that so many parties can run."""
     shares = parties >= _FEWEST_TO_SHARE
     return tuple(entry for entry in DEFAULT_ENTRIES if shares or "noise=shared" not in entry)
 
@@ -85,7 +241,7 @@ class Contender:
 
     @property
     def label(self) -> str:
-        """As it is written on the command line."""
+        """The entry as it is written on the command line."""
         words = ",".join(f"{name}={_word(value)}" for name, value in self.options)
         return f"{self.algorithm}:{words}" if words else self.algorithm
 
@@ -114,7 +270,7 @@ def parse_entry(text: str) -> Contender:
 
 
 class Place(NamedTuple):
-    """A row of the table: who, in which calibration, on which graph, within which budget."""
+    """The key of a row of the table: who, calibration, graph, budget."""
 
     who: str
     calibration: str = ""
@@ -123,20 +279,20 @@ class Place(NamedTuple):
 
     @property
     def order(self) -> tuple[float, bool]:
-        """Without privacy first, then from large budgets to small ones; baselines on top."""
+        """Rows without privacy first, then large budgets before small ones; baselines on top."""
         return -self.epsilon, self.who not in BASELINES
 
 
-# A cell with its place, the number of its split, and its label.
+# The place of a cell, the number of its split, its label, and the cell.
 Placed = tuple[Place, int, str, Job]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of the table: each measure's mean with its interval, or why there is none.
+    """One row of the table: the mean of each measure with its interval, or why there is none.
 
-    ``privacy`` is the statement of its runs, the weakest where there are several; None where all
-    was refused. ``source`` names the line that it is taken from, where it is the better of several.
+    ``privacy`` is the statement of its runs, the weakest of several, or None if all were refused.
+    ``source`` names the line that this one copies, if it is the best of several.
     """
 
     place: Place
@@ -153,7 +309,7 @@ class Line:
 
     @property
     def grounds(self) -> dict[str, Any]:
-        """What the proven epsilon rests on and against whom; None where there is none."""
+        """The theorem, adversary and other grounds of the proven epsilon; None without one."""
         names = (*_GROUNDS, "details", "not_covered")
         if self.privacy is None:
             return dict.fromkeys(names)
@@ -163,7 +319,7 @@ class Line:
         return {name: told[name] for name in names}
 
     def plain(self) -> dict[str, Any]:
-        """For machines; a side of an interval that is not known is None."""
+        """Plain data for machines; an unknown end of an interval is None."""
         place = self.place._asdict()
         published = self.place.calibration == "published"
         claims = published and get_algorithm(self.place.who.partition(":")[0]).claims_epsilon
@@ -188,18 +344,18 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared on which problem.
+    """The entries of a comparison, and the problem that they train on.
 
     Attributes
     ----------
     problem
-        The data; a named set may be split anew, ``splits`` times.
+        The data; a named data set may be split several times (``splits``).
     parameters
-        What all runs share; the algorithm in it does not count.
+        The parameters of all runs; the algorithm in them is ignored.
     entries, epsilons, topologies, calibrations
-        All combinations are run. An algorithm with a server runs with it, once.
+        Every combination runs. An algorithm that needs a server runs once, with the server.
     runs
-        Repeated runs of each, on each split.
+        How often each combination runs, on each split.
     """
 
     problem: ProblemSource
@@ -220,16 +376,16 @@ class Comparison:
             positive_number("epsilon", epsilon)
         if not isinstance(self.parameters.delta, float):
             raise ParameterError(
-                "delta must be one number for all parties in a comparison; got one for each. Give "
-                "--delta."
+                "delta must be one number for all parties in a comparison; got one for each party. "
+                "Give --delta."
             )
         if self.splits > 1 and not isinstance(self.problem, NamedProblem):
             raise ParameterError(
-                f"splits must be 1 for files, whose parties are given; got {self.splits}."
+                f"splits must be 1 for files, which already say who holds a row; got {self.splits}."
             )
 
     def check(self) -> None:
-        """Refuse an entry that no budget here would allow, before anything is computed."""
+        """Refuse an entry that no budget here allows, before anything is computed."""
         facts = self.problem.load()
         largest = replace(self, epsilons=(max(self.epsilons),))
         refused: dict[str, ParameterError] = {}
@@ -241,16 +397,16 @@ class Comparison:
             except ParameterError as error:
                 refused.setdefault(place.who, error)
         for who, reason in refused.items():
-            # One that runs in one calibration or graph alone is told of in the table.
+            # The table tells of an entry that only some calibrations or graphs refuse.
             if who not in fine:
                 raise ParameterError(f"{who}: {reason}") from None
 
     def cells(self) -> dict[str, Job]:
-        """Everything to compute, by labels for people."""
+        """All cells of the comparison, by labels for people."""
         return {label: cell for _, _, label, cell in self._placed()}
 
     def losses(self) -> dict[str, list[str]]:
-        """Which loss was minimised by whom: an automatic one is every algorithm's own."""
+        """Who minimised which loss; with "auto" every algorithm chooses its own."""
         found: dict[str, list[str]] = {}
         for place, _, _, cell in self._placed():
             if isinstance(cell, TrainingJob):
@@ -260,7 +416,7 @@ class Comparison:
         return found
 
     def lines(self, results: Mapping[str, Result]) -> list[Line]:
-        """The table, from the results by the labels of :meth:`cells`."""
+        """The table, made from results by the labels of :meth:`cells`."""
         rows: dict[Place, list[list[Result]]] = {}
         for place, split, label, _ in self._placed():
             rows.setdefault(place, [[] for _ in range(self.splits)])[split].append(results[label])
@@ -275,7 +431,7 @@ class Comparison:
         return lines
 
     def _placed(self) -> list[Placed]:
-        """Every cell with its place in the table: baselines, then algorithms, budget by budget."""
+        """Every cell and its place in the table: baselines, then algorithms, budget by budget."""
         placed: list[Placed] = []
         for split in range(self.splits):
             problem = self._split(split)
@@ -294,72 +450,40 @@ class Comparison:
         return ", ".join([*parts, *words, *([f"split {split}"] if self.splits > 1 else [])])
 
     def _baselines(self, problem: ProblemSource, split: int) -> list[Placed]:
-        facts, measured = problem.load(), self.measured
-        parties = len(facts.counts)
-        pooled, alone = Place(POOLED), Place(ALONE)
-        cell = pooled_cell(problem, self.parameters, parties, measured)
-        placed: list[Placed] = [(pooled, split, self._label(pooled, split), cell)]
-        for name, cell in zip(
-            facts.names, alone_cells(problem, self.parameters, parties, measured), strict=True
-        ):
-            placed.append((alone, split, self._label(alone, split, name), cell))
+        """The cells of the alternatives to training together."""
+        facts, told, finals = problem.load(), self.parameters, self.measured
+        parties, placed = len(facts.counts), list[Placed]()
+
+        def put(place: Place, cells: Sequence[Job], names: Sequence[str] = ()) -> None:
+            words: list[tuple[str, ...]] = [(name,) for name in names] or [()]
+            for word, cell in zip(words, cells, strict=True):
+                placed.append((place, split, self._label(place, split, *word), cell))
+
+        put(Place(POOLED), [pooled_cell(problem, told, parties, finals)])
+        put(Place(ALONE), alone_cells(problem, told, parties, finals), facts.names)
         for epsilon in self.epsilons:
-            placed += self._alone_within(problem, split, epsilon)
-            placed += self._gradients(problem, split, epsilon, parties)
-            for who in PRIVATE_BASELINES:
+            for who in (PRIVATE_ALONE, *_CENTRAL):
                 place = Place(who, "proven", "", epsilon)
-                label = self._label(place, split)
-                cell = private_cell(
-                    problem,
-                    facts,
-                    self.parameters,
-                    who,
-                    epsilon=epsilon,
-                    runs=self.runs,
-                    seed=seed_of(f"{self.seed} {label}"),
-                    finals=measured,
-                )
-                placed.append((place, split, label, cell))
+                seed = seed_of(f"{self.seed} {self._label(place, split)}")
+                asked: dict[str, Any] = {
+                    "epsilon": epsilon,
+                    "runs": self.runs,
+                    "seed": seed,
+                    "finals": finals,
+                }
+                if who == PRIVATE_ALONE:
+                    put(place, private_alone_cells(problem, told, **asked), facts.names)
+                elif who == CENTRAL_GRADIENT:
+                    whole = OnePartyProblem(problem)
+                    put(place, [gradient_cell(whole, told, parties, **asked)])
+                else:
+                    put(place, [private_cell(problem, facts, told, who, **asked)])
         return placed
-
-    def _alone_within(self, problem: ProblemSource, split: int, epsilon: float) -> list[Placed]:
-        """Each party by itself within a budget."""
-        place = Place(PRIVATE_ALONE, "proven", "", epsilon)
-        cells = private_alone_cells(
-            problem,
-            self.parameters,
-            epsilon=epsilon,
-            runs=self.runs,
-            seed=seed_of(f"{self.seed} {self._label(place, split)}"),
-            finals=self.measured,
-        )
-        names = problem.load().names
-        return [
-            (place, split, self._label(place, split, name), cell)
-            for name, cell in zip(names, cells, strict=True)
-        ]
-
-    def _gradients(
-        self, problem: ProblemSource, split: int, epsilon: float, parties: int
-    ) -> list[Placed]:
-        """Private gradient rounds with all rows in one place."""
-        place = Place(CENTRAL_GRADIENT, "proven", "", epsilon)
-        label = self._label(place, split)
-        cell = gradient_cell(
-            OnePartyProblem(problem),
-            self.parameters,
-            parties,
-            epsilon=epsilon,
-            runs=self.runs,
-            seed=seed_of(f"{self.seed} {label}"),
-            finals=self.measured,
-        )
-        return [(place, split, label, cell)]
 
     def _trained(
         self, problem: ProblemSource, split: int
     ) -> list[tuple[Place, int, str, TrainingJob]]:
-        """The cells of the algorithms; one without noise has no budget."""
+        """The cells of the algorithms; an algorithm without noise has no budget."""
         placed = []
         for entry in self.entries:
             kind = get_algorithm(entry.algorithm)
@@ -395,7 +519,7 @@ def _accuracy(result: Result) -> float:
 
 
 def _curator(lines: Sequence[Line], place: Place) -> list[Line]:
-    """The better of all central training at a budget; none where all was refused."""
+    """The best central training at a budget; empty if all were refused."""
     central = [
         line
         for line in lines
@@ -417,11 +541,11 @@ def _line(place: Place, groups: Sequence[Sequence[Result]], measured: Sequence[s
         privacy = {**privacy, "adversary": CENTRAL_ADVERSARY}
     if place.who == PRIVATE_ALONE:
         privacy = {**privacy, "adversary": ALONE_ADVERSARY}
-    # One solve, or rounds without noise, end at the last message; noisy rounds are averaged.
+    # Noisy rounds are averaged; one solve, or rounds without noise, count with the last message.
     noisy = np.isfinite(place.epsilon) and place.who not in PRIVATE_BASELINES
     figures = {}
     for name in measured:
-        # Parties alone are averaged; so are the runs of a split where there are several splits.
+        # Average the parties alone, and the runs of a split if there are several splits.
         finals = [[each.final(name, "tail" if noisy else "last") for each in g] for g in groups]
         splits = [np.mean(group, axis=0) for group in finals]
         sample = splits[0] if len(splits) == 1 else np.array([values.mean() for values in splits])
@@ -430,7 +554,7 @@ def _line(place: Place, groups: Sequence[Sequence[Result]], measured: Sequence[s
 
 
 def comparison_table(lines: Sequence[Line], measured: Sequence[str]) -> Table:
-    """Every number, for a CSV file."""
+    """All numbers of the comparison, for a CSV file."""
     columns = ["who", "calibration", "topology", "epsilon", "provable epsilon"]
     columns += [*_GROUNDS, "refused", "source"]
     columns += [f"{name} {side}".strip() for name in measured for side in ("", "low", "high")]

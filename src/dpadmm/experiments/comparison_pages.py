@@ -13,24 +13,45 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.durable import write_whole
-from dpadmm.experiments.baselines import (
+from dpadmm.experiments.comparison import (
     ALONE,
+    BASELINES,
     BEST_ALONE,
+    CHOOSES,
     CURATOR,
     POOLED,
     PRIVATE_ALONE,
+    Comparison,
+    Line,
+    comparison_table,
 )
-from dpadmm.experiments.comparison import BASELINES, CHOOSES, Comparison, Line, comparison_table
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
 from dpadmm.experiments.jobs import Result
 from dpadmm.experiments.meaning import GUARANTEES, HEADING, Meaning, Shown, meaning_of
 from dpadmm.experiments.measures import BEATS, BELOW, LEVEL, LEVEL_WITH, percent, standing
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.statement import ADVERSARY, NOT_COVERED, adjacency_words
-from dpadmm.report import texts
-from dpadmm.report.document import Banner, Bar, BarPlot, Cell, Code, Facts, Report, Section, Table
+from dpadmm.report.document import (
+    COMMAND,
+    CONFIGURATION,
+    MEANING,
+    NO_NOISE,
+    PUBLISHED,
+    PUBLISHED_WORDS,
+    SIMULATION,
+    STAND_IN,
+    Banner,
+    Bar,
+    BarPlot,
+    Cell,
+    Code,
+    Facts,
+    Report,
+    Section,
+    Table,
+    shown_name,
+)
 from dpadmm.report.html import write_report
-from dpadmm.report.markup import shown_name
 from dpadmm.version import __version__
 
 _COMPARISON_COLUMNS = (
@@ -251,11 +272,11 @@ _MOST_RANKED: Final = 24
 
 def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel]) -> Report:
     """The verdict and who is ahead, privacy-utility curves, everything that was compared."""
-    banners = [Banner("danger", texts.SIMULATION, manifest["notice"])]
+    banners = [Banner("danger", SIMULATION, manifest["notice"])]
     if any(line["calibration"] == "published" for line in manifest["lines"]):
-        banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
+        banners.append(Banner("caution", PUBLISHED, PUBLISHED_WORDS))
     if manifest["stand_ins"]:
-        banners.append(Banner("caution", texts.STAND_IN, f"{'; '.join(manifest['stand_ins'])}."))
+        banners.append(Banner("caution", STAND_IN, f"{'; '.join(manifest['stand_ins'])}."))
     dataset = shown_name(str(manifest["data"].get("dataset", "own files")))
     source = str(manifest["data"].get("source", ""))
     who = list(dict.fromkeys(shown_name(line["who"], 40) for line in manifest["lines"]))
@@ -277,9 +298,9 @@ def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel])
         picture=_ranking(manifest),
         sections=(
             Section("Privacy-utility curves", tuple(panel.plot() for panel in panels)),
-            Section(texts.COMPARISON_TABLE, (_report_table(manifest),)),
-            Section(texts.MEANING, (Facts(facts), *meaning.titled_tables())),
-            Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest["command"]),)),
+            Section("All figures", (_report_table(manifest),)),
+            Section(MEANING, (Facts(facts), *meaning.titled_tables())),
+            Section(CONFIGURATION, (Code(COMMAND, manifest["command"]),)),
         ),
     )
 
@@ -312,7 +333,7 @@ def _ranked_name(line: dict[str, Any]) -> str:
     name = str(line["who"])
     if line["calibration"] == "published":
         name = f"{name} (published)"
-    budget = texts.NO_NOISE
+    budget = NO_NOISE
     if line["epsilon"] != "infinite":
         budget = f"epsilon = {Given(line['epsilon'])}"
     return ", ".join(part for part in (name, line["topology"], budget) if part)
@@ -336,7 +357,7 @@ def _report_table(manifest: dict[str, Any]) -> Table:
     for line in _sorted_lines(manifest):
         epsilon, proven = line["epsilon"], line["provable_epsilon"]
         cells: list[Cell] = [who_words(line), line["topology"], line["calibration"]]
-        cells += [texts.NONE if epsilon == "infinite" else Given(epsilon)]
+        cells += ["none" if epsilon == "infinite" else Given(epsilon)]
         cells += [proven if isinstance(proven, str) else f"{AtMost(proven):4}"]
         cells += [f"{line['mark']} {line['theorem'] or ''}".strip()]
         for name in measured:
@@ -344,10 +365,11 @@ def _report_table(manifest: dict[str, Any]) -> Table:
             cells += [figure and figure[side] for side in ("mean", "low", "high")]
         rows.append((*cells, line["refused"]))
     columns = (*_COMPARISON_COLUMNS, *sides, "refused because")
-    return Table.of(columns, rows, texts.COMPARISON_TABLE)
+    return Table.of(columns, rows, "All figures")
 
 
-_STANDINGS: Final = {
+#: How training together stands to the parties alone, in words.
+STANDINGS: Final = {
     BEATS: "beats every party alone",
     LEVEL_WITH: "cannot be told from the best party alone",
     BELOW: "does not beat the best party alone",
@@ -424,6 +446,6 @@ def _verdicts(best: dict[float, Line], alone: Line) -> str:
     at: dict[str, list[str]] = {}
     for epsilon in sorted(best, reverse=True):
         found = standing(best[epsilon].figures[CHOOSES], level)
-        at.setdefault(_STANDINGS[found], []).append(str(Given(epsilon)))
+        at.setdefault(STANDINGS[found], []).append(str(Given(epsilon)))
     parts = [f"{words} at epsilon {' and '.join(budgets)}" for words, budgets in at.items()]
     return f"Training together {'; it '.join(parts)}."

@@ -1,6 +1,6 @@
-"""A cell: everything that decides one piece of work, and what came of it.
+"""Cells: complete descriptions of pieces of work, and their results.
 
-**Runner.** Where jobs are computed, kept and resumed: on this machine or a cluster.
+**Runner.** It computes cells on this machine or on a cluster, keeps their results, and resumes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Self, final
+from typing import Any, Final, final
 
 import joblib
 import numpy as np
@@ -25,76 +25,62 @@ import numpy as np
 from dpadmm.durable import write_whole
 from dpadmm.errors import ParameterError, needs_extra, positive_integer, unknown_name
 from dpadmm.experiments.measures import get_measure
-from dpadmm.experiments.problems import NamedProblem, OnePartyProblem, Problem, ProblemSource, dense
+from dpadmm.experiments.problems import OnePartyProblem, Problem, ProblemSource
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.engine import Outcome
 from dpadmm.run.model import ModelError, pack, unpack
-from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning, TrainingParameters
+from dpadmm.run.options import ConvergenceWarning, PrivacyWarning, TrainingParameters
 from dpadmm.run.plan import Plan, chosen_rounds, plan
-from dpadmm.run.train import lay_out, state_privacy, train
+from dpadmm.run.session import lay_out, state_privacy, train
 from dpadmm.solvers.cluster import Cluster
 from dpadmm.version import __version__
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a cell gave.
+    """The result of a cell.
 
     Attributes
     ----------
     values
-        Arrays by name: a measure's course ``(rounds, runs)`` under its own name, and its final
-        value ``(runs,)`` under ``last/<measure>``, ``tail/<measure>`` and ``mean/<measure>``.
+        Arrays by name: the course of a measure ``(rounds, runs)`` under its own name, and its
+        final value ``(runs,)`` under ``last/<measure>``, ``tail/<measure>`` and ``mean/<measure>``.
     facts
-        Plain data: the statement of privacy, the penalty, the data, warnings, seconds.
+        Plain data: the privacy statement, the penalty, the data, warnings, seconds.
     """
 
     values: dict[str, Array]
     facts: dict[str, Any]
 
     def final(self, measure: str, output: str = "last") -> Array:
-        """One number per run: of the last messages, or of the mean over the last third."""
+        """One number per run, for the last messages or for the mean over the last third."""
         return self.values[f"{output}/{measure}"]
 
     def course(self, measure: str) -> Array:
-        """``(rounds, runs)``."""
+        """The measure after every round, ``(rounds, runs)``."""
         return self.values[measure]
 
 
 @dataclass(frozen=True)
 class Job(ABC):
-    """One piece of work; a frozen description that crosses processes and names its result."""
+    """One piece of work: a frozen description that other processes can run, and a key."""
 
     @abstractmethod
     def compute(self) -> Result:
-        """Do the work: a function of the description alone."""
+        """Do the work; the result depends on the description alone."""
 
     @property
     @abstractmethod
     def weight(self) -> float:
-        """About how much work it is, in units of any one scale."""
+        """Roughly how much work it is, in any unit that all jobs share."""
 
     def further(self, times: int) -> Job | None:
-        """So many times as many runs more, with noise of their own; None where there is none."""
+        """A job with so many times as many new runs; None if it has no noise to draw again."""
         return None
 
-    def join(self, first: Result, more: Result) -> Result:
-        """The result and that of :meth:`further` together, runs along the last axis."""
-        shared = {
-            name: np.concatenate([first.values[name], more.values[name]], -1)
-            for name in first.values
-            if name in more.values
-        }
-        seconds: dict[str, float] = {
-            name: first.facts[name] + more.facts[name]
-            for name in ("seconds", "training_seconds")
-            if name in first.facts
-        }
-        return Result({**first.values, **shared}, {**first.facts, **seconds})
-
     def description(self) -> dict[str, Any]:
-        """Plain data that decide the result."""
+        """Plain data that determine the result."""
         return {"kind": type(self).__name__, **dataclasses.asdict(self)}
 
     @property
@@ -109,26 +95,26 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} must not be part of a cell")
+    raise TypeError(f"a cell must not hold a {type(value).__name__}")
 
 
 @final
 @dataclass(frozen=True)
 class TrainingJob(Job):
-    """Train by an algorithm of the registry, some runs together, and measure.
+    """Train several runs of a registered algorithm at once, and measure the models.
 
     Attributes
     ----------
     problem
         The data.
     parameters
-        What to train; a topology is a name or a list of edges.
+        The parameters of the run; a topology is a name or a list of edges.
     runs, seed
-        Repeated runs, with noise of their own, and what the noise is drawn from.
+        The number of runs, each with its own noise, and the seed of the noise.
     courses
         Measures to take after every round.
     finals
-        Measures to take at the end: of the last messages and of their means over the last third
+        Measures to take at the end: of the last messages, and of their means over the last third
         and over all rounds.
     """
 
@@ -138,26 +124,26 @@ class TrainingJob(Job):
     seed: int = 0
     courses: tuple[str, ...] = ()
     finals: tuple[str, ...] = ("test accuracy",)
-    #: Whether to account every round, as ``epsilon``; it can take as long as training.
+    #: Account every round, as ``epsilon``; this can take as long as training.
     epsilon_course: bool = field(default=False, kw_only=True)
-    #: How often everything is drawn anew, each time with as many runs: who gets which row, the
-    #: labels where they are randomised, and the noise. Runs share the first two.
+    #: How often everything is drawn again, each time with so many runs: who gets which row,
+    #: randomised labels, and the noise. The runs of one draw share the first two.
     repeats: int = field(default=1, kw_only=True)
     #: The number of the first of these draws.
     first_repeat: int = field(default=0, kw_only=True)
-    #: Whether a refused plan is a result, whose facts then have only ``refused``, the reason.
+    #: A refused plan is a result, too; its facts then hold the reason, ``refused``.
     may_refuse: bool = field(default=False, kw_only=True)
-    #: A word that tells cells apart that are described alike, such as two timings.
+    #: A word that distinguishes two cells with the same description, such as two timings.
     note: str = field(default="", kw_only=True)
 
     @property
     def weight(self) -> float:
-        """Rounds times runs; a round of a run costs a few passes over the rows."""
+        """Rounds times runs; one round of a run costs a few passes over the rows."""
         told = self.parameters
         return float(chosen_rounds(told.rounds, told.algorithm) * self.runs * self.repeats)
 
     def plan(self, problem: Problem) -> tuple[Plan, list[str]]:
-        """Check and fix the run; also what it is warned of."""
+        """Check and plan the run; return the plan and its warnings."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", PrivacyWarning)
@@ -169,6 +155,7 @@ class TrainingJob(Job):
                 outputs=problem.outputs,
                 runs=self.runs,
                 names=problem.names,
+                least_constant=problem.least_constant,
                 one_hand=isinstance(self.problem, OnePartyProblem),
             )
         return planned, sorted({str(warning.message) for warning in caught})
@@ -210,8 +197,8 @@ class TrainingJob(Job):
         return (self.problem.dealt_again(draw) if draw else self.problem).load()
 
     def further(self, times: int) -> TrainingJob | None:
-        """More draws where everything is drawn anew, otherwise more noise on the same rows."""
-        # What is proven does not change with the runs: it is not computed again.
+        """More draws if everything is drawn again, otherwise more noise on the same rows."""
+        # The proven epsilon does not depend on the number of runs: do not compute it again.
         same = replace(self, epsilon_course=False)
         if self.repeats > 1:
             drawn = self.first_repeat + self.repeats
@@ -224,7 +211,7 @@ class TrainingJob(Job):
     def _train(
         self, planned: Plan, problem: Problem, noise: SimulatedNoise
     ) -> tuple[Outcome, dict[str, Array], float]:
-        """Train once: what came out, what was measured of it, and the seconds of training alone."""
+        """Train once; return the outcome, its measures, and the seconds spent on training alone."""
         shard = lay_out(planned, problem.members, noise=noise)
         taken: dict[str, list[Array]] = {name: [] for name in self.courses}
         looking = 0.0
@@ -250,111 +237,8 @@ class TrainingJob(Job):
         return outcome, values, training
 
 
-@dataclass(frozen=True)
-class OfTraining(Job):
-    """Work that is done along with a training, and about as much.
-
-    Attributes
-    ----------
-    training
-        What is run.
-    """
-
-    training: TrainingJob
-
-    @property
-    def weight(self) -> float:
-        """That of the training."""
-        return self.training.weight
-
-
-@dataclass(frozen=True)
-class DrawnJob(Job):
-    """Work on draws of the split of the rows and of the graph, which stand for runs.
-
-    Attributes
-    ----------
-    problem
-        The rows; the number of a draw decides its split, and its random graph.
-    regularization
-        lambda.
-    draws, first_draw
-        How many, and the number of the first.
-    """
-
-    problem: NamedProblem
-    regularization: float
-    draws: int = 1
-    first_draw: int = 0
-
-    def further(self, times: int) -> Self | None:
-        """More draws; none where only one was wanted."""
-        if self.draws == 1:
-            return None
-        return replace(self, draws=times * self.draws, first_draw=self.first_draw + self.draws)
-
-    def compute(self) -> Result:
-        """The average loss, draws along the last axis, and the mean model of the last draw."""
-        start = time.monotonic()
-        losses = []
-        for draw in range(self.first_draw, self.first_draw + self.draws):
-            problem = self.problem.dealt_again(draw).load()
-            loss, model = self.one(problem, draw)
-            losses.append(loss)
-        values = {"average loss": np.stack(losses, axis=-1)}
-        if self.draws == 1:
-            values["model"] = model
-        return Result(values, {"data": problem.facts, "seconds": time.monotonic() - start})
-
-    @abstractmethod
-    def one(self, problem: Problem, draw: int) -> tuple[Array, Array]:
-        """The average loss and the model of one draw."""
-
-
-@final
-@dataclass(frozen=True)
-class OptimumJob(DrawnJob):
-    r"""The minimiser of :math:`\sum_i a_i f_i`, found by scikit-learn.
-
-    Attributes
-    ----------
-    weights
-        a_i of every party; all 1 if none are given.
-    """
-
-    weights: tuple[float, ...] = ()
-
-    @property
-    def weight(self) -> float:
-        """About that of a few iterations."""
-        return 5.0 * self.draws
-
-    def one(self, problem: Problem, draw: int) -> tuple[Array, Array]:
-        """The optimum's average loss, and the optimum."""
-        from sklearn.linear_model import LogisticRegression
-
-        parties, counts = len(problem.members), problem.counts
-        weights = np.array(self.weights or (1.0,) * parties)
-        blocks, labels = zip(*problem.members, strict=True)
-        # sum_i a_i (loss_i / n_i + lambda / (2 N) |w|^2), divided by the mean of a.
-        shares = np.repeat(weights / weights.mean() / np.array(counts), counts)
-        fitted = LogisticRegression(
-            C=1 / self.regularization,
-            fit_intercept=False,
-            solver="newton-cholesky",
-            tol=1e-10,
-            max_iter=1000,
-        ).fit(
-            np.concatenate([dense(block) for block in blocks]),
-            np.concatenate(labels)[:, 0],
-            sample_weight=shares,
-        )
-        models = np.broadcast_to(fitted.coef_, (parties, 1, 1, problem.features))
-        return get_measure("average loss")(models, problem)[0], fitted.coef_[0]
-
-
 def seed_of(text: str) -> int:
-    """A seed for a cell from its label, so that cells draw their noise independently."""
+    """Derive a cell's seed from its label, so that cells draw independent noise."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])
 
 
@@ -364,18 +248,18 @@ _LABEL: Final = "store.json"
 
 
 class DamagedCellWarning(UserWarning):
-    """A kept result that is damaged; it is computed again."""
+    """A stored result is damaged; its cell is computed again."""
 
 
 @final
 class Store:
-    """A folder of finished cells, one file each, written whole.
+    """A folder of finished cells, one file per cell, written atomically.
 
     Parameters
     ----------
     folder
-        Made if it is not there. One that another version of this package wrote is refused: its
-        figures may differ from what this version computes.
+        Created if it does not exist. A folder that another version of this package wrote is
+        refused, because this version may compute other figures.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -388,26 +272,27 @@ class Store:
             except ValueError:
                 found = None
             if found != wanted:
-                has = found.get("dpadmm", "unknown") if isinstance(found, dict) else "unknown"
+                unknown = "an unknown version"
+                has = found.get("dpadmm", unknown) if isinstance(found, dict) else unknown
                 raise ParameterError(
-                    f"results in {folder} must be of this version of dpadmm, {__version__}; they "
-                    f"are of {has}. Name another folder, or remove this one."
+                    f"results in {folder} must be from this version of dpadmm, {__version__}; they "
+                    f"are from {has}. Name another folder, or remove this one."
                 )
             return
         if folder.exists() and any(folder.iterdir()):
             raise ParameterError(
-                f"folder must be new, empty or one that dpadmm keeps results in; got {folder}, "
+                f"folder must be new, empty or one where dpadmm keeps results; got {folder}, "
                 "which holds something else. Name another."
             )
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(label, json.dumps(wanted).encode(), "label of the results")
 
     def path(self, cell: Job) -> Path:
-        """Where the cell's result is or will be."""
+        """The file of the cell's result."""
         return self.folder / f"{cell.key}.cell"
 
     def get(self, cell: Job) -> Result | None:
-        """The result, if the cell is finished; a damaged one counts as not finished."""
+        """The result of a finished cell; a damaged result counts as missing."""
         path = self.path(cell)
         if not path.exists():
             return None
@@ -415,28 +300,30 @@ class Store:
             document, arrays = unpack(path.read_bytes(), str(path))
         except ModelError:
             warnings.warn(
-                f"{path} is damaged: its cell is computed again.", DamagedCellWarning, stacklevel=2
+                f"{path} is damaged; dpadmm computes its cell again.",
+                DamagedCellWarning,
+                stacklevel=2,
             )
             return None
         return Result(arrays, document["facts"])
 
     def put(self, cell: Job, result: Result) -> None:
-        """Keep a result, whole or not at all."""
+        """Store a result, completely or not at all."""
         document: dict[str, Any] = {"cell": cell.description(), "facts": result.facts}
         plain = json.loads(json.dumps(document, default=dict))
         write_whole(self.path(cell), pack(plain, result.values), "result of a cell")
 
 
-#: Called with the weight that is done, the whole weight, and what was finished.
+#: Called with the weight done so far, the whole weight, and the label of the finished cell.
 OnDone = Callable[[float, float, str], None]
 
-#: Cells to compute, by labels; and what comes of them.
+#: Cells to compute with their labels; results with their labels.
 _Items = list[tuple[str, Job]]
 _Finished = tuple[str, Result]
 
 
 class WorkerError(RuntimeError):
-    """A worker died; what was finished is kept."""
+    """A worker died; results of finished cells are kept."""
 
 
 def compute(
@@ -448,31 +335,31 @@ def compute(
     address: str | None = None,
     on_done: OnDone | None = None,
 ) -> dict[str, Result]:
-    """The result of every cell, by its label; those in the store are not computed again.
+    """Compute the cells that the store lacks; return the results of all of them by label.
 
     Parameters
     ----------
     cells
-        What to do, by labels for people.
+        The work, by labels for people.
     store
-        Where results are kept, by this process: workers of a cluster need not see it.
+        Keeps the results. Only this process uses it: workers of a cluster need not see it.
     jobs
-        Processes to start, where no cluster is named; 1 computes here, by loky.
+        Processes to start if no cluster is named; with loky, 1 computes in this process.
     backend
         One of :data:`BACKENDS`.
     address
-        A running cluster of Dask or Ray, all of whose workers are used. They must see the files
-        that cells read.
+        The address of a running Dask or Ray cluster. All of its workers are used, and they must
+        see the files that cells read.
     on_done
-        Told of progress; what the store had counts as done at the start.
+        Called on progress; results that the store has count as done at the start.
 
     Raises
     ------
     ParameterError
-        If there is no such cluster, it has no workers or they have other versions.
+        If the cluster does not answer, has no workers, or has workers of another version.
     WorkerError
-        If workers died, and their cells with them: on this machine one, on a cluster several, or
-        the last. What one of many had in hand runs again elsewhere.
+        If workers died: one on this machine, several or the last one of a cluster. A cluster runs
+        the cells of a single lost worker again elsewhere.
     """
     positive_integer("jobs", jobs)
     _check_backend(backend, address)
@@ -482,7 +369,7 @@ def compute(
     done = whole - sum(cell.weight for _, cell in missing)
     tell = on_done or (lambda done, whole, label: None)
     tell(done, whole, "")
-    # The heaviest first: no long cell is left for the end, when other workers have nothing to do.
+    # The heaviest cells first: a long cell at the end would leave the other workers idle.
     missing.sort(key=lambda item: -item[1].weight)
     for label, result in _finished(missing, jobs, backend, address):
         store.put(cells[label], result)
@@ -499,15 +386,15 @@ def _check_backend(backend: str, address: str | None) -> None:
 
 
 def _finished(items: _Items, jobs: int, backend: str, address: str | None) -> Iterator[_Finished]:
-    """Results as they come; where nothing is left to do, no cluster is asked."""
+    """Yield results as they arrive; contact no cluster if nothing is left to do."""
     try:
         yield from _RUNS[backend](items, jobs, address) if items else ()
     except Exception as error:
         if type(error).__name__ not in _DEATHS:
             raise
         raise WorkerError(
-            "workers were killed, perhaps for want of memory; finished cells are kept. Run the "
-            f"same command again to go on, with fewer jobs than {jobs} if memory is short."
+            "workers were killed, perhaps for lack of memory; finished cells are kept. Run the "
+            f"same command again to continue, with fewer jobs than {jobs} if memory is short."
         ) from None
 
 
@@ -515,8 +402,8 @@ def _kept(label: str, cell: Job, store: Store) -> Result:
     result = store.get(cell)
     if result is None:
         raise ParameterError(
-            f"the result of {label!r} must be readable in {store.folder}; it is gone or damaged: "
-            "run the same command again."
+            f"the result of {label!r} must be readable in {store.folder}; it is missing or "
+            "damaged: run the same command again."
         )
     return result
 
@@ -537,7 +424,7 @@ def _on_dask(items: _Items, jobs: int, address: str | None) -> Iterator[_Finishe
         from distributed import LocalCluster
     with ExitStack() as stack:
         if address is None:
-            # A page to watch would open a port: nobody asked for one.
+            # A dashboard would open a port, and nobody asked for one.
             own = LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None)
             address = stack.enter_context(own).scheduler_address
         cluster = stack.enter_context(Cluster(address))
@@ -549,13 +436,13 @@ def _on_ray(items: _Items, jobs: int, address: str | None) -> Iterator[_Finished
         import ray
     if ray.is_initialized() and address is not None:
         raise ParameterError(
-            f"address must be left out where this process is connected to Ray; got {address!r}."
+            f"address must be left out if this process is connected to Ray; got {address!r}."
         )
     with ExitStack() as stack:
         if not ray.is_initialized():
             own = {"num_cpus": jobs, "include_dashboard": False} if address is None else {}
             try:
-                # Ray itself would try for minutes, and say why in pages.
+                # Ray itself would retry for minutes and print pages of reasons.
                 host, _, port = (address or "").removeprefix("ray://").rpartition(":")
                 if port.isdecimal():
                     socket.create_connection((host, int(port)), timeout=_CONNECT).close()
@@ -567,12 +454,12 @@ def _on_ray(items: _Items, jobs: int, address: str | None) -> Iterator[_Finished
                 )
             except (OSError, OverflowError, ValueError) as error:
                 raise ParameterError(
-                    f"address must be of a Ray cluster that answers; got {address!r}: "
+                    f"address must name a Ray cluster that answers; got {address!r}: "
                     f"{type(error).__name__}. Start it (ray start --head), correct the address, or "
                     "give this process the cluster's token (RAY_AUTH_TOKEN)."
                 ) from None
             stack.callback(ray.shutdown)
-        # Ray's own backend for joblib gives results all at the end, and none if a process dies.
+        # Ray's backend for joblib returns all results at the end, and none if a process dies.
         task = ray.remote(num_cpus=1, max_retries=_RETRIES)(_finish)
         waiting = [task.remote((label, cell, cell.key)) for label, cell in items]
         while waiting:
@@ -587,20 +474,20 @@ _RUNS: Final[dict[str, Callable[[_Items, int, Any], Iterator[_Finished]]]] = {
 }
 BACKENDS: Final = tuple(_RUNS)
 
-# Seconds to reach the head of a Ray cluster.
+# Seconds to wait for the head of a Ray cluster.
 _CONNECT: Final = 10.0
-# How often Ray begins a cell again whose process died; Dask's own number is the same.
+# How often Ray retries a cell whose process died; Dask retries as often.
 _RETRIES: Final = 3
-# How the three say that processes ended under a task, too often or all of them.
+# The errors by which the three backends report that too many workers died.
 _DEATHS: Final = {"TerminatedWorkerError", "KilledWorker", "WorkerCrashedError", "ClusterError"}
 
 
 def _finish(item: tuple[str, Job, str]) -> _Finished:
-    """Compute one cell, in whichever process this is."""
+    """Compute one cell, in any process."""
     label, cell, key = item
     if cell.key != key:
         raise ParameterError(
-            f"workers must have the version of dpadmm that asks; this one has {__version__}: "
-            "install the same there."
+            f"workers must have the same version of dpadmm as the caller; this one has "
+            f"{__version__}: install the same version there."
         )
     return label, cell.compute()

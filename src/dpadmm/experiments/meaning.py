@@ -1,6 +1,6 @@
 """What the epsilons of a table or a page mean: theorem, adjacency, adversary, claim.
 
-Made from the statements that results carry, so that no table has to say it by hand and none can
+The text is made from the statements of the results, so no table repeats it by hand and none can
 leave it out.
 """
 
@@ -19,9 +19,9 @@ from dpadmm.report.document import Table
 HEADING: Final = "What the epsilons mean"
 #: The title of the table of proven epsilons.
 GUARANTEES: Final = "Guarantees"
-#: The title of the table of theorems: mark, theorem, of which releases.
+#: The title of the table of theorems: mark, theorem, releases.
 THEOREMS: Final = "Theorems"
-#: The kinds of event, in words; the statement of each is the docstring of its class.
+#: The kinds of event in words; the docstring of each class states its theorem.
 RELEASES: Final = {
     "post-processing": "functions of earlier releases",
     "non-private": "releases without noise",
@@ -45,22 +45,22 @@ _TOTAL: Final = (
 )
 _NOISE: Final = {"published": "as published", "proven": "proven"}
 _NO_GUARANTEE: Final = "No guarantee, epsilon is infinite"
-#: More different numbers than this are shown as a range.
+#: A range replaces more different numbers than this.
 _MOST_NUMBERS: Final = 6
-#: What a guarantee in words starts with: "(1, 1e-5)-" or "0.4-".
+#: The start of a guarantee in words: "(1, 1e-5)-" or "0.4-".
 _QUANTITY: Final = re.compile(r"^(\([^()]*\)|[0-9.e+]+)-(?=[a-z])")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A run whose epsilon is shown: how it is called there, and its statement as plain data."""
+    """A run whose epsilon is shown: its name on the page, and its statement as plain data."""
 
     who: str
     privacy: Mapping[str, Any]
 
 
 class Ground(NamedTuple):
-    """What an epsilon rests on."""
+    """The theorem of an epsilon, and the releases that it is about."""
 
     theorem: str
     releases: str
@@ -68,16 +68,16 @@ class Ground(NamedTuple):
 
 @dataclass(frozen=True)
 class Meaning:
-    """Pairs of a heading and its words, and small tables by title: shown as they are.
+    """Facts (a heading and its words) and small tables by title, ready to be shown.
 
     Attributes
     ----------
     facts
-        What all runs share; what only some have names them.
+        What holds for all runs; a fact that holds for some runs names them.
     tables
-        The guarantees, the theorems with their marks, the claims, guarantees beside a row's.
+        The guarantees, the theorems with their marks, the claims, and further guarantees.
     marks
-        The mark of each theorem with its releases.
+        The mark of each theorem and its releases.
     """
 
     facts: tuple[tuple[str, str], ...]
@@ -85,11 +85,11 @@ class Meaning:
     marks: Mapping[Ground, str]
 
     def mark(self, privacy: Mapping[str, Any]) -> str:
-        """The mark of what a statement rests on; empty where nothing is guaranteed."""
+        """The mark of the theorem of a statement; empty without a guarantee."""
         return self.marks.get(_ground(privacy), "") if _private(privacy) else ""
 
     def markdown(self) -> str:
-        """For a page."""
+        """The facts and tables as Markdown."""
         facts = "".join(f"* **{heading}**: {words}.\n" for heading, words in self.facts)
         tables = "".join(
             f"\n{title}:\n\n{table.markdown()}" for title, table in self.tables.items()
@@ -97,18 +97,18 @@ class Meaning:
         return facts + tables
 
     def sentences(self) -> tuple[tuple[str, str], ...]:
-        """What all runs share, for a report; names of runs stay as they are written."""
+        """The facts as sentences, for a report; names of runs keep their spelling."""
         return tuple(
             (heading, f"{words if heading == _NO_GUARANTEE else words[:1].upper() + words[1:]}.")
             for heading, words in self.facts
         )
 
     def titled_tables(self) -> tuple[Table, ...]:
-        """What the epsilons rest on and what papers claim, for a report."""
+        """The tables with their titles, for a report."""
         return tuple(replace(table, title=title) for title, table in self.tables.items())
 
     def plain(self) -> dict[str, Any]:
-        """For a manifest."""
+        """Plain data, for a manifest."""
         return {
             "facts": [list(pair) for pair in self.facts],
             "tables": {title: table.plain() for title, table in self.tables.items()},
@@ -116,17 +116,17 @@ class Meaning:
 
 
 def epsilon_of(privacy: Mapping[str, Any]) -> float:
-    """What is proven; infinite where nothing is."""
+    """The proven epsilon; infinite if none is."""
     return math.inf if isinstance(privacy["epsilon"], str) else float(privacy["epsilon"])
 
 
 def bound_of(privacy: Mapping[str, Any]) -> AtMost | str:
-    """What is proven, as the cell of a table."""
+    """The proven epsilon as a table shows it."""
     return AtMost(epsilon_of(privacy)) if _private(privacy) else "infinite"
 
 
 def releases_of(privacy: Mapping[str, Any]) -> str:
-    """What was released, by the party with the weakest guarantee; post-processing costs nothing."""
+    """The releases of the party with the weakest guarantee, without free post-processing."""
     weakest = max(privacy["parties"].values(), key=epsilon_of)
     kinds = [kind for kind in weakest["events"] if kind != PostProcessing.kind]
     return "; ".join(RELEASES[kind] for kind in kinds or [PostProcessing.kind])
@@ -142,7 +142,7 @@ def _ground(privacy: Mapping[str, Any]) -> Ground:
 
 
 def meaning_of(shown: Sequence[Shown]) -> Meaning:
-    """Put together what the statements say, each thing once."""
+    """Collect what the statements say, each fact once."""
     private = [each for each in shown if _private(each.privacy)]
     grounds = dict.fromkeys(_ground(each.privacy) for each in private)
     marks = {ground: f"[{number}]" for number, ground in enumerate(grounds, start=1)}
@@ -180,7 +180,7 @@ def _facts(shown: Sequence[Shown], private: Sequence[Shown]) -> list[tuple[str, 
 
 
 def _shared(heading: str, shown: Sequence[Shown], name: str) -> list[tuple[str, str]]:
-    """One pair where all agree; otherwise one for each value, with whose it is."""
+    """One pair if all agree; otherwise one for each value, with the names of its runs."""
     found: dict[str, dict[str, None]] = {}
     for each in shown:
         found.setdefault(_text(each.privacy[name]), {})[each.who] = None
@@ -212,7 +212,7 @@ def _guarantees(private: Sequence[Shown], marks: Mapping[Ground, str]) -> Table:
 
 
 def _claims(shown: Sequence[Shown]) -> Table:
-    """Every claim of a paper, with what is proven of the same runs."""
+    """Every claim of a paper, with what is proven for the same runs."""
     found: dict[tuple[str, str], list[Shown]] = {}
     for each in shown:
         if each.privacy["claim"]:
@@ -226,7 +226,7 @@ def _claims(shown: Sequence[Shown]) -> Table:
 
 
 def _beside(shown: Sequence[Shown]) -> Table:
-    """Guarantees of other things than rows; those that differ in their numbers alone are joined."""
+    """Guarantees for other things than rows; joins those that differ only in numbers."""
     found: dict[tuple[str, str, str, str], dict[str, None]] = {}
     for each in shown:
         for heading, words in each.privacy["details"].items():

@@ -1,16 +1,17 @@
-r"""What is measured of models, for all runs at once.
+r"""Measures of models, for all runs at once.
 
-A measure takes the models ``(nodes, runs, outputs, features)``, the parties' messages, and gives
-one number per run. "average ..." is the mean over parties, each with its own model; the others
-judge the mean of the parties' models. All of them look at rows, so they exist in simulations only.
+A measure takes the models ``(nodes, runs, outputs, features)``, which are the parties' messages,
+and returns one number per run. "average ..." is the mean over parties, each with its own model; the
+other measures use the mean of the parties' models. All of them read rows, so only simulations have
+them.
 
 **Statistics.** Intervals for means over runs.
 
 .. math:: \bar x \pm t_{(1+q)/2,\,m-1}\, s/\sqrt{m}
 
-Runs are independent draws of the noise, so that Student's interval for their mean holds for about
-normal figures; a difference between two sets of runs has Welch's. A verdict may look at its runs
-twice, so that each look has q = 97.5%: that both hold is then at least 95% likely.
+Runs are independent draws of the noise, so Student's interval holds for their mean if the figures
+are about normal. A verdict on a paper may look at its runs twice. Each look therefore has
+q = 97.5%, and both intervals hold with a probability of at least 95%.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _scores(rows: Rows, models: Array) -> Array:
 
 
 def _codes(scores: Array) -> NDArray[Any]:
-    """The class that scores choose."""
+    """The predicted class."""
     return scores[..., 0] > 0 if scores.shape[2] == 1 else scores.argmax(axis=2)
 
 
@@ -80,7 +81,7 @@ def pooled_loss(models: Array, problem: Problem) -> Array:
 
 
 def training_accuracy(models: Array, problem: Problem) -> Array:
-    """Share of the parties' rows that the mean model gets right."""
+    """Accuracy of the mean model on the parties' rows."""
     mean = models.mean(axis=0)
     right = [
         (_codes(_scores(rows, mean)) == _signs_to_codes(signs)[:, None]).sum(axis=0)
@@ -90,7 +91,7 @@ def training_accuracy(models: Array, problem: Problem) -> Array:
 
 
 def average_training_accuracy(models: Array, problem: Problem) -> Array:
-    """Share of its own rows that a party's model gets right, averaged over parties."""
+    """Accuracy of each party's model on its own rows, averaged over parties."""
     right = [
         (_codes(_scores(rows, model)) == _signs_to_codes(signs)[:, None]).mean(axis=0)
         for (rows, signs), model in zip(problem.members, models, strict=True)
@@ -98,34 +99,34 @@ def average_training_accuracy(models: Array, problem: Problem) -> Array:
     return np.mean(right, axis=0)
 
 
-def held_back_accuracy(models: Array, problem: Problem) -> Array:
-    """Share of the held-back rows that the mean model gets right."""
+def held_out_accuracy(models: Array, problem: Problem) -> Array:
+    """Accuracy of the mean model on the held-out rows."""
     scores = _scores(problem.test_rows, models.mean(axis=0))
     return (_codes(scores) == problem.test_codes[:, None]).mean(axis=0)
 
 
-def average_held_back_accuracy(models: Array, problem: Problem) -> Array:
-    """Share of the held-back rows that a party's model gets right, averaged over parties."""
+def average_held_out_accuracy(models: Array, problem: Problem) -> Array:
+    """Accuracy of each party's model on the held-out rows, averaged over parties."""
     nodes, runs, outputs, features = models.shape
     scores = _scores(problem.test_rows, models.reshape(-1, outputs, features))
     right = (_codes(scores) == problem.test_codes[:, None]).mean(axis=0)
     return right.reshape(nodes, runs).mean(axis=0)
 
 
-def held_back_log_loss(models: Array, problem: Problem) -> Array:
-    """Mean negative log probability of the held-back rows' classes under the mean model."""
+def held_out_log_loss(models: Array, problem: Problem) -> Array:
+    """Log loss of the mean model on the held-out rows."""
     scores = _scores(problem.test_rows, models.mean(axis=0))
     if scores.shape[2] == 1:
         signs = np.where(problem.test_codes > 0, 1.0, -1.0)[:, None]
         return _LOGISTIC.value(signs * scores[..., 0]).mean(axis=0)
-    # One against the rest: shares of the probabilities, as predict_proba gives them.
+    # One-vs-rest: normalised probabilities, as predict_proba returns them.
     chances = np.maximum(expit(scores), np.finfo(float).tiny)
     chosen = np.take_along_axis(chances, problem.test_codes[:, None, None], axis=2)[..., 0]
     return -np.log(chosen / chances.sum(axis=2)).mean(axis=0)
 
 
-def held_back_auc(models: Array, problem: Problem) -> Array:
-    """Area under the ROC curve on the held-back rows; the mean over classes against the rest."""
+def held_out_auc(models: Array, problem: Problem) -> Array:
+    """Area under the ROC curve on the held-out rows; with several classes one-vs-rest, averaged."""
     scores = _scores(problem.test_rows, models.mean(axis=0))
     runs, outputs = range(scores.shape[1]), scores.shape[2]
     truths = [problem.test_codes == (1 if outputs == 1 else code) for code in range(outputs)]
@@ -140,7 +141,7 @@ def held_back_auc(models: Array, problem: Problem) -> Array:
 def _area(positive: Array, negative: Array) -> float:
     """Share of pairs in which the positive row scores higher; ties count half.
 
-    scikit-learn finds the same, but a worker that imports it takes longer to start than to train.
+    scikit-learn computes the same, but importing it takes a worker longer than training.
     """
     ranked = np.sort(negative)
     pairs = sum(np.searchsorted(ranked, positive, side).sum() for side in ("left", "right"))
@@ -148,7 +149,7 @@ def _area(positive: Array, negative: Array) -> float:
 
 
 def average_norm(models: Array, problem: Problem) -> Array:
-    """Mean over parties of the norm of each one's model."""
+    """Norm of each party's model, averaged over parties."""
     return np.sqrt(np.square(models).sum(axis=(2, 3))).mean(axis=0)
 
 
@@ -174,7 +175,7 @@ def distance_of_norms(models: Array, problem: Problem) -> Array:
 
 
 def average_squared_norm(models: Array, problem: Problem) -> Array:
-    """Mean over parties of the squared norm of each one's model."""
+    """Squared norm of each party's model, averaged over parties."""
     return np.square(models).sum(axis=(2, 3)).mean(axis=0)
 
 
@@ -184,10 +185,10 @@ MEASURES: Final[dict[str, Measure]] = {
     "pooled loss": pooled_loss,
     "training accuracy": training_accuracy,
     "average training accuracy": average_training_accuracy,
-    "test accuracy": held_back_accuracy,
-    "average test accuracy": average_held_back_accuracy,
-    "log loss": held_back_log_loss,
-    "AUC": held_back_auc,
+    "test accuracy": held_out_accuracy,
+    "average test accuracy": average_held_out_accuracy,
+    "log loss": held_out_log_loss,
+    "AUC": held_out_auc,
     "average norm": average_norm,
     "consensus error": consensus_error,
     "largest distance": largest_distance,
@@ -197,20 +198,20 @@ MEASURES: Final[dict[str, Measure]] = {
 
 
 def get_measure(name: str) -> Measure:
-    """A measure by name, or a refusal that lists them."""
+    """Return a measure by name; an unknown name is refused with a list of all."""
     if name not in MEASURES:
         raise unknown_name("measure", name, MEASURES)
     return MEASURES[name]
 
 
-#: How often an interval that is looked at once holds the mean it is about.
+#: The confidence level of an interval that is looked at once.
 LEVEL: Final = 0.95
-#: The same for one of the two looks that a verdict may take.
+#: The confidence level of one of the two looks that a verdict may take.
 LOOK_LEVEL: Final = 1 - (1 - LEVEL) / 2
 
 
 class Interval(NamedTuple):
-    """A mean and where it lies."""
+    """A mean and its interval."""
 
     mean: float
     low: float
@@ -222,75 +223,18 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values: ArrayLike, level: float = LOOK_LEVEL) -> Interval:
-    """Student's interval for the mean of independent figures; a single one has no width known."""
+    """Student's interval for the mean of independent figures; a single one has no known width."""
     sample = np.asarray(values, dtype=np.float64).ravel()
     mean = float(sample.mean())
     if len(sample) < 2:
         return Interval(mean, -np.inf, np.inf)
-    return _around(mean, float(sample.std(ddof=1)) / math.sqrt(len(sample)), len(sample) - 1, level)
+    return interval_around(
+        mean, float(sample.std(ddof=1)) / math.sqrt(len(sample)), len(sample) - 1, level
+    )
 
 
-def prediction_interval(values: ArrayLike, level: float = LOOK_LEVEL) -> Interval:
-    r"""Where one more figure of the same kind lies, about normal ones given.
-
-    .. math:: \bar x \pm t_{(1+q)/2,\,m-1}\, s\,\sqrt{1 + 1/m}
-    """
-    sample = np.asarray(values, dtype=np.float64).ravel()
-    mean = float(sample.mean())
-    if len(sample) < 2:
-        return Interval(mean, -np.inf, np.inf)
-    spread = float(sample.std(ddof=1)) * math.sqrt(1 + 1 / len(sample))
-    return _around(mean, spread, len(sample) - 1, level)
-
-
-def difference(first: ArrayLike, second: ArrayLike, level: float = LOOK_LEVEL) -> Interval:
-    """Welch's interval for the mean of ``first`` minus that of ``second``, drawn independently.
-
-    A ``second`` that is a number and not a sample is taken as exact.
-    """
-    if np.ndim(second) == 0:
-        return mean_interval(np.asarray(first, dtype=np.float64) - np.asarray(second), level)
-    return contrast((1.0, first), (-1.0, second), level=level)
-
-
-def contrast(*terms: tuple[float, ArrayLike], level: float = LOOK_LEVEL) -> Interval:
-    r"""Welch's interval for a weighted sum of the means of independent samples.
-
-    .. math:: \sum_j a_j \bar x_j, \qquad s^2 = \sum_j a_j^2 s_j^2 / m_j, \qquad
-              \nu = s^4 \Big/ \sum_j \frac{(a_j^2 s_j^2/m_j)^2}{m_j - 1}
-
-    Parameters
-    ----------
-    terms
-        A weight and a sample each.
-    """
-    samples = [(weight, np.asarray(sample, dtype=np.float64).ravel()) for weight, sample in terms]
-    mean = float(sum(weight * sample.mean() for weight, sample in samples))
-    sizes = np.array([len(sample) for _, sample in samples])
-    if (sizes < 2).any():
-        return Interval(mean, -np.inf, np.inf)
-    parts = np.array([weight**2 * sample.var(ddof=1) / len(sample) for weight, sample in samples])
-    if parts.sum() == 0:
-        return Interval(mean, mean, mean)
-    freedom = parts.sum() ** 2 / (parts**2 / (sizes - 1)).sum()
-    return _around(mean, float(np.sqrt(parts.sum())), freedom, level)
-
-
-def ranges(values: ArrayLike, group: int) -> Array:
-    """The range of each group of so many runs, one after the other, over the last axis.
-
-    A range grows with the number of runs: that of 60 is half as wide again as that of 10. Beside a
-    paper's range over its own number of runs only groups of that size can stand. Runs that do not
-    fill a group are left out; fewer than a group are one.
-    """
-    sample = np.asarray(values, dtype=np.float64)
-    size = min(group, sample.shape[-1])
-    count = sample.shape[-1] // size
-    groups = sample[..., : count * size].reshape(*sample.shape[:-1], count, size)
-    return np.asarray(np.ptp(groups, axis=-1))
-
-
-def _around(mean: float, error: float, freedom: float, level: float) -> Interval:
+def interval_around(mean: float, error: float, freedom: float, level: float) -> Interval:
+    """Student's interval of ``freedom`` degrees around a mean with that standard error."""
     reach = error * float(stdtrit(freedom, (1 + level) / 2))
     return Interval(mean, mean - reach, mean + reach)
 
@@ -301,14 +245,14 @@ LEVEL_WITH: Final = "cannot be told from"
 
 
 def standing(together: Interval, alone: float) -> str:
-    """How a mean over runs stands to a number: above it, below it, or neither for sure.
+    """Say whether a mean over runs is above a number, below it, or neither for sure.
 
     Parameters
     ----------
     together
-        A mean with its interval; that of a single run has no width known, and its value decides.
+        A mean with its interval. A single run has no known width: then its value decides.
     alone
-        What it is held against.
+        The number to compare with.
     """
     if not (math.isfinite(together.low) and math.isfinite(together.high)):
         return BEATS if together.mean > alone else BELOW
@@ -318,5 +262,5 @@ def standing(together: Interval, alone: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of rows in words."""
+    """A share of rows as a percentage."""
     return f"{100 * share:.1f}%"

@@ -1,6 +1,6 @@
-"""What is known of a run before it happens: candidates, losses, the run to recommend, hints.
+"""What a plan knows of a run in advance: candidates, losses, a recommended run, hints.
 
-**Pages.** What an outlook leaves behind: tables, a drawing, a page, a configuration to run.
+**Pages.** An outlook is written as tables, a figure, a page and a configuration to run.
 """
 
 from __future__ import annotations
@@ -16,17 +16,26 @@ from typing import Any, Final, final
 import numpy as np
 import tomli_w
 
+from dpadmm.data.feature_maps import PRODUCT_COLUMNS
 from dpadmm.durable import write_whole
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
 from dpadmm.experiments.question import DIFFICULTIES, RunQuestion
 from dpadmm.experiments.rehearsal import BAND, ExpectedLoss, NoiseCurve, band
 from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.report import texts
-from dpadmm.report.document import Code, Facts, Report, Section, Table, Words
+from dpadmm.report.document import (
+    COMMAND,
+    CONFIGURATION,
+    Code,
+    Facts,
+    Report,
+    Section,
+    Table,
+    Words,
+)
 from dpadmm.report.html import write_report
 from dpadmm.run.config import load_toml
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import Plan, announced
 from dpadmm.version import __version__
 
@@ -34,22 +43,22 @@ from dpadmm.version import __version__
 @final
 @dataclass(frozen=True)
 class Prospect:
-    """An algorithm that could be run: its noise, its guarantee, and what it is expected to lose.
+    """A candidate algorithm: its noise, its guarantee, and its expected loss.
 
     Attributes
     ----------
     who
-        Its name, with options.
+        Its name and options.
     parameters
-        The run.
+        The parameters of the run.
     plan
-        The same with every number fixed; None where it was refused.
+        The run with every number fixed; None if it was refused.
     privacy
-        The statement of that plan; None where it was refused.
+        The statement of that plan; None if it was refused.
     losses
-        Points lost, by difficulty; empty where it was not rehearsed.
+        Points lost, by difficulty; empty if it was not rehearsed.
     refused
-        Why it cannot be run.
+        Why the run was refused.
     """
 
     who: str
@@ -61,14 +70,14 @@ class Prospect:
 
     @property
     def noise(self) -> float | None:
-        """Standard deviation of what a party adds to each number of its first message, at most."""
+        """The largest standard deviation of the noise in a party's first message."""
         if self.plan is None:
             return None
         told = [events[0].to_dict().get("sigma") for events in announced(self.plan)]
         found = [float(sigma) for sigma in told if sigma is not None]
         if len(found) < len(told):
             return None
-        # Of shared noise a guarantee counts on the shares of all who are honest.
+        # A guarantee with shared noise counts on the shares of all honest parties.
         shared = self.plan.algorithm.summation
         shares = 1 if shared is None else shared.parties - shared.colluders
         return max(found) / math.sqrt(shares)
@@ -95,7 +104,7 @@ class Prospect:
 @final
 @dataclass(frozen=True)
 class Change:
-    """More of something, and what is then expected to be lost."""
+    """More of something, and the loss that is expected then."""
 
     what: str
     times: int
@@ -114,7 +123,7 @@ class Change:
 @final
 @dataclass(frozen=True)
 class SmallestEpsilon:
-    """The smallest budget for a wanted loss; None where no budget reaches it."""
+    """The smallest budget for a wanted loss; None if no budget reaches it."""
 
     who: str
     difficulty: str
@@ -128,26 +137,29 @@ class SmallestEpsilon:
 @final
 @dataclass(frozen=True)
 class Outlook:
-    """Everything that is known of a run before it happens.
+    """Everything that is known of a run in advance.
 
     Attributes
     ----------
     question
-        What was asked.
+        The question.
     pooled
-        Accuracy of pooled training without privacy on drawn rows, by difficulty.
+        Accuracy of pooled training without privacy on generated rows, by difficulty.
     curves
-        What is lost by the noise, relative to that of own noise as asked, by difficulty.
+        The loss as a function of the noise, relative to own noise as asked, by difficulty.
     candidates
-        What could be run.
+        The runs to choose from.
     recommended
-        The one of them to run, and ``reason``: why.
+        The recommended candidate; ``reason`` says why.
     changes
-        What more rows, parties, rounds or budget would bring it.
+        How more rows, parties, rounds or budget would change its loss.
     wanted_loss, smallest
-        Points that may be lost, and the smallest budgets for that.
+        Points that may be lost, and the smallest budgets that achieve it.
     hints
         Pairs of a topic and a sentence.
+    encodings
+        What is lost on the same medium rows as the schema encodes them, and encoded otherwise;
+        empty without a schema.
     """
 
     question: RunQuestion
@@ -161,21 +173,22 @@ class Outlook:
     wanted_loss: float | None
     smallest: tuple[SmallestEpsilon, ...]
     hints: tuple[tuple[str, str], ...]
+    encodings: tuple[tuple[str, ExpectedLoss], ...] = ()
 
     @property
     def band(self) -> tuple[float, float]:
-        """Where the loss of the recommended run is expected."""
+        """The band in which the loss of the recommended run is expected."""
         return band(list((self.recommended.losses or {}).values()))
 
     @property
     def reachable(self) -> bool:
-        """Whether the wanted loss can be had by a budget, at medium difficulty."""
+        """Whether some budget achieves the wanted loss, at medium difficulty."""
         return not self.smallest or any(
             found.epsilon is not None for found in self.smallest if found.difficulty == "medium"
         )
 
     def run_table(self) -> dict[str, Any]:
-        """The recommended ``[run]``: what differs from the defaults of a configuration."""
+        """The recommended ``[run]``: every value that differs from the defaults."""
         told, plan = self.recommended.parameters, self.recommended.plan
         assert plan is not None
         table: dict[str, Any] = {
@@ -223,6 +236,7 @@ class Outlook:
             "wanted_loss": self.wanted_loss,
             "smallest_epsilon": [found.plain() for found in self.smallest],
             "hints": [{"about": about, "words": words} for about, words in self.hints],
+            "encodings": [{"encoding": name, **loss._asdict()} for name, loss in self.encodings],
         }
 
 
@@ -234,13 +248,17 @@ def _plain_band(losses: Mapping[str, ExpectedLoss] | None) -> dict[str, float] |
     return dict(zip(("low", "high"), band(list(losses.values())), strict=True)) if losses else None
 
 
-#: Points that shared noise must save, on average over the difficulties, to be worth a weaker
-#: adversary.
+#: Shared noise has a weaker adversary. It must save this many points on average over the
+#: difficulties to be worth that.
 WORTH: Final = 1.0
 
-# A party with fewer rows is a nuisance to itself and to the others.
+# A party with fewer rows helps neither itself nor the others.
 _FEW_ROWS: Final = 30
-# Points that even easy rows may lose before it is worth a word.
+# Columns up to which Fourier features beat products, and rows from which either beats a line: on
+# training rows of twelve public sets (docs/nonlinear.md).
+_FEW_COLUMNS: Final = 3
+_MAP_ROWS: Final = 500
+# A hint appears if even easy rows lose more points than this.
 _MUCH: Final = 5.0
 _NAMES: Final = 3
 
@@ -256,13 +274,14 @@ def hints_for(
     Parameters
     ----------
     question
-        What is asked.
+        The question.
     own, losses
-        The run with noise of each party's own, and what it is expected to lose.
+        The run with own noise, and its expected losses.
     saved
-        Points that shared noise would save on average; None where noise cannot be shared.
+        Points that shared noise would save on average; None if noise cannot be shared.
     """
     yield from _about_the_constant(question)
+    yield from _about_maps(question)
     yield from _about_rows(question, losses)
     yield from _about_delta(own)
     if saved is not None:
@@ -270,8 +289,8 @@ def hints_for(
         yield (
             "secure sum",
             f"noise = 'shared' is expected to save {saved:.1f} points on average over the "
-            f"difficulties: {worth}. It holds against the server and a minority of the parties "
-            "together, noise of one's own against all others.",
+            f"difficulties: {worth}. It protects against the server together with a minority of "
+            "the parties; own noise protects against all other parties.",
         )
 
 
@@ -280,10 +299,29 @@ def _about_the_constant(question: RunQuestion) -> Iterator[tuple[str, str]]:
     if constant > length:
         yield (
             "constant",
-            f"columns are short beside the constant: they have a typical norm of {length:.2g}, it "
-            f"has {constant:g}. It takes up most of the norm of 1 that noise is made for: try "
-            f"constant = {length / 2:.2g} in the schema, on public rows.",
+            f"the columns are short beside the constant: their typical norm is {length:.2g}, the "
+            f"constant is {constant:g}. It takes up most of the norm of 1 that the noise is made "
+            f"for. Try constant = {length / 2:.2g} in the schema, on public rows.",
         )
+
+
+def _about_maps(question: RunQuestion) -> Iterator[tuple[str, str]]:
+    """Which public map suits this many columns and rows: docs/nonlinear.md has the measurements."""
+    shape, rows = question.shape, sum(question.counts)
+    if shape.whole:
+        return
+    columns = shape.features - bool(shape.constant)
+    if columns <= _FEW_COLUMNS and rows >= _MAP_ROWS:
+        advice = "fourier = 150 draws any curve and suits so few columns"
+    elif columns <= PRODUCT_COLUMNS and rows >= _MAP_ROWS:
+        advice = "polynomial = 2 suits this many columns, unless most of them are categories"
+    else:
+        return
+    yield (
+        "map",
+        f"with {columns} encoded columns and {rows} rows, {advice}. Both are public maps and cost "
+        "no privacy; drawn rows do not show what they bring: try them on public rows.",
+    )
 
 
 def _about_rows(
@@ -296,16 +334,16 @@ def _about_rows(
         more = f" and {len(few) - _NAMES} more" if len(few) > _NAMES else ""
         yield (
             "small parties",
-            f"{shown}{more} have fewer than {_FEW_ROWS} rows: what a party of that size brings is "
-            "lost in its own noise. Let it join with a larger one.",
+            f"{shown}{more} have fewer than {_FEW_ROWS} rows: the noise of a party of that size "
+            "hides what it contributes. Let it join a larger party.",
         )
     easy = losses["easy"].mean
     if easy > _MUCH:
         yield (
             "small parties",
-            f"even easy rows are expected to lose {easy:.0f} points with noise of each party's "
-            "own: there are too few rows for this budget. More rows, a larger epsilon, fewer "
-            "features or shared noise are the ways out.",
+            f"even easy rows are expected to lose {easy:.0f} points with own noise: there are too "
+            "few rows for this budget. Use more rows, a larger epsilon, fewer features or shared "
+            "noise.",
         )
 
 
@@ -319,16 +357,16 @@ def _about_delta(own: Plan) -> Iterator[tuple[str, str]]:
             "delta",
             f"delta = {Given(budget.delta[first])} is not below 1 / rows at {len(weak)} of "
             f"{len(own.site.rows)} parties ({own.site.names[first]} has {own.site.rows[first]}): "
-            "publishing a random row whole would satisfy it. Use a smaller delta.",
+            "publishing one random row would satisfy it. Use a smaller delta.",
         )
 
 
 NOTICE: Final = (
-    "Rehearsed on drawn rows of the same shape; no row of anybody was read, nothing was spent. A "
-    "loss is accuracy of pooled training without privacy less that of the run, in points."
+    "Rehearsed on generated rows of the same shape; no private row was read, nothing was spent. A "
+    "loss is the accuracy of pooled training without privacy minus that of the run, in points."
 )
 _BAND_WORDS: Final = (
-    f"The band reaches {BAND:g} standard deviations of one run beyond the means of all "
+    f"The band reaches {BAND:g} standard deviations of a single run beyond the means of all "
     "difficulties."
 )
 _PANEL: Final = "Expected loss over the budget"
@@ -336,7 +374,7 @@ _NO_FIGURE: Final = "-"
 
 
 def outlook_sentence(outlook: Outlook) -> str:
-    """What to expect, in one sentence."""
+    """Say in one sentence what to expect."""
     budget, expected = outlook.recommended.parameters, _band_words(outlook.band)
     gain = "; less than 0 is a gain" if expected.startswith("-") else ""
     return (
@@ -352,7 +390,7 @@ def _budget_words(epsilon: Any) -> str:
 
 
 def outlook_tables(outlook: Outlook) -> dict[str, Table]:
-    """The tables for people, by their titles."""
+    """The tables for people, by title."""
     names = tuple(each.name for each in DIFFICULTIES)
     found = {
         "Difficulties": Table.of(
@@ -378,6 +416,11 @@ def outlook_tables(outlook: Outlook) -> dict[str, Table]:
             ],
         ),
     }
+    if len(outlook.encodings) > 1:
+        found["Encodings of the same medium rows, with noise of each party's own"] = Table.of(
+            ("encoding", "points lost"),
+            [(name, _loss_words(loss)) for name, loss in outlook.encodings],
+        )
     if outlook.smallest:
         whose = list(dict.fromkeys(each.who for each in outlook.smallest))
         by_place = {(each.who, each.difficulty): each.epsilon for each in outlook.smallest}
@@ -408,7 +451,7 @@ def _loss_words(loss: ExpectedLoss | None) -> str:
 
 
 def _points(points: float) -> str:
-    """One digit, and no minus before a zero."""
+    """One decimal, without a minus before zero."""
     return f"{round(points, 1) + 0.0:.1f}"
 
 
@@ -422,7 +465,7 @@ def _epsilon_words(epsilon: float | None) -> str:
 
 
 def _panel(outlook: Outlook) -> Panel:
-    """Losses over the budget, a line for each difficulty."""
+    """The loss as a function of the budget, one line for each difficulty."""
     budgets = tuple(epsilon for epsilon, _ in outlook.budgets)
     curves = []
     for each in DIFFICULTIES:
@@ -441,7 +484,7 @@ def _panel(outlook: Outlook) -> Panel:
 
 
 def write_outlook(outlook: Outlook, folder: Path, command: str) -> None:
-    """Write figure, its data, the answers for machines and a page."""
+    """Write the figure, its data, the answers as JSON and a page."""
     panel = _panel(outlook)
     write_figure([panel], folder / "figure.svg", outlook_sentence(outlook))
     write_whole(folder / "figure.csv", figure_table([panel]).csv().encode(), "data")
@@ -464,11 +507,11 @@ def write_outlook(outlook: Outlook, folder: Path, command: str) -> None:
             Section("Figures", tuple(tables)),
             Section("Guarantee", (Facts(_statement_facts(outlook)),)),
             Section(
-                texts.CONFIGURATION,
+                CONFIGURATION,
                 (
-                    Words("The recommended run, to be completed with files:"),
+                    Words("The recommended run. Add your files to it:"),
                     Code("run.toml", tomli_w.dumps({"run": outlook.run_table()})),
-                    Code(texts.COMMAND, command),
+                    Code(COMMAND, command),
                 ),
             ),
         ),
@@ -477,7 +520,7 @@ def write_outlook(outlook: Outlook, folder: Path, command: str) -> None:
 
 
 def _statement_facts(outlook: Outlook) -> tuple[tuple[str, str], ...]:
-    """What the recommended run would guarantee, and against whom."""
+    """The guarantee of the recommended run, and its adversary."""
     privacy = outlook.recommended.privacy or {}
     wanted = ("theorem", "adjacency", "adversary")
     epsilon = privacy.get("epsilon")
@@ -490,16 +533,16 @@ def _statement_facts(outlook: Outlook) -> tuple[tuple[str, str], ...]:
 
 
 def recommended_text(outlook: Outlook, config: Path | None, schema: str | None) -> str:
-    """The recommended ``run.toml``; files that are not known yet have names to be replaced.
+    """The recommended ``run.toml``, with placeholders for files that are not known yet.
 
     Parameters
     ----------
     outlook
-        What is recommended.
+        The outlook.
     config
-        The configuration that was asked about: all of it but ``[run]`` stays as it is.
+        The configuration of the question. Everything in it except ``[run]`` is kept.
     schema
-        The schema that was named, as seen from where the text is going to be.
+        The schema of the question, relative to the folder of the new file.
     """
     reason = f"# Recommended by dpadmm plan: {outlook.reason}.\n# {outlook_sentence(outlook)}\n"
     if config is not None:
@@ -523,7 +566,7 @@ def recommended_text(outlook: Outlook, config: Path | None, schema: str | None) 
         "party": parties,
         "result": {"model": "trained.model", "record": "record.json"},
     }
-    fill_in = "# Names and files of the parties are yours to fill in.\n"
+    fill_in = "# Fill in the names and the files of the parties.\n"
     return reason + fill_in + tomli_w.dumps(tables)
 
 
@@ -538,11 +581,11 @@ def write_configuration(
 
 
 def check_new(place: Path, config: Path | None) -> None:
-    """Refuse to write over a file, or where a configuration's paths would lead elsewhere."""
+    """Refuse to overwrite a file, or to break the relative paths of a configuration."""
     if place.exists():
-        raise ParameterError(f"--write must name a new file; {place} is there. Name another.")
+        raise ParameterError(f"--write must name a new file; {place} exists. Name another.")
     if config is not None and place.resolve().parent != config.resolve().parent:
         raise ParameterError(
-            f"--write must name a file beside {config}, to which its paths are relative; got "
-            f"{place}."
+            f"--write must name a file in the folder of {config}, because its paths are relative; "
+            f"got {place}."
         )

@@ -28,9 +28,9 @@ from dpadmm.experiments.question import DIFFICULTIES, RunQuestion, budget_mu
 from dpadmm.experiments.rehearsal import Effort, ExpectedLoss, NoiseCurve, Rehearsal, mean_noise
 from dpadmm.privacy.gaussian import gaussian_epsilon
 from dpadmm.privacy.noise import secure_noise
-from dpadmm.run.parameters import AUTO, ROUNDS, TrainingParameters
+from dpadmm.run.options import AUTO, TrainingParameters
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.train import state_privacy
+from dpadmm.run.session import state_privacy
 
 Losses = dict[str, ExpectedLoss]
 
@@ -140,7 +140,7 @@ class _Stage:
                 asked,
                 algorithm=contender.algorithm,
                 # Rounds that were asked for are those of the algorithm that was asked for.
-                rounds=asked.rounds if contender.algorithm == self.own.algorithm.name else ROUNDS,
+                rounds=asked.rounds if contender.algorithm == self.own.algorithm.name else AUTO,
             )
             if named and contender.algorithm == asked.algorithm:
                 options = {**asked.algorithm_options, **options}
@@ -206,6 +206,18 @@ class _Stage:
                 for times in _TIMES:
                     label = f"{name}, parties x{times}"
                     found[label] = small.together(difficulty, own, label, times)
+        return found | self._encoding_jobs()
+
+    def _encoding_jobs(self) -> dict[str, Job]:
+        """The run on the same medium rows, encoded otherwise."""
+        if not self.effort.others:
+            return {}
+        found: dict[str, Job] = {}
+        for name, shape in self.question.encodings().items():
+            question = replace(self.question, encoded=shape)
+            own = _Stage(question, self.effort).own
+            rehearsal = Rehearsal(question, own, self.effort)
+            found[f"medium, {name}"] = rehearsal.at_noise(DIFFICULTIES[1], 1.0)
         return found
 
     @cached_property
@@ -306,7 +318,18 @@ class _Answers:
             wanted,
             tuple(self._smallest(wanted)) if wanted is not None else (),
             self._hints(),
+            tuple(self._encodings()),
         )
+
+    def _encodings(self) -> Iterator[tuple[str, ExpectedLoss]]:
+        """What is lost on medium rows as the schema encodes them, and otherwise."""
+        labels = {"as in the schema": "medium, noise 1"}
+        labels |= {name: f"medium, {name}" for name in self.stage.question.encodings()}
+        for name, label in labels.items():
+            if len(labels) > 1 and label in self.results:
+                loss = self._loss(label, "medium, pooled")
+                if loss is not None:
+                    yield name, loss
 
     def _hints(self) -> tuple[tuple[str, str], ...]:
         shared = next((each for each in self.candidates if each.who == _SHARED), None)

@@ -1,4 +1,4 @@
-"""Public data, split among parties, with rows held back to judge by."""
+"""Public data, split among parties, with held-out rows for testing."""
 
 from __future__ import annotations
 
@@ -17,38 +17,39 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpadmm.data.dataset import Dataset
-from dpadmm.data.named import load
+from dpadmm.data.named import adult_schema, load
 from dpadmm.data.party_rows import PartyRows, encode_party
 from dpadmm.data.tables import check_columns
-from dpadmm.errors import ParameterError
+from dpadmm.errors import DataError, ParameterError
 from dpadmm.plain import Array
 from dpadmm.problem.rows import Rows, label_signs
 from dpadmm.run.config import RunConfig, load_config
-from dpadmm.run.from_files import prepare, read_parties
-from dpadmm.sentences import DataError
+from dpadmm.run.files import prepare, read_parties
 
-# Rows with fewer entries than this part are kept sparse: on Adult (an eighth) a pass over them
-# takes half the time.
+# Rows with a smaller share of non-zero entries are kept sparse. On Adult (an eighth) this halves
+# the time of a pass over them.
 _MOSTLY_ZERO: Final = 0.2
 
-# How a data set's source says that its rows are not those a paper used.
+# Words by which the source of a data set says that a paper used other rows.
 _NOT_THE_ORIGINAL: Final = ("stand", "not identical", "not the benchmark")
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows of every party and public rows to judge by.
+    """The rows of every party, and public rows for testing.
 
     Attributes
     ----------
     members
-        Of each party: its rows and its labels, one column of -1 and +1 per output.
+        For each party its rows and its labels, one column of -1 and +1 per output.
     test_rows, test_codes
-        Rows to judge by, and the class of each as a number from 0.
+        Rows for testing, and the class of each as a number from 0.
     names
         Names of the parties.
     facts
-        Where the rows come from, for a manifest; ``stand_in`` says what they stand in for.
+        The origin of the rows, for a manifest; ``stand_in`` says if they replace a paper's rows.
+    least_constant
+        The smallest value that the last column, a constant, has in a row; None without one.
     """
 
     members: tuple[tuple[Rows, Array], ...] = field(repr=False)
@@ -56,6 +57,7 @@ class Problem:
     test_codes: NDArray[np.int64] = field(repr=False)
     names: tuple[str, ...]
     facts: dict[str, Any]
+    least_constant: float | None = None
 
     @property
     def counts(self) -> list[int]:
@@ -75,26 +77,26 @@ class Problem:
 
 @dataclass(frozen=True)
 class ProblemSource(ABC):
-    """A frozen description from which a problem can be had in any process."""
+    """A frozen description that any process can load the problem from."""
 
     @abstractmethod
     def load(self) -> Problem:
         """Read the rows; the same description gives the same rows."""
 
     def dealt_again(self, times: int) -> Self:
-        """The same rows with another deal; as it is where it is given who has which."""
+        """The same rows, split otherwise; unchanged if the split is given."""
         return self
 
 
 def dense(rows: Rows) -> Array:
-    """Rows as an array, however they are kept."""
+    """Rows as a dense array."""
     return np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
 
 
 @final
 @dataclass(frozen=True)
 class NamedProblem(ProblemSource):
-    """A named data set, its rows dealt to parties at random.
+    """A named data set, split among parties at random.
 
     Attributes
     ----------
@@ -103,13 +105,13 @@ class NamedProblem(ProblemSource):
     parties
         How many.
     rows_per_party
-        Rows of each party; 0 deals out all rows that are not held back.
+        Rows of each party; 0 uses all rows that are not held out.
     test_rows
-        Rows to judge by: a number, or a share of all rows below 1. They never train.
+        Held-out rows for testing: a number, or a share of all rows below 1.
     split_seed
-        Decides who gets which row.
+        The seed of the split.
     drawn_rows
-        How many rows to draw where the data set is a generator; 0 leaves it its own number.
+        How many rows a generator draws; 0 takes its default.
     """
 
     dataset: str
@@ -120,32 +122,32 @@ class NamedProblem(ProblemSource):
     drawn_rows: int = 0
 
     def load(self) -> Problem:
-        """Read and deal out the rows."""
+        """Read and split the rows."""
         return _deal(self)
 
     def dealt_again(self, times: int) -> Self:
-        """Other rows to judge by, and other rows for every party."""
+        """Draw other held-out rows, and other rows for every party."""
         return replace(self, split_seed=self.split_seed + times)
 
 
 @final
 @dataclass(frozen=True)
 class OnePartyProblem(ProblemSource):
-    """The rows of a problem in one hand: all parties' rows pooled, or one party's alone.
+    """A problem with one party: the pooled rows of all parties, or the rows of one.
 
     Attributes
     ----------
     whole
         The problem.
     party
-        Whose rows; all of them if it is -1.
+        The party whose rows are used; -1 pools all rows.
     """
 
     whole: ProblemSource
     party: int = -1
 
     def load(self) -> Problem:
-        """The same rows to judge by, and one party."""
+        """The same held-out rows, and one party."""
         whole = self.whole.load()
         if self.party >= 0:
             one = whole.members[self.party]
@@ -156,7 +158,7 @@ class OnePartyProblem(ProblemSource):
         return replace(whole, members=((rows, np.concatenate(labels)),), names=("all",))
 
     def dealt_again(self, times: int) -> Self:
-        """Deal out the whole again."""
+        """Split the whole problem again."""
         return replace(self, whole=self.whole.dealt_again(times))
 
 
@@ -166,7 +168,7 @@ def _named(dataset: str, drawn_rows: int) -> Dataset:
 
 
 def missing_data(names: Iterable[str]) -> dict[str, str]:
-    """Those of the named data sets that are not on this machine, with where each can be had."""
+    """The named data sets that are not on this machine, and where to get each."""
     missing = {}
     for name in dict.fromkeys(names):
         try:
@@ -177,7 +179,7 @@ def missing_data(names: Iterable[str]) -> dict[str, str]:
 
 
 def compact(rows: Array) -> Rows:
-    """Rows as they are worked on fastest: sparse where most entries are zero."""
+    """Rows in the faster form: sparse if most entries are zero."""
     return sparse.csr_array(rows) if np.count_nonzero(rows) < _MOSTLY_ZERO * rows.size else rows
 
 
@@ -190,7 +192,7 @@ def _deal(problem: NamedProblem) -> Problem:
     if held < 1 or used < problem.parties or used + held > total:
         raise ParameterError(
             f"rows_per_party and test_rows must fit into the {total} rows of {problem.dataset}; "
-            f"got {used} rows for {problem.parties} parties and {held} to judge by."
+            f"got {used} rows for {problem.parties} parties and {held} for testing."
         )
     order = np.random.default_rng(problem.split_seed).permutation(total)
     shares = np.array_split(order[:used], problem.parties)
@@ -214,22 +216,24 @@ def _deal(problem: NamedProblem) -> Problem:
             "test_rows": held,
             "majority_of_test_rows": max(positive, 1 - positive),
         },
+        # Of the named sets, this one alone has a constant.
+        least_constant=adult_schema().least_constant if problem.dataset == "adult" else None,
     )
 
 
 @final
 @dataclass(frozen=True)
 class FileProblem(ProblemSource):
-    """What a run configuration reads, and a file of public rows to judge by.
+    """The rows of a run configuration, and a file of public rows for testing.
 
     Attributes
     ----------
     config
-        The configuration; its ``[data]`` and ``[[party]]`` tables count.
+        The configuration; only its ``[data]`` and ``[[party]]`` tables matter.
     evaluation
-        A file of the same columns whose rows are public.
+        A file with the same columns and public rows.
     checksum
-        Of all these files: other rows are another problem.
+        The hash of all these files: other rows are another problem.
     """
 
     config: str
@@ -238,7 +242,7 @@ class FileProblem(ProblemSource):
 
     @classmethod
     def of(cls, config: Path, evaluation: Path) -> FileProblem:
-        """Describe the files, and refuse what can be refused before a row is read."""
+        """Describe the files; refuse early, before a row is read."""
         told = load_config(config)
         schema = prepare(told)
         check_columns(evaluation, schema.without_party())
@@ -257,8 +261,8 @@ def _inputs(config: RunConfig) -> list[Path]:
     elsewhere = [party.name for party in config.party if party.scheduler is not None]
     if elsewhere:
         raise ParameterError(
-            f"scheduler of party {elsewhere[0]!r} must be left out here: many runs are compared on "
-            "rows in memory. Compare on a sample in a file of its own."
+            f"scheduler of party {elsewhere[0]!r} must be left out here: a comparison keeps all "
+            "rows in memory. Compare on a sample in a separate file."
         )
     return [config.data.schema_file, *config.files]
 
@@ -292,4 +296,5 @@ def _read(problem: FileProblem) -> Problem:
             "rows": [len(party) for party in parties.values()],
             "test_rows": len(test.labels),
         },
+        least_constant=schema.least_constant,
     )

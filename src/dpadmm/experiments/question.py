@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, final
@@ -36,15 +36,16 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from dpadmm.algorithms.base import Budget
-from dpadmm.data.schema import Schema, load_schema
+from dpadmm.data.schema import RANGES, Schema, load_schema
 from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.experiments.problems import Problem, ProblemSource, compact
 from dpadmm.plain import Array
 from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.problem.rows import clip_rows, label_signs
+from dpadmm.run.charges import WholePlan, plan_whole
 from dpadmm.run.config import load_config, load_toml
-from dpadmm.run.from_files import declared_rows
-from dpadmm.run.parameters import AUTO, LOSS, ROUNDS, PrivacyWarning, TrainingParameters
+from dpadmm.run.files import declared_rows
+from dpadmm.run.options import AUTO, PrivacyWarning, TrainingParameters, Wish
 from dpadmm.run.plan import Plan, plan
 
 # More features than this in a row, all of them numbers, are for other tools.
@@ -71,6 +72,10 @@ class RowShape:
         Number of classes.
     whole
         Whether every row has norm 1 exactly, as behind a map that makes it so.
+    skewed
+        For each numeric column the logarithm of 1 + its upper bound where the logarithm of its
+        values spreads as other columns do and the column holds the values themselves, and else 0;
+        empty where no column does.
     """
 
     ranges: tuple[tuple[float, float], ...] = ()
@@ -79,6 +84,7 @@ class RowShape:
     constant: float = 1.0
     classes: int = 2
     whole: bool = False
+    skewed: tuple[float, ...] = ()
 
     @classmethod
     def of_features(cls, features: int, classes: int = 2) -> RowShape:
@@ -104,16 +110,25 @@ class RowShape:
             constant=float(schema.constant),
             classes=len(schema.classes),
         )
-        if schema.fourier is None:
+        if schema.feature_map is None:
             return shape
         # What is known of a map's rows is how long they are.
-        mapped = (_CENTRED,) * len(schema.feature_names)
-        return cls(mapped, constant=0.0, classes=shape.classes, whole=True)
+        mapped = (_CENTRED,) * (len(schema.feature_names) - bool(schema.constant))
+        return cls(mapped, constant=shape.constant, classes=shape.classes, whole=True)
 
     @property
     def features(self) -> int:
         """Columns of an encoded row."""
         return len(self.ranges) + sum(self.levels) + self.empty + bool(self.constant)
+
+    @property
+    def least_constant(self) -> float | None:
+        """The smallest value of the constant in a row of norm 1; None without one."""
+        if not self.constant:
+            return None
+        squares = sum(max(map(abs, ends)) ** 2 for ends in self.ranges)
+        squares += len(self.levels) + self.empty + self.constant**2
+        return self.constant / math.sqrt(max(1.0, squares))
 
     @property
     def typical_norm(self) -> float:
@@ -241,6 +256,7 @@ def _drawn(problem: GeneratedProblem) -> Problem:
         test_codes=codes[training:],
         names=problem.names or tuple(str(party) for party in range(len(problem.counts))),
         facts={"dataset": f"drawn, {problem.difficulty.name}", "rows": list(problem.counts)},
+        least_constant=shape.least_constant,
     )
 
 
@@ -253,7 +269,7 @@ def encoded_rows(
     """Draw a row of norm at most 1 for each of the classes in ``codes``."""
     centres = _centres(shape, difficulty, stream)
     numbers = len(shape.ranges)
-    parts = [_numbers(shape.ranges, difficulty, centres[:, :numbers][codes], stream)]
+    parts = [_numbers(shape, difficulty, centres[:, :numbers][codes], stream)]
     parts += [
         _category(levels, centres[:, numbers + place], codes, stream)
         for place, levels in enumerate(shape.levels)
@@ -290,21 +306,25 @@ def _scales(numbers: int, difficulty: Difficulty) -> Array:
 
 
 def _numbers(
-    ranges: Sequence[tuple[float, float]],
+    shape: RowShape,
     difficulty: Difficulty,
     shifts: Array,
     stream: np.random.Generator,
 ) -> Array:
     """The numeric columns of rows whose classes lie at ``shifts``."""
-    count = len(ranges)
+    count = len(shape.ranges)
     if not count:
         return np.empty((len(shifts), 0))
     rotation, _ = np.linalg.qr(stream.standard_normal((count, count)))
     drawn = (stream.standard_normal(shifts.shape) + shifts) * _scales(count, difficulty)
     middle = stream.uniform(-difficulty.offset, difficulty.offset, count)
     inside = np.clip(middle + difficulty.width * drawn @ rotation.T, -1, 1)
-    low, high = np.array(ranges).T
-    return np.asarray(low + (high - low) * (inside + 1) / 2)
+    low, high = np.array(shape.ranges).T
+    shares = (inside + 1) / 2
+    for place, largest in enumerate(shape.skewed):
+        if largest:
+            shares[:, place] = np.expm1(largest * shares[:, place]) / math.expm1(largest)
+    return np.asarray(low + (high - low) * shares)
 
 
 def _category(
@@ -336,7 +356,9 @@ class Planned(NamedTuple):
 @final
 @dataclass(frozen=True)
 class RunQuestion:
-    """The public facts of a run, from which :func:`~dpadmm.experiments.planner.plan_run` answers.
+    """The public facts of a run that has not happened: what it would bring, and what it would cost.
+
+    :func:`~dpadmm.experiments.planner.plan_run` and ``dpadmm account`` answer from them.
 
     Parameters
     ----------
@@ -352,6 +374,12 @@ class RunQuestion:
         Budgets, graph and whatever else a run may be told; what is left to "auto" is chosen.
     names
         Of the parties; their numbers unless given.
+    wish
+        What is asked for beside the training.
+    simulated
+        Whether the noise would be reproducible.
+    encoded
+        Another encoding than that of the schema or of ``features``, to compare the two.
 
     Examples
     --------
@@ -366,6 +394,9 @@ class RunQuestion:
     classes: int = 2
     parameters: TrainingParameters = _DEFAULTS
     names: tuple[str, ...] | None = None
+    wish: Wish = field(default_factory=Wish)
+    simulated: bool = False
+    encoded: RowShape | None = None
 
     def __post_init__(self) -> None:
         if (self.schema is None) == (self.features is None):
@@ -379,23 +410,36 @@ class RunQuestion:
         _ = self.shape
 
     @classmethod
-    def from_config(cls, path: str | Path) -> RunQuestion:
-        """What a ``run.toml`` says, whose parties declare their rows; no file of rows is opened."""
+    def from_config(cls, path: str | Path, *, settled: bool = False) -> RunQuestion:
+        """What a ``run.toml`` says, whose parties declare their rows; no file of rows is opened.
+
+        Parameters
+        ----------
+        path
+            The file.
+        settled
+            Take what ``dpadmm train`` would choose where the file leaves something open; otherwise
+            that is chosen anew, for every candidate by itself.
+        """
         config = load_config(path)
         rows = declared_rows(config)
-        names = tuple(rows)
-        asked = load_toml(path, "configuration").get("run", {})
-        told = replace(
-            config.parameters(names),
-            # What the file leaves open is chosen anew, for every candidate by itself.
-            algorithm=asked.get("algorithm", AUTO),
-            loss=asked.get("loss", LOSS),
-            rounds=asked.get("rounds", ROUNDS),
-            algorithm_options=asked.get("algorithm_options", {}),
-            algorithm_chosen=False,
+        told = config.parameters(tuple(rows))
+        if not settled:
+            asked = load_toml(path, "configuration").get("run", {})
+            told = replace(
+                told,
+                **{name: asked.get(name, AUTO) for name in ("algorithm", "loss", "rounds")},
+                algorithm_options=asked.get("algorithm_options", {}),
+                algorithm_chosen=False,
+            )
+        return cls(
+            tuple(rows.values()),
+            schema=load_schema(config.data.schema_file),
+            parameters=told,
+            names=tuple(rows),
+            wish=config.run.wish,
+            simulated=config.run.simulation_key is not None,
         )
-        schema = load_schema(config.data.schema_file)
-        return cls(tuple(rows.values()), schema=schema, parameters=told, names=names)
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
@@ -415,9 +459,34 @@ class RunQuestion:
             )
         return (positive_integer("rows", self.rows),) * positive_integer("parties", self.parties)
 
+    def encodings(self) -> dict[str, RowShape]:
+        """Other public encodings of the schema's columns that are worth a look, by their names."""
+        shape, schema = self.shape, self.schema
+        if schema is None or schema.feature_map is not None:
+            return {}
+        found: dict[str, RowShape] = {}
+        for ends in RANGES:
+            low, high = map(int, ends)
+            ranges = (ends,) * len(shape.ranges)
+            found[f"range = [{low}, {high}] for all numbers"] = replace(shape, ranges=ranges)
+        half = float(f"{shape.typical_norm / 2:.2g}")
+        for constant in (1.0, half):
+            found[f"constant = {constant:g}"] = replace(shape, constant=constant)
+        logs = [0.0 if c.transform is None else c.bounds[1] for c in schema.numeric]
+        if any(logs):
+            found["no transform"] = replace(shape, skewed=tuple(logs))
+        return {name: each for name, each in found.items() if each != shape}
+
+    @property
+    def _least_constant(self) -> float | None:
+        shape = self.shape if self.schema is None else self.schema
+        return shape.least_constant
+
     @cached_property
     def shape(self) -> RowShape:
         """How rows are encoded."""
+        if self.encoded is not None:
+            return self.encoded
         if self.schema is not None:
             return RowShape.of_schema(self.schema)
         return RowShape.of_features(positive_integer("features", self.features), self.classes)
@@ -437,10 +506,23 @@ class RunQuestion:
                 features=self.shape.features,
                 outputs=self.shape.outputs,
                 names=self.names if parties == 1 else None,
+                least_constant=self._least_constant,
             )
         # What delta is worth is told in a sentence of its own, once for all parties.
         about = (each for each in caught if not issubclass(each.category, PrivacyWarning))
         return Planned(fixed, tuple(dict.fromkeys(str(each.message) for each in about)))
+
+    def whole(self, **changes: Any) -> WholePlan:
+        """The run with these parameters changed, and the evaluation after it; or refuse."""
+        names = self.names or [str(party) for party in range(len(self.counts))]
+        return plan_whole(
+            replace(self.parameters, **changes),
+            dict(zip(names, self.counts, strict=True)),
+            features=len(self.schema.feature_names) if self.schema else self.shape.features,
+            least_constant=self._least_constant,
+            classes=self.shape.classes,
+            wish=self.wish,
+        )
 
 
 def budget_mu(budget: Budget) -> Array:

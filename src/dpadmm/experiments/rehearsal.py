@@ -1,20 +1,19 @@
-r"""A run rehearsed on drawn rows: how much accuracy a budget costs, against the noise it asks for.
+r"""Rehearse a run on generated rows: how much accuracy the noise of a budget costs.
 
-Noise has one size that matters. Gaussian noise for n rows and a budget of :math:`\mu`-GDP is
-proportional to :math:`1/(n\mu)`, so that twice the rows, or a budget of :math:`2\mu`, are half the
-noise. Two things follow:
+Only the relative size of the noise matters. Gaussian noise for n rows and a budget of
+:math:`\mu`-GDP is proportional to :math:`1/(n\mu)`, so twice the rows, or a budget of
+:math:`2\mu`, halve the noise. Two things follow:
 
-* a large federation is rehearsed on fewer rows at the same noise,
+* fewer rows can stand for a large federation at the same noise,
   :math:`\mu_i' = \mu_i\,n_i/n_i'`;
-* one curve answers for rows and budgets alike: what is lost, by the noise relative to that of the
-  run that was asked about.
+* one curve answers for rows and budgets alike: the loss as a function of the noise, relative to the
+  noise of the run in question.
 
-``dp-gd`` sees nothing but the mean of all parties: it is rehearsed in one hand with the noise that
-this mean has, sd(G), whether it is the parties' own or shared. Other algorithms are rehearsed with
-all their parties.
+``dp-gd`` sees only the mean of all parties. One party that holds all rows rehearses it, with the
+noise of this mean, sd(G), own or shared. All parties rehearse the other algorithms.
 
-What is lost is the accuracy of pooled training without privacy (logistic loss) less that of the
-run, both on rows that trained neither; in points, that is percent of the rows.
+The loss is the accuracy of pooled training without privacy (logistic loss) minus the accuracy of
+the run, both on held-out rows. Its unit is a point, one percent of the rows.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 
 from dpadmm.algorithms.dp_gd import DPGD
-from dpadmm.experiments.baselines import pooled_cell
+from dpadmm.experiments.comparison import pooled_cell
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.problems import OnePartyProblem, ProblemSource
 from dpadmm.experiments.question import (
@@ -40,19 +39,19 @@ from dpadmm.experiments.question import (
 )
 from dpadmm.plain import Array
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import Plan, plan
 
-#: Noise that is rehearsed, relative to that of the run asked about.
+#: The rehearsed noise, relative to the noise of the run in question.
 FACTORS: Final = tuple(2.0**power for power in range(-5, 5))
-#: Standard deviations of a run that a band reaches beyond the means.
+#: A band reaches so many standard deviations of one run beyond the means.
 BAND: Final = 1.5
 
 _MEASURE: Final = "test accuracy"
-# A rehearsal's budget is a way to say how much noise there is: with so small a delta every amount
-# of noise has an epsilon.
+# The budget of a rehearsal only sets the amount of noise. With so small a delta every amount of
+# noise has an epsilon.
 _DELTA: Final = 1e-12
-# Rows for each feature below which pooled training would overfit more than on all rows.
+# With fewer rows per feature pooled training would overfit more than on all rows.
 _ROWS_PER_FEATURE: Final = 40
 
 
@@ -64,13 +63,13 @@ class Effort:
     Attributes
     ----------
     draws, runs
-        How often rows are drawn, and runs on each.
+        How often rows are generated, and the runs on each draw.
     most_rows
-        Rows of all parties together; more only where there are very many features.
+        The most rows of all parties together; very many features may need more.
     judging
-        Rows to judge by.
+        Rows for testing.
     others
-        Whether candidates are rehearsed that the curves of the rule's choice do not answer for.
+        Also rehearse candidates that the curves of the rule's choice do not answer for.
     """
 
     draws: int = 3
@@ -80,12 +79,12 @@ class Effort:
     others: bool = True
 
 
-#: A first look: a few seconds, and figures that are off by a point or two.
+#: A first look: it takes seconds, and its figures are off by a point or two.
 QUICK: Final = Effort(draws=2, runs=2, most_rows=1000, judging=1000, others=False)
 
 
 class ExpectedLoss(NamedTuple):
-    """Points of accuracy that are lost: the mean, and the standard deviation of one run."""
+    """Lost points of accuracy: the mean, and the standard deviation of one run."""
 
     mean: float
     spread: float
@@ -98,7 +97,7 @@ class ExpectedLoss(NamedTuple):
 
 
 def band(losses: Sequence[ExpectedLoss]) -> tuple[float, float]:
-    """Where a loss is expected: from the easiest rows to the hardest, and the spread of a run."""
+    """The band of the expected loss, from the easiest rows to the hardest."""
     return (
         min(loss.mean - BAND * loss.spread for loss in losses),
         max(loss.mean + BAND * loss.spread for loss in losses),
@@ -108,21 +107,21 @@ def band(losses: Sequence[ExpectedLoss]) -> tuple[float, float]:
 @final
 @dataclass(frozen=True)
 class NoiseCurve:
-    """What is lost at one difficulty, by the noise relative to the run asked about.
+    """The loss at one difficulty, as a function of the relative noise.
 
     Attributes
     ----------
     factors
-        Relative noise, growing.
+        Relative noise, in increasing order.
     losses
-        What is lost at each.
+        The loss at each.
     """
 
     factors: tuple[float, ...]
     losses: tuple[ExpectedLoss, ...]
 
     def at(self, factor: float) -> ExpectedLoss:
-        """Between two points on a logarithmic scale of noise; beyond the ends as at the end."""
+        """Interpolate on a logarithmic scale of noise; constant beyond the ends."""
         place, known = math.log(factor), np.log(self.factors)
         mean, spread = (
             float(np.interp(place, known, each)) for each in zip(*self.losses, strict=True)
@@ -130,7 +129,7 @@ class NoiseCurve:
         return ExpectedLoss(mean, spread)
 
     def most_noise(self, wanted: float) -> float | None:
-        """The most noise up to which the mean loss stays at or below ``wanted``; None if never."""
+        """The most noise with a mean loss of at most ``wanted``; None if there is none."""
         means = np.maximum.accumulate([loss.mean for loss in self.losses])
         within = int(np.searchsorted(means, wanted, side="right"))
         if within == 0:
@@ -145,14 +144,14 @@ class NoiseCurve:
 @final
 @dataclass(frozen=True)
 class Rehearsal:
-    """The jobs of a rehearsal, and what their results say.
+    """The jobs of a rehearsal, and the losses that follow from their results.
 
     Attributes
     ----------
     question
-        What is asked.
+        The question.
     fixed
-        The run that noise is relative to: with noise of each party's own.
+        The run that the noise is relative to: with own noise.
     effort
         How much is rehearsed.
     """
@@ -163,7 +162,7 @@ class Rehearsal:
 
     @property
     def in_one_hand(self) -> bool:
-        """Whether nothing but the mean of all parties matters."""
+        """Whether only the mean of all parties matters."""
         return isinstance(self.fixed.algorithm, DPGD)
 
     @cached_property
@@ -201,7 +200,7 @@ class Rehearsal:
         return replace(cell, repeats=self.effort.draws)
 
     def at_noise(self, difficulty: Difficulty, factor: float, rounds: int = 1) -> Job:
-        """The run with so many times its noise, or so many times its rounds at its budget."""
+        """The run with ``factor`` times its noise, or ``rounds`` times its rounds."""
         label = f"{difficulty.name}, {factor!r} times the noise, {rounds} times the rounds"
         if not self.in_one_hand:
             told = replace(self.question.parameters, **_chosen(self.fixed))
@@ -214,9 +213,9 @@ class Rehearsal:
 
     @cached_property
     def _hand(self) -> TrainingParameters:
-        """The run of one party that holds all rows, but for its budget."""
+        """The run of one party that holds all rows, without its budget."""
         site, settings = self.fixed.site, self.fixed.settings
-        kept = {"momentum", "step"} & set(settings.options)
+        kept = {"momentum", "step", "center"} & set(settings.options)
         return TrainingParameters(
             DPGD.name,
             topology="server",
@@ -231,18 +230,20 @@ class Rehearsal:
     def _hand_mu(self) -> float:
         """The budget that gives one party the noise of the mean of all parties."""
         shape = self.question.shape
+        options = {**self._hand.algorithm_options, **self.fixed.algorithm.decided_options}
         alone = plan(
-            replace(self._hand, epsilon=1.0),
+            replace(self._hand, epsilon=1.0, algorithm_options=options),
             (sum(self.counts),),
             features=shape.features,
             outputs=shape.outputs,
+            least_constant=self.fixed.site.least_constant,
         )
         return float(gaussian_mu(1.0, _DELTA)) * mean_noise(alone) / mean_noise(self.fixed)
 
     def together(
         self, difficulty: Difficulty, told: TrainingParameters, label: str, parties: int = 1
     ) -> Job:
-        """Another run by all parties, or so many times as many, each with its rows and budget."""
+        """Another run of all parties, or ``parties`` times as many, with their rows and budgets."""
         return self._job(*self._together(difficulty, told, 1.0, parties), label)
 
     def _together(
@@ -253,14 +254,14 @@ class Rehearsal:
         budget = self.fixed.budget
         assert budget is not None
         mu = np.tile(budget_mu(budget), parties) * np.divide(counts, fewer) / factor
-        # Others of the same kind have no names.
+        # Further parties of the same kind have no names.
         names = self.fixed.site.names if parties == 1 else tuple(map(str, range(len(counts))))
         budgets = {name: _epsilon(float(each)) for name, each in zip(names, mu, strict=True)}
         told = replace(told, epsilon=budgets, delta=_DELTA, rows_per_person=1)
         return replace(self._rows(difficulty, fewer), names=names), told
 
     def losses(self, pooled: Result, result: Result) -> Array | None:
-        """Points lost by every run of every draw; None where it was refused."""
+        """Points lost by every run of every draw; None if the run was refused."""
         if not result.values:
             return None
         best = pooled.final(_MEASURE)[:, None]
@@ -277,14 +278,14 @@ class Rehearsal:
 
 
 def mean_noise(fixed: Plan) -> float:
-    """sd(G) of a run of dp-gd."""
+    """sd(G) of a dp-gd run."""
     algorithm = fixed.algorithm
     assert isinstance(algorithm, DPGD)
     return algorithm.mean_noise
 
 
 def _chosen(fixed: Plan) -> dict[str, Any]:
-    """What was left open, as a plan has it."""
+    """The choices that the plan made."""
     return {
         "algorithm": fixed.algorithm.name,
         "loss": fixed.site.loss.name,
@@ -293,5 +294,5 @@ def _chosen(fixed: Plan) -> dict[str, Any]:
 
 
 def _epsilon(mu: float) -> float:
-    """The budget of a rehearsal with so much of Gaussian DP."""
+    """The epsilon of a rehearsal with this mu."""
     return max(float(gaussian_epsilon(mu, _DELTA)), 1e-12)

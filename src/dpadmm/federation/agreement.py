@@ -210,7 +210,7 @@ def disagreement(name: str, ours: Any, theirs: Agreeing) -> str:
 
 
 class Agreement:
-    """What this node was told, against what its neighbours were.
+    """Compares what this node was told with what its neighbours were told.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ class Agreement:
                     self._agreed.setdefault(node, consent)
 
     def _checked(self, name: str, consents: Mapping[str, Consent]) -> dict[str, Consent]:
-        """Those that were not known and hold; of others it is told who handed them on."""
+        """The consents that are new and hold; whoever handed on another one is reported."""
         with self._lock:
             new = {node: item for node, item in consents.items() if node not in self._agreed}
         for node, consent in list(new.items()):
@@ -363,7 +363,7 @@ def consents_note(consents: Mapping[str, Consent]) -> str:
 def noted_consents(
     note: str | None, nodes: tuple[str, ...], *, signed: bool
 ) -> dict[str, Consent] | None:
-    """The consents of an agreement that was reached before; None where it is to be reached anew."""
+    """The consents of an agreement that was reached before; None where nodes must agree anew."""
     if note is None:
         return None
     try:

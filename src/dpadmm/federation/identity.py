@@ -34,9 +34,8 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpadmm.durable import FileRefusal, read_regular, written_whole
-from dpadmm.errors import ParameterError, positive_integer
+from dpadmm.errors import DataError, ParameterError, positive_integer
 from dpadmm.federation.transport.wire import NAME_PATTERN
-from dpadmm.sentences import DataError
 
 #: Files of the trial authority have this name, so no node may.
 AUTHORITY: Final = "ca"
@@ -64,7 +63,7 @@ class CertificateFacts:
     name, issuer
         Common names of the one it stands for and of the one who signed it.
     hosts
-        Where it may be met: names and addresses.
+        The names and addresses under which its node is reached.
     not_before, not_after
         When it is valid, in UTC.
     fingerprint
@@ -115,7 +114,7 @@ def certificate_facts(data: bytes) -> CertificateFacts:
 def check_identity(
     name: str, certificate: str | Path, key: str | Path, authority: str | Path
 ) -> CertificateFacts:
-    """Refuse what would only fail at a neighbour's door; the facts of the certificate otherwise.
+    """The facts of a certificate; refused if it would only fail at a neighbour's door.
 
     The certificate must name the node, be valid now, allow both ends of a connection, belong to the
     key and be signed by the authority, directly or by the further certificates of its own file.
@@ -208,12 +207,12 @@ def _leads_to(
     Parameters
     ----------
     below
-        Authorities on the way that are not of the roots.
+        How many authorities on the way are not among the roots.
     """
     # What is critical must be understood by whoever relies on the certificate (RFC 5280, 4.2).
     if any(item.critical and not isinstance(item.value, _UNDERSTOOD) for item in own.extensions):
         return False
-    # As in TLS here, what the authority says of the way's length does not bind it.
+    # As in TLS here, an authority's own limit on the length of a chain does not bind it.
     if any(_signs(root, own) for root in roots):
         return True
     return any(
@@ -364,7 +363,7 @@ def _pss() -> padding.PSS:
     return padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
 
 
-#: Where a trial on one machine meets a node.
+#: Where the nodes of a trial on one machine are reached.
 DEFAULT_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 # Clocks of organisations differ; a certificate made a moment ago must be valid everywhere.
 _BACKDATED: Final = timedelta(hours=1)

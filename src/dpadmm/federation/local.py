@@ -19,7 +19,7 @@ import tomli_w
 
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError
-from dpadmm.federation.agreed_run import load_agreed_run
+from dpadmm.federation.config import load_agreed_run
 from dpadmm.federation.identity import describe, make_authority, make_certificate
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy

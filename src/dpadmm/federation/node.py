@@ -8,7 +8,7 @@ goes on from its ledger and its messages when it is started again.
 :func:`check_node` is ``dpadmm node --check``. It tries what a start needs beyond its files: it
 reads no row, charges and sends nothing, and leaves nothing behind. With ``reach`` it also dials the
 neighbours (:mod:`~dpadmm.federation.reach`). A node looks at its own rows with ``--rows``, and
-before a start (:mod:`dpadmm.run.preflight`).
+before a start (:mod:`dpadmm.run.files`).
 
 :func:`average` is the node without rows. It averages what parties send, adds no noise and keeps no
 ledger. Where parties send masked vectors it adds them up and sees nothing but their sum.
@@ -19,45 +19,41 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from rich.filesize import decimal
 
 from dpadmm.durable import check_writable
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.federation.agreement import Disagreement
+from dpadmm.federation.config import AgreedRun
+from dpadmm.federation.exchange import added_up
 from dpadmm.federation.identity import describe
 from dpadmm.federation.party import train_node
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, check_known
-from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost
-from dpadmm.federation.transport.masks import KeyRing
-from dpadmm.federation.transport.party_exchange import add_masked
+from dpadmm.federation.transport.mailbox import KeyRing, Mailbox, NeighbourLost
 from dpadmm.federation.transport.session import PeerSession, is_ipv6, split_address
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.transport.wire import (
-    decode_masked,
-    decode_message,
     encode_message,
     message_size,
 )
 from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.balance import Account
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.plain import Array, Words
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.noise import secure_noise
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.run.charges import check_evaluation, check_owner, check_runs, has_begun
-from dpadmm.run.from_files import file_schema, look_at_rows, look_first
-from dpadmm.run.preflight import Owner, tell_owner
+from dpadmm.run.files import Owner, file_schema, look_at_rows, look_first, tell_owner
+from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run
 from dpadmm.solvers.cluster import Cluster
 
@@ -80,7 +76,7 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
     watcher.join(str(agreed.run.run_id))
     # Nobody could read a larger graph, and the status file would grow with its square.
     if len(agreed.nodes) <= MOST_PARTIES:
-        links = agreed.links(setup.planned)
+        links = links_of(agreed, setup.planned)
         if len(links) <= MOST_LINKS:
             watcher.graph(agreed.nodes, links, agreed.server)
     trained: Run | None = None
@@ -104,6 +100,12 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
         raise LeftOut(setup.name, trained)
     watcher.finished()
     return trained
+
+
+def links_of(agreed: AgreedRun, planned: Plan) -> tuple[tuple[str, str], ...]:
+    """Every pair of nodes that talk to each other, once."""
+    pairs = ((name, other) for name in agreed.nodes for other in agreed.neighbours(name, planned))
+    return tuple(sorted({(min(pair), max(pair)) for pair in pairs}))
 
 
 def _serve(mailbox: Mailbox, departure: Departure | None, seconds: float) -> tuple[str, ...]:
@@ -195,25 +197,6 @@ def _average_view(
     left = list(following.agreed.nodes)
     node.watcher.event("going-on", spec=following.run.hex(), nodes=left, round=decision.kept)
     return mailbox, departure, following
-
-
-def added_up(
-    received: Mapping[int, bytes], run: bytes, t: int, shape: tuple[int, ...], *, masked: bool
-) -> Array | Words:
-    """The mean of the parties' messages, or the sum of their masked vectors."""
-    if masked:
-        return add_masked(
-            [
-                decode_masked(data, run=run, party=place, t=t, shape=shape)
-                for place, data in received.items()
-            ]
-        )
-    heard = [
-        decode_message(data, run=run, party=place, t=t, shape=shape)
-        for place, data in received.items()
-    ]
-    mean: Array = np.mean(heard, axis=0)
-    return mean
 
 
 # A check does not wait long for a process that writes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,16 +12,21 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dpadmm.durable import write_whole
-from dpadmm.errors import BudgetError, ExchangeError, LedgerError, ParameterError, passing
-from dpadmm.federation.agreed_run import AgreedRun
-from dpadmm.federation.exchange import CarefulLedger, HearingExchange
-from dpadmm.federation.node_config import WHEN_LOST
-from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
+from dpadmm.errors import (
+    BudgetError,
+    DataError,
+    ExchangeError,
+    LedgerError,
+    ParameterError,
+    passing,
+)
+from dpadmm.federation.config import AgreedRun
+from dpadmm.federation.exchange import CarefulLedger, HearingExchange, PeerExchange, SumExchange
+from dpadmm.federation.keys import Masks
+from dpadmm.federation.recovery import WHEN_LOST, Departure, LeftOut, SomebodyLeft, View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup
 from dpadmm.federation.same_sums import SumsComparison
 from dpadmm.federation.transport.mailbox import Mailbox
-from dpadmm.federation.transport.masks import Masks
-from dpadmm.federation.transport.party_exchange import PeerExchange, SumExchange
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.wire import (
     MOST_WAITED_FOR,
@@ -36,12 +42,11 @@ from dpadmm.privacy.events import Event
 from dpadmm.problem.rows import Shard
 from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
-from dpadmm.run.charges import OtherEvaluations
+from dpadmm.run.charges import OtherEvaluations, evaluation_id, histogram_of
 from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import Outcome
-from dpadmm.run.evaluate import evaluation_id, histogram_of
-from dpadmm.run.from_files import (
+from dpadmm.run.files import (
     estimator_parameters,
     file_schema,
     lay_out_part,
@@ -52,9 +57,7 @@ from dpadmm.run.from_files import (
 from dpadmm.run.model import Model, save_model
 from dpadmm.run.plan import Plan, announced
 from dpadmm.run.result import Run, noise_error, provenance
-from dpadmm.run.session import Judgement, judgement, lay_out_both, state_whole
-from dpadmm.run.train import train_party
-from dpadmm.sentences import DataError
+from dpadmm.run.session import Judgement, judgement, lay_out_both, state_whole, train_party
 
 _BUDGET_EVERY: Final = 1.0
 _AGAIN: Final = (
@@ -125,9 +128,14 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
         if judging is None or judged is None:
             node.watcher.event("not-evaluated", level="warning", advice=_AGAIN)
         else:
-            trained = _trained(node, told, best, part, seconds, judged)
             mailbox, departure, compared = judging.exchange.mailbox, None, judging.compare()
-    if compared is not None or judged is not None:
+    if judged is not None:
+        trained = _trained(node, told, best, part, seconds, judged)
+    elif evaluated is not None:
+        # What was stated before counts more: it stands where the ledger cannot be read.
+        with contextlib.suppress(LedgerError):
+            trained = _trained(node, told, best, part, seconds, over=True)
+    if compared is not None or evaluated is not None:
         with node.watcher.writing():
             trained = _stated(trained, compared)
             write_node_results(setup, trained, _changes(best))
@@ -439,10 +447,12 @@ def _trained(
     judged: Judgement | None = None,
     *,
     by_round: bool = True,
+    over: bool = False,
 ) -> Run:
     """Make the model of this node: the mean of the messages that it may hear, its own included.
 
-    All nodes that hear everybody make the same model.
+    All nodes that hear everybody make the same model. Its statement counts an evaluation that is
+    still to come; once the run is ``over``, only one that was charged.
     """
     setup, view, hearing = node.setup, part.view, part.hearing
     agreed = setup.agreed
@@ -451,6 +461,7 @@ def _trained(
     if not part.own.algorithm.hears_everybody:
         heard = replace(heard, last=hearing.last, tail=hearing.tail, mean=hearing.mean)
     caveats, schema = _about_losses(part, last), setup.schema
+    weights = released_weights(part.own, heard, told.run.output)
     classifier = Classifier.of_run(
         part.own,
         heard,
@@ -460,8 +471,8 @@ def _trained(
             node.noise,
             agreed.run.wish,
             judged=judged,
-            ahead=_ahead(node, part),
-            others=_others(node, part, released_weights(part.own, heard, told.run.output)),
+            ahead=_ahead(node, part, weights, over=over),
+            others=_others(node, part, weights),
             caveats=caveats,
             by_round=by_round,
         ),
@@ -523,12 +534,27 @@ def node_run(
     )
 
 
-def _ahead(node: NodeRuntime, part: _Part) -> tuple[tuple[Event, ...], ...]:
+def _ahead(
+    node: NodeRuntime, part: _Part, weights: Array, *, over: bool
+) -> tuple[tuple[Event, ...], ...]:
     """What this node is charged for the evaluation of its model; nothing where there is none."""
     expected = node.setup.whole(part.view.agreed).expected()
     if expected is None or not part.is_whole:
         return ()
+    if over and node.ledger is not None:
+        # Its own ledger may have refused it, or somebody may have been lost before it.
+        charged = node.ledger.refresh().runs.get(_evaluation_name(node, part, weights))
+        if charged is None or not charged.events:
+            return ()
     return announced(expected.of_party(part.number))
+
+
+def _evaluation_name(node: NodeRuntime, part: _Part, weights: Array) -> str:
+    """How ledgers know the evaluation of this node's model; empty where there is none."""
+    whole = node.setup.whole(part.view.agreed)
+    if whole.terms is None or not part.is_whole:
+        return ""
+    return evaluation_id(part.view.run_id, whole.evaluation(weights))
 
 
 def _others(node: NodeRuntime, part: _Part, weights: Array) -> OtherEvaluations:
@@ -539,11 +565,8 @@ def _others(node: NodeRuntime, part: _Part, weights: Array) -> OtherEvaluations:
     """
     if node.ledger is None:
         return OtherEvaluations()
-    account, agreed, own = node.ledger.refresh(), node.setup.agreed, ""
-    whole = node.setup.whole(part.view.agreed)
-    if whole.terms is not None and part.is_whole:
-        own = evaluation_id(part.view.run_id, whole.evaluation(weights))
-    runs = _runs_of(account, agreed)
+    account, agreed = node.ledger.refresh(), node.setup.agreed
+    own, runs = _evaluation_name(node, part, weights), _runs_of(account, agreed)
     return OtherEvaluations.of([account], runs, agreed.run.wish.split, own=own)
 
 

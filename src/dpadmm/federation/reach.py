@@ -2,8 +2,8 @@
 
 Zenoh tries to connect again and again and says little about why it cannot. So while a neighbour is
 missing, the node opens a short connection of its own with its own files: it looks the name up,
-connects, and both sides show and check certificates. Then it closes the connection. It says nothing
-on it, and the neighbour's log says nothing of it.
+connects, and both sides show and check certificates. Then it closes the connection. It sends
+nothing on it, and the neighbour's log does not mention it.
 
 Zenoh refuses a connection without a valid certificate, and a message under a name that is not its
 sender's. Neither reaches Python: Zenoh only writes text to descriptor 1, and a neighbour chose some
@@ -436,7 +436,7 @@ class _Missing:
 
 _ACCESS: Final = "zenoh::net::routing::interceptor::access_control"
 _CONNECTIONS: Final = "zenoh_link_tls::unicast"
-# Refused messages are told at this level only.
+# Zenoh reports refused messages at this level only.
 _LEVELS: Final = f"error,zenoh_link_tls=warn,zenoh_link_tls::utils=error,{_ACCESS}=trace"
 _NAME: Final = NAME_PATTERN.strip("^$")
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -493,7 +493,7 @@ class Refusals:
         self._connections: dict[str, int] = {}
 
     def take(self, record: str) -> bool:
-        """Take a record, with its line break at the end; whether it has been dealt with."""
+        """Take a record, with its line break at the end; return whether it was dealt with."""
         found = _RECORD.fullmatch(_COLOURS.sub("", record))
         if found is None:
             return False

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import Disagreement
-from dpadmm.federation.transport.party_exchange import PastSum
+from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageStore
 from dpadmm.federation.transport.wire import (
@@ -30,15 +29,48 @@ from dpadmm.federation.transport.wire import (
 )
 from dpadmm.ledger.balance import RowRange
 from dpadmm.ledger.filters import overspent
-from dpadmm.plain import Array
+from dpadmm.plain import Array, Words
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
-from dpadmm.run.evaluate import evaluation_id
+from dpadmm.run.charges import evaluation_id
 from dpadmm.run.plan import Plan, announced
 
 if TYPE_CHECKING:
     from dpadmm.run.result import Run
 
+
+@dataclass(frozen=True)
+class PastSum:
+    """The sum of a complete round.
+
+    Parameters
+    ----------
+    total
+        The sum of the masked vectors.
+    mean
+        The decoded sum, divided by how many parties there were then.
+    """
+
+    total: Words
+    mean: Array
+
+
+#: What a node can do about a neighbour that never returns, with what that means for privacy.
+WHEN_LOST: Final = {
+    "wait": (
+        "this node waits; nothing more is sent and nothing more is spent. What was spent stays "
+        "spent."
+    ),
+    "stop": (
+        "this node ends with the model of the last complete round. The rounds that were sent stay "
+        "spent, the one that could not be completed included; those not begun are not spent."
+    ),
+    "continue": (
+        "the others go on without it over the links that are left, with their own budgets: nobody "
+        "spends more than agreed. What was sent to the lost neighbour stays with it and stays "
+        "spent."
+    ),
+}
 DEPARTURE_TOPIC: Final = "departure"
 _FROZEN: Final = "departure"
 _DECIDED: Final = "departure decided"
@@ -101,9 +133,23 @@ class Decision:
     kept: int
     furthest: int
 
-    def rounds(self, planned: int) -> int:
-        """Rounds of the new run, so that nobody spends more than for those that were planned."""
-        return self.kept + planned - self.furthest
+    def rounds(self, before: int, ran: Plan, coming: Plan) -> int:
+        """The rounds of the new run: so few that nobody spends more than was planned.
+
+        Parameters
+        ----------
+        before
+            Rounds of the run that somebody was lost in.
+        ran, coming
+            The plans of that run and of the new one: a round that is repeated may cost as much as
+            several others.
+        """
+        left = sum(ran.algorithm.round_cost(t) for t in range(self.furthest, before))
+        rounds = self.kept
+        while rounds < before and left >= (cost := coming.algorithm.round_cost(rounds)):
+            left -= cost
+            rounds += 1
+        return rounds
 
 
 class Departure:
@@ -220,7 +266,7 @@ class Departure:
         """Stop for good after ``sent`` rounds; durable when it returns.
 
         A message that is committed counts, whether it was sent or not: it will not change. Where
-        the others could not go on without who is lost, this node leaves until it is started again.
+        the others could not go on without the lost node, this one leaves until it is started again.
 
         Parameters
         ----------
@@ -245,8 +291,8 @@ class Departure:
         Raises
         ------
         Disagreement
-            If there is no news for so many seconds, or not all of it in four times as many; or the
-            others could not go on without who is lost.
+            If nothing new is heard for so many seconds, or not all within four times as many; or if
+            the others could not go on without the lost node.
         SomebodyLeft
             If the others go on without this node.
         """
@@ -329,7 +375,7 @@ class Departure:
                     self._summed.setdefault(node, summed)
 
     def _must_turn(self, content: Departing) -> bool:
-        """Whether those that this node goes by can no longer decide, and others may."""
+        """Whether this node changes its vote: its own can no longer win, and the other one may."""
         if self._lost == self._name:
             return False
         later = self._order[content.lost] > self._order[self._lost]
@@ -445,7 +491,7 @@ class View:
         charged: tuple[Event, ...] = (),
         past: tuple[PastSum, ...] = (),
     ) -> View:
-        """What the others do after a node is lost; refused where the links that are left do not do.
+        """The view of the others after a node is lost; refused where too few links are left.
 
         Parameters
         ----------
@@ -455,17 +501,18 @@ class View:
             How rows are encoded.
         own, charged, past
             This party's messages of this view, what it was charged up to its end, and, where
-            only sums are seen, those.
+            only sums are seen, the sums.
         """
-        if decision.rounds(self.rounds) <= decision.kept:
-            raise ParameterError(
-                f"a run must have a round left to go on without {decision.lost}; it has "
-                f"{self.rounds}, and one of the others has sent them all."
-            )
         agreed = self.agreed.without(decision.lost, self.planned)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             planned = agreed.plan(schema)
+        rounds = decision.rounds(self.rounds, self.planned, planned)
+        if rounds <= decision.kept:
+            raise ParameterError(
+                f"a run must have a round left to go on without {decision.lost}; it has "
+                f"{self.rounds}, and one of the others has sent them all."
+            )
         content = f"{decision.lost} {decision.kept} {decision.furthest}"
         digest = hashlib.sha256(self.run + agreed.digest(schema) + content.encode("ascii"))
         summed = planned.algorithm.summation is not None
@@ -474,7 +521,7 @@ class View:
             agreed,
             planned,
             digest.digest(),
-            decision.rounds(self.rounds),
+            rounds,
             (*self.lost, decision.lost),
             replayed=own[: decision.kept],
             past=past[: decision.kept],
@@ -490,7 +537,7 @@ class View:
             return
         place = self.agreed.names.index(name)
         coming = announced(self.planned.of_party(place))[0][len(self.replayed) : self.rounds]
-        # Who was lost, and when, others may have chosen after seeing messages: so a filter.
+        # Others may have chosen who is lost, and when, after they saw messages: hence a filter.
         agreed = self.first.of_party(self.first.site.names.index(name))
         assert agreed.budget is not None
         epsilon = float(agreed.budget.epsilon[0])

@@ -21,13 +21,12 @@ from dpadmm.algorithms import reviewed
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.durable import check_writable
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
-from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
 from dpadmm.federation.agreement import Agreement, Consents, consents_note, noted_consents
-from dpadmm.federation.node_config import NodeConfig
+from dpadmm.federation.config import AgreedRun, NodeConfig, load_agreed_run
+from dpadmm.federation.keys import SessionKeys, check_pinned
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, View
 from dpadmm.federation.same_sums import SameSums, SignedSums
-from dpadmm.federation.session_keys import SessionKeys, check_pinned
 from dpadmm.federation.transport.mailbox import Patience
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile, MessageStore
@@ -38,13 +37,11 @@ from dpadmm.privacy.accountant import Guarantee
 from dpadmm.privacy.figures import AtMost, Given, pair
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.privacy.statement import Charges
-from dpadmm.run.charges import check_evaluation, check_owner, open_runs
-from dpadmm.run.config import DataSection, PartySection, ResultSection, RunConfig
-from dpadmm.run.evaluate import WholePlan, evaluation_noise
-from dpadmm.run.from_files import check_files, check_results, file_schema, reading_word
-from dpadmm.run.parameters import ConvergenceWarning, PrivacyWarning
+from dpadmm.run.charges import WholePlan, check_evaluation, check_owner, evaluation_noise, open_runs
+from dpadmm.run.config import DataSection, PartySection, PolicySection, ResultSection, RunConfig
+from dpadmm.run.files import check_files, check_results, file_schema, reading_word
+from dpadmm.run.options import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.preflight import PolicySection
 
 
 @dataclass(frozen=True)
@@ -338,7 +335,7 @@ class NodeRuntime:
         check_known(self.setup, self.ledger, self.store)
         self.ledger.refresh()
         first = self.ledger.first
-        # Every place that its rows ever had: a file that was moved is still the same people.
+        # Every place that its rows ever had: a file that was moved has the same people's rows.
         known = json.loads(self.store.note(_EVERY_RUN, _DATA + first) or "[]")
         rows = _rows(self.setup, self.ledger)
         if rows not in known:

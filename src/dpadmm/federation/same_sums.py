@@ -72,7 +72,7 @@ def sums_text(run: bytes, name: str, rounds: int, sha256: str) -> bytes:
 
 @dataclass(frozen=True)
 class SumsComparison:
-    """What parties said that they heard, beside what this one did.
+    """What the parties say they heard, compared with what this one heard.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class SignedSums:
     Attributes
     ----------
     echoed
-        Who has this node's own.
+        Who has this node's own digest.
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class SignedSums:
                 continue
             with self._lock:
                 known = self._digests.get(name)
-                # Who ended early and was started again has more rounds then, and signs anew.
+                # A party that ended early and was started again has more rounds, and signs anew.
                 if known is None or known.rounds < digest.rounds:
                     self._digests[name], news = digest, True
                 elif known.rounds == digest.rounds and known.sha256 != digest.sha256:
@@ -297,7 +297,7 @@ class SignedSums:
         return "" if shown == self._pins[name] else "its certificate is not the one pinned here"
 
     def compare(self) -> SumsComparison:
-        """What is known so far, beside what this node heard itself."""
+        """What is known so far, compared with what this node heard itself."""
         with self._lock:
             digests, twice = dict(self._digests), dict(self._twice)
         own = digests[self._name]
@@ -364,8 +364,8 @@ class SameSums:
         timeout
             Seconds to wait; 0 says it, and does not wait.
         on_pause
-            Called from time to time with how long that was and for whom; where it raises
-            :class:`~dpadmm.federation.recovery.SomebodyLeft` no more comes.
+            Called from time to time with how long this party has waited, and for whom. If it raises
+            :class:`~dpadmm.federation.recovery.SomebodyLeft`, the waiting ends.
         """
         self._signed.say(rounds, sums)
         begin, pause, end = time.monotonic(), _FIRST_PAUSE, timeout

@@ -44,8 +44,9 @@ from dpadmm.report.document import (
     Tone,
     WaitPlot,
     Words,
+    cut,
+    shown_name,
 )
-from dpadmm.report.markup import cut, shown_name
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 
 #: What a fact looks like in the log.

@@ -40,7 +40,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from dpadmm.durable import Closable, check_writable, write_whole
-from dpadmm.errors import ExchangeError, ParameterError, unknown_name
+from dpadmm.errors import DataError, ExchangeError, ParameterError, unknown_name
 from dpadmm.federation.status import (
     MOST_EVENTS,
     STATUS_VERSION,
@@ -53,7 +53,6 @@ from dpadmm.federation.status import (
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.wire import MOST_WAITED_FOR, BadMessage, Limits, Standing, said
 from dpadmm.plain import visible
-from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
     from dpadmm.federation.page_server import Metrics

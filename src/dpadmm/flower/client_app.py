@@ -22,7 +22,7 @@ with needs_extra("flower"):
 
     from dpadmm.flower.keeper import ask_keeper
     from dpadmm.flower.party import answer
-    from dpadmm.flower.questions import RECORD, Answer
+    from dpadmm.flower.server import RECORD, Answer
 
 _UNNAMED: Final = (
     "this party could not answer: the --node-config of its SuperNode must have keeper or node, one "

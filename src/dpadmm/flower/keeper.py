@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.federation.node_config import load_node_config
+from dpadmm.federation.config import load_node_config
 from dpadmm.flower.party import answer, prepare_party
-from dpadmm.flower.questions import Answer
+from dpadmm.flower.server import Answer
 
 # A question has a message and what was agreed on; twice that, for the hex.
 _LONGEST_LINE: Final = 1 << 28

@@ -9,16 +9,14 @@ messages. What is asked decides when this party draws, never what it draws or sp
 * a round that has a message gets the same bytes again, whoever asks and however often;
 * a round is drawn after the one before it, from means that do not change any more.
 
-The state of an algorithm is a function of messages. So :func:`replay` goes through known rounds
-again, without rows: a party that is asked for round t in a new process comes to where it was from
-its ledger and its file of messages, and a server makes the model from what it heard. A simulation
-has no ledger: :class:`KeptLedger` keeps what a simulated party sent beside what it heard.
+A simulation has no ledger: :class:`KeptLedger` keeps what a simulated party sent beside what it
+heard.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,40 +25,39 @@ from typing import Any, Final, final
 import numpy as np
 
 from dpadmm.errors import ExchangeError, ParameterError, PreflightStop
-from dpadmm.federation.agreed_run import AgreedRun
 from dpadmm.federation.agreement import disagreement
-from dpadmm.federation.exchange import CarefulLedger
+from dpadmm.federation.config import NodeConfig, load_node_config
+from dpadmm.federation.exchange import MEAN, CarefulLedger
+from dpadmm.federation.keys import DecodedSums, Masks, SessionKeys
 from dpadmm.federation.node import look_before_start
-from dpadmm.federation.node_config import NodeConfig, load_node_config
 from dpadmm.federation.party import node_run, read_shards, write_node_results
 from dpadmm.federation.recovery import View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, prepare_node
 from dpadmm.federation.same_sums import SignedSums, SumsComparison
-from dpadmm.federation.session_keys import SessionKeys
-from dpadmm.federation.transport.masks import DecodedSums
-from dpadmm.federation.transport.store import DrawRefused, MessageStore
+from dpadmm.federation.transport.mailbox import KeyRing
+from dpadmm.federation.transport.store import MessageStore
 from dpadmm.federation.transport.wire import (
     Agreeing,
+    Announcing,
+    BadMessage,
     decode_masked,
     decode_message,
     encode_message,
     said,
 )
 from dpadmm.federation.watcher import Watcher
-from dpadmm.flower.questions import Answer, KnownSums, Question, masks_of, own_key
+from dpadmm.flower.server import Answer, KnownMeans, Question, check_relayed, replay
 from dpadmm.ledger.balance import STORED_TYPES
 from dpadmm.ledger.base import Ledger, MemoryLedger
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.mechanisms import Released
-from dpadmm.privacy.noise import NoiseSource
-from dpadmm.problem.rows import Shard
+from dpadmm.privacy.sensitivity import Summation
 from dpadmm.run.charges import OtherEvaluations
 from dpadmm.run.classifier import Classifier
-from dpadmm.run.engine import Exchange, Outcome, RunEnded, tail_start
+from dpadmm.run.engine import Exchange, RunEnded
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run, noise_error
-from dpadmm.run.session import state_whole
-from dpadmm.run.train import train_party
+from dpadmm.run.session import state_whole, train_party
 
 
 @final
@@ -95,77 +92,44 @@ class KeptLedger(MemoryLedger):
         return message
 
 
-#: Whose messages the model is the mean of, in the model file.
-MEAN: Final = "mean of all parties"
-
-
 @final
-class KnownMeans(Exchange):
-    """Hands out the means of complete rounds, and ends the run at the first incomplete one.
+class KnownSums(Exchange):
+    """Hands out the means of complete rounds, and masks the vector of the next one.
 
     Parameters
     ----------
-    mean
-        The mean of a round, ``(runs, outputs, features)``.
+    totals
+        The sum of the masked vectors of a round.
     complete
         How many rounds have one.
+    summation
+        How vectors become a sum.
+    masks
+        This party's.
     """
 
-    def __init__(self, mean: Callable[[int], Array], complete: int) -> None:
-        self._mean, self._complete = mean, complete
+    def __init__(
+        self, totals: Callable[[int], Words], complete: int, summation: Summation, masks: Masks
+    ) -> None:
+        self._totals, self._complete = totals, complete
+        self._summation, self._masks = summation, masks
+        self._decoded, self._count = DecodedSums(), 0
 
     def __call__(self, message: Released, t: int) -> Array:
         """The mean of round ``t``."""
         if t >= self._complete:
             raise RunEnded
-        return self._mean(t)[None]
+        total = self._totals(t)
+        self._decoded.add(total)
+        self._count += 1
+        return self._summation.from_words(total)[None] / self._summation.parties
 
-
-def replay(
-    own: Plan,
-    means: Sequence[Array],
-    ledger: Ledger,
-    noise: NoiseSource,
-    replayed: Sequence[Array] = (),
-) -> Outcome:
-    """Go through all rounds of a party again, without reading a row or drawing noise.
-
-    Parameters
-    ----------
-    own
-        The party's share of the plan.
-    means
-        Of every round.
-    ledger, replayed
-        Where the party's messages are: its ledger, or here, ``(1, runs, outputs, features)`` each.
-    noise
-        Where its noise came from.
-
-    Returns
-    -------
-    Outcome
-        With the model that all parties have in common.
-    """
-
-    def refuse(t: int) -> None:
-        raise RuntimeError(f"round {t} must have a message before the run is gone through again.")
-
-    careful = CarefulLedger(ledger, len(replayed))
-    careful.before_draw = refuse
-    outcome = train_party(
-        own,
-        Shard((), own.site.rows),
-        exchange=KnownMeans(lambda t: means[t], len(means)),
-        noise=noise,
-        ledger=careful,
-        rounds=len(means),
-        replayed=replayed,
-    )
-    if own.algorithm.hears_everybody:
-        return outcome
-    heard = np.stack(means)[:, None]
-    tail = heard[tail_start(len(means)) :]
-    return replace(outcome, last=heard[-1], tail=tail.mean(axis=0), mean=heard.mean(axis=0))
+    def cover(self, message: Released, t: int) -> Released:
+        """Mask this party's vector."""
+        # Masks depend on all sums before: none may be missing, and none may count twice.
+        if self._count != t:
+            raise RuntimeError(f"round {t} must be covered after {t} sums; got {self._count}.")
+        return self._masks.cover(message, self._summation, t, self._decoded.digest())
 
 
 _SERVER: Final = "the server"
@@ -179,6 +143,29 @@ _UNREADY: Final = "this party could not answer: its owner finds the reason in it
 
 class _Refusal(ExchangeError):
     """Why a question is refused; the sentence has public facts only, and may be sent."""
+
+
+def _take_signed(known: KeyRing | SignedSums, data: bytes, what: str) -> None:
+    """Take what the server hands on of all parties; refuse it unless all of it is there and holds.
+
+    Parameters
+    ----------
+    known
+        Where it goes.
+    data, what
+        What the server said, and what it should have.
+    """
+    try:
+        faults = known.take(_SERVER, data)
+    except BadMessage as error:
+        raise _Refusal(str(error)) from None
+    if faults:
+        raise _Refusal(f"{faults[0]} Nothing more was spent.")
+    if known.missing:
+        raise _Refusal(
+            f"the server must hand on {what}; {', '.join(known.missing)} is missing. Nothing more "
+            "was spent."
+        )
 
 
 def prepare_party(config: NodeConfig) -> NodeSetup:
@@ -196,22 +183,6 @@ def prepare_party(config: NodeConfig) -> NodeSetup:
         )
     check_relayed(setup.agreed, setup.planned)
     return setup
-
-
-def check_relayed(agreed: AgreedRun, planned: Plan) -> None:
-    """Refuse an agreed run that an averaging server cannot carry."""
-    if agreed.server is None or not planned.site.topology.server:
-        raise ParameterError(
-            "server in the agreed run must name the node that averages in Flower, with topology = "
-            f"'server'; got {agreed.server!r} and {planned.site.topology.name!r}. Change them at "
-            "every party."
-        )
-    if agreed.run.wish.histogram:
-        raise ParameterError(
-            "evaluate and probabilities must be left out in Flower, where a run is its training "
-            "alone. Train without, and evaluate on public rows with dpadmm evaluate MODEL --public "
-            "FILE. Nothing more was spent."
-        )
 
 
 def answer(node_file: Path, content: Mapping[str, Any]) -> Answer:
@@ -379,7 +350,8 @@ class _Turn:
         """The signed session key of this party, the same every time."""
         assert self.keys is not None
         self._announce(self.keys)
-        return own_key(self.keys, self.node.setup.name)
+        name = self.node.setup.name
+        return Announcing(keys={name: self.keys.ring.keys[name]}).to_bytes()
 
     def _announce(self, keys: SessionKeys) -> None:
         released = CarefulLedger(self.ledger, 0).released
@@ -393,13 +365,8 @@ class _Turn:
         if self.keys is None or summation is None:
             return KnownMeans(self.known.mean, t)
         self._announce(self.keys)
-        try:
-            masks = masks_of(self.keys, question.keys)
-        except DrawRefused:
-            raise
-        except ExchangeError as error:
-            raise _Refusal(str(error)) from None
-        return KnownSums(self.known.total, t, summation, masks)
+        _take_signed(self.keys.ring, question.keys, "the key of every party")
+        return KnownSums(self.known.total, t, summation, self.keys.masks())
 
     def _bytes(self, t: int) -> bytes | None:
         values = self.ledger.committed(t)
@@ -449,7 +416,7 @@ class _Turn:
         rounds, watcher = self.view.rounds, self.node.watcher
         signed = self._signed()
         if question.digests:
-            self._take_digests(signed, question.digests)
+            _take_signed(signed, question.digests, "what every party signed")
         compared = SumsComparison.to_come(signed.members)
         if not signed.missing:
             compared = signed.compare()
@@ -474,19 +441,6 @@ class _Turn:
             told.add(self.known.mean(t) if self.keys is None else self.known.total(t))
         signed.say(self.view.rounds, told.digest())
         return signed
-
-    def _take_digests(self, signed: SignedSums, data: bytes) -> None:
-        try:
-            faults = signed.take(_SERVER, data)
-        except ExchangeError as error:
-            raise _Refusal(str(error)) from None
-        if faults:
-            raise _Refusal(faults[0])
-        if signed.missing:
-            raise _Refusal(
-                "the server must hand on what every party signed; "
-                f"{', '.join(signed.missing)} is missing."
-            )
 
     def _trained(self) -> Run:
         setup, view, noise = self.node.setup, self.view, self.node.noise

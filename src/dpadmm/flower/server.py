@@ -1,49 +1,289 @@
-"""The averaging server: round by round it averages what all parties answer; then the model.
+r"""What a Flower server asks, and the model that comes of the answers.
 
-It has no rows, adds no noise, and keeps nothing: started again it asks from round 0, and every
-party hands out what it sent before.
+A server and a party say one thing to each other a round: a :class:`Question` and an
+:class:`Answer`. Both travel as plain values of a Flower ``ConfigRecord``. Messages and means in
+them have the layout of :mod:`dpadmm.federation.transport.wire`, with the run, the party and the
+round inside.
+
+The server averages what all parties answer, round by round. It has no rows, adds no noise, and
+keeps nothing: started again it asks from round 0, and every party hands out what it sent before.
+
+With shared noise the server hands on signed keys, and sees only the sum of masked vectors:
+
+.. math:: w_i = m_i/\mathrm{step} + \mathrm{mask}_i \pmod{2^{64}}, \qquad
+    \frac1N \sum_i m_i = \frac{\mathrm{step}}{N} \sum_i w_i
+
+Keys, pins and masks are those of nodes (:mod:`dpadmm.federation.keys`). Before round 0 every party
+sends its signed key, and every question brings it all of them: it believes only keys that a
+certificate signed which its owner has pinned. Masks depend on all sums so far, so they vanish only
+where everybody was told the same. After the last round every party signs what it was told, and
+hears what all signed (:mod:`dpadmm.federation.same_sums`).
+
+The state of an algorithm is a function of messages. So :func:`replay` goes through known rounds
+again, without rows: a party that is asked for round t in a new process comes to where it was, and a
+server makes the model from what it heard.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self, final
 
 import numpy as np
 
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.durable import check_writable, write_whole
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.federation.agreed_run import AgreedRun, load_agreed_run
-from dpadmm.federation.node import added_up
+from dpadmm.federation.config import AgreedRun, load_agreed_run
+from dpadmm.federation.exchange import MEAN, CarefulLedger, added_up
+from dpadmm.federation.transport.mailbox import KeyRing
 from dpadmm.federation.transport.wire import (
+    LONGEST_UTTERANCE,
     Agreeing,
     BadMessage,
+    Comparing,
+    Limits,
     decode_message,
     encode_message,
+    said,
 )
-from dpadmm.flower.party import MEAN, check_relayed, replay
-from dpadmm.flower.questions import Answer, Question, gathered_digests, gathered_keys
-from dpadmm.ledger.base import MemoryLedger
-from dpadmm.plain import Array
+from dpadmm.ledger.base import Ledger, MemoryLedger
+from dpadmm.plain import Array, visible
+from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
+from dpadmm.problem.rows import Shard
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import plain_data
-from dpadmm.run.from_files import estimator_parameters
+from dpadmm.run.engine import Exchange, Outcome, RunEnded, tail_start
+from dpadmm.run.files import estimator_parameters
 from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.session import state_whole
+from dpadmm.run.session import state_whole, train_party
 from dpadmm.version import __version__
+
+#: The name of the record in a Flower message.
+RECORD: Final = "dpadmm"
+_DIGEST: Final = 32
+_LONGEST_NAME: Final = 200
+_LONGEST_SENTENCE: Final = 1000
+# Rounds are 4 bytes of a message.
+_MOST_ROUNDS: Final = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the server asks of every party.
+
+    Attributes
+    ----------
+    run
+        The 32 bytes of the agreed run.
+    round
+        The round whose message is wanted; the number of rounds once all are complete.
+    mean
+        The mean of the round before, as bytes of a message; empty in round 0.
+    facts
+        What the server was told of the run, so that a party can say where it was told otherwise.
+    keys
+        Where noise is shared: the keys of all parties, or nothing to ask for a party's own.
+    digests
+        After the last round: what every party signed, or nothing to ask for a party's own.
+    """
+
+    run: bytes
+    round: int
+    mean: bytes = field(repr=False)
+    facts: bytes = field(repr=False)
+    keys: bytes = field(default=b"", repr=False)
+    digests: bytes = field(default=b"", repr=False)
+
+    def plain(self) -> dict[str, Any]:
+        """The values of the record."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        """Check what a server said, before it is believed."""
+        told = _read("the server's question", content, _QUESTION)
+        if len(told["run"]) != _DIGEST:
+            raise _bad("the server's question", f"run must be {_DIGEST} bytes")
+        if not 0 <= told["round"] <= _MOST_ROUNDS:
+            raise _bad("the server's question", "round must be a number of rounds")
+        if len(told["facts"]) > LONGEST_UTTERANCE:
+            raise _bad("the server's question", f"facts must be at most {LONGEST_UTTERANCE} bytes")
+        return cls(**told)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a party answers.
+
+    Attributes
+    ----------
+    party
+        Its name.
+    message
+        Its message of the round; empty at the end, and with a refusal.
+    key
+        Its signed key, where noise is shared and it was asked for.
+    digest
+        After the last round: the signed digest of all that it was told.
+    simulated
+        Its noise can be drawn again, and protects nobody.
+    refusal
+        Why it does not answer, in a sentence of public facts; else empty.
+    again
+        What stands in the way may pass: it may be asked again.
+    """
+
+    party: str
+    message: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
+    digest: bytes = field(default=b"", repr=False)
+    simulated: bool = False
+    refusal: str = ""
+    again: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """The values of the record."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        """Check what a party said, before it is believed or printed."""
+        told = _read("a party's answer", content, _ANSWER)
+        told["party"] = visible(told["party"], longest=_LONGEST_NAME)
+        told["refusal"] = visible(told["refusal"], longest=_LONGEST_SENTENCE)
+        return cls(**told)
+
+
+_QUESTION: Final = {
+    "run": bytes,
+    "round": int,
+    "mean": bytes,
+    "facts": bytes,
+    "keys": bytes,
+    "digests": bytes,
+}
+_ANSWER: Final = {
+    "party": str,
+    "message": bytes,
+    "key": bytes,
+    "digest": bytes,
+    "simulated": bool,
+    "refusal": str,
+    "again": bool,
+}
+
+
+def _read(what: str, content: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any]:
+    """The values by name, each of its type; nothing else."""
+    if set(content) != set(kinds):
+        raise _bad(what, f"it must have the values {', '.join(kinds)}, and no others")
+    for name, kind in kinds.items():
+        # A flag is an int, too, but no round.
+        if type(content[name]) is not kind:
+            raise _bad(what, f"{name} must be of the type {kind.__name__}")
+    return dict(content)
+
+
+def _bad(what: str, reason: str) -> BadMessage:
+    return BadMessage("invalid", f"{what} must be one that can be read: {reason}.")
+
+
+def check_relayed(agreed: AgreedRun, planned: Plan) -> None:
+    """Refuse an agreed run that an averaging server cannot carry."""
+    if agreed.server is None or not planned.site.topology.server:
+        raise ParameterError(
+            "server in the agreed run must name the node that averages in Flower, with topology = "
+            f"'server'; got {agreed.server!r} and {planned.site.topology.name!r}. Change them at "
+            "every party."
+        )
+    if agreed.run.wish.histogram:
+        raise ParameterError(
+            "evaluate and probabilities must be left out in Flower, where a run is its training "
+            "alone. Train without, and evaluate on public rows with dpadmm evaluate MODEL --public "
+            "FILE. Nothing more was spent."
+        )
+
+
+@final
+class KnownMeans(Exchange):
+    """Hands out the means of complete rounds, and ends the run at the first incomplete one.
+
+    Parameters
+    ----------
+    mean
+        The mean of a round, ``(runs, outputs, features)``.
+    complete
+        How many rounds have one.
+    """
+
+    def __init__(self, mean: Callable[[int], Array], complete: int) -> None:
+        self._mean, self._complete = mean, complete
+
+    def __call__(self, message: Released, t: int) -> Array:
+        """The mean of round ``t``."""
+        if t >= self._complete:
+            raise RunEnded
+        return self._mean(t)[None]
+
+
+def replay(
+    own: Plan,
+    means: Sequence[Array],
+    ledger: Ledger,
+    noise: NoiseSource,
+    replayed: Sequence[Array] = (),
+) -> Outcome:
+    """Go through all rounds of a party again, without reading a row or drawing noise.
+
+    Parameters
+    ----------
+    own
+        The party's share of the plan.
+    means
+        Of every round.
+    ledger, replayed
+        Where the party's messages are: its ledger, or here, ``(1, runs, outputs, features)`` each.
+    noise
+        Where its noise came from.
+
+    Returns
+    -------
+    Outcome
+        With the model that all parties have in common.
+    """
+
+    def refuse(t: int) -> None:
+        raise RuntimeError(f"round {t} must have a message before the run is gone through again.")
+
+    careful = CarefulLedger(ledger, len(replayed))
+    careful.before_draw = refuse
+    outcome = train_party(
+        own,
+        Shard((), own.site.rows),
+        exchange=KnownMeans(lambda t: means[t], len(means)),
+        noise=noise,
+        ledger=careful,
+        rounds=len(means),
+        replayed=replayed,
+    )
+    if own.algorithm.hears_everybody:
+        return outcome
+    heard = np.stack(means)[:, None]
+    tail = heard[tail_start(len(means)) :]
+    return replace(outcome, last=heard[-1], tail=tail.mean(axis=0), mean=heard.mean(axis=0))
+
 
 #: From a question to every party's answer, by its name.
 Ask = Callable[[Question], Mapping[str, Answer]]
-
 _AS_ANNOUNCED: Final = (
-    "Stated by a server without rows: what the run charges every party, as announced. Where their "
-    "noise comes from, and what else was spent on their rows, each party's own statement says."
+    "Stated by a server without rows: what the run charges every party, as announced; each party's "
+    "own statement says where its noise comes from, and what else was spent on its rows."
 )
 
 
@@ -76,7 +316,7 @@ class ServerRun:
         return Question(self.run, t, mean, told.to_bytes(), keys, digests)
 
     def added_up(self, answers: Mapping[str, Answer], t: int) -> tuple[bytes, Array]:
-        """What parties are told of a round (its mean, or the sum of masked vectors); the mean."""
+        """What parties are told of a round, its mean or the sum of masked vectors; and the mean."""
         names, summation = self.agreed.names, self.planned.algorithm.summation
         received = {number: answers[name].message for number, name in enumerate(names)}
         shape = self.planned.site.shape[1:]
@@ -208,3 +448,37 @@ def write_model(setup: ServerRun, averaged: Averaged) -> Model:
     if setup.model is not None:
         write_whole(setup.model, model_bytes(model), "model")
     return model
+
+
+def gathered_keys(told: dict[str, bytes]) -> bytes:
+    """The session keys of all parties, as a server hands them on; each from its owner alone.
+
+    Parameters
+    ----------
+    told
+        What each party said, by its name.
+    """
+    ring = KeyRing(tuple(told))
+    for name, data in told.items():
+        ring.take(name, data)
+        if name not in ring:
+            raise ExchangeError(f"{name} must tell its key before round 0; it told none.")
+    return ring.to_bytes()
+
+
+def gathered_digests(told: dict[str, bytes]) -> bytes:
+    """What all parties signed in the end, as a server hands it on; each from its owner alone.
+
+    Parameters
+    ----------
+    told
+        What each party said, by its name.
+    """
+    limits = Limits(frozenset(told))
+    digests = {}
+    for name, data in told.items():
+        found = said(Comparing, data, name, limits).digests
+        if name not in found:
+            raise ExchangeError(f"{name} must tell what it heard in all rounds; it told nothing.")
+        digests[name] = found[name]
+    return Comparing(digests=digests).to_bytes()

@@ -29,8 +29,15 @@ with needs_extra("flower"):
     from flwr.serverapp import Grid, ServerApp
 
     from dpadmm.federation.transport.wire import BadMessage
-    from dpadmm.flower.questions import RECORD, Answer, Question
-    from dpadmm.flower.server import ServerRun, average_answers, prepare_server, write_model
+    from dpadmm.flower.server import (
+        RECORD,
+        Answer,
+        Question,
+        ServerRun,
+        average_answers,
+        prepare_server,
+        write_model,
+    )
 
 _KEYS: Final = ("agreed", "schema", "model", "lost-after", "ask-again")
 _PAUSE: Final = 0.2

@@ -1,19 +1,19 @@
-r"""What the entries of a ledger add up to.
+r"""The balance of a ledger, from its entries.
 
-:class:`Account` reads them in order and refuses the first that does not follow from those before;
-the file, its verification and an export are all read by it.
+:class:`Account` reads the entries in order and refuses the first one that does not follow from the
+entries before. It reads the file, its verification and an export alike.
 
-**Positions.** Runs may read some of the rows only. A data set is an ordered list, and neighbouring
-ones differ in the content of one position p. A release that reads the range R of positions has the
-same distribution for both unless p is in R, so that the costs that add up for p are those of the
-releases whose range holds it:
+**Positions.** A run may read only some of the rows. A data set is an ordered list, and neighbouring
+data sets differ in the content of one position p. A release that reads the range R of positions has
+the same distribution for both unless p is in R. So the costs of the releases whose range contains p
+add up for p:
 
 .. math:: \mathrm{spent} = \max_p \sum_{r:\,p\in R_r} \mathrm{cost}_r .
 
-For each pair of neighbours this is the sum that a filter (:mod:`dpadmm.ledger.filters`) bounds,
-whatever was chosen along the way, ranges included: training on one part and evaluating on the rest
-costs the larger of the two (parallel composition), a run on all rows counts for every position, and
-where ranges overlap their costs add up.
+For each pair of neighbours a filter (:mod:`dpadmm.ledger.filters`) bounds this sum, whatever was
+chosen along the way, ranges included. Training on one part and evaluating on the rest costs the
+larger of the two (parallel composition). A run on all rows counts for every position. The costs of
+overlapping ranges add up.
 
 A person with k rows, at positions :math:`p_1..p_k`, moves a Gaussian release by at most
 :math:`c_r = \#\{i: p_i\in R_r\}` of its sensitivities, and since :math:`c_r^2 \le k\,c_r`
@@ -21,12 +21,12 @@ A person with k rows, at positions :math:`p_1..p_k`, moves a Gaussian release by
 .. math:: \sum_r c_r^2\mu_r^2 \;\le\; k\sum_i\sum_{r:\,p_i\in R_r}\mu_r^2
           \;\le\; k^2\max_p\sum_{r:\,p\in R_r}\mu_r^2 ,
 
-so that the maximum holds for Gaussian releases, charged for k rows each. What a solver may be off
-by moves by all of it with any of the k rows, and is charged k^2 times. Of other releases no such
-bound is known here: then every cost is charged to all positions.
+so the maximum holds for Gaussian releases, charged for k rows each. Any of the k rows can move the
+whole error of an inexact solve, so that error is charged k^2 times. No such bound is known here for
+other releases: every cost is then charged to all positions.
 
-An order that depends on what rows hold, such as a sorted table, is not covered: replacing one row
-would move others to another position.
+An order that depends on the content of rows, such as a sorted table, is not covered: replacing one
+row would move others to another position.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class RowRange(NamedTuple):
         return f"rows {self.first + 1} to {self.stop}"
 
     def meets(self, other: RowRange | None) -> bool:
-        """Whether they have a position in common; None are all positions."""
+        """Whether the ranges share a position; None means all positions."""
         return other is None or (self.first < other.stop and other.first < self.stop)
 
     @classmethod
     def checked(cls, value: Any, rows: int) -> RowRange:
-        """A range of a data set of that many rows, from what an entry says; or a refusal."""
+        """Return the range that an entry names, in a data set of that many rows, or refuse."""
         given = list(value) if isinstance(value, list | tuple) else []
         whole = len(given) == 2 and all(type(number) is int for number in given)
         if not whole or not 0 <= given[0] < given[1] <= rows:
@@ -75,7 +75,7 @@ class RowRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """Positions that were all charged the same: what they cost, and if all others collude."""
+    """Positions with the same charges: their cost, and their cost if all others collude."""
 
     rows: RowRange
     spent: Fraction = Fraction(0)
@@ -96,7 +96,7 @@ class PositionCosts:
         self.pieces: tuple[Piece, ...] = (Piece(self._all),)
 
     def add(self, cost: Fraction, cost_alone: Fraction, rows: RowRange | None = None) -> None:
-        """Charge every position of a range; all positions unless given."""
+        """Charge every position of a range, or all positions."""
         charged, found = rows or self._all, []
         for piece in self.pieces:
             first, stop = piece.rows
@@ -109,7 +109,7 @@ class PositionCosts:
         self.pieces = tuple(found)
 
     def most(self, rows: RowRange | None = None) -> tuple[Fraction, Fraction]:
-        """The largest cost of a position of a range, and if all others collude."""
+        """The largest cost of a position in a range, and the same if all others collude."""
         asked = rows or self._all
         if asked.stop > self._all.stop:
             raise ParameterError(f"rows must be within {self._all}; got {asked}.")
@@ -117,13 +117,13 @@ class PositionCosts:
         return max(piece.spent for piece in met), max(piece.spent_alone for piece in met)
 
 
-#: How the numbers of a message are stored, by the name in its entry; doubles have no name.
+#: How the numbers of a message are stored, by the name in its entry; doubles are the default.
 STORED_TYPES: Final = {"float64": "<f8", "uint64": "<u8"}
 
 
 @dataclass(frozen=True)
 class StoredMessage:
-    """Where the bytes of a committed message are, and what they must be."""
+    """The place of the bytes of a committed message, and their shape, type and digest."""
 
     number: int
     shape: tuple[int, ...]
@@ -135,8 +135,8 @@ class StoredMessage:
 class RunRecord:
     """What a ledger knows of one run.
 
-    ``rows`` are the positions it reads, None all of them; ``preparation`` is a word for how they
-    are prepared, None where nobody said.
+    ``rows`` are the positions that it reads; None means all of them. ``preparation`` is a word for
+    the preparation of the rows; None means that nobody named it.
     """
 
     fingerprint: str
@@ -150,7 +150,7 @@ class RunRecord:
 
 
 class Account:
-    """What the entries of one ledger add up to.
+    """The balance of one ledger.
 
     Attributes
     ----------
@@ -159,11 +159,11 @@ class Account:
     policy, filter
         From the first entry, or the last amendment.
     amendments
-        By their numbers: when each was made, and what it allowed that was not allowed before.
+        By entry number: the time of each, and what it allowed that was not allowed before.
     costs
-        What each position of the data set has cost (:mod:`dpadmm.ledger.balance`).
+        The cost of each position of the data set (:mod:`dpadmm.ledger.balance`).
     runs
-        By run id, in the order in which they were opened.
+        The runs by run id, in the order in which they were opened.
     head
         The last entry.
     """
@@ -180,12 +180,12 @@ class Account:
 
     @property
     def spent(self) -> Fraction:
-        """What was spent in the filter's unit: exact sums, the largest over positions."""
+        """The spending in the filter's unit: an exact sum, the largest over positions."""
         return self.costs.most()[0]
 
     @property
     def spent_alone(self) -> Fraction:
-        """The same if all other parties collude, which is more where noise was shared."""
+        """The spending if all other parties collude; shared noise makes it larger."""
         return self.costs.most()[1]
 
     @property
@@ -195,7 +195,7 @@ class Account:
 
     @property
     def left_alone(self) -> Fraction | None:
-        """What is left if all other parties collude; None where the policy demands nothing."""
+        """What is left if all other parties collude; None if the policy sets no bound."""
         return self._left_alone(None)
 
     def _left(self, rows: RowRange | None) -> Fraction:
@@ -210,24 +210,24 @@ class Account:
     def _charged(self, rows: RowRange | None) -> RowRange | None:
         """The positions that a release on these rows is charged to; None for all.
 
-        A person with several rows may have some in every part: only for Gaussian releases is the
-        largest sum of a position known to cover that.
+        A person with several rows may have some in every part. The largest sum of a position is
+        known to cover that for Gaussian releases only.
         """
         return rows if self.keeps_parts else None
 
     @property
     def keeps_parts(self) -> bool:
-        """Whether a release is charged to the rows that it reads; else to all of them."""
+        """Whether a release is charged only to the rows that it reads."""
         return self.policy.rows_per_person == 1 or self.filter.name == "gaussian"
 
     @property
     def parts(self) -> tuple[Piece, ...]:
-        """Rows that were not all charged the same; empty where they were."""
+        """The parts of the rows with different charges; empty if all charges are the same."""
         return self.costs.pieces if len(self.costs.pieces) > 1 else ()
 
     @property
     def spent_epsilon(self) -> float:
-        """What was spent on all runs together, as an epsilon at the policy's delta."""
+        """The spending of all runs together, as an epsilon at the policy's delta."""
         return self.filter.epsilon(round_up(self.spent))
 
     @property
@@ -237,14 +237,14 @@ class Account:
 
     @property
     def shares_noise(self) -> bool:
-        """Whether anything was charged that counts on the noise of others."""
+        """Whether any charge relies on the noise of other parties."""
         return self.spent_alone != self.spent
 
     @property
     def fitting_epsilon(self) -> float:
         """The largest epsilon (at the policy's delta) of a run of Gaussian releases that fits.
 
-        With noise of its own, which costs the same if all other parties collude.
+        The run uses own noise, which costs the same if all other parties collude.
         """
         return self._fitting(None)
 
@@ -255,7 +255,7 @@ class Account:
         )
 
     def rounds_left(self, event: Event, rows: RowRange | None = None) -> int | None:
-        """How many more rounds like this are left on these rows; None if they are free."""
+        """How many more rounds like this fit on these rows; None if they are free."""
         counts = [affordable(self._left(rows), self.filter.cost(event))]
         left_alone = self._left_alone(rows)
         if left_alone is not None:
@@ -264,7 +264,7 @@ class Account:
         return min(found) if found else None
 
     def require(self, events: Iterable[Event], rows: RowRange | None = None) -> None:
-        """Refuse events that do not fit together into what is left; nothing is charged.
+        """Refuse events that together exceed what is left; charge nothing.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class Account:
         )
 
     def _not_charged(self, asked: int) -> str:
-        """Return what a refusal may say: this ledger has none of the refused releases."""
+        """Say that this ledger was charged none of the refused releases."""
         what = "it was not" if asked == 1 else "none of them was"
         return f"{what} charged to the ledger of {self.dataset.owner}"
 
@@ -334,12 +334,12 @@ class Account:
         )
 
     def _asked(self, cost: Fraction) -> str:
-        """A cost in the filter's unit, and the epsilon that it is by itself."""
+        """A cost in the filter's unit, and the epsilon that it amounts to alone."""
         found = self.filter.epsilon(round_up(cost))
         return f"{AtMost(round_up(cost))} (epsilon = {AtMost(found)})"
 
     def apply(self, entry: Entry) -> None:
-        """Take up the next entry, or say what is wrong with it."""
+        """Apply the next entry, or say what is wrong with it."""
         expected = 0 if self.head is None else self.head.number + 1
         if entry.number != expected:
             raise LedgerError(f"row {expected} is missing: row {entry.number} was found instead.")
@@ -428,14 +428,14 @@ class Account:
         self.policy, self.filter = policy, policy.make_filter()
 
     def check_amendment(self, policy: Policy, *, loosen: bool) -> None:
-        """Refuse a policy that cannot follow the one in force; nothing is changed.
+        """Refuse a policy that cannot replace the current one; change nothing.
 
         Parameters
         ----------
         policy
-            What shall hold from here on.
+            The new policy.
         loosen
-            Its owner has said that it may be looser.
+            The owner allows it to be looser.
         """
         for name in ("filter", "order", "rows_per_person"):
             before, now = getattr(self.policy, name), getattr(policy, name)
@@ -497,7 +497,7 @@ class Account:
         ]
 
     def _lines_of_amendments(self) -> list[tuple[str, str]]:
-        """That the policy is not the first one, and what that means."""
+        """Say that the policy was amended, and what that means."""
         if not self.amendments:
             return []
         when, _ = self.amendments[max(self.amendments)]
@@ -514,7 +514,7 @@ class Account:
         ]
 
     def _lines_of_parts(self) -> list[tuple[str, str]]:
-        """What each part was charged, where runs read some of the rows only."""
+        """What each part was charged, if runs read only some of the rows."""
         if not self.parts:
             return []
         spent = "; ".join(
@@ -536,7 +536,7 @@ class Account:
             yield from record.events.values()
 
     def _lines_alone(self) -> list[tuple[str, str]]:
-        """What is demanded of shared noise, and what it costs if all others collude."""
+        """What the policy demands of shared noise, and the cost if all others collude."""
         policy, lines = self.policy, []
         if self.shares_noise:
             spent = f"epsilon = {AtMost(self.spent_epsilon_alone)} at delta = {Given(policy.delta)}"
@@ -588,7 +588,7 @@ class Account:
         }
 
     def _plain_parts(self) -> dict[str, Any]:
-        """An account for each part, where there are several."""
+        """An account for each part, if there are several."""
         accounts = [
             {
                 "rows": list(piece.rows),
@@ -600,7 +600,7 @@ class Account:
         return {"accounts": accounts} if accounts else {}
 
     def _plain_amendments(self) -> dict[str, Any]:
-        """What was changed of the policy, where anything was."""
+        """The amendments of the policy, if there are any."""
         amendments = [
             {"number": number, "time": time, "looser": list(looser)}
             for number, (time, looser) in self.amendments.items()
@@ -608,18 +608,18 @@ class Account:
         return {"amendments": amendments} if amendments else {}
 
     def _more_like_last(self, record: RunRecord) -> int | None:
-        """How many more rounds like the run's last are left; None if free or none yet."""
+        """How many more rounds like the run's last fit; None if free or none yet."""
         if not record.events:
             return None
         try:
             return self.rounds_left(record.events[max(record.events)], record.rows)
         except BudgetError:
-            # An amendment demands more colluders than it holds against.
+            # An amendment demands protection against more colluders than this round offers.
             return 0
 
 
 def recompute(export: Iterable[str]) -> Account:
-    """Work out an exported ledger from its JSON lines alone, every hash and cost anew."""
+    """Recompute every hash and cost of an exported ledger from its JSON lines alone."""
     account = Account()
     for line in export:
         if line.strip():

@@ -1,15 +1,15 @@
-"""What a party has spent: what every ledger can do, and the entries that a lasting one is made of.
+"""The interface of a ledger, and the entries of a durable one.
 
-Every release is reserved before a row is read, and committed before it leaves. Nothing here knows a
-file, a clock or a lock.
+A party reserves every release before it reads a row, and commits it before it sends the message.
+Nothing here knows a file, a clock or a lock.
 
-A ledger is a sequence of entries, each hashed together with the hash of the one before:
+A ledger is a sequence of entries, each hashed together with the hash of the entry before:
 
 * ``ledger``, the first: the data set, its owner and the policy;
-* ``amendment``: the policy from here on, and whether its owner allowed it to be looser;
+* ``amendment``: the policy from here on, and whether the owner allowed it to be looser;
 * ``run``: a run was opened, with a fingerprint of everything public that decides it;
 * ``reservation``: a round of a run was charged with an event;
-* ``commit``: the message of a reserved round, by shape and digest; its bytes are kept beside it.
+* ``commit``: shape and digest of the message of a reserved round; its bytes are stored beside it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dpadmm.privacy.events import Event
 
 
 class Ledger(ABC):
-    """The spending of one party on one data set, in the order reserve, commit, send."""
+    """Records the spending of one party on one data set, in the order reserve, commit, send."""
 
     @abstractmethod
     def reserve(self, t: int, event: Event) -> None:
@@ -52,7 +52,7 @@ class Ledger(ABC):
 
 
 class MemoryLedger(Ledger):
-    """Counts one run in memory: for simulations, which end with their process."""
+    """Counts one run in memory, for simulations, which end with their process."""
 
     def __init__(self) -> None:
         self._events: dict[int, Event] = {}
@@ -71,7 +71,7 @@ class MemoryLedger(Ledger):
         return None
 
     def resume(self, events: Sequence[Event], last: Array) -> None:
-        """Take up the rounds of the checkpoint."""
+        """Take over the rounds of the checkpoint."""
         self._events = dict(enumerate(events))
 
     @property
@@ -81,23 +81,23 @@ class MemoryLedger(Ledger):
 
 
 LEDGER_VERSION: Final = 1
-#: Of a file with an amendment: a release that does not know them refuses it for its version.
+#: The version of a file with an amendment; older releases of dpadmm refuse it.
 AMENDED_VERSION: Final = 2
 _NO_HASH: Final = "0" * 64
 
 
 @dataclass(frozen=True)
 class ChargedData:
-    """Whose rows are protected; a ledger belongs to one data set of one owner.
+    """The data set whose rows are protected; a ledger belongs to one data set of one owner.
 
     Parameters
     ----------
     name, owner
         Of the data set, and of the party that holds it.
     rows
-        Their number, which is public.
+        The public number of rows.
     schema_hash
-        The hash of the public schema that encodes them; None if there is none to compare.
+        The hash of the public schema that encodes the rows; None if there is none to compare.
     """
 
     name: str
@@ -122,13 +122,13 @@ class ChargedData:
                 )
                 raise LedgerError(
                     f"the {words} must be the ledger's, {mine!r}; got {theirs!r}. Every data set "
-                    "of every owner has a ledger of its own: name the right one."
+                    "of every owner has its own ledger: name the right one."
                 )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row; ``content`` is canonical JSON."""
+    """One entry; ``content`` is canonical JSON."""
 
     number: int
     kind: str
@@ -155,7 +155,7 @@ class Entry:
         return cls(*fields, hash=_chain(previous, *fields))
 
     def follows(self, previous: Entry | None) -> bool:
-        """Whether its hash continues the chain."""
+        """Whether the hash continues the chain."""
         fields = (self.number, self.kind, self.time, self.run, self.round, self.content)
         return self.hash == _chain(previous, *fields)
 
@@ -165,7 +165,7 @@ class Entry:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Entry:
-        """Rebuild an entry; other fields, such as a message's bytes, are left aside."""
+        """Rebuild an entry; ignore other fields, such as the bytes of a message."""
         names = ("number", "kind", "time", "run", "round", "hash")
         if not isinstance(data, dict) or not {*names, "content"} <= data.keys():
             raise LedgerError(f"an entry must have the fields {[*names, 'content']}; got {data!r}.")

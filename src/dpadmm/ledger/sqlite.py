@@ -1,13 +1,13 @@
-"""The ledger of a data set: what was ever spent on it, in one file, whatever happens to a process.
+"""The ledger of a data set: one file that keeps all spending, whatever happens to a process.
 
 The order is: reserve (durable), compute, commit the message (durable), send. A process that dies
-after reserving released nothing, and runs the round again under the same reservation; one that
-dies after committing sends the stored bytes again. Either way a round is charged once and has one
-message.
+after reserving has released nothing, and runs the round again under the same reservation. A process
+that dies after committing sends the stored bytes again. Either way a round is charged once and has
+one message.
 
-What it cannot see: a ledger put back to an older copy, rows that are read without it, and a forger
-who can write the file and recomputes its hashes. :attr:`SQLiteLedger.head`, noted somewhere else,
-shows the first and the last (:meth:`SQLiteLedger.verify`).
+A ledger cannot detect that it was replaced by an older copy, that rows were read without it, or
+that a forger with write access recomputed its hashes. If you note :attr:`SQLiteLedger.head`
+elsewhere, :meth:`SQLiteLedger.verify` detects the first and the last.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 
 _TIMEOUT: Final = 30.0
-#: Characters of the name of a run.
+#: The most characters of the name of a run.
 LONGEST_NAME: Final = 200
 
 
@@ -46,11 +46,11 @@ class SQLiteLedger(Closable):
     path
         A file made by :meth:`create`, on a local disk (network file systems lock unreliably).
     dataset
-        What the file must be about; None takes any.
+        The data set that the file must be about; None accepts any.
     timeout
         Seconds to wait for another process.
     read_only
-        Only look.
+        Never write.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class SQLiteLedger(Closable):
         *,
         timeout: float = _TIMEOUT,
     ) -> Self:
-        """Make a new ledger with nothing spent; refuses where there is a file."""
+        """Make a new ledger with nothing spent; refuse to replace a file."""
         content = {
             "version": LEDGER_VERSION,
             "dataset": asdict(dataset),
             "policy": policy.to_dict(),
-            # Makes two ledgers of one data set differ, whatever else they have in common.
+            # Makes two ledgers of one data set differ, even if everything else agrees.
             "identifier": os.urandom(16).hex(),
         }
         first = Entry.after(None, "ledger", _now(), None, None, content)
@@ -93,17 +93,17 @@ class SQLiteLedger(Closable):
         return cls(path, timeout=timeout)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The file."""
         return self._file.path
 
     @property
     def account(self) -> Account:
-        """What was spent when the file was last read; :meth:`refresh` reads it again."""
+        """The balance when the file was last read; :meth:`refresh` reads it again."""
         return self._account
 
     @property
@@ -118,26 +118,26 @@ class SQLiteLedger(Closable):
 
     @property
     def head(self) -> str:
-        """Number and hash of the last entry: note it elsewhere to notice an older copy."""
+        """Number and hash of the last entry; note it elsewhere to detect an older copy."""
         entry = self._account.head
         assert entry is not None
         return f"{entry.number}:{entry.hash}"
 
     @property
     def first(self) -> str:
-        """The hash of its first entry, which no other ledger has."""
+        """The hash of the first entry, which no other ledger has."""
         with self._file.snapshot():
             return next(self._file.entries()).hash
 
     def holds(self, head: str) -> bool:
-        """Whether the entry of a :attr:`head` noted earlier is still there."""
+        """Whether the ledger still has the entry of a :attr:`head` noted earlier."""
         number = int(head.partition(":")[0])
         with self._file.snapshot():
             entry = next(self._file.entries(number - 1), None)
         return entry is not None and head == f"{entry.number}:{entry.hash}"
 
     def statement(self) -> str:
-        """The guarantee, the filter it rests on, what is spent and left, in words."""
+        """The guarantee, its filter, what is spent and what is left, in words."""
         return "\n".join(f"{heading}: {words}" for heading, words in self._account.lines())
 
     def refresh(self) -> Account:
@@ -153,18 +153,18 @@ class SQLiteLedger(Closable):
         rounds: range | None = None,
         rows: RowRange | None = None,
     ) -> None:
-        """Refuse a run that does not fit as a whole, before its first round; charges nothing.
+        """Refuse a run that does not fit as a whole, before its first round; charge nothing.
 
         Parameters
         ----------
         events
-            What the run will be charged, round by round.
+            The charges of the run, round by round.
         run_id
-            Rounds that this run has already reserved are not counted again.
+            The run whose reserved rounds are not counted again.
         rounds
-            Which of them it will make; all unless given.
+            The rounds to make; by default all.
         rows
-            The positions of the data set that it reads; all unless given.
+            The positions of the data set that it reads; by default all.
         """
         self._read_on()
         known = self._account.runs.get(run_id) if run_id is not None else None
@@ -186,16 +186,16 @@ class SQLiteLedger(Closable):
         Parameters
         ----------
         run_id
-            Its name; only one process at a time may have it open.
+            The name of the run; only one process at a time may have it open.
         fingerprint
-            Of everything public that decides the run: a run continues under the same only.
+            The hash of everything public that decides the run; it must not change.
         rows_per_person
-            What its noise was calibrated to; must be the policy's.
+            The number that its noise was calibrated to; it must be the policy's.
         rows
-            The positions of the data set that it reads, and is charged to; all unless given.
+            The positions of the data set that it reads and is charged to; by default all.
         preparation
-            A word for how rows are prepared, if that is not in the fingerprint: a run continues
-            under the same only.
+            A word for the preparation of the rows, if the fingerprint does not contain it; it must
+            not change.
         """
         if not isinstance(run_id, str) or not 0 < len(run_id) <= LONGEST_NAME:
             raise ParameterError(
@@ -239,7 +239,7 @@ class SQLiteLedger(Closable):
         rows: RowRange | None = None,
         preparation: str | None = None,
     ) -> None:
-        """Refuse another number of rows per person, and a run that began otherwise."""
+        """Refuse another number of rows per person, or a run with other parameters."""
         if rows is not None:
             RowRange.checked(rows, self.dataset.rows)
         if rows_per_person != self.policy.rows_per_person:
@@ -269,18 +269,18 @@ class SQLiteLedger(Closable):
         epsilon_alone: float | None = None,
         loosen: bool = False,
     ) -> None:
-        """Change what may be spent, by a new entry; all that was spent stays counted.
+        """Change the policy by a new entry; everything spent stays counted.
 
-        Durable when it returns; repeating it is harmless. What is reserved already keeps its
-        reservation, and every later one must fit the new policy.
+        The change is durable when this returns, and repeating it is harmless. Existing reservations
+        stay valid; every later one must fit the new policy.
 
         Parameters
         ----------
         epsilon, delta, colluders, epsilon_alone
             As in :class:`~dpadmm.ledger.filters.Policy`; None leaves it as it is.
         loosen
-            The policy may become looser (:meth:`~dpadmm.ledger.filters.Policy.looser`). Without,
-            such a change is refused.
+            Allow a looser policy (:meth:`~dpadmm.ledger.filters.Policy.looser`), which is refused
+            otherwise.
         """
         changes = {"epsilon": epsilon, "delta": delta}
         changes |= {"colluders": colluders, "epsilon_alone": epsilon_alone}
@@ -297,12 +297,12 @@ class SQLiteLedger(Closable):
             self._account.apply(entry)
 
     def verify(self, head: str | None = None) -> Account:
-        """Work everything out again from the file; refuses at the first row that is wrong.
+        """Recompute everything from the file; refuse at the first wrong row.
 
         Parameters
         ----------
         head
-            A :attr:`head` noted earlier: the ledger must still contain that entry.
+            A :attr:`head` noted earlier; the ledger must still contain that entry.
         """
         account, noted = Account(), None
         with self._file.snapshot():
@@ -338,7 +338,7 @@ class SQLiteLedger(Closable):
                 yield row
 
     def load_message(self, stored: StoredMessage) -> Array:
-        """The bytes of a committed message, checked against their digest."""
+        """Return a committed message, checked against its digest."""
         data = self._file.message(stored.number)
         if (
             data is None
@@ -355,9 +355,9 @@ class SQLiteLedger(Closable):
         return message
 
     def charge(self, run_id: str, t: int, event: Event) -> None:
-        """Reserve a round once, or refuse; durable when it returns."""
+        """Reserve a round once, or refuse; the reservation is durable on return."""
         if not self._is_reserved(run_id, t, event):
-            self._account.filter.cost(event)  # what no policy allows is refused before any lock
+            self._account.filter.cost(event)  # refuse before any lock what no policy allows
             with self._file.transaction():
                 self._read_on()
                 entry = None
@@ -377,7 +377,7 @@ class SQLiteLedger(Closable):
         return known is not None
 
     def store(self, run_id: str, t: int, message: Array) -> None:
-        """Keep the one message of a reserved round; durable when it returns."""
+        """Store the one message of a reserved round; it is durable on return."""
         record = self._account.runs[run_id]
         if t not in record.reservations:
             raise LedgerError(f"round {t} must be reserved before it is committed.")
@@ -420,7 +420,7 @@ class SQLiteLedger(Closable):
         return entry
 
     def _read_on(self) -> None:
-        """Take up what other processes, or an interrupted call of this one, added."""
+        """Apply the entries of other processes, or of an interrupted call of this one."""
         last = -1 if self._account.head is None else self._account.head.number
         with self._file.snapshot():
             for entry in self._file.entries(last):
@@ -436,7 +436,7 @@ class SQLiteLedger(Closable):
             ) from None
 
     def _check_head(self, account: Account) -> None:
-        """Entries cut off at the end leave a chain that is whole: only the head shows it."""
+        """Cutting off the last entries leaves an intact chain: only the head reveals it."""
         number, digest = self._file.head()
         if account.head is None or (account.head.number, account.head.hash) != (number, digest):
             found = "none" if account.head is None else f"row {account.head.number}"
@@ -452,7 +452,7 @@ def _now() -> str:
 
 @final
 class LedgerRun(Ledger, Closable):
-    """One run's view of a data set's ledger; made by :meth:`SQLiteLedger.open_run`."""
+    """The ledger of a data set as one run uses it; :meth:`SQLiteLedger.open_run` makes it."""
 
     def __init__(self, ledger: SQLiteLedger, run_id: str, lock: RunLock) -> None:
         self._ledger = ledger
@@ -460,16 +460,16 @@ class LedgerRun(Ledger, Closable):
         self._lock = lock
 
     def close(self) -> None:
-        """Let another process have the run; the ledger stays open."""
+        """Release the run for other processes; the ledger stays open."""
         self._lock.release()
 
     def reserve(self, t: int, event: Event) -> None:
-        """Charge round ``t``; a round that was reserved before keeps its reservation."""
+        """Charge round ``t``; a reserved round keeps its reservation."""
         self._lock.require()
         self._ledger.charge(self._run_id, t, event)
 
     def commit(self, t: int, message: Array) -> None:
-        """Store the message of a reserved round; a round has one message for ever."""
+        """Store the message of a reserved round; a round never gets a second message."""
         self._lock.require()
         self._ledger.store(self._run_id, t, message)
 

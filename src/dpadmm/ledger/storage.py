@@ -7,11 +7,11 @@ write-ahead log would save a few syncs, but there the newest entries live in a s
 crash, and whoever copies or moves only the first silently loses spending. ``fullfsync`` makes
 macOS flush the drive's cache too; elsewhere it does nothing.
 
-Tampering. Triggers refuse to change or remove entries and keep the number and hash of the last
-one beside them. Who can write the file can drop the triggers; the chain of hashes and the head
-then show what an editor forgot, not what a forger recomputed.
+Tampering. Triggers refuse to change or remove entries, and keep the number and hash of the last
+entry beside them. Whoever can write the file can drop the triggers. The chain of hashes and the
+head then reveal what an editor forgot, not what a forger recomputed.
 
-Locks. At most one process has a run of a ledger (:class:`RunLock`).
+Locks. At most one process has a run of a ledger open (:class:`RunLock`).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class EntryFile(Closable):
             raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def _check_exists(self) -> None:

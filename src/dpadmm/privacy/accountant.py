@@ -1,19 +1,18 @@
-"""Events to (epsilon, delta): composition, and the only place that multiplies by a count.
+"""From events to (epsilon, delta): composition, and the only place that multiplies by a count.
 
-A history is an iterable of events or of pairs (event, count). The guarantee is one party's, for
-replacing ``rows_per_person`` rows of that party, against an adversary who sees every message and
-may control all other parties; all parameters are fixed in advance. Of the bounds that are valid
-for a history the smallest is reported, with the theorem it rests on:
+A history is an iterable of events or of pairs (event, count). The guarantee belongs to one party.
+It covers the replacement of ``rows_per_person`` rows of that party, against an adversary who sees
+every message and may control all other parties; all parameters are fixed in advance. The accountant
+reports the smallest bound that is valid for a history, with its theorem:
 
 * ``exact-gaussian`` when every event is Gaussian;
 * ``optimal-pure`` for pure releases of one size, ``privacy-loss`` for every other mixture without
-  objective perturbation, ``renyi`` with it (or where the others give out);
-* ``basic``: the pure epsilons added to whatever the rest costs.
+  objective perturbation, ``renyi`` with it (or where the others fail);
+* ``basic``: the pure epsilons added to the cost of the rest.
 
-**Labels.** Where labels were randomised before anything else, labels and rows have separate
-guarantees: the row's comes from the releases alone (it holds whatever happened to the labels
-before), the label's from the randomisation and the releases together. Neither is added to the
-other.
+**Labels.** If labels were randomised first, labels and rows have separate guarantees. The row's
+guarantee follows from the releases alone: it holds whatever happened to the labels before. The
+label's guarantee follows from the randomisation and the releases together. The two are never added.
 """
 
 from __future__ import annotations
@@ -58,23 +57,23 @@ from dpadmm.privacy.gaussian import exp_up, gaussian_epsilon, gaussian_log_delta
 
 History: TypeAlias = Iterable[Event | tuple[Event, int]]
 
-# The part of delta that truncated tails may use, and what is used when delta is asked for.
+# The part of delta that truncated tails may use, and the tail mass if delta is asked for.
 _TAIL_SHARE: Final = 1e-4
 _TAIL: Final = 1e-13
-# More different sizes than this are rounded up to a geometric ladder before they are composed.
+# More distinct sizes than this are rounded up to a geometric ladder before composition.
 _MOST_PURE_SIZES: Final = 2048
 _MOST_SAMPLED_SIZES: Final = 64
-# By class: a subclass may mean something else.
+# Exact classes: a subclass may mean something else.
 _KNOWN: Final = frozenset(EVENT_KINDS.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """(epsilon, delta)-DP of one party, and what it rests on.
+    """(epsilon, delta)-DP of one party, and its theorem.
 
     ``scope`` is "row" (features and label of every row of one person) or "label" (the label
-    alone, the features being known). ``events`` are the kinds of event covered; the statement
-    each rests on is the docstring of its class. ``order`` is the Renyi order, where one was used.
+    alone; the features are known). ``events`` are the kinds of event covered; the docstring of each
+    class states its theorem. ``order`` is the Renyi order, if one was used.
     """
 
     epsilon: Epsilon
@@ -88,7 +87,7 @@ class Guarantee:
 
     @property
     def odds(self) -> Odds:
-        """What that means to somebody who guesses."""
+        """What the guarantee means for an attacker who guesses."""
         return attacker_odds(self.epsilon, self.delta, self.accountant)
 
 
@@ -105,11 +104,11 @@ class _Parts:
     kinds: tuple[str, ...]
 
     def gaussian(self) -> GaussianRelease:
-        """All Gaussian events as one, whose group cost is theirs."""
+        """One Gaussian event with the group cost of all Gaussian events."""
         return GaussianRelease(math.sqrt(self.mu_squared) / self.rows, 1.0)
 
     def largest_kappa(self) -> float:
-        """How much a person can add to a Hessian at the most, relatively; 0 if to none."""
+        """The most that a person can add to a Hessian, relatively; 0 without objectives."""
         return self.rows * max((event.kappa for event in self.objective), default=0.0)
 
     def basic_pure(self) -> float:
@@ -132,7 +131,7 @@ def _check_rows(rows: int) -> None:
 def _sum(squares: Iterable[float]) -> float:
     """Add exactly, so that the order of the rounds cannot matter.
 
-    Rounded to the nearest double: curves leave room for a mu that is 1e-15 too small.
+    The sum is rounded to the nearest double: curves leave room for a mu that is 1e-15 too small.
     """
     try:
         return math.fsum(squares)
@@ -141,7 +140,7 @@ def _sum(squares: Iterable[float]) -> float:
 
 
 def _running_sums(squares: Iterable[float]) -> Iterator[float]:
-    """Yield the sum after each: what every addition loses is added up beside it (Neumaier 1974)."""
+    """Yield the running sum, compensated for what every addition loses (Neumaier 1974)."""
     total = lost = 0.0
     for square in squares:
         more = total + square
@@ -200,7 +199,7 @@ def _split(events: History, rows: int) -> _Parts:
 
 
 def _ladder(sizes: Counter[float], most: int) -> list[tuple[float, int]]:
-    """Round too many different sizes up to a geometric ladder; a larger size never costs less."""
+    """Round too many distinct sizes up to a geometric ladder; a larger size never costs less."""
     if len(sizes) <= most:
         return sorted(sizes.items())
     values = np.array(sorted(sizes))
@@ -240,7 +239,7 @@ def _renyi(parts: _Parts) -> Renyi:
     kappas = np.array(list(jacobians), dtype=np.float64)
     counts = np.array(list(jacobians.values()), dtype=np.float64)
 
-    # Adding so many terms; that of each is the conversion's to cover.
+    # For the sum of so many terms; the conversion covers the rounding of each term.
     rounding = 1 + math.ulp(1.0) * (len(others) + kappas.size)
 
     def curve(orders: Array) -> Array:
@@ -279,7 +278,7 @@ def _bounds(parts: _Parts, tail: float) -> Iterator[Bound]:
 
 
 def _best(parts: _Parts, delta: float, bounds: Sequence[Bound]) -> Guarantee:
-    """Return the smallest epsilon; the Renyi bound steps in where the others are infinite."""
+    """Return the smallest epsilon; use the Renyi bound if the others are infinite."""
     found: list[tuple[float, float | None, Bound]] = [
         (*bound.search(renyi_to_epsilon, delta), bound)
         if isinstance(bound, Renyi)
@@ -330,7 +329,7 @@ def delta_spent(events: History, epsilon: float, *, rows_per_person: int = 1) ->
     parts = _split(events, rows_per_person)
     found = [(bound.delta(epsilon), bound) for bound in _bounds(parts, _TAIL)]
     if isinstance(found[0][1], PrivacyLoss) and found[0][0] < 1e-8:
-        # The numerical composition has a floor; far below it the Renyi bound is the better one.
+        # The numerical composition has a floor; far below it the Renyi bound is better.
         bound: Bound = _renyi(parts)
         found.append((bound.delta(epsilon), bound))
     delta, bound = min(found, key=lambda candidate: candidate[0])
@@ -338,9 +337,9 @@ def delta_spent(events: History, epsilon: float, *, rows_per_person: int = 1) ->
 
 
 def total_mu(events: History, *, rows_per_person: int = 1) -> float:
-    """Return mu = sqrt(sum mu_t^2) of a history of Gaussian events; others are refused.
+    """Return mu = sqrt(sum mu_t^2) of a history of Gaussian events; refuse others.
 
-    To 1e-15, for which the Gaussian curve leaves room.
+    It is exact to 1e-15; the Gaussian curve leaves room for that.
     """
     parts = _split(events, rows_per_person)
     if parts.pure or parts.sampled or parts.objective:
@@ -369,10 +368,10 @@ def spend_over_rounds(
     events, delta, rows_per_person
         As in :func:`epsilon_spent`.
     most
-        Compose at most so many histories: up to the last round, the first, and some at equal
-        distances. Every other round has the epsilon of the next that was composed, which holds for
-        it, too. Gaussian rounds need no composing. By default every round is composed, in a time
-        that grows with the square of their number.
+        Compose at most so many histories: those up to the last round, up to the first, and some at
+        equal distances. Every other round takes the epsilon of the next composed round, which is
+        valid for it, too. Gaussian rounds need no composition. By default every round is composed;
+        the time grows with the square of their number.
     """
     _check_delta(delta)
     _check_rows(rows_per_person)
@@ -394,14 +393,14 @@ def spend_over_rounds(
         else:
             prefix = rounds[: place + 1]
             spent[place] = epsilon_spent(prefix, delta, rows_per_person=rows_per_person).epsilon
-    # A bound for more releases is one for fewer: grids differ, the truth does not.
+    # A bound for more releases also holds for fewer, although grids differ.
     return np.minimum.accumulate(spent[::-1])[::-1]
 
 
 def larger(one: Guarantee, other: Guarantee) -> Guarantee:
-    """What holds where either of two guarantees does; it rests on what both rest on.
+    """Return a guarantee that holds whenever either of two does; it rests on both theorems.
 
-    Of different accountants neither's own curve is known to bound the other's.
+    If the accountants differ, neither curve is known to bound the other.
     """
     most = max(one, other, key=lambda guarantee: guarantee.epsilon)
     return replace(
@@ -416,8 +415,8 @@ def larger(one: Guarantee, other: Guarantee) -> Guarantee:
 def network_guarantee(guarantees: Iterable[Guarantee]) -> Guarantee:
     """Return the network's figure, the maximum over its parties (never their sum).
 
-    A party's messages depend on another's rows only through that other's messages, so each
-    party's guarantee is its own; a person with rows at two parties is not covered.
+    A party's messages depend on another party's rows only through that party's messages, so each
+    party has its own guarantee. A person with rows at two parties is not covered.
     """
     every = list(guarantees)
     kinds = {(guarantee.scope, guarantee.rows_per_person) for guarantee in every}
@@ -436,8 +435,8 @@ def joint_label_delta(label_epsilon: float, mu_label: float, epsilon: float) -> 
               \ln\frac{(1-p)e^{\epsilon'}-p}{1-p-pe^{\epsilon'}}\Big),\quad p = 1/(1+e^\epsilon)
 
     and 0 from the label's own epsilon on. ``mu_label`` is the total over all rounds for a flip of
-    the label in the *reported* data. Against the other parties only: the party that holds the
-    reported labels has ``label_epsilon``.
+    the label in the *reported* data. This holds against the other parties only: against the party
+    that holds the reported labels the guarantee is ``label_epsilon``.
     """
     if not (label_epsilon > 0 and mu_label >= 0 and epsilon >= 0):
         raise ValueError(
@@ -449,7 +448,7 @@ def joint_label_delta(label_epsilon: float, mu_label: float, epsilon: float) -> 
     # 1 - p - p e^x = p (e^label - e^x), written without cancellation near the end.
     share = -math.expm1(epsilon - label_epsilon) / (1 + math.exp(-label_epsilon))
     inner = math.log1p(math.expm1(epsilon) / share)
-    # The curve's own margin is cut off where delta is 1: one for the share.
+    # The curve's own margin is cut off at delta = 1: add a margin for the share.
     return exp_up(math.log(share) + 1e-12 + float(gaussian_log_delta(inner, mu_label)))
 
 
@@ -461,11 +460,11 @@ def joint_label_guarantee(
     Parameters
     ----------
     randomization : LabelRandomizedResponse
-        The labels' one randomisation.
+        The single randomisation of the labels.
     releases : history
         Gaussian events whose sensitivity is that of flipping one reported label.
     delta : float
-        In [0, 1); with 0 the randomisation alone counts.
+        In [0, 1); with 0 only the randomisation counts.
     """
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be in [0, 1); got {delta!r}")

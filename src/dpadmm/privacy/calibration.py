@@ -1,14 +1,14 @@
-r"""Budget to noise: the least noise for which the accountant's epsilon is at most the target.
+r"""From budget to noise: the least noise with which the accountant's epsilon meets the target.
 
 .. math:: s_1 = \Delta\sqrt{\textstyle\sum_t 1/g_t}\,/\,\mu^*(\epsilon, \delta),\qquad
           g_t = s_t^2 / s_1^2
 
 for Gaussian releases, and the corresponding inversions for the other events. Arguments that
 belong to a party (budget, rows, strong convexity, sensitivity...) may be arrays over parties and
-are broadcast; ``ratios`` holds one variance ratio g_t a round. Noise is never rounded down.
+are broadcast. ``ratios`` holds one variance ratio g_t per round. Noise is never rounded down.
 
-**Inner steps.** Noise in every gradient of a stochastic local solve: how much, and what it costs.
-The history of such an algorithm has releases of more than one kind (:class:`InnerReleases`).
+**Inner steps.** The amount and the cost of noise in every gradient of a stochastic local solve. The
+history of such an algorithm has releases of more than one kind (:class:`InnerReleases`).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from dpadmm.privacy.sensitivity import (
     reals,
 )
 
-# What a returned noise exceeds the closed form's by: far below its stated accuracy of 1e-6, far
-# above the rounding of the accountant that will check it.
+# A returned noise exceeds the closed form by this factor: far below the stated accuracy of 1e-6,
+# far above the rounding of the accountant that will check it.
 _MARGIN: Final = 1 + 2e-7
 
 
 class InfeasibleBudgetError(ParameterError):
-    """No amount of noise meets the budget; ``smallest_epsilon`` is what could be met instead."""
+    """No amount of noise meets the budget; ``smallest_epsilon`` is the least that could be met."""
 
     def __init__(self, message: str, smallest_epsilon: float) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class InfeasibleBudgetError(ParameterError):
 
     @classmethod
     def for_floor(cls, least: float, what: str, epsilon: float, advice: str = "") -> Self:
-        """Refuse an epsilon below what something costs that no noise makes cheaper."""
+        """Refuse an epsilon below a cost that noise cannot reduce."""
         return cls(
             f"epsilon must exceed {AtMost(least)}, what {what} cost; got {epsilon!r}{advice}", least
         )
@@ -72,7 +72,7 @@ def _inverse_sum(ratios: ArrayLike) -> tuple[int, float]:
 
 
 def _over_parties(solve: Callable[..., float], *arguments: ArrayLike) -> Array:
-    """Apply a scalar search to broadcast arguments, once for every different combination."""
+    """Apply a scalar search to broadcast arguments, once for every distinct combination."""
     arrays = np.broadcast_arrays(*map(reals, arguments))
     table = np.stack([array.ravel() for array in arrays], axis=-1)
     different, index = np.unique(table, axis=0, return_inverse=True)
@@ -105,7 +105,7 @@ def gaussian_sigma(
 
 
 def _largest(cost: Callable[[float], float], target: float, low: float, accuracy: float) -> float:
-    """Return the largest x with cost(x) <= target, from below; cost grows and cost(low) fits."""
+    """Return the largest x with cost(x) <= target, from below; cost grows, cost(low) fits."""
     high = 2 * low
     while cost(high) <= target:
         low, high = high, 2 * high
@@ -125,8 +125,8 @@ def pure_level(
 ) -> Array:
     """Return the largest epsilon per round whose ``rounds`` releases stay within the budget.
 
-    epsilon / rounds when delta is 0, more under optimal composition when it is not. ``extra`` are
-    events of the same party that the budget must cover too (such as the inexact solves).
+    This is epsilon / rounds if delta is 0, and more under optimal composition otherwise. ``extra``
+    are events of the same party that the budget must cover too (such as the inexact solves).
     """
     others = list(extra)
     check_range("epsilon", reals(epsilon))
@@ -171,7 +171,7 @@ def pure_noise(
     epsilon, delta, rows_per_person
         The budget of one party.
     shares, fixed
-        One number a release: what noise of size 1 makes it cost, and what it costs in any case.
+        One number per release: its cost with noise of size 1, and the cost that noise leaves.
     extra
         Events of the same party that the budget must cover too.
     """
@@ -193,10 +193,10 @@ def pure_noise(
             epsilon,
             "; fewer rounds, a larger penalty or more rows would do",
         )
-    # What would do if the releases only added up; optimal composition needs less.
+    # Enough noise for basic composition; optimal composition needs less.
     room = epsilon - rows_per_person * float(fixed_.sum())
     unit = rows_per_person * float(shares_.sum()) / (room if room > 0 else epsilon - least)
-    # The charge is worked out in another order: room for its rounding.
+    # The charge is computed in another order: leave room for its rounding.
     return (1 + 1e-12) * unit * least_noise(lambda noise: cost(unit * noise), epsilon, start=1.0)
 
 
@@ -210,7 +210,7 @@ def exponential_rate(
 ) -> Array:
     """Return the rate (level - ln(1 + kappa)) n / (2 L c) of noise exp(-rate ||b||).
 
-    ``level`` is the epsilon of one release; it must exceed ln(1 + kappa), what the Jacobian costs.
+    ``level`` is the epsilon of one release. It must exceed ln(1 + kappa), the Jacobian's cost.
     """
     level_, kappa_ = np.broadcast_arrays(reals(level), reals(kappa))
     room = level_ - jacobian_epsilon(kappa_)
@@ -235,9 +235,9 @@ def _largest_mu_squared(
 ) -> Array:
     """Maximise over the order what objective perturbation leaves for the Gaussian parts.
 
-    One row of ``kappas`` a party, each column counted ``weight`` times. Every order is valid, so
-    that the search only has to be close: a window in ln(a - 1) around the plain Gaussian's best
-    order, narrowed three times, then the vertex of a parabola.
+    ``kappas`` has one row per party; each column counts ``weight`` times. Every order is valid, so
+    the search only has to be close: a window in ln(a - 1) around the best order of a plain
+    Gaussian, narrowed three times, then the vertex of a parabola.
     """
     parties = epsilon.shape[0]
     most = rows * kappas.max(axis=1)
@@ -271,7 +271,7 @@ def _largest_mu_squared(
 
 
 def _over_columns(kappa: ArrayLike, rounds: int) -> tuple[Array, int]:
-    """Kappa of parties and rounds, and how many rounds each column stands for."""
+    """The kappa of parties and rounds, and how many rounds each column stands for."""
     kappas = reals(kappa)
     kappas = kappas if kappas.ndim == 2 else kappas.reshape(-1, 1)
     if kappas.shape[1] not in (1, rounds):
@@ -300,7 +300,7 @@ def objective_sigma(
     epsilon, delta, sensitivity, inexact_mu : array of shape (parties,) or float
         Budget, sensitivity of the gradient (2 L c / n), and mu of one inexact solve.
     kappa : array of shape (parties,) or (parties, rounds), or float
-        Jacobian ratio, the same in every round or one for each.
+        Jacobian ratio, the same in every round, or one for each round.
     ratios : array of shape (rounds,)
         Variance ratios.
     """
@@ -374,7 +374,7 @@ def subsampled_sigma(
 def least_noise(cost: Callable[[float], float], target: float, start: float) -> float:
     """Return noise with 0.999 target <= cost(noise) <= target; the cost falls as noise grows.
 
-    The secant method in logarithms, kept inside a bracket. Noise below 1e-3 is not looked for.
+    It uses the secant method in logarithms, inside a bracket. It seeks no noise below 1e-3.
     """
     bracket = [0.0, math.inf]
     values = [math.inf, 0.0]
@@ -387,7 +387,7 @@ def least_noise(cost: Callable[[float], float], target: float, start: float) -> 
             return noise
         low, high = bracket
         if low == 0 or high == math.inf:
-            # Epsilon is at most proportional to 1/noise, roughly: overshoot a little.
+            # Epsilon is roughly at most proportional to 1/noise: overshoot a little.
             noise = noise * min(max(value / target, 0.1), 10.0) * (1.1 if not side else 0.9)
         elif values[1] > 0 and values[0] < math.inf:
             slope = math.log(values[1] / values[0]) / math.log(high / low)
@@ -401,31 +401,31 @@ def least_noise(cost: Callable[[float], float], target: float, start: float) -> 
 
 
 class InnerNoise(NamedTuple):
-    r"""What the inner steps of a stochastic local solve release, and with which noise.
+    r"""The releases of the inner steps of a stochastic local solve, and their noise.
 
-    Step s has a private part :math:`p_s = d_s + \mathrm{carried}`, the batch difference and what
-    every step carries of the full gradient. It leaves as :math:`r_s = p_s + \sigma_s\theta_s` with
+    Step s has a private part :math:`p_s = d_s + \mathrm{carried}`: the batch difference, and the
+    part of the full gradient that every step carries. The loop sees it only as
+    :math:`r_s = p_s + \sigma_s\theta_s` with
     :math:`\sigma_s = \mathrm{fixed} + \mathrm{relative}\,\Delta_s`, where :math:`\Delta_s` is the
-    public bound on what one row of the batch can change in one output's difference. Where the loop
-    goes is a function of :math:`r_s`, of ``released`` and of what is public: of no row otherwise.
+    public bound on what one row of the batch can change in one output's difference. The path of the
+    loop is a function of :math:`r_s`, of ``released`` and of public values alone.
 
     Attributes
     ----------
     batches
-        ``(runs, steps - 1, batch)`` row numbers of each party, from the second step on: the first
+        ``(runs, steps - 1, batch)`` row numbers of each party, from the second step on. The first
         step is at the point of the full gradient, where batch differences are zero.
     carried
-        The full gradient where every step's noise has to cover it; zeros where it was released.
+        The full gradient, if the noise of every step has to cover it; zeros if it was released.
     released
-        The full gradient with the noise that is drawn once for all steps; zeros where it is
-        carried.
+        The full gradient with noise that is drawn once for all steps; zeros if it is carried.
     fixed, relative
-        The noise, per party; without any, nothing is protected.
+        The noise, per party; without noise nothing is protected.
     draws
-        ``(nodes, runs, steps, outputs, features)`` standard normal numbers, to multiply and add as
-        doubles; none where there is a ``release``.
+        ``(nodes, runs, steps, outputs, features)`` standard normal numbers, to scale and add as
+        doubles; empty if there is a ``release``.
     release
-        From a party's place, p_s and sigma_s to r_s, both on one grid; None without one.
+        Maps a party's place, p_s and sigma_s to r_s, both on one grid; None without a grid.
     """
 
     batches: list[NDArray[np.int64]]
@@ -442,16 +442,16 @@ class GradientPerturbation:
     r"""Gaussian noise in every gradient of a stochastic local solve (SVRG).
 
     A step uses ``d_s + u``: the batch's mean of gradient differences, scaled by c, and the full
-    gradient. ``"one-release"`` sends u with noise ``gradient_sigma`` once and d_s, of which one
-    row of the batch changes at most :math:`\Delta_s`, with noise ``difference_sigma``
+    gradient. ``"one-release"`` sends u once, with noise ``gradient_sigma``. It sends d_s, which one
+    row of the batch changes by at most :math:`\Delta_s`, with noise ``difference_sigma``
     :math:`\Delta_s`:
 
     .. math:: \mu_u = \mathrm{sensitivity}/\mathrm{gradient\_sigma},\qquad
               \mu_d = 1/\mathrm{difference\_sigma}\quad(S - 1\text{ times, subsampled})
 
     ``"split"`` adds one noise of variance gradient_sigma^2 + difference_sigma^2 to the sum
-    ``d_s + u`` of every step, so that u is charged S times and d_s with its largest sensitivity.
-    The adversary is granted every inner iterate.
+    ``d_s + u`` of every step, so u is charged S times and d_s with its largest sensitivity. The
+    adversary may see every inner iterate.
 
     Attributes
     ----------
@@ -464,7 +464,7 @@ class GradientPerturbation:
     sensitivity
         How far one row moves the full gradient, all outputs together, per party.
     difference_sensitivity
-        How far one row of a batch can move its difference at most, likewise (``"split"`` only).
+        How far one row of a batch moves its difference at most, likewise (``"split"`` only).
     gradient_sigma, difference_sigma
         The noise, per party.
     """
@@ -479,7 +479,7 @@ class GradientPerturbation:
     difference_sigma: Array
 
     def events(self) -> tuple[Event, ...]:
-        """What each party is charged for a message."""
+        """The events that each party is charged for a message."""
         split = self.form == "split"
         charged: list[Event] = []
         for place in range(len(self.rows)):
@@ -518,17 +518,17 @@ class InnerReleases:
 
     @property
     def differences(self) -> int:
-        """How many batch differences there are; the first of each message is zero."""
+        """The number of batch differences; the first of each message is zero."""
         return self.outer * (self.inner - 1)
 
 
 def split_history(
     run: InnerReleases, sigma: float, difference: float, gradient: float, share: float
 ) -> list[tuple[Event, int]]:
-    """Return what PS-ADMM releases when one noise covers batch difference and full gradient.
+    """Return the releases of PS-ADMM if one noise covers batch difference and full gradient.
 
     N(0, sigma^2) is the sum of N(0, share sigma^2) on the difference of batch gradients and
-    N(0, (1 - share) sigma^2) on the full gradient, with their sensitivities; every share in (0, 1)
+    N(0, (1 - share) sigma^2) on the full gradient, with their sensitivities. Every share in (0, 1)
     gives a valid history.
     """
     batch = SubsampledGaussian(run.batch, run.population, difference, sigma * math.sqrt(share))
@@ -564,10 +564,9 @@ def one_release_noise(
 
     .. math:: \sum_{k=1}^{K}\mu_u^2 = \mathrm{share}\cdot\mu^*(\epsilon, \delta)^2
 
-    fixes the noise of the full gradients, each released once; the batch differences, whose noise
-    is a multiple of their current sensitivity, get the least with which the whole stays within the
-    budget, to 1e-3 in epsilon. Without batch differences (one inner step) the gradients get all
-    of it.
+    fixes the noise of the full gradients, each released once. The noise of the batch differences is
+    a multiple of their current sensitivity: the least with which the whole stays within the budget,
+    to 1e-3 in epsilon. Without batch differences (one inner step) the gradients get all of it.
     """
     mu = float(gaussian_mu(epsilon, delta)) / rows_per_person
     if run.differences == 0:

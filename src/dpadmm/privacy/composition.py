@@ -1,12 +1,12 @@
-r"""Bounds for a composed history: each knows epsilon(delta) and delta(epsilon).
+r"""Bounds for a composed history: each computes epsilon(delta) and delta(epsilon).
 
-These are the accountant's numerical tools; which of them is valid for a history, and how often
-every event occurs, is decided in :mod:`dpadmm.privacy.accountant`. All round towards a larger
-cost: sums and products of epsilons exactly (:mod:`dpadmm.privacy.gaussian`), all else by margins.
+These are the accountant's numerical tools. :mod:`dpadmm.privacy.accountant` decides which of them
+is valid for a history, and counts the events. All bounds round towards a larger cost: sums and
+products of epsilons exactly (:mod:`dpadmm.privacy.gaussian`), everything else by margins.
 
-**Odds.** Bounds on tests between two neighbours say what a guarantee means to somebody who guesses.
-An attacker knows all rows but one person's, knows two candidates for those, sees every message and
-says which candidate was used. By (epsilon, delta)-differential privacy (Kairouz, Oh, Viswanath
+**Odds.** Bounds on tests between two neighbours show what a guarantee means for an attacker. The
+attacker knows all rows except one person's, knows two candidates for those, sees every message and
+guesses which candidate was used. By (epsilon, delta)-differential privacy (Kairouz, Oh, Viswanath
 2015, Theorem 2.1) detections :math:`D` and false alarms :math:`F` of every test obey
 
 .. math:: D \le e^\epsilon F + \delta, \qquad 1 - F \le e^\epsilon (1 - D) + \delta,
@@ -54,11 +54,11 @@ class Bound(Protocol):
 
     @property
     def name(self) -> str:
-        """What the accountant calls it."""
+        """The accountant's name for it."""
 
     @property
     def theorem(self) -> str:
-        """What it rests on."""
+        """The theorem that it rests on."""
 
     def epsilon(self, delta: float) -> float:
         """Return an epsilon for which (epsilon, delta)-DP holds; infinite if none is known."""
@@ -97,7 +97,7 @@ class Basic:
         return sum_up((self.pure, self.rest.epsilon(delta)))
 
     def delta(self, epsilon: float) -> float:
-        """Ask the rest for what the pure releases leave."""
+        """Evaluate the rest at the epsilon that the pure releases leave."""
         if epsilon < self.pure:
             return 1.0
         return self.rest.delta(round_down(Fraction(epsilon) - Fraction(self.pure)))
@@ -160,7 +160,7 @@ class OptimalPure:
 
     @cached_property
     def _rounding(self) -> float:
-        # Losses are in the logarithms, too, from 2000 on with more than the first.
+        # The logarithms contain the losses, too; from 2000 on these dominate the first term.
         largest = max(1e-12, 5e-16 * self._total)
         return largest + 1e-15 * self.count * math.log(self.count + 2)
 
@@ -169,10 +169,10 @@ class OptimalPure:
         if epsilon >= self._total:
             return 0.0
         losses, upper, lower = self._masses
-        # The largest loss is above epsilon also where it is not as a double.
+        # The largest loss is above epsilon even if their doubles are equal.
         above = max(int(np.searchsorted(-losses, -epsilon, side="left")), 1)
         top, bottom = upper[above - 1], epsilon + lower[above - 1]
-        # Where the two nearly cancel, no more than the rounding of the first is left.
+        # If the two nearly cancel, only the rounding of the first is left.
         excess = -math.expm1(min(bottom - top, 0.0)) + self._rounding
         return min(exp_up(float(top) + math.log(excess)), 1.0)
 
@@ -192,13 +192,13 @@ class OptimalPure:
             return total if index == 0 else max(float(losses[index]), 0.0)
         epsilon = float(upper[index] + np.log(room) - lower[index])
         if index < self.count:
-            # The line ends at the next loss; where next to no room is left, it has no digits.
+            # The line ends at the next loss; with almost no room left it has no digits.
             epsilon = max(epsilon, float(losses[index + 1]))
         return min(max(epsilon + 1e-12 * (1 + abs(epsilon)), 0.0), total)
 
 
-# Relative to each term of a conversion, whose own rounding is up to 7e-16, and to the divergences,
-# which may be 2e-15 too small.
+# Relative errors: of each term of a conversion, whose rounding is up to 7e-16, and of the
+# divergences, which may be 2e-15 too small.
 _CONVERSION_ERROR: Final = 1e-15
 _DIVERGENCE_ERROR: Final = 3e-15
 
@@ -210,7 +210,7 @@ def renyi_to_epsilon(
 
     .. math:: \epsilon = \min_a R(a) + \ln(1 - 1/a) - (\ln\delta + \ln a)/(a-1),
 
-    clipped at 0 and rounded up. Every order gives a valid epsilon, so that a coarse set costs only
+    clipped at 0 and rounded up. Every order gives a valid epsilon, so a coarse set only loses
     tightness.
     """
     a, r = np.asarray(orders, dtype=np.float64), np.asarray(divergences, dtype=np.float64)
@@ -275,13 +275,13 @@ class Renyi:
         return self.search(renyi_to_delta, epsilon)[0]
 
 
-# The grid's step in standard deviations of one release's loss, and the most cells of one release.
+# The step of the grid in standard deviations of one release's loss; the most cells of a release.
 _RELATIVE_STEP: Final = 0.02
 _MOST_CELLS: Final = 2**18
-# On a coarser grid exponentials of the step overflow; a loss so large is no privacy at all, and
-# Renyi's bound gives it its figure.
+# On a coarser grid exponentials of the step overflow. So large a loss is no privacy at all, and the
+# Renyi bound gives its figure.
 _COARSEST_STEP: Final = 100.0
-# Up to this length direct convolution is cheaper than transforms.
+# Up to this length direct convolution is faster than a transform.
 _SHORT: Final = 2048
 
 
@@ -289,7 +289,7 @@ _SHORT: Final = 2048
 class PrivacyLoss:
     """Numerical composition of pure, subsampled and Gaussian events, rounded up.
 
-    ``tail`` is the mass that truncation may move to infinity, in all.
+    ``tail`` is the total mass that truncation may move to infinity.
     """
 
     name: ClassVar[str] = "privacy-loss"
@@ -315,7 +315,7 @@ class PrivacyLoss:
             number += count
             variance += 2 * count * float(rdp(event, order, self.rows)[0])
             reach = max(reach, loss_reach(event, self._step_tail, self.rows))
-        # A short history can afford a finer grid, and has less of an average to rely on.
+        # A short history can afford a finer grid, and needs it: fewer errors average out.
         relative = _RELATIVE_STEP * min(max(number / 200, 0.1), 1.0)
         return max(relative * math.sqrt(variance / number), reach / _MOST_CELLS)
 
@@ -326,7 +326,7 @@ class PrivacyLoss:
 
         leaves: list[Any] = []
         share = self.tail / (4 * sum(count for _, count in self.events))
-        # Short distributions are convolved directly, up to a length that pays for a transform.
+        # Convolve short distributions directly, up to the length where a transform is faster.
         first, masses, infinite = 0, np.ones(1), 0.0
         for event, count in self.events:
             start, values, beyond = loss_masses(event, self.step, self._step_tail, self.rows)
@@ -353,7 +353,7 @@ class PrivacyLoss:
         return leaves[0], float(rounding)
 
     def epsilon(self, delta: float) -> float:
-        """Invert the composed curve, the transforms' error taken off delta first."""
+        """Invert the composed curve, after subtracting the transforms' error from delta."""
         if delta == 0 or not self.step < _COARSEST_STEP:
             return math.inf
         composed, rounding = self._composed
@@ -371,9 +371,9 @@ class PrivacyLoss:
 
 # gaussian_mu rounds down by less than this, relatively.
 _MU_ERROR = 1e-8
-# What rounding takes off a share, which is at most 1, is less.
+# The rounding error of a share, which is at most 1, is smaller.
 _ROUNDING = 1e-15
-# The smallest delta for which mu is worked out; below, the pair alone is used.
+# The smallest delta for which mu is computed; below it only the pair is used.
 _SMALLEST = 1e-300
 
 
@@ -386,7 +386,7 @@ class Odds:
     epsilon, delta
         The guarantee; an infinite epsilon bounds nothing.
     mu
-        Of the Gaussian trade-off that is known beyond the pair; None where only the pair is.
+        The mu of the Gaussian trade-off, if it is known; None if only the pair is.
     """
 
     epsilon: float
@@ -395,7 +395,7 @@ class Odds:
 
     @property
     def theorem(self) -> str:
-        """What the bounds rest on."""
+        """The theorem that the bounds rest on."""
         if not math.isfinite(self.epsilon):
             return "none"
         if self.mu is None:
@@ -409,7 +409,7 @@ class Odds:
 
     @property
     def right(self) -> float:
-        """The largest share of right guesses where a fair coin chose the candidate."""
+        """The largest share of right guesses if a fair coin chose the candidate."""
         if not math.isfinite(self.epsilon):
             return 1.0
         if self.epsilon == self.delta == 0:
@@ -422,13 +422,13 @@ class Odds:
         return min(right + _ROUNDING, 1.0)
 
     def detections(self, false_alarms: ArrayLike) -> NDArray[np.float64]:
-        """The largest share of true cases found, at these shares of false alarms."""
+        """The largest detection rates at these false-alarm rates."""
         alarms = np.asarray(false_alarms, dtype=np.float64)
         if not math.isfinite(self.epsilon):
             return np.ones_like(alarms)
         with np.errstate(over="ignore"):
             growth = np.exp(self.epsilon)
-            # 0 times infinity: no false alarm allows delta alone.
+            # Avoid 0 times infinity: without false alarms only delta is left.
             grown = np.where(alarms > 0, growth * np.where(alarms > 0, alarms, 1.0), 0.0)
         few = np.where(alarms > 0, (grown + self.delta) * (1 + _ROUNDING), self.delta)
         pair = np.minimum(few, 1 - (1 - self.delta - alarms) / growth + _ROUNDING)
@@ -436,7 +436,7 @@ class Odds:
         if self.mu is None:
             return pair
         quantile = ndtri(alarms)
-        # Far out a relative error of the quantile counts as often as its square says.
+        # Far out a relative error of the quantile counts with its square.
         rounding = _ROUNDING * (1 + np.square(np.clip(quantile, -40, 40)))
         exact = ndtr(quantile + self.mu) * (1 + rounding) + self._sampler
         return np.minimum(pair, exact)
@@ -449,7 +449,7 @@ class Odds:
 
 @lru_cache(maxsize=4096)
 def attacker_odds(epsilon: float, delta: float, accountant: str) -> Odds:
-    """Bounds from a guarantee and the way it was accounted."""
+    """Return the bounds that follow from a guarantee and its accountant."""
     gaussian = (
         accountant == ExactGaussian.name and math.isfinite(epsilon) and _SMALLEST <= delta < 1
     )

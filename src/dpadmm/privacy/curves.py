@@ -1,10 +1,9 @@
-r"""What one event costs: a Gaussian mu, a Renyi curve, a privacy-loss distribution.
+r"""The cost of one event: a Gaussian mu, a Renyi curve, a privacy-loss distribution.
 
-Every function rounds towards a larger cost, but for mu of Gaussian events, which is within 1e-15 of
-its formula, and their Renyi curves, within 2e-15: what converts them leaves room for that. ``rows``
-is the number of rows one person may have:
-the cost is then that of replacing all of them at once (the statements are those of
-:mod:`dpadmm.privacy.events`).
+Every function rounds towards a larger cost, with two exceptions: the mu of Gaussian events is
+within 1e-15 of its formula, and their Renyi curves are within 2e-15. The conversions leave room for
+that. ``rows`` is the number of rows that one person may have: the cost is that of replacing all of
+them at once (:mod:`dpadmm.privacy.events` has the theorems).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from dpadmm.privacy.events import (
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_log_delta, round_up
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-# What a smaller mu is rounded up to: doubles hold its square with all digits.
+# A smaller mu is rounded up to this, whose square a double holds with all digits.
 _LEAST_MU: Final = 1e-150
 
 
@@ -61,7 +60,7 @@ def _mu_post_processing(event: PostProcessing, rows: int) -> float:
     return 0.0
 
 
-# mu of the events that are exactly Gaussian, by class: a subclass may mean something else.
+# The mu of exactly Gaussian events, by exact class: a subclass may mean something else.
 GAUSSIAN_MU: Final[dict[type[Event], Callable[[Any, int], float]]] = {
     GaussianRelease: _mu_release,
     SharedGaussian: _mu_release,
@@ -104,22 +103,22 @@ def _rdp_pure(event: PureRelease, orders: Array, rows: int) -> Array:
         np.log1p(excess),
         orders * epsilon - np.logaddexp(0, epsilon),
     )
-    # Near 1 it is the small difference of what order and order - 1 stand for.
+    # Near order 1 it is a small difference of two terms.
     rounding = np.maximum(1e-12, 1e-15 * orders / (orders - 1))
     divergence = np.maximum(divergence / (orders - 1) * (1 + rounding), _LEAST_MU**2)
     result: Array = np.minimum(divergence, epsilon)
     return result
 
 
-#: Beyond it nothing is guaranteed: Theorem OP needs orders below 1 + 1 / kappa, and doubles that
-#: tell them from 1.
+#: Beyond it there is no guarantee: Theorem OP needs orders below 1 + 1 / kappa, and doubles must
+#: distinguish them from 1.
 LARGEST_KAPPA: Final = 1e12
 
 
 def psi(orders: Array, t: Array | float) -> Array:
     """Return -ln(1 + t) - ln(1 - (a - 1) t) / (a - 1), rounded up; infinite past its pole."""
     slack = 1 - (orders - 1) * t
-    inside = slack > 1e-15  # closer to the pole rounding alone decides on which side
+    inside = slack > 1e-15  # closer to the pole only rounding decides on which side it is
     safe = np.where(inside, -(orders - 1) * t, 0.0)
     value = -np.log1p(t) - np.log1p(safe) / (orders - 1)
     # A relative error of (a - 1) t, up to 6 units of 1.1e-16, counts 1 / slack times.
@@ -184,7 +183,7 @@ class Amplified:
 def amplified(event: Event, rows: int = 1) -> Amplified:
     """Return the curve of a subsampled or Gaussian event.
 
-    Hits that are too rare for doubles are left out; all of them together are below 1e-300.
+    It leaves out hits that are too rare for doubles; all of them together are below 1e-300.
     """
     if not isinstance(event, SubsampledGaussian):
         mu_squared = gaussian_mu_squared(event, rows)
@@ -222,13 +221,13 @@ def _rdp_subsampled(event: SubsampledGaussian, orders: Array, rows: int) -> Arra
     result: Array = orders * (mu * mu) / 2
     if rate == 1 or mu == 0 or not math.isfinite(mu * mu):
         return result
-    if curve.mus[-1] < mu:  # however rare the other hits are, a large order makes them count
+    if curve.mus[-1] < mu:  # at a large order even the rarest hits count
         curve = Amplified(rate, (*curve.weights, 1e-300), (*curve.mus, mu))
     for index, order in enumerate(orders):
         reach = (order + 0.5) * mu * mu + 40 * mu
         panels = math.ceil(reach / min(curve.mus[0], 1.0)) * 2
         if panels > 4000:
-            continue  # the curve without amplification is valid, and out there it is as good
+            continue  # the curve without amplification is valid, and as good this far out
         edges = np.linspace(0, reach, panels + 1)
         t = (edges[:-1, None] + np.diff(edges)[:, None] * (0.5 + 0.5 * _NODES)).ravel()
         weights = (np.diff(edges)[:, None] * 0.5 * _WEIGHTS).ravel()
@@ -274,8 +273,8 @@ _RDP: Final[dict[type[Event], Callable[[Any, Array, int], Array]]] = {
 def rdp(event: Event, orders: ArrayLike, rows: int = 1) -> Array:
     """Renyi divergence at the given orders > 1; infinite where the theorem says nothing.
 
-    At fixed orders these add up even when parameters are chosen from earlier releases, which is
-    what a privacy filter needs.
+    At fixed orders these add up even if parameters are chosen from earlier releases. A privacy
+    filter needs that.
     """
     orders_ = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     if np.any(~((orders_ > 1) & np.isfinite(orders_))):
@@ -307,9 +306,9 @@ def loss_reach(event: Event, tail: float, rows: int = 1) -> float:
 def loss_masses(event: Event, step: float, tail: float, rows: int = 1) -> tuple[int, Array, float]:
     """Return dominating privacy-loss masses on the grid: first index, masses, mass at infinity.
 
-    Connect-the-dots: the curve is replaced by its chords in e^epsilon, which lie above it. All
-    curves here are symmetric under exchange of the two data sets, so that the mass at -x is
-    e^-x times the mass at x; this keeps full relative accuracy in both tails.
+    Connect-the-dots: its chords in e^epsilon, which lie above it, replace the curve. All curves
+    here are symmetric under exchange of the two data sets, so the mass at -x is e^-x times the mass
+    at x. This keeps full relative accuracy in both tails.
 
     Parameters
     ----------
@@ -336,7 +335,7 @@ def loss_masses(event: Event, step: float, tail: float, rows: int = 1) -> tuple[
     positive = np.maximum(positive, 0)
     mirrored = positive[:0:-1] * np.exp(-grid[:0:-1])
     masses = np.concatenate([mirrored, positive])
-    # Masses too small to matter make the composition's bounds overflow: move them up.
+    # Negligible masses would make the composition's bounds overflow: move them up.
     skipped = min(int(np.searchsorted(np.cumsum(masses), 1e-3 * tail)), count)
     masses[skipped] += masses[:skipped].sum()
     return skipped - count, masses[skipped:], float(deltas[-1])

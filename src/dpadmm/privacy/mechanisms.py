@@ -1,10 +1,9 @@
 """Values that may leave a party, and the only functions that make them.
 
-A :class:`Released` cannot be built anywhere else: sending a bare array is a type error, and what
-a mechanism verified and charged is exactly what is sent. A mechanism checks what its theorem
-assumes and can be checked from public values; what depends on rows cannot go wrong by design:
-rows are clipped as they are laid out (:class:`~dpadmm.problem.rows.Shard`), and the solver meets
-its tolerance on every data set.
+Nothing else can build a :class:`Released`. Sending a bare array is a type error, so what is sent is
+exactly what a mechanism verified and charged. A mechanism checks those assumptions of its theorem
+that public values can check. The others hold by design: rows are clipped when they are laid out
+(:class:`~dpadmm.problem.rows.Shard`), and the solver meets its tolerance on every data set.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from dpadmm.privacy.gaussian import sum_up
 from dpadmm.privacy.noise import GRID, SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import LEAST_STEPS, Summation, jacobian_epsilon
 
-#: The part of the residual that AMP counts with which a solve may have; see
-#: :func:`release_objective` for what the rest is for.
+#: A solve may have this part of the residual that AMP is charged for; see
+#: :func:`release_objective` for the rest.
 SOLVED_TO: Final = 15 / 16
 
 _MAKER: Final = object()
@@ -48,7 +47,7 @@ _MAKER: Final = object()
 class Released:
     """A message of each party of a site, with the event that each party is charged.
 
-    Made by mechanisms only. The values are read-only.
+    Only mechanisms make it. Its values are read-only.
     """
 
     __slots__ = ("_events", "_values")
@@ -68,66 +67,66 @@ class Released:
 
     @property
     def values(self) -> Array:
-        """``(nodes, runs, outputs, features)``; uint64 words where the message was covered."""
+        """``(nodes, runs, outputs, features)``; uint64 if the message was masked."""
         return self._values
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What each party was charged for it."""
+        """The event that each party was charged for it."""
         return self._events
 
 
 def release_unprotected(values: Array) -> Released:
-    """Send values as they are: no guarantee, charged as ``NonPrivate``."""
+    """Send values without noise: no guarantee, charged as ``NonPrivate``."""
     return Released(_MAKER, values, (NON_PRIVATE,) * len(values))
 
 
 def release_post_processed(values: Array) -> Released:
     """Send a function of earlier messages: charged as ``PostProcessing``, which costs nothing.
 
-    The caller guarantees that ``values`` are computed from messages sent before (its own and
-    those it heard) and from public parameters alone: from no row, from nothing a solver kept, and
-    from no noise that was drawn but not sent.
+    The caller guarantees that ``values`` are computed from earlier messages (sent and heard) and
+    public parameters alone: from no row, from no state of a solver, and from no noise that was
+    drawn but not sent.
     """
     return Released(_MAKER, values, (PostProcessing(),) * len(values))
 
 
 def release_again(values: Array, events: tuple[Event, ...]) -> Released:
-    """Send messages that a ledger kept, as they are: a repeated message costs nothing more.
+    """Send messages from a ledger again: a repeated message costs nothing.
 
     Parameters
     ----------
     values
         The stored messages, one per party, bit for bit.
     events
-        What each was charged when it was made.
+        The events that were charged when they were made.
     """
     return Released(_MAKER, values, events)
 
 
 def release_covered(message: Released, words: Words) -> Released:
-    """Send words in place of what a mechanism released, charged as it was.
+    """Send a masked vector in place of a message, with the same charge.
 
-    The caller guarantees that ``words`` are computed from the message and from keys that no row
-    decided on: then they tell no more about a row than the message does.
+    The caller guarantees that ``words`` are computed from the message and from keys that do not
+    depend on rows. They then reveal no more about a row than the message does.
 
     Parameters
     ----------
     message
         What was released.
     words
-        What is committed and sent for it, of the same shape.
+        The masked vector to commit and send, of the same shape.
     """
     if words.dtype != np.uint64 or words.shape != message.values.shape:
         raise ParameterError(
             f"words must be uint64 of the shape {message.values.shape}; got {words.dtype} of "
             f"{words.shape}."
         )
-    # The one place where a message is not of doubles: who sends and stores it looks at its dtype.
+    # The only place where a message is not of doubles: senders and ledgers look at its dtype.
     return Released(_MAKER, cast(Array, words), message.events)
 
 
-# A round announces and releases the same events, and often those of the round before.
+# A round announces and releases the same events, which often equal those of the round before.
 _gaussian_release = lru_cache(maxsize=4096)(GaussianRelease)
 
 
@@ -224,7 +223,7 @@ def release_shared_gaussian(
 
 
 def require_exact_shares(noise: NoiseSource) -> None:
-    """Refuse floating-point draws as shares of the noise: sums of them are no theorem's."""
+    """Refuse floating-point draws as shares of the noise: no theorem covers their sum."""
     if not (noise.on_grid or noise.simulated):
         raise ParameterError(
             f"noise must be drawn exactly where parties share it; got {noise.description!r}. "
@@ -243,9 +242,9 @@ def release_additive(
     noise: NoiseSource,
     t: int,
 ) -> Released:
-    """Send values plus noise of any other kind: the door for mechanisms of other packages.
+    """Send values plus noise of any other kind, for mechanisms of other packages.
 
-    What it costs is what the caller's theorem says, and nobody here has reviewed that.
+    The caller's theorem decides the cost, and nobody has reviewed it here.
 
     Parameters
     ----------
@@ -254,7 +253,7 @@ def release_additive(
     events
         What each party is charged.
     draw
-        From a stream, a party's place and a shape ``(outputs, features)`` to that party's noise.
+        Maps a stream, a party's place and a shape ``(outputs, features)`` to that party's noise.
     parties, noise, t
         Numbers of the parties, the source of noise, the round.
     """
@@ -404,7 +403,7 @@ def release_noisy_gradients(
     noise: NoiseSource,
     t: int,
 ) -> Released:
-    r"""Draw the secret batches and all noise, and send where ``descend`` arrives with them.
+    r"""Draw the secret batches and all noise, and send the end point of ``descend``.
 
     Every private number leaves through a release of its own: the full gradient once
     (``"one-release"``), and at every step the batch difference, or its sum with the full gradient
@@ -440,7 +439,7 @@ def _inner_noise(
     noise: NoiseSource,
     t: int,
 ) -> InnerNoise:
-    """What :func:`release_noisy_gradients` draws and lets leave."""
+    """The draws of :func:`release_noisy_gradients`."""
     nodes, runs, outputs, features = gradient.shape
     steps = perturbation.steps
     split = perturbation.form == "split"
@@ -466,7 +465,7 @@ def _inner_noise(
         carried=carried,
         released=released,
         fixed=together if split else np.zeros(nodes),
-        # Outputs are sent together: their distances add up as squares.
+        # Outputs are sent together: the squares of their distances add up.
         relative=np.zeros(nodes)
         if split
         else (1 + SAMPLER_ALLOWANCE) * difference * math.sqrt(outputs),
@@ -499,7 +498,7 @@ def draw_batches(
 def randomize_labels(
     labels: Array, epsilon: Array | float, generator: np.random.Generator
 ) -> tuple[Array, LabelRandomizedResponse]:
-    r"""Flip each label of -1 or +1 with probability 1 / (1 + e^epsilon), where it is collected.
+    r"""Flip each label of -1 or +1 with probability 1 / (1 + e^epsilon), at its source.
 
     .. math:: \Pr[y' = y] = \frac{e^\epsilon}{1 + e^\epsilon}
 
@@ -518,7 +517,7 @@ def randomize_labels(
 
 
 def _check_grid(sensitivity: Array, sigma: Array, numbers: int) -> None:
-    """Refuse so much noise that rounding this many numbers to its grid would show."""
+    """Refuse so much noise that rounding this many numbers to its grid would matter."""
     least = GRID * math.sqrt(numbers) * (1 + SAMPLER_ALLOWANCE) / SAMPLER_ALLOWANCE
     if not (sensitivity >= least * sigma).all():
         raise ParameterError(
@@ -529,7 +528,7 @@ def _check_grid(sensitivity: Array, sigma: Array, numbers: int) -> None:
 
 
 def _check_solved(values: Array, residual: Array, tolerance: Array) -> None:
-    """Refuse a value whose certificate is not the one its charge counts with."""
+    """Refuse a value that misses the tolerance that its charge assumes."""
     if values.shape[:-1] != residual.shape:
         raise ParameterError(
             f"values and residual must agree in shape; got {values.shape} and {residual.shape}."

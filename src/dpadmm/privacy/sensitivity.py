@@ -1,25 +1,24 @@
-r"""What the theorems need to know about a party's subproblem, from public numbers only.
+r"""The constants of a party's subproblem that the theorems need, from public numbers only.
 
 .. math:: m = \lambda/N + 2\eta V + \Phi,\qquad \Delta = 2Lc/(nm),\qquad \kappa = c c_1/(nm)
 
 for rows of norm at most 1 and a convex loss with slope at most L and curvature at most c_1
 (logistic: 1 and 1/4). Arguments are broadcast over parties.
 
-**Sums.** Only the sum is seen: whole multiples of a public step, exact in any order.
+**Sums.** If only the sum may be seen, summands are whole multiples of a public step.
 
 .. math:: m_i = \mathrm{step}\cdot k_i,\quad k_i\in\mathbb Z,\qquad
           N\max_i|m_i| \le \mathrm{bound} < 2^{52}\,\mathrm{step},\quad \mathrm{step} = 2^{-k}
 
-A double holds every multiple of a power of two below :math:`2^{53}` of them, hence each summand
-and every partial sum of them: sums of doubles are then sums of integers, exact to the last bit in
-whatever order they are added. On a wire the integers travel as words modulo :math:`2^{64}`, to
-which masks can be added that cancel in the sum; what comes back has the same bits.
+A double holds every multiple of a power of two up to :math:`2^{53}` of them, so each summand and
+every partial sum. Sums of doubles are then sums of integers, exact to the last bit in any order. In
+a message the integers travel modulo :math:`2^{64}`. Masks that cancel in the sum can be added to
+them, and the sum has the same bits.
 
-What the step costs: rounding moves each of d numbers by at most half a step, two neighbouring
-vectors apart by at most :math:`\mathrm{step}\sqrt d`, which is part of a summand's sensitivity.
-What it must not cost: the noise of a summand has a standard deviation of at least :math:`2^{24}`
-steps, so that sums of discrete Gaussians are as good as one
-(:class:`~dpadmm.privacy.events.SharedGaussian`).
+Rounding to the step moves each of d numbers by at most half a step. It moves two neighbouring
+vectors apart by at most :math:`\mathrm{step}\sqrt d`, which is part of a summand's sensitivity. The
+noise of a summand has a standard deviation of at least :math:`2^{24}` steps, so a sum of discrete
+Gaussians is as good as a single one (:class:`~dpadmm.privacy.events.SharedGaussian`).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def reals(value: ArrayLike) -> Array:
 
 
 def check_range(name: str, values: Array, *, zero: bool = False) -> None:
-    """Refuse values that are not finite and positive, or zero where that is allowed."""
+    """Refuse values that are not finite and positive; ``zero`` allows zero."""
     if np.any(~np.isfinite(values)) or np.any(values < 0) or (not zero and np.any(values == 0)):
         kind = "non-negative" if zero else "positive"
         raise ValueError(f"{name} must be {kind} and finite; got {values.tolist()!r}")
@@ -64,7 +63,7 @@ def argmin_sensitivity(
     slope: float = 1.0,
     tolerance: ArrayLike = 0.0,
 ) -> Array:
-    """Return (2 L c / n + 2 tolerance) / m: how far one row moves a minimiser of that residual."""
+    """Return (2 L c / n + 2 tolerance) / m: how far one row moves an inexact minimiser."""
     gradient = gradient_sensitivity(rows, weight=weight, slope=slope)
     value: Array = (gradient + 2 * reals(tolerance)) / reals(convexity)
     return value
@@ -80,7 +79,7 @@ def jacobian_ratio(
 
 
 def jacobian_epsilon(kappa: ArrayLike) -> Array:
-    """Return ln(1 + kappa), what the Jacobian costs a pure release, rounded up.
+    """Return ln(1 + kappa), the Jacobian's cost in a pure release, rounded up.
 
     Kappa itself may be three units of 1.1e-16 too small, the logarithm two.
     """
@@ -88,7 +87,7 @@ def jacobian_epsilon(kappa: ArrayLike) -> Array:
     return value
 
 
-# Beyond the largest radius the factor is taken to be its supremum.
+# Beyond the largest radius the supremum replaces the factor.
 _LARGEST_RADIUS: Final = 256.0
 _KNOTS: Final = 1024
 _ANGLES: Final = 1024
@@ -101,7 +100,7 @@ def _norm_factor_table() -> tuple[Array, Array]:
     radii = np.expm1(np.linspace(0, math.log1p(_LARGEST_RADIUS), _KNOTS))
     step = 2 * math.pi / _ANGLES
     angles = step * np.arange(_ANGLES)
-    # The curve is symmetric about the first axis: a quarter of the directions is enough.
+    # The curve is symmetric about the first axis, so a quarter of the directions is enough.
     half_gap = math.pi / 4 / (_DIRECTIONS - 1)
     directions = 2 * half_gap * np.arange(_DIRECTIONS)
     cosines = np.cos(angles - directions[:, None])
@@ -123,12 +122,12 @@ def public_norm_factor(radius: ArrayLike) -> Array:
               g(\phi) = \frac{(\cos\phi, \sin\phi)}{1 + e^{r\cos\phi}}
 
     where ``radius`` is a public bound on the minimiser's norm, ||lin|| / m + c L / m. The maximum
-    is the diameter of a plane curve, hence its largest width over all directions. It is bounded
-    from above (grids of angles and of directions with their second-order errors added), tabulated
-    once, and read at the next larger radius: never too small, at most 0.5% too large, and between
-    1 and 2. It replaces the 2 in :func:`argmin_sensitivity` for output perturbation, to which
-    2 tolerance / m is still to be added; it is not valid for objective perturbation, whose
-    minimiser has no public bound.
+    is the diameter of a plane curve, and so its largest width over all directions. A table, made
+    once, has upper bounds: grids of angles and of directions with their second-order errors added.
+    It is read at the next larger radius, so the factor is never too small, at most 0.5% too large,
+    and between 1 and 2. The factor replaces the 2 in :func:`argmin_sensitivity` for output
+    perturbation; 2 tolerance / m must still be added. It is not valid for objective perturbation,
+    whose minimiser has no public bound.
     """
     values = reals(radius)
     if np.any(~(values >= 0)):
@@ -139,11 +138,11 @@ def public_norm_factor(radius: ArrayLike) -> Array:
     return factors
 
 
-#: The standard deviation of a summand's noise is at least so many steps.
+#: The smallest standard deviation of a summand's noise, in steps.
 LEAST_STEPS: Final = 2.0**24
-#: No noise goes further than so many standard deviations; that it does has a chance of exp(-1800).
+#: Noise exceeds so many standard deviations with a probability of exp(-1800).
 NOISE_REACH: Final = 60.0
-# What the difference between discrete and rounded noise may cost, but for a chance of 2 exp(-v).
+# The cost of discrete instead of rounded noise, except with a probability of 2 exp(-v).
 _LOSS: Final = 1e-11
 _CHANCE: Final = 100.0
 # Sums stay below so many steps.
@@ -151,17 +150,17 @@ _MOST_STEPS: Final = 2.0**52
 
 
 def finest_step(bound: float) -> float:
-    """The smallest power of two of which sums up to ``bound`` are fewer than 2^52 multiples."""
+    """The smallest power of two with sums up to ``bound`` below 2^52 multiples of it."""
     return math.ldexp(1.0, math.frexp(bound)[1] - 52)
 
 
 def least_steps(numbers: float) -> float:
-    r"""The standard deviation of a share, in steps, for so many numbers, all rounds together.
+    r"""The smallest standard deviation of a share, in steps, for so many numbers in all rounds.
 
     .. math:: s \ge 2^{24},\qquad \frac{2\sqrt{Mv} + 2v}{24 s^2} \le 10^{-11},\quad v = 100
 
-    What :class:`~dpadmm.privacy.events.SharedGaussian` needs of M numbers; up to :math:`10^7` of
-    them the first decides.
+    :class:`~dpadmm.privacy.events.SharedGaussian` needs this for M numbers; up to :math:`10^7`
+    numbers the first condition decides.
     """
     spread = 2 * math.sqrt(_CHANCE * numbers) + 2 * _CHANCE
     return max(LEAST_STEPS, math.sqrt(spread / (24 * _LOSS)))
@@ -169,16 +168,16 @@ def least_steps(numbers: float) -> float:
 
 @dataclass(frozen=True)
 class Summation:
-    """How the parties' summands become one sum; public, and the same at every party.
+    """How the parties' summands become one sum: public, and the same at every party.
 
     Attributes
     ----------
     step
         A power of two; every summand is a multiple of it.
     parties, colluders
-        N, and tau: how many of them may work together with who sees the sum.
+        N, and tau: how many parties may collude with whoever sees the sum.
     bound
-        No sum of honest summands is larger in any entry.
+        No entry of a sum of honest summands is larger.
     """
 
     step: float
@@ -197,8 +196,8 @@ class Summation:
     def to_words(self, values: Array) -> Words:
         """Each value as its number of steps, in two's complement modulo 2^64.
 
-        A summand beyond the bound, which noise makes of an honest one with a chance of exp(-1800),
-        is sent all the same: a refusal would tell of it, a sum beyond the bound tells nothing more.
+        Noise carries an honest summand beyond the bound with a probability of exp(-1800). It is
+        sent all the same: a refusal would reveal it, a sum beyond the bound reveals nothing more.
         """
         steps = values / self.step
         if not (steps == np.rint(steps)).all():
@@ -206,7 +205,7 @@ class Summation:
         return steps.astype(np.int64).view(np.uint64)
 
     def from_words(self, words: Words) -> Array:
-        """The sum that words modulo 2^64 stand for, or a refusal of one that cannot be."""
+        """Return the sum that words modulo 2^64 stand for; refuse an impossible one."""
         values: Array = words.view(np.int64).astype(np.float64) * self.step
         largest = float(np.abs(values).max(initial=0.0))
         if not largest <= self.bound:

@@ -1,4 +1,4 @@
-"""What is guaranteed, in words and in numbers: shown wherever an epsilon is shown."""
+"""Privacy statements: the guarantee in words and numbers, shown with every epsilon."""
 
 from __future__ import annotations
 
@@ -34,12 +34,18 @@ NOT_COVERED: Final = (
     "tuning on private rows",
     "anything computed from rows outside this run",
 )
-# In place of the first where noise is shared: the shifts of several summands meet in one sum.
+_GUARANTEE: Final = "Guarantee"
+# Headings of what one line of a guarantee leaves out, or says in fewer words: the terms of the
+# figures, how an algorithm was chosen and how rows were parted.
+_IN_FULL: Final = frozenset(
+    ("Adjacency", "Adversary", "Theorem", "Accountant", "Noise", "Calibration", "Not covered")
+) | {"Algorithm", "Not taken by itself", "Rows", "Probabilities"}
+# Replaces the first with shared noise: the shifts of several summands meet in one sum.
 _ADDED_UP: Final = "a person with rows at several parties, for whom their mu add up"
 
 
-# Of runs up to so many rounds each round is composed. Of longer ones so many histories are over all
-# parties, but a few of each: that takes no longer than the planning of the run took.
+# In runs of up to so many rounds every round is composed. In longer runs so many histories of all
+# parties are composed, and a few of each party: that takes no longer than planning the run.
 _EVERY_ROUND: Final = 100
 _MOST_COMPOSED: Final = 6
 _FEWEST_COMPOSED: Final = 3
@@ -49,17 +55,17 @@ _COURSE: Final = TypeAdapter(list[Epsilon])
 
 
 def _pairs(value: Any) -> Any:
-    """Details as a statement keeps them, from the mapping that is written."""
+    """The details of a statement, from the mapping of its saved form."""
     return tuple(value.items()) if isinstance(value, dict) else value
 
 
 def _course(value: Any) -> Array:
-    """An epsilon for each round, from what is written."""
+    """The epsilon of each round, from the saved form."""
     return np.array(_COURSE.validate_python(value))
 
 
 def adjacency_words(rows_per_person: int) -> str:
-    """Which data sets are neighbours."""
+    """Say which data sets are neighbours."""
     if rows_per_person == 1:
         return "one row of one party is replaced (features and label); row counts are public"
     return (
@@ -69,7 +75,7 @@ def adjacency_words(rows_per_person: int) -> str:
 
 
 def adversary_words(events: Iterable[Event]) -> str:
-    """Against whom a history holds: the weakest of its releases decides."""
+    """Say against whom a history holds: the weakest of its releases decides."""
     shared = shared_events(events)
     if not shared:
         return ADVERSARY
@@ -91,25 +97,21 @@ class Terms:
     algorithm
         Its name.
     noise
-        Where the noise came from.
+        The source of the noise.
     simulated
         The noise can be drawn again, so nothing is really hidden.
     calibration
-        "proven", or "published": noise as a paper sets it, while the figures here stay proven.
+        "proven", or "published": noise as a paper sets it, with figures that are proven here.
     reviewed
-        Whether the algorithm's theorem is this package's own.
+        Whether the algorithm's theorem was reviewed in this package.
     claim
-        What the paper claims, for a published calibration; not what is proven.
+        The paper's claim in a published calibration; it is not proven.
     not_covered
-        What the guarantee does not speak of.
+        What the guarantee does not cover.
     details
-        Guarantees beside that of a row, such as a label's: pairs of a heading and its words.
+        Further guarantees, such as a label's: pairs of a heading and its words.
     caveats
-        What whoever relies on the figures must know of how this run went, as sentences.
-    adversary
-        Against whom the guarantee holds.
-    alone
-        Where noise is shared, each party's guarantee if all others collude; else empty.
+        Sentences about the course of this run that a reader of the figures must know.
     """
 
     algorithm: str
@@ -130,15 +132,15 @@ class PrivacyStatement(Terms):
     Attributes
     ----------
     epsilon, delta
-        The network's figure: the largest of the parties', never their sum. Infinite without
-        privacy.
+        The figure of the network: the largest of the parties' figures, never their sum. Infinite
+        without privacy.
     rows_per_person
         How many rows are replaced at once.
     parties
         Each party's guarantee over the whole run.
     rounds
-        An epsilon of each party that holds after each round, at its delta, and in the end after a
-        histogram, too (:meth:`Charges.courses`); empty where it was not asked for.
+        The epsilon of each party after each round, at its delta, and last after a histogram
+        (:meth:`Charges.courses`); empty if it was not asked for.
     adversary
         Against whom the guarantee holds.
     alone
@@ -155,7 +157,7 @@ class PrivacyStatement(Terms):
 
     @classmethod
     def from_dict(cls, content: Any) -> PrivacyStatement:
-        """Read what :meth:`to_dict` made; what an older version did not write yet may be missing.
+        """Read what :meth:`to_dict` made; fields that an older version lacks may be missing.
 
         Raises
         ------
@@ -166,22 +168,22 @@ class PrivacyStatement(Terms):
 
     @property
     def private(self) -> bool:
-        """Whether anything is guaranteed at all."""
+        """Whether the statement has a guarantee."""
         return math.isfinite(self.epsilon)
 
     @property
     def adjacency(self) -> str:
-        """Which data sets are neighbours."""
+        """Which data sets are neighbours, in words."""
         return adjacency_words(self.rows_per_person)
 
     @property
     def theorem(self) -> str:
-        """What the network's figure rests on: the theorems of all parties."""
+        """The theorems of all parties."""
         return "; ".join(dict.fromkeys(each.theorem for each in self._weakest_first))
 
     @property
     def accountant(self) -> str:
-        """How it was computed, for all parties."""
+        """The accountants of all parties."""
         return "; ".join(dict.fromkeys(each.accountant for each in self._weakest_first))
 
     @property
@@ -211,16 +213,37 @@ class PrivacyStatement(Terms):
             lines.append(("Theorem's status", "not reviewed: the algorithm is from outside"))
         return lines
 
+    def brief(self) -> list[tuple[str, str]]:
+        """The guarantee in one line, with whatever weakens it; :meth:`lines` has the rest.
+
+        The line says what, how much, for which neighbours, against whom and by which theorem. That
+        noise is simulated, what a paper claims, caveats and guarantees of labels have their own.
+        """
+        told = [(heading, words) for heading, words in self.lines() if heading not in _IN_FULL]
+        if not self.private:
+            return told
+        whom = self.adversary.partition(";")[0]
+        whom = f"whoever {whom}" if self.adversary == ADVERSARY else whom
+        line = (
+            f"{pair(self.epsilon, self.delta)}-differential privacy of {self._whose}, total over "
+            f"the run, where {self.adjacency.partition(';')[0]}, against {whom}; theorem: "
+            f"{self.theorem}"
+        )
+        return [(heading, line if heading == _GUARANTEE else words) for heading, words in told]
+
+    @property
+    def _whose(self) -> str:
+        # A node knows what it spent itself; the others state their own.
+        alone = len(self.parties) == 1
+        return f"the rows of {next(iter(self.parties))}" if alone else "each party"
+
     def _guarantee(self) -> list[tuple[str, str]]:
         if not self.private:
             words = f"none: no finite epsilon is proven for this run of {self.algorithm}"
-            return [("Guarantee", words), ("Epsilon", "infinite")]
-        whose, which = "each party", "; the largest of the parties' figures"
-        if len(self.parties) == 1:
-            # A node knows what it spent itself; the others state their own.
-            whose, which = f"the rows of {next(iter(self.parties))}", ""
-        words = f"{pair(self.epsilon, self.delta)}-differential privacy of {whose}"
-        return [("Guarantee", f"{words}, total over the whole run{which}")]
+            return [(_GUARANTEE, words), ("Epsilon", "infinite")]
+        which = "" if len(self.parties) == 1 else "; the largest of the parties' figures"
+        words = f"{pair(self.epsilon, self.delta)}-differential privacy of {self._whose}"
+        return [(_GUARANTEE, f"{words}, total over the whole run{which}")]
 
     def __str__(self) -> str:
         return "\n".join(f"{heading}: {words}" for heading, words in self.lines())
@@ -261,16 +284,16 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Charges:
-    """What every party was charged, round by round.
+    """What each party was charged, round by round.
 
     Attributes
     ----------
     names, events, deltas
-        Of each party: its name, its events, the delta to state.
+        For each party its name, its events and the delta to state.
     rows_per_person
         How many rows are replaced at once.
     elsewhere
-        Of each party: events that read other rows of it, none of which the first ones read.
+        For each party the events that read its other rows, which ``events`` never read.
     """
 
     names: Sequence[str]
@@ -280,9 +303,9 @@ class Charges:
     elsewhere: Sequence[Sequence[Event]] = ()
 
     def guarantees(self) -> dict[str, Guarantee]:
-        """What each party is guaranteed over the whole run, whichever rows a person has.
+        """Each party's guarantee over the whole run, whichever rows a person has.
 
-        Events that read different rows cost a person the larger of both, or their sum
+        Events that read different rows cost a person the larger of both costs, or their sum
         (:func:`~dpadmm.privacy.events.parts_add_up`).
         """
 
@@ -302,10 +325,10 @@ class Charges:
         return {name: larger(first, there[name]) for name, first in here.items()}
 
     def courses(self) -> dict[str, Array]:
-        """What each party has spent after each round, at its delta: of the first events alone.
+        """What each party has spent after each round, at its delta, without ``elsewhere``.
 
-        Of long runs that are not Gaussian some rounds are composed, and the others have the epsilon
-        of the next of them: an upper bound.
+        In long runs that are not Gaussian some rounds are composed. The others take the epsilon of
+        the next composed round, which is an upper bound.
         """
         different = len(set(zip(map(tuple, self.events), map(float, self.deltas), strict=True)))
         share = max(_MOST_COMPOSED // max(different, 1), _FEWEST_COMPOSED)
@@ -321,21 +344,21 @@ class Charges:
         return self._of_each(account)
 
     def _of_each(self, account: Callable[[tuple[Event, ...], float], Found]) -> dict[str, Found]:
-        """Account every party; those that share a history are accounted once."""
+        """Account every party; parties with the same history are accounted once."""
         known = cache(account)
         histories = zip(map(tuple, self.events), map(float, self.deltas), strict=True)
         return {name: known(*each) for name, each in zip(self.names, histories, strict=True)}
 
 
 def _ideal(delta: float) -> float:
-    """Delta leaves room for the distance of a sampler from the ideal one."""
+    """The delta that leaves room for a sampler that is not ideal."""
     return delta * (1 - SAMPLER_ALLOWANCE)
 
 
 def make_statement(charges: Charges, terms: Terms, *, by_round: bool = True) -> PrivacyStatement:
-    """Account what every party was charged; ``by_round``: after every round, too.
+    """Account what each party was charged, and with ``by_round`` after every round, too.
 
-    Accounting every round is most of the work where noise is not Gaussian.
+    Accounting every round is most of the work if the noise is not Gaussian.
     """
     parties = charges.guarantees()
     network = network_guarantee(parties.values())
@@ -351,7 +374,7 @@ def make_statement(charges: Charges, terms: Terms, *, by_round: bool = True) -> 
         terms = _shared_noise_terms(terms, apart)
     courses = charges.courses() if by_round else {}
     if charges.elsewhere:
-        # What reads other rows comes last: then the guarantee is that of all.
+        # Events that read other rows come last: then the guarantee covers everything.
         courses = {name: np.append(each, parties[name].epsilon) for name, each in courses.items()}
     return PrivacyStatement(
         **vars(terms),
@@ -366,7 +389,7 @@ def make_statement(charges: Charges, terms: Terms, *, by_round: bool = True) -> 
 
 
 def _shared_noise_terms(terms: Terms, apart: dict[str, Guarantee]) -> Terms:
-    """Add what whoever relies on the noise of others must know."""
+    """Add the details of shared noise."""
     not_covered = tuple(
         _ADDED_UP if each == _PERSON_ELSEWHERE else each for each in terms.not_covered
     )
@@ -375,7 +398,7 @@ def _shared_noise_terms(terms: Terms, apart: dict[str, Guarantee]) -> Terms:
 
 
 def _about_shared_noise(apart: dict[str, Guarantee]) -> tuple[tuple[str, str], ...]:
-    """What whoever relies on the noise of others must know."""
+    """What a party that relies on the noise of others must know."""
     worst = network_guarantee(apart.values())
     return (
         (

@@ -1,7 +1,7 @@
 """Margin losses ``l(m)``, ``m = y w.x``, with the constants that the privacy proofs need.
 
-A loss is a frozen record of three vectorised functions and its constants; a new one is a new
-record and a line in :data:`LOSSES`.
+A loss is a frozen record of three vectorised functions and its constants. To add one, add a record
+to :data:`LOSSES`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dpadmm.plain import Array
 
 @dataclass(frozen=True)
 class Loss:
-    """A convex margin loss and what is known about it.
+    """A convex margin loss and its constants.
 
     Attributes
     ----------
     slope_bound
-        ``L = sup |l'|``; infinite where there is none, and then no private algorithm takes it.
+        ``L = sup |l'|``; private algorithms refuse a loss whose slope has no bound.
     curvature_bound
         ``c1 = sup l''``.
     slope_range
-        ``sup l' - inf l'``: at most ``2 L``, and ``L`` when the slope keeps one sign.
+        ``sup l' - inf l'``: at most ``2 L``, and ``L`` if the slope keeps one sign.
     symmetric_curvature
-        ``l''(m) = l''(-m)``, which a loss corrected for randomised labels needs to stay convex.
+        ``l''(m) = l''(-m)``; without it a loss corrected for randomised labels is not convex.
     probabilistic
         ``expit(score)`` estimates a probability.
     """
@@ -54,13 +54,13 @@ _FLAT_MARGIN: Final = 700.0
 
 
 def _logistic_value(margin: Array) -> Array:
-    # As exact as logaddexp, in half the time.
+    # As exact as logaddexp, and twice as fast.
     return np.maximum(-margin, 0.0) + np.log1p(np.exp(-np.abs(margin)))
 
 
 def _logistic_slope(margin: Array) -> Array:
-    # Several times quicker than expit where a processor takes exponentials by vectors. Beyond the
-    # bound the slope is 0 to the last place, and an exponential might overflow.
+    # Several times faster than expit on a processor with vectorised exponentials. Beyond the bound
+    # the slope is 0 to the last digit, and the exponential might overflow.
     slope: Array = np.exp(np.minimum(margin, _FLAT_MARGIN))
     slope += 1.0
     return np.divide(-1.0, slope, out=slope)
@@ -136,23 +136,23 @@ LOSSES: Final[dict[str, Loss]] = {
 
 
 def get_loss(name: str) -> Loss:
-    """The loss of that name; an unknown name lists the known ones."""
+    """Return the loss of that name; an unknown name is refused with a list of all."""
     if name not in LOSSES:
         raise unknown_name("loss", name, LOSSES)
     return LOSSES[name]
 
 
 def corrected_for_label_noise(loss: Loss, epsilon: float) -> Loss:
-    r"""The loss whose mean over randomised labels is the given loss on the true ones.
+    r"""The loss whose mean over randomised labels is the given loss on the true labels.
 
     .. math:: \hat l(m) = \frac{e^\epsilon l(m) - l(-m)}{e^\epsilon - 1}
               = l(m) + 2\,l'(0)\,r\,m,\qquad r = \frac{1}{e^\epsilon - 1}
 
-    for labels flipped with probability 1 / (1 + e^epsilon); the second form needs
-    ``l''(m) = l''(-m)``, without which the first is not convex. Then ``l'`` lies within half its
-    range of ``l'(0)``, so that the slope is at most ``|l'(0)| (1 + 2 r)`` plus that half
-    (logistic: ``e^epsilon / (e^epsilon - 1)``); its range and the curvature stay. The corrected
-    loss has no lower bound: it needs a regularization.
+    for labels flipped with probability 1 / (1 + e^epsilon). The second form needs
+    ``l''(m) = l''(-m)``; without that the first is not convex. Then ``l'`` lies within half its
+    range of ``l'(0)``, so the slope is at most ``|l'(0)| (1 + 2 r)`` plus that half (logistic:
+    ``e^epsilon / (e^epsilon - 1)``). The range and the curvature stay the same. The corrected loss
+    has no lower bound, so it needs a regularization.
     """
     positive_number("label_epsilon", epsilon)
     if not loss.symmetric_curvature:

@@ -19,6 +19,7 @@ whose own error is :math:`u\|\cdot\| + O(q^2u^2)` for q pieces: h does not grow 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
@@ -235,6 +236,53 @@ def prepare_rows(
     norms = np.sqrt(np.einsum("ij,ij->i", dense, dense))
     dense /= np.maximum(norms, 1.0)[:, None]
     return dense
+
+
+def data_norm_from_bounds(low: ArrayLike, high: ArrayLike) -> float:
+    r"""The largest norm of a row within public bounds of its columns, for ``data_norm``.
+
+    .. math:: D = \sqrt{\sum_j \max(|\ell_j|, |h_j|)^2}
+
+    No row within the bounds is longer, and the corner furthest from zero is as long: no row is
+    scaled down, and none is divided by more than it must be.
+
+    Parameters
+    ----------
+    low, high
+        The bounds of each column. They must be public: bounds that are read off private rows leak
+        them, and no privacy budget covers that.
+
+    Examples
+    --------
+    >>> data_norm_from_bounds([0, -3], [4, 2])
+    5.0
+    """
+    try:
+        ends = np.array([low, high], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            "low and high must be lists of numbers, one for each column and equally many; got "
+            "something else."
+        ) from None
+    if ends.ndim != 2 or not ends.shape[1] or not np.isfinite(ends).all():
+        raise ParameterError(
+            "low and high must have one finite number for each column; got arrays of shape "
+            f"{ends.shape[1:]}, or a number that is not finite."
+        )
+    wrong = np.flatnonzero(ends[0] > ends[1])
+    if len(wrong):
+        first = int(wrong[0])
+        raise ParameterError(
+            f"low must not exceed high; got {ends[0, first]:g} and {ends[1, first]:g} for column "
+            f"{first}: swap them."
+        )
+    norm = math.hypot(*np.abs(ends).max(axis=0).tolist())
+    if not 0 < norm < math.inf:
+        raise ParameterError(
+            f"low and high must allow a row of a norm that is positive and finite; got {norm:g}. "
+            "Widen or narrow them."
+        )
+    return norm
 
 
 def scaled_margins(

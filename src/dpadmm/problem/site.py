@@ -1,19 +1,228 @@
-"""Public facts: what everybody may know about the parties, their rows and their problem."""
+"""Public facts: who talks to whom, and what everybody may know of the parties and their problem.
+
+A topology is an undirected graph over the parties, or a data-less server. It holds the facts that
+algorithms and checks need. :attr:`Topology.graph` is a :mod:`networkx` graph for everything else; a
+node never uses it, so it does not need that library.
+"""
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, positive_integer, unknown_name
 from dpadmm.plain import Array
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.rows import single_sum_error, summation_error
-from dpadmm.problem.topologies import Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+SERVER: Final = "server"
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A connected graph over the parties, or the star of all parties around a server.
+
+    Attributes
+    ----------
+    name
+        The name that was asked for; ``"edges"`` for an edge list.
+    parties
+        Number of parties; they are numbered from 0.
+    edges
+        Pairs ``i < j``; empty with a server, which is no party.
+    """
+
+    name: str
+    parties: int
+    edges: tuple[tuple[int, int], ...]
+
+    @property
+    def server(self) -> bool:
+        """Whether all parties talk to a server, which holds no rows and averages messages."""
+        return self.name == SERVER
+
+    @cached_property
+    def graph(self) -> nx.Graph[int]:
+        """The parties' graph, without a server."""
+        import networkx as nx
+
+        graph: nx.Graph[int] = nx.Graph()
+        graph.add_nodes_from(range(self.parties))
+        graph.add_edges_from(self.edges)
+        return graph
+
+    @cached_property
+    def adjacency(self) -> sparse.csr_array:
+        """The matrix A: 1 where two parties talk to each other."""
+        pairs = np.array(self.edges, dtype=np.intp).reshape(-1, 2)
+        both = np.concatenate([pairs, pairs[:, ::-1]])
+        ones = np.ones(len(both))
+        shape = (self.parties, self.parties)
+        return sparse.csr_array((ones, (both[:, 0], both[:, 1])), shape=shape)
+
+    @cached_property
+    def degrees(self) -> NDArray[np.float64]:
+        """V_i, the number of neighbours; 1 (the server) with a server."""
+        if self.server:
+            return np.ones(self.parties)
+        return np.asarray(self.adjacency.sum(axis=1), dtype=np.float64).ravel()
+
+    @cached_property
+    def _neighbours(self) -> list[list[int]]:
+        near: list[list[int]] = [[] for _ in range(self.parties)]
+        for i, j in self.edges:
+            near[i].append(j)
+            near[j].append(i)
+        return [sorted(others) for others in near]
+
+    @cached_property
+    def _steps(self) -> list[dict[int, int]]:
+        """For each connected part, the links between its first party and each other party."""
+        parts: list[dict[int, int]] = []
+        left = dict.fromkeys(range(self.parties))
+        while left:
+            start = next(iter(left))
+            steps, reached = {start: 0}, [start]
+            for party in reached:
+                del left[party]
+                for other in self._neighbours[party]:
+                    if other not in steps:
+                        steps[other] = steps[party] + 1
+                        reached.append(other)
+            parts.append(steps)
+        return parts
+
+    @cached_property
+    def components(self) -> list[list[int]]:
+        """The connected parts of the graph."""
+        return [sorted(part) for part in self._steps]
+
+    @cached_property
+    def bipartite(self) -> bool:
+        """Whether the graph is bipartite (R-ADMM's condition (iv) fails there)."""
+        return all(
+            (steps[i] - steps[j]) % 2 for steps in self._steps for i, j in self.edges if i in steps
+        )
+
+    def neighbours(self, party: int) -> list[int]:
+        """The neighbours of one party, in increasing order."""
+        return list(self._neighbours[party])
+
+
+Pairs = Iterable[tuple[int, int]]
+
+
+def _ring(parties: int, seed: int) -> Pairs:
+    return [*_path(parties, seed), (parties - 1, 0)] if parties > 2 else _path(parties, seed)
+
+
+def _path(parties: int, seed: int) -> Pairs:
+    return zip(range(parties - 1), range(1, parties), strict=True)
+
+
+def _grid(parties: int, seed: int) -> Pairs:
+    columns = math.ceil(math.sqrt(parties))
+    along = [(i, i + 1) for i in range(parties - 1) if (i + 1) % columns]
+    return along + [(i, i + columns) for i in range(parties - columns)]
+
+
+def _random(parties: int, seed: int) -> Pairs:
+    # A random tree keeps it connected; the links on top bring it to 1.3 per party, the density of
+    # the random graph in PDML's experiments (10 servers, 13 links).
+    generator = np.random.default_rng(seed)
+    order = generator.permutation(parties)
+    links = {
+        frozenset((int(order[place]), int(order[generator.integers(place)])))
+        for place in range(1, parties)
+    }
+    wanted = min(round(1.3 * parties), parties * (parties - 1) // 2)
+    while len(links) < wanted:
+        links.add(frozenset(generator.choice(parties, size=2, replace=False).tolist()))
+    return [(min(link), max(link)) for link in links]
+
+
+GRAPHS: Final[dict[str, Callable[[int, int], Pairs]]] = {
+    "ring": _ring,
+    "path": _path,
+    "star": lambda parties, seed: ((0, other) for other in range(1, parties)),
+    "complete": lambda parties, seed: combinations(range(parties), 2),
+    "grid": _grid,
+    "random": _random,
+}
+
+
+def build_topology(
+    topology: str | Iterable[tuple[int, int]] | Topology, parties: int, *, seed: int = 0
+) -> Topology:
+    """A topology over ``parties`` parties by name, or from pairs of party numbers.
+
+    Parameters
+    ----------
+    topology
+        ``"ring"``, ``"path"``, ``"star"`` (party 0 is the hub), ``"complete"``, ``"grid"``,
+        ``"random"``, ``"server"``, or an iterable of pairs.
+    parties
+        Number of parties.
+    seed
+        For ``"random"`` only; public.
+    """
+    positive_integer("parties", parties)
+    if isinstance(topology, Topology):
+        if topology.parties != parties:
+            raise ParameterError(
+                f"topology must have as many parties as the data ({parties}); "
+                f"got {topology.parties}."
+            )
+        return topology
+    if isinstance(topology, str):
+        if topology == SERVER:
+            return Topology(SERVER, parties, ())
+        if topology not in GRAPHS:
+            raise unknown_name("topology", topology, [*GRAPHS, SERVER])
+        return Topology(topology, parties, _sorted_edges(GRAPHS[topology](parties, seed)))
+    return _from_edges(topology, parties)
+
+
+def _sorted_edges(edges: Iterable[tuple[Any, Any]]) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted({(min(i, j), max(i, j)) for i, j in edges}))
+
+
+def _from_edges(edges: Iterable[tuple[int, int]], parties: int) -> Topology:
+    if not isinstance(edges, Iterable):
+        raise ParameterError(f"topology must be a name or pairs of party numbers; got {edges!r}.")
+    pairs = []
+    for edge in edges:
+        try:
+            first, second = (operator.index(end) for end in edge)
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"topology must be a name or pairs of party numbers; got the edge {edge!r}."
+            ) from None
+        if not (0 <= first < parties and 0 <= second < parties) or first == second:
+            raise ParameterError(
+                f"topology edges must join two different parties numbered 0 to {parties - 1}; "
+                f"got {edge!r}."
+            )
+        pairs.append((first, second))
+    built = Topology("edges", parties, _sorted_edges(pairs))
+    if len(built.components) > 1:
+        raise ParameterError(
+            "topology must be connected; got the components "
+            f"{', '.join(str(part) for part in built.components)}. Add an edge between them."
+        )
+    return built
 
 
 @dataclass(frozen=True)
@@ -34,6 +243,9 @@ class Site:
         server there is one source, the mean of all parties' messages.
     parties, features, outputs, runs
         N, the dimension, columns of the classifier, repeated runs.
+    least_constant
+        The smallest value that the last column, a constant before rows were scaled, can have in a
+        row; None where rows have no constant.
     """
 
     names: tuple[str, ...]
@@ -48,6 +260,7 @@ class Site:
     runs: int
     loss: Loss
     regularization: float
+    least_constant: float | None = None
 
     @property
     def parties(self) -> int:
@@ -108,6 +321,7 @@ class Site:
         outputs: int = 1,
         runs: int = 1,
         party_weight: str = "rows",
+        least_constant: float | None = None,
     ) -> Site:
         """The site that computes every party, named by its number: an in-process run."""
         parties = topology.parties
@@ -131,4 +345,5 @@ class Site:
             runs=runs,
             loss=loss,
             regularization=regularization,
+            least_constant=least_constant,
         )

@@ -1,8 +1,7 @@
 """What a report says, without how it looks: frozen data that :mod:`~dpadmm.report.html` writes.
 
 A report has answers on top and sections below; a section is a sequence of blocks. Anything that
-can say what it found in words, tables and plots can have a report (:mod:`~dpadmm.report.run`,
-:mod:`~dpadmm.report.runs`).
+can say what it found in words, tables and plots can have a report (:mod:`~dpadmm.report.run`).
 
 A table is shown on a page, for machines in CSV and for the documentation in Markdown. A plot is
 data and labels; :mod:`~dpadmm.report.svg` draws it. Every plot carries its data as a table and a
@@ -16,6 +15,7 @@ import dataclasses
 import io
 import json
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -28,10 +28,53 @@ from pydantic import TypeAdapter, ValidationError
 from dpadmm.durable import FileRefusal, read_json
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
-from dpadmm.report import texts
-from dpadmm.report.markup import shown_name
 
 Cell: TypeAlias = str | int | float | None
+
+# Headings of pages of several kinds. What a guarantee says (adjacency, adversary, theorem, what is
+# not covered) is worded by dpadmm.privacy.statement and shown as it is there.
+SIMULATION: Final = "SIMULATION."
+PUBLISHED: Final = "PUBLISHED CALIBRATION."
+PUBLISHED_WORDS: Final = (
+    "Lines marked (published) have noise as a paper sets it: the epsilon beneath them is the "
+    "paper's claim, not a proven guarantee. The table has what is proven, where it is known."
+)
+STAND_IN: Final = "STAND-IN DATA."
+MEANING: Final = "What the epsilons mean"
+CONFIGURATION: Final = "Configuration, and how to run it again"
+COMMAND: Final = "The command that makes it again"
+NO_NOISE: Final = "without noise"
+
+# Controls, surrogates, and formats such as a change of direction; line breaks and tabs are kept.
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_KEPT: Final = frozenset("\n\t\u2068\u2069")
+
+
+def plain(text: str) -> str:
+    """The text with every character visible."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        f"\N{MATHEMATICAL LEFT ANGLE BRACKET}U+{ord(character):04X}"
+        "\N{MATHEMATICAL RIGHT ANGLE BRACKET}"
+        if character not in _KEPT and unicodedata.category(character) in _HIDDEN
+        else character
+        for character in text
+    )
+
+
+def shown_name(name: str, longest: int = 60) -> str:
+    """A name for the middle of a sentence: cut, on one line, in its own writing direction."""
+    # What isolates a name must not come from within it.
+    inner = plain(name.replace("\u2068", "\ufffd").replace("\u2069", "\ufffd"))
+    inner = cut(inner, longest)
+    return inner if inner.isascii() else f"\u2068{inner}\u2069"
+
+
+def cut(label: str, longest: int) -> str:
+    """A label that fits: on one line, every character visible, no longer than this."""
+    label = " ".join(plain(label).split())
+    return label if len(label) <= longest else label[: longest - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def cell_text(cell: Cell) -> str:
@@ -167,7 +210,7 @@ class LinePlot:
                 zip(self.series[0].x, *(line.y for line in self.series), strict=True)
             )
         else:
-            bounds = (texts.LOW, texts.HIGH) if banded else ()
+            bounds = ("low", "high") if banded else ()
             columns = ("series", self.x_label, self.y_label, *bounds)
             rows = []
             for line in self.series:
@@ -175,7 +218,7 @@ class LinePlot:
                 band = (line.low or nothing, line.high or nothing) if banded else ()
                 points = zip(line.x, line.y, *band, strict=True)
                 rows += [(line.name, *point) for point in points]
-        return Table(texts.DATA_OF.format(title=self.title), columns, tuple(rows))
+        return Table(f"Data: {self.title}", columns, tuple(rows))
 
     def description(self) -> str:
         """First and last value of every line."""
@@ -217,7 +260,7 @@ class BarPlot:
         columns = [self.name_label, self.value_label]
         columns += [self.of_label] if self.of_label else []
         banded = any(bar.low is not None for bar in self.bars)
-        columns += [texts.LOW, texts.HIGH] if banded else []
+        columns += ["low", "high"] if banded else []
         rows = [
             (
                 bar.name,
@@ -227,13 +270,13 @@ class BarPlot:
             )
             for bar in self.bars
         ]
-        return Table(texts.DATA_OF.format(title=self.title), tuple(columns), tuple(rows))
+        return Table(f"Data: {self.title}", tuple(columns), tuple(rows))
 
     def description(self) -> str:
         """The largest and the smallest."""
         finite = [bar for bar in self.bars if math.isfinite(bar.value)]
         if not finite:
-            return self.value_label or texts.NONE
+            return self.value_label or "none"
         top = max(finite, key=lambda bar: bar.value)
         bottom = min(finite, key=lambda bar: bar.value)
         least, most = (f"{shown_name(b.name)} ({cell_text(b.value)})" for b in (bottom, top))
@@ -258,12 +301,12 @@ class GraphPlot:
         for first, second in self.edges:
             heard[first].append(self.names[second])
             heard[second].append(self.names[first])
-        columns = (texts.PARTY, texts.ROWS, texts.DEGREE, "talks to")
+        columns = ("party", "rows", "neighbours", "talks to")
         rows: list[tuple[Cell, ...]] = []
         for place, (name, count) in enumerate(zip(self.names, self.rows, strict=True)):
-            peers = [texts.SERVER] if self.server else heard[place]
+            peers = ["server"] if self.server else heard[place]
             rows.append((name, count, len(peers), ", ".join(peers)))
-        return Table(texts.DATA_OF.format(title=self.title), columns, tuple(rows))
+        return Table(f"Data: {self.title}", columns, tuple(rows))
 
     def description(self) -> str:
         """How many parties and links."""
@@ -283,7 +326,7 @@ class GuessPlot:
     title: str
     right: float
     caption: str = ""
-    seen: str = texts.GUESS_SEEN
+    seen: str = "all messages"
 
     @property
     def of_hundred(self) -> int:
@@ -297,7 +340,7 @@ class GuessPlot:
         with_seen = f"sees {self.seen}, at most"
         rows = (("tosses a coin", 0.5), (with_seen, with_all), ("sees the rows", 1.0))
         columns = ("the attacker", "right guesses")
-        return Table(texts.DATA_OF.format(title=self.title), columns, rows)
+        return Table(f"Data: {self.title}", columns, rows)
 
     def description(self) -> str:
         """The two figures."""
@@ -330,8 +373,8 @@ class WaitPlot:
         for place, (name, words) in enumerate(zip(self.names, self.words, strict=True)):
             awaited = [self.names[there] for here, there in self.waits if here == place]
             rows.append((name, words, ", ".join(awaited)))
-        columns = (texts.NODE, "how it is", "waits for")
-        return Table(texts.DATA_OF.format(title=self.title), columns, tuple(rows))
+        columns = ("node", "how it is", "waits for")
+        return Table(f"Data: {self.title}", columns, tuple(rows))
 
     def description(self) -> str:
         """How many nodes and links, and who waits."""

@@ -32,10 +32,11 @@ from dpadmm.report.document import (
     Table,
     Words,
     cell_text,
+    cut,
     report_json,
 )
-from dpadmm.report.markup import Html, cut, element
-from dpadmm.report.svg import FIGURE_STYLE, draw, standalone
+from dpadmm.report.svg import FIGURE_STYLE, Html, draw, element, standalone
+from dpadmm.version import __version__
 
 #: What a report is saved as beside its page, to make the page again.
 SAVED: Final = "report.json"
@@ -43,12 +44,12 @@ SAVED: Final = "report.json"
 _STYLE: Final = FIGURE_STYLE + files("dpadmm.report").joinpath("page.css").read_text("utf-8")
 _SCRIPT: Final = files("dpadmm.report").joinpath("live.js").read_text("utf-8")
 _FOOTER: Final = (
-    "This page is one file: it opens without a network, runs no script and asks nothing of any "
-    "server."
+    f"dpadmm {__version__} made this page. It is one file: it opens without a network, runs no "
+    "script and asks nothing of any server."
 )
 _LIVE_FOOTER: Final = (
-    "This page keeps itself up to date: its one script asks the command that serves it, and nobody "
-    "else."
+    f"dpadmm {__version__} makes this page. It keeps itself up to date: its one script asks the "
+    "command that serves it, and nobody else."
 )
 # Longer tables scroll by themselves.
 _TALL: Final = 14

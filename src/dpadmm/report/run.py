@@ -1,87 +1,81 @@
-"""The report of one run, from its record."""
+"""Pages of runs, from their records: headlines, banners, and answers in words.
+
+:func:`run_report` makes the page of one run, :func:`runs_report` that of several side by side, and
+:func:`refusal_report` that of a run over budget. What stands below the answers is in
+:mod:`dpadmm.report.sections`.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-import numpy as np
-import tomli_w
-
-from dpadmm.privacy.figures import AtLeast, AtMost, Given
-from dpadmm.report import texts
-from dpadmm.report.answers import answers, banners, guesses, quality_section, riskiest, tiles
+from dpadmm.privacy.figures import AtMost, Given, pair
+from dpadmm.privacy.gaussian import exp_up, sum_up
 from dpadmm.report.document import (
-    Bar,
-    BarPlot,
+    CONFIGURATION,
+    PUBLISHED,
+    SIMULATION,
+    Banner,
     Block,
-    Cell,
     Code,
-    Facts,
-    GraphPlot,
+    GuessPlot,
     LinePlot,
     Report,
     Section,
     Series,
     Table,
+    Tile,
     Words,
+    shown_name,
 )
-from dpadmm.report.markup import shown_name
-from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
-from dpadmm.run.record import Learnt, LedgerCheck, RecordedRun
-
-_LEDGER_COLUMNS = (
-    "party",
-    "data set",
-    "runs",
-    "epsilon spent",
-    "of policy",
-    "policy's delta",
-    "budget left",
-    "check",
+from dpadmm.report.sections import (
+    AGREEMENT,
+    EPSILON_SPENT,
+    MOVEMENT,
+    RUN_FILE,
+    apart_over_rounds,
+    attacker_section,
+    configuration_section,
+    configuration_text,
+    convergence_section,
+    course,
+    graph_section,
+    parties_section,
+    quality_answer,
+    quality_section,
+    riskiest,
+    weights_section,
 )
-_UNITS_COLUMNS = ("feature", "weight", "of")
-_UNITS_ERRORS = ("error of noise", "noise alone?")
-_FACTS_OF_RUN = (
-    ("run", "run_sha256"),
-    ("schema", "schema_sha256"),
-    ("model file", "model_sha256"),
-    ("ended", "ended"),
-    ("dpadmm", "dpadmm"),
-    ("Python", "python"),
-    ("NumPy", "numpy"),
-)
+from dpadmm.run.classifier import EVALUATED_LATER
+from dpadmm.run.config import RunConfig
+from dpadmm.run.result import RecordedRun
+from dpadmm.version import __version__
 
-
-def configuration_text(config: Mapping[str, Any]) -> str:
-    """The text of a ``run.toml``, without what was left out."""
-    return tomli_w.dumps(
-        {
-            key: _without_nothing(value)
-            for key, value in config.items()
-            if value not in ({}, [], None)
-        }
-    )
-
-
-def _without_nothing(value: Any) -> Any:
-    """Return a table, or a list of them, without entries that are empty or unknown to TOML."""
-    if isinstance(value, Mapping):
-        return {
-            key: _without_nothing(item) for key, item in value.items() if item not in ({}, None)
-        }
-    return [_without_nothing(item) for item in value] if isinstance(value, list) else value
-
-
-# What keeps a page small and a drawing readable; the record has everything.
-_MOST_ROWS = 500
-_MOST_POINTS = 300
-_MOST_COURSES = 6
-_MOST_BARS = 12
-
-# A part of the way that a model moved below which a difference is rounding.
+# Spending is worked out with rounding errors far below this.
 _ROUNDING = 1e-9
+_ON_GRAPHS = {
+    "ring": "on a ring",
+    "path": "on a path",
+    "star": "on a star (the first is the hub)",
+    "complete": "each with all others",
+    "grid": "on a grid",
+    "random": "on a random graph",
+}
+_MOST_NAMES = 6
+_MOST_COLUMNS = 5
+_RUNS_COLUMNS = (
+    "run",
+    "algorithm",
+    "parties",
+    "rounds",
+    "epsilon",
+    "delta",
+    "attacker right at most, %",
+    "calibration",
+    "simulated",
+    "remarks",
+)
+_MOST_LINES = 6
 
 
 def run_report(run: RecordedRun, *, more: Sequence[Section] = ()) -> Report:
@@ -112,408 +106,419 @@ def _moment(ended: str) -> str:
     return ended.replace("T", " ")[:16] + " UTC" if ended.endswith("+00:00") else ended
 
 
-def parties_section(run: RecordedRun) -> Section:
-    """What each party spent, what is left, who is the weakest, whether the ledgers hold."""
-    weakest = "All parties have the same guarantee."
-    if run.weakest:
-        names = ", ".join(shown_name(name) for name in run.weakest[:3])
-        epsilon = f"{AtMost(run.privacy.epsilon):4}"
-        weakest = f"The weakest guarantee is that of {names}: epsilon = {epsilon}."
-    words = (
-        f"The guarantee of a party rests on its own noise alone. {weakest} Epsilons of different "
-        "parties are never added: they are about different people."
-    )
-    if run.privacy.alone:
-        words = (
-            f"The guarantees hold against {run.privacy.adversary}. {weakest} Each is about people "
-            "with rows at that party alone: a person with rows at several costs the sum of their "
-            "mu."
-        )
-    blocks: list[Block] = [Words(words), _party_table(run)]
-    blocks += [plot for plot in (_rounds_plot(run), _spent_plot(run)) if plot]
-    blocks.append(_ledger_table(run) if run.ledger_checks else Words("No ledger was charged."))
-    return Section("What each party spent", tuple(blocks))
+def banners(run: RecordedRun) -> tuple[Banner, ...]:
+    """The worst first."""
+    return (*_dangers(run), *_cautions(run))
 
 
-def _party_table(run: RecordedRun) -> Table:
-    degrees = _degrees(run)
-    notes, shown = [], list(run.parties)
-    if len(shown) > _MOST_ROWS:
-        have = f"the record has all {len(shown)}"
-        notes.append(f"The {_MOST_ROWS} parties with the weakest guarantees; {have}.")
-        shown.sort(key=lambda party: -run.privacy.parties[party.name].epsilon)
-    theorems = {guarantee.theorem for guarantee in run.privacy.parties.values()}
-    several = len(theorems) > 1
-    if not several:
-        notes.append(f"Theorem: {theorems.pop()}.")
-    rows = []
-    for party in shown[:_MOST_ROWS]:
-        guarantee = run.privacy.parties[party.name]
-        rows.append(
-            (
-                party.name,
-                party.rows,
-                degrees.get(party.name),
-                AtMost(guarantee.epsilon),
-                _given(run.budget(party.name)),
-                AtMost(guarantee.delta),
-                AtMost(100 * guarantee.odds.right),
-                *((guarantee.theorem,) if several else ()),
-            )
-        )
-    columns = (
-        texts.PARTY,
-        texts.ROWS,
-        texts.DEGREE,
-        texts.EPSILON,
-        texts.BUDGET,
-        "delta",
-        "attacker right at most, %",
-        *((texts.THEOREM,) if several else ()),
-    )
-    return Table("Parties", columns, tuple(rows), " ".join(notes))
-
-
-def _given(budget: float | None) -> Given | None:
-    return None if budget is None else Given(budget)
-
-
-def _degrees(run: RecordedRun) -> dict[str, int]:
-    if run.topology is None:
-        return {}
-    if run.topology.server:
-        return dict.fromkeys(run.names, 1)
-    ends = Counter(end for edge in run.topology.edges for end in edge)
-    return {name: ends[place] for place, name in enumerate(party.name for party in run.everybody)}
-
-
-def thinned(count: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Return which points to draw: all, or evenly chosen ones with the last."""
-    step = -(-count // _MOST_POINTS)
-    return np.unique(np.append(np.arange(0, count, step), count - 1))
-
-
-def course(name: str, values: Sequence[float]) -> Series:
-    """A line over the rounds."""
-    places = thinned(len(values)).tolist()
-    return Series(name, tuple(p + 1 for p in places), tuple(values[p] for p in places))
-
-
-def _thinned_note(count: int) -> str:
-    step = -(-count // _MOST_POINTS)
-    return f" Every {step}th round is drawn; the record has all." if step > 1 else ""
-
-
-def _rounds_plot(run: RecordedRun) -> LinePlot | None:
-    """Parties often share a course, which is then drawn once."""
-    if not run.private or not run.epsilon_after_rounds:
-        return None
-    shared: dict[tuple[float, ...], list[str]] = {}
-    for name, spent in run.epsilon_after_rounds.items():
-        if spent:
-            shared.setdefault(spent, []).append(name)
-    highest = sorted(shared, key=lambda spent: -spent[-1])[:_MOST_COURSES]
-    note = _thinned_note(run.rounds)
-    if any(len(spent) > run.rounds for spent in shared):
-        note = f" The last is with the histogram that was released after them.{note}"
-    if any(len(set(spent)) < len(spent) / 2 for spent in shared):
-        note += " Where it rises in steps, each round has the epsilon of the step's last one."
-    if len(shared) > _MOST_COURSES:
-        note += f" Of {len(shared)} different courses the {_MOST_COURSES} highest are drawn."
-    lines = []
-    for spent in highest:
-        first, *others = shared[spent]
-        name = f"{shown_name(first, 20)} and {len(others)} more alike"
-        lines.append(course(name if others else first, [AtMost(value) for value in spent]))
-    budgets = {run.budget(name) for name in run.names}
-    limits = [(texts.BUDGET, Given(budget)) for budget in budgets if budget is not None]
-    return LinePlot(
-        "Budget spent over the rounds",
-        texts.ROUND,
-        texts.EPSILON,
-        tuple(lines),
-        caption=f"Epsilon after each round, at the delta of the party.{note}",
-        from_zero=True,
-        limits=tuple(limits) if len(limits) == 1 else (),
-    )
-
-
-def _spent_plot(run: RecordedRun) -> BarPlot | None:
-    spent = [(name, run.privacy.parties[name].epsilon, run.budget(name)) for name in run.names]
-    if not run.private or all(budget is None for _, _, budget in spent):
-        return None
-    spent.sort(key=lambda entry: -entry[1])
-    bars = tuple(Bar(name, AtMost(epsilon), _given(of)) for name, epsilon, of in spent[:_MOST_BARS])
-    return BarPlot(
-        "Spent of the budget of this run",
-        texts.PARTY,
-        texts.EPSILON,
-        bars,
-        caption="What was spent, inside what the configuration allows this run.",
-        of_label=texts.BUDGET,
-        marked=frozenset(run.weakest),
-    )
-
-
-def attacker_section(run: RecordedRun) -> list[Section]:
-    """How many people a test finds, at most, for its false alarms."""
-    if not run.private:
-        return []
-    odds = riskiest(run)
-    alarms = np.array([0, 0.1, 0.5, 1, 2, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100]) / 100
-    percent = tuple((100 * alarms).tolist())
-    found = tuple(AtMost(value) for value in (100 * odds.detections(alarms)).tolist())
-    plot = LinePlot(
-        "Finding a person, against false alarms",
-        "false alarms, % of the innocent cases",
-        "found, % of the true cases, at most",
-        (Series("bound of this run", percent, found), Series("by chance", percent, percent)),
-        caption=(
-            "Whatever test is used: the share of true cases it finds, against the share "
-            f"of cases it raises a false alarm for. {odds.theorem[:1].upper() + odds.theorem[1:]}."
-        ),
-    )
-    words = (
-        "The bound holds for every test, whoever runs it and whatever else is known. It is about "
-        "one person of the party with the weakest guarantee."
-    )
-    if run.privacy.alone:
-        words = (
-            "The bound holds for every test of those whom the line Against whom names, whatever "
-            "else they know but the noise of the honest parties. It is about one person of the "
-            "party with the weakest guarantee, with rows at no other."
-        )
-    return [Section("What an attacker could find out", (Words(words), plot), narrow=True)]
-
-
-def _ledger_table(run: RecordedRun) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    alone = {
-        name: check.account.spent_epsilon_alone
-        for name, check in run.ledger_checks.items()
-        if check.account is not None and check.account.spent_epsilon_alone is not None
-    }
+def _dangers(run: RecordedRun) -> Iterator[Banner]:
+    privacy = run.privacy
+    if over := over_budget(run):
+        words = f"More was spent than was allowed: {'; '.join(over)}."
+        yield Banner("danger", "OVER BUDGET.", words)
     for name, check in run.ledger_checks.items():
-        account, words = check.account, _check_words(check)
-        # A column of its own where any data set was charged for noise that parties share.
-        apart = ((AtMost(alone[name]) if name in alone else None),) if alone else ()
-        if account is None:
-            rows.append((name, *(None,) * 6, *apart, words))
-            continue
-        left = f"{AtLeast(100 * account.left / account.limit):3} %"
-        policy = account.policy
-        spent = (
-            AtMost(account.spent_epsilon),
-            Given(policy["epsilon"]),
-            Given(policy["delta"]),
-            left,
+        if check.error is not None:
+            words = f"{shown_name(name)}: {check.error}"
+            yield Banner("danger", "LEDGER CHECK FAILED.", words)
+    if privacy.simulated:
+        words = "Its data and its messages are for trying things out."
+        if run.private:
+            words = (
+                "The noise of this run can be drawn again: it protects nobody. Its figures are "
+                "what the same run would guarantee with secret noise."
+            )
+        yield Banner("danger", SIMULATION, words)
+    if not run.private:
+        words = (
+            f"No finite epsilon is proven for this run of {run.algorithm}. Treat its messages as "
+            "rows."
         )
-        rows.append((name, str(account.dataset["name"]), len(account.runs), *spent, *apart, words))
-    rows = rows[:_MOST_ROWS]
-    *columns, checked = _LEDGER_COLUMNS
-    columns += ["epsilon spent if all others collude"] if alone else []
-    return Table(
-        "Ledgers: the budget of each data set over all its runs",
-        (*columns, checked),
-        tuple(rows),
-        "An older copy put in a ledger's place would pass the check: compare its "
-        "head with one noted elsewhere. The heads are in the configuration section.",
+        yield Banner("danger", "NO PRIVACY GUARANTEE.", words)
+
+
+def _cautions(run: RecordedRun) -> Iterator[Banner]:
+    privacy = run.privacy
+    if privacy.calibration == "published":
+        claim = privacy.claim or "no figure."
+        claim = claim if claim.endswith(".") else f"{claim}."
+        words = (
+            f"The noise is set as the paper prints it. The paper claims: {claim} That is "
+            f"not proven. What is proven for this run: {_proven(run)}."
+        )
+        yield Banner("caution", PUBLISHED, words)
+    if not privacy.reviewed:
+        words = (
+            f"The algorithm {run.algorithm} comes from outside; its theorem is its author's word."
+        )
+        yield Banner("caution", "THEOREM NOT REVIEWED.", words)
+    yield from _losses(run)
+    for sentence in privacy.caveats:
+        if sentence.startswith(EVALUATED_LATER):
+            yield Banner("caution", "MORE WAS SPENT.", sentence)
+    for sentence in run.warnings:
+        yield Banner("caution", "Warning.", sentence)
+    if run.private and not privacy.simulated and not run.ledger_checks:
+        yield Banner(
+            "info",
+            "Not counted.",
+            "This run was charged to no ledger, so nothing adds up what other runs "
+            "spent on the same rows.",
+        )
+
+
+def _losses(run: RecordedRun) -> Iterator[Banner]:
+    """What a node says about others that did not return."""
+    federation = run.federation
+    if federation is None:
+        return
+    if federation.went_on_without:
+        names = ", ".join(shown_name(name) for name in federation.went_on_without)
+        yield Banner(
+            "caution",
+            "WENT ON WITHOUT A NODE.",
+            f"The others went on without {names}, within their own budgets. What was "
+            "sent to a lost node stays with it and stays spent.",
+        )
+    if federation.lost is not None:
+        words = (
+            "A node was lost, and this one ended with the model of round "
+            f"{federation.rounds_complete} of {run.rounds}. Rely on what all of its rounds would "
+            "spend: what was spent so far was decided by who was lost, and when."
+        )
+        yield Banner("caution", "ENDED EARLY.", words)
+
+
+def over_budget(run: RecordedRun) -> list[str]:
+    """Parties that spent more than the configuration or their ledger's policy allows, in words."""
+    found = []
+    for name in run.names:
+        spent, budget = run.privacy.parties[name].epsilon, run.budget(name)
+        if budget is not None and spent > budget * (1 + _ROUNDING):
+            found.append(f"{shown_name(name)} spent epsilon = {AtMost(spent)} of {Given(budget)}")
+        check = run.ledger_checks.get(name)
+        if check is not None and check.account is not None:
+            spent, policy = check.account.spent_epsilon, float(check.account.policy["epsilon"])
+            if spent > policy * (1 + _ROUNDING):
+                has = f"epsilon = {AtMost(spent)} of {Given(policy)}"
+                found.append(f"the ledger of {shown_name(name)} has {has}")
+    return found[:_MOST_NAMES]
+
+
+def tiles(run: RecordedRun) -> tuple[Tile, ...]:
+    """The figures that are seen at once."""
+    privacy = run.privacy
+    epsilon = f"{AtMost(privacy.epsilon):4}" if run.private else "none"
+    delta = str(AtMost(privacy.delta)) if run.private else "none"
+    which = "if noise is secret" if privacy.simulated else "the largest"
+    return (
+        Tile(epsilon, f"epsilon, {which}"),
+        Tile(delta, "delta"),
+        Tile(f"{_guess_plot(run).of_hundred} of 100", "right guesses, at most"),
+        Tile(f"{len(run.everybody):,}", "parties"),
+        Tile(f"{sum(party.rows for party in run.everybody):,}", "rows, none shared"),
+        Tile(f"{run.rounds:,}", "rounds"),
     )
 
 
-def _check_words(check: LedgerCheck) -> str:
-    when = "when this page was made" if check.when == "now" else "at the end of the run"
-    if check.error is None:
-        return f"consistent, {when}: every hash, message and cost worked out again"
-    return f"FAILED, {when}: {check.error}"
+def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
+    """Question and answer, in the order in which people ask."""
+    privacy = run.privacy
+    pairs = [
+        ("Who took part", _who(run)),
+        ("What was learnt", learnt(run)),
+        *quality_answer(run),
+        ("What is guaranteed", _guaranteed(run)),
+        *(("What to know before relying on it", caveat) for caveat in privacy.caveats),
+    ]
+    if run.private:
+        how = f"Accountant: {privacy.accountant}. Calibration: {privacy.calibration}."
+        not_covered = list(privacy.not_covered)
+        if not run.ledger_checks:
+            not_covered.append("other runs on the same rows (no ledger counts them)")
+        pairs += [
+            ("When a person's data change", _sentence(privacy.adjacency)),
+            ("Against whom", _sentence(privacy.adversary)),
+            ("By which theorem", _sentence(f"{privacy.theorem}. {how}")),
+            ("What is not covered", _sentence("; ".join(not_covered))),
+        ]
+    # They may be long; what everybody asks is seen without scrolling.
+    pairs += [(heading, _sentence(words)) for heading, words in privacy.details]
+    real = f"Not a simulation. {privacy.noise[:1].upper() + privacy.noise[1:]}."
+    simulated = f"A simulation. The noise is {privacy.noise}."
+    pairs.append(("Simulation or not", simulated if privacy.simulated else real))
+    return tuple(pairs)
 
 
-def graph_section(run: RecordedRun) -> Section:
-    """The parties drawn with their links."""
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
+
+
+def _who(run: RecordedRun) -> str:
+    names = [
+        f"{shown_name(party.name, 40)} ({party.rows:,} rows)"
+        for party in run.everybody[:_MOST_NAMES]
+    ]
+    if len(run.everybody) > _MOST_NAMES:
+        names.append(f"and {len(run.everybody) - _MOST_NAMES} more")
     topology = run.topology
     if topology is None:
-        return Section(texts.GRAPH, (Words("The record of this run does not say."),))
-    links = len(run.everybody) if topology.server else len(topology.edges)
-    if len(run.everybody) > MOST_PARTIES or links > MOST_LINKS:
-        words = f"{len(run.everybody)} parties with {links} links: too many to draw."
-        return Section(texts.GRAPH, (Words(words),))
-    plot = GraphPlot(
-        "The parties and their links",
-        tuple(party.name for party in run.everybody),
-        tuple(party.rows for party in run.everybody),
-        topology.edges,
-        topology.server,
-        "The area of a circle follows the party's rows."
-        + (" The weakest guarantee is dashed." if run.weakest else ""),
-        frozenset(run.weakest),
-    )
-    return Section(texts.GRAPH, (plot,), narrow=True)
+        how = "on a graph that was not recorded"
+    elif topology.server:
+        how = "around a server that holds no rows"
+    else:
+        how = _ON_GRAPHS.get(topology.name, "on a graph of their own")
+    return f"{len(run.everybody)} parties, {how}: {', '.join(names)}."
 
 
-def convergence_section(run: RecordedRun) -> Section:
-    """How the parties came to agree, from messages alone."""
-    apart = apart_over_rounds(run)
-    words = "What is drawn here is a function of the messages alone: nothing was computed from "
-    words += "rows in any other way."
-    if run.history.disagreement and not apart and len(run.everybody) > 1:
-        words = f"All parties have the same model in every round. {words}"
-    lines = (
-        (texts.DISAGREEMENT, texts.DISAGREEMENT_Y, apart),
-        (texts.CHANGE, texts.CHANGE_Y, run.history.change),
-    )
-    plots = [
-        LinePlot(
-            title,
-            texts.ROUND,
-            label,
-            (course(label, values),),
-            caption=_thinned_note(len(values)).strip(),
-            log_y=True,
-        )
-        for title, label, values in lines
-        if values
-    ]
-    return Section("Agreement and convergence", (Words(words), *plots))
-
-
-def apart_over_rounds(run: RecordedRun) -> tuple[float, ...]:
-    """How far the parties' models are apart; nothing where that is rounding alone."""
-    apart, moved = run.history.disagreement, run.history.change
-    return apart if max(apart, default=0.0) > _ROUNDING * max(moved, default=1.0) else ()
-
-
-def weights_section(run: RecordedRun) -> list[Section]:
-    """The classifier that was released; nothing if it was not recorded."""
+def learnt(run: RecordedRun) -> str:
+    """What the model tells apart, from what."""
+    label = "the class"
+    columns = f"{run.features} features"
+    if run.learnt is not None:
+        label = shown_name(run.learnt.label, 40)
+    if run.learnt is not None and run.learnt.columns:
+        names = ", ".join(_few(run.learnt.columns, _MOST_COLUMNS))
+        count = len(run.learnt.columns)
+        columns = f"the column {names}" if count == 1 else f"{count} columns ({names})"
+        columns += f", encoded as {run.features} features"
     if run.learnt is not None and run.learnt.frequencies is not None:
+        columns += f", the cosines and sines of {run.learnt.frequencies} random frequencies"
+    loss = run.config.get("run", {}).get("loss", "logistic")
+    classes = " or ".join(_few(run.classes, _MOST_NAMES))
+    return (
+        f"A linear classifier ({loss} loss) that predicts {label} ({classes}) from {columns}, by "
+        f"{run.rounds} rounds of {run.algorithm}."
+    )
+
+
+def _few(names: Sequence[str], most: int) -> list[str]:
+    """The first names, and how many more there are."""
+    shown = [shown_name(name, 30) for name in names[:most]]
+    return shown + [f"and {len(names) - most} more"] * (len(names) > most)
+
+
+def _guaranteed(run: RecordedRun) -> str:
+    privacy = run.privacy
+    if not run.private:
+        return (
+            f"Nothing. No finite epsilon is proven for this run of {run.algorithm}: its "
+            "messages may reveal rows."
+        )
+    # The record of a node is about its own rows; the others state their own.
+    whose = shown_name(run.names[0], 40) if len(run.names) == 1 else "each party"
+    private = (
+        f"{pair(privacy.epsilon, privacy.delta)}-differential privacy, in total over the whole run."
+    )
+    factor = f"{AtMost(exp_up(privacy.epsilon)):3}" if privacy.epsilon < 700 else "any number of"
+    likely = f"would have become more than {factor} times as likely, plus {AtMost(privacy.delta)}."
+    if privacy.simulated:
         words = (
-            f"The {run.features} weights that were released belong to random Fourier "
-            "features: cosines and sines of all columns together. None of them says "
-            "what a column does, so none is shown; the model file has them all."
+            "To nobody, since the noise can be drawn again. With secret noise it would be, to the "
+            f"people of {whose}: {private}"
         )
-        return [Section(texts.WEIGHTS, (Words(words),), narrow=True)]
-    if run.learnt is None or not run.learnt.weights:
-        return []
-    error = run.learnt.noise_error
+    elif privacy.alone:
+        words = (
+            f"To the people of {whose}, against those whom the line Against whom names: {private} "
+            "If one person's rows at one party had been different, nothing that they see of the "
+            f"run {likely} That rests on the noise of the honest parties: where more parties work "
+            "together, nothing but the line If all others collude holds."
+        )
+    else:
+        words = (
+            f"To the people of {whose}: {private} If one person's rows had been "
+            f"different, nothing that the other parties or anybody else sees of the run {likely}"
+        )
+    if run.weakest:
+        best = min(run.names, key=lambda name: privacy.parties[name].epsilon)
+        least, most = AtMost(privacy.parties[best].epsilon), AtMost(privacy.epsilon)
+        ends = f"{least:4} ({shown_name(best, 40)}) to {most:4} ({shown_name(run.weakest[0], 40)})"
+        words += f" The parties' epsilons go from {ends}."
+    return words
+
+
+def guesses(run: RecordedRun) -> GuessPlot:
+    """A hundred guesses about a person of the weakest party."""
+    if not run.private:
+        return _guess_plot(
+            run,
+            "An attacker knows every other row and two candidates for this person's. Nothing "
+            "bounds how many guesses are right.",
+        )
+    odds = riskiest(run)
+    before = "If the noise were secret: " if run.privacy.simulated else ""
+    who, seen = "An attacker", "every message of the run is seen"
+    if run.privacy.alone:
+        who = "An attacker of those whom the line Against whom names"
+        seen = "the sum of all messages is seen in every round"
+    return _guess_plot(
+        run,
+        f"{before}{who} knows every other row and two candidates for this person's, a fair coin "
+        f"chose one, and {seen}. Of 100 such guesses {_guess_plot(run).of_hundred} are right at "
+        f"most. Theorem: {odds.theorem}.",
+    )
+
+
+def _guess_plot(run: RecordedRun, caption: str = "") -> GuessPlot:
+    seen = "the sums of messages" if run.privacy.alone else "all messages"
+    return GuessPlot(
+        "What that means: guessing about one person", riskiest(run).right, caption, seen
+    )
+
+
+def refusal_report(config: RunConfig, reason: str, when: str, *, started: bool) -> Report:
+    """Say what was asked for and why it was refused; ``started``: rounds may have been sent."""
+    run = config.run
     words = (
-        "The weights that were released. The noise of privacy is in them: a small "
-        "weight may be noise alone, and no weight tells about one person."
+        "The run did not start: no row was read, no message was sent, and no ledger was charged "
+        "more than before."
     )
-    if error is not None:
-        words += (
-            " Noise alone gives every weight of an encoded feature a standard error of "
-            f"about {error:.3g} or less: a public figure, from runs with the same noise on rows of "
-            "zeros. Whiskers reach two standard errors to each side; weights within two of zero "
-            "are grey. Where classes are well separated rows pull weights back, and the error is "
-            "smaller than stated."
+    if started:
+        words = (
+            "A ledger stopped the run, as another run used up the budget meanwhile. The round "
+            "that did not fit was not sent; earlier rounds were, and stay charged."
         )
-    elif run.private:
-        words += " How far noise alone moves them is not known for this run."
-    towards = dict.fromkeys(weight.towards for weight in run.learnt.weights)
-    plots = [_weights_plot(run, name, error) for name in list(towards)[:_MOST_COURSES]]
-    tables = [] if run.learnt.intercepts is None else [_units_table(run.learnt)]
-    blocks: tuple[Block, ...] = (Words(words), *plots, *tables)
-    return [Section(texts.WEIGHTS, blocks, narrow=len(plots) == 1)]
+    asked = (
+        f"epsilon = {run.epsilon} at delta = {run.delta}, {run.rounds} rounds of {run.algorithm}"
+    )
+    return Report(
+        title="Refused: a run over budget",
+        subtitle=f"{run.algorithm}, {run.rounds} rounds, refused {when}, dpadmm {__version__}",
+        banners=(Banner("danger", "OVER BUDGET: REFUSED.", words),),
+        answers=(
+            # As it was printed: it may begin with the name of a parameter.
+            ("Why", reason),
+            ("What was asked for", asked),
+            ("What was learnt", "No model was written." if started else "Nothing."),
+            (
+                "What can be done",
+                "Ask for a smaller epsilon, or let the owner of the data decide on another "
+                "policy. dpadmm account tells what a run would cost.",
+            ),
+        ),
+        sections=(
+            Section(
+                CONFIGURATION,
+                (Code(RUN_FILE, configuration_text(config.plain())),),
+            ),
+        ),
+    )
 
 
-def _weights_plot(run: RecordedRun, towards: str, error: float | None) -> BarPlot:
-    """The largest weights of encoded features, which have the same range and can be compared."""
-    assert run.learnt is not None
-    weights = [weight for weight in run.learnt.weights if weight.towards == towards]
-    weights.sort(key=lambda weight: -abs(weight.weight))
-    shown = weights[:_MOST_BARS]
-    around = [
-        (None, None) if error is None else (each.weight - 2 * error, each.weight + 2 * error)
-        for each in shown
+def runs_report(named: Sequence[tuple[str, RecordedRun]]) -> Report:
+    """Compare runs; each comes with the name under which it is shown."""
+    sections = [
+        Section("Side by side", (_runs_table(named), *_runs_plots(named))),
+        *(_own_section(name, run) for name, run in named),
     ]
-    return BarPlot(
-        f"Largest weights: towards {shown_name(towards, 40)}",
-        "feature",
-        "weight of the encoded feature",
-        tuple(
-            Bar(each.feature, each.weight, low=low, high=high)
-            for each, (low, high) in zip(shown, around, strict=True)
+    return Report(
+        title=f"{len(named)} runs side by side",
+        subtitle=f"Made by dpadmm {__version__}",
+        banners=_worst(named),
+        answers=(
+            *((shown_name(name, 40), _in_short(run)) for name, run in named),
+            ("Together", _together(named)),
         ),
-        f"The {len(shown)} largest of {run.features}.",
-        faint=frozenset(each.feature for each in shown if _may_be_noise(each.weight, error)),
+        sections=tuple(sections),
     )
 
 
-def _may_be_noise(weight: float, error: float | None) -> bool:
-    return error is not None and abs(weight) <= 2 * error
-
-
-def _units_table(learnt: Learnt) -> Table:
-    """The same weights for cells as they stand in a file."""
-    error, rows = learnt.noise_error, list[tuple[Cell, ...]]()
-    # Of two classes all weights speak for one, which the plot names.
-    several = len({each.towards for each in learnt.weights}) > 1
-    for each in learnt.weights:
-        if each.unit is None and each.feature == "constant":
-            continue  # It is part of the intercept.
-        unit = 1.0 if each.unit is None else each.unit
-        of = "being so" if each.unit is None else "one unit"
-        row: tuple[Cell, ...] = (each.feature, each.weight * unit, of)
-        if error is not None:
-            noise = _may_be_noise(each.weight, error)
-            row = (*row, error * unit, texts.YES if noise else texts.NO)
-        rows.append((*row, each.towards) if several else row)
-    nothing = () if error is None else (None, None)
-    for towards, intercept in (learnt.intercepts or {}).items():
-        row = ("intercept", intercept, None, *nothing)
-        rows.append((*row, towards) if several else row)
-    columns = (*_UNITS_COLUMNS, *(() if error is None else _UNITS_ERRORS))
-    columns += ("towards",) if several else ()
-    return Table(
-        "Weights in the units of the columns",
-        columns,
-        tuple(rows),
-        "The score of a row is the sum of weight times value over its columns, and "
-        "the intercept; it is above zero where the row is predicted to be of that "
-        "class (of several, the class with the highest). Values outside the bounds "
-        "of the schema count as the nearer bound.",
+def _worst(named: Sequence[tuple[str, RecordedRun]]) -> tuple[Banner, ...]:
+    """Return all warnings of all runs, with the names of those they are about."""
+    about: dict[tuple[str, str], list[str]] = {}
+    for name, run in named:
+        for banner in banners(run):
+            if banner.tone != "info" and banner.heading != "Warning.":
+                about.setdefault((banner.tone, banner.heading), []).append(shown_name(name, 40))
+    kinds = sorted(about, key=lambda kind: kind[0] != "danger")
+    return tuple(
+        Banner("danger" if tone == "danger" else "caution", heading, f"{', '.join(names)}.")
+        for (tone, heading), names in ((kind, about[kind]) for kind in kinds)
     )
 
 
-def configuration_section(run: RecordedRun) -> Section:
-    """The configuration, its origin, and the command that repeats the run."""
-    facts = [(head, getattr(run, field)) for head, field in _FACTS_OF_RUN]
-    facts = [(head, str(value)) for head, value in facts if value]
-    # Records of older versions have the time of private runs, too, which depends on rows.
-    if run.seconds is not None and not run.private:
-        facts.append(("seconds", f"{run.seconds:g}"))
-    for name, check in run.ledger_checks.items():
-        if check.account is not None:
-            head = f"head of the ledger of {shown_name(name, 40)}"
-            facts.append((head, check.account.head))
-    command, words, title = run.command or "", [], "Configuration"
-    if run.federation is not None:
-        command = "dpadmm node --config node.toml"
-        words.append("At every node, with the run that was agreed on.")
-    elif not command:
-        command, title = "dpadmm train run.toml", texts.CONFIGURATION_CODE
-        words.append(
-            "Save this as run.toml beside the files that it names (they are recorded without "
-            "folders)."
-        )
-    if run.privacy.simulated:
-        words.append("The noise is simulated, so that the same numbers come out.")
-    elif run.ledgers:
-        words.append(
-            "The ledgers have this run: it is repeated from them, and nothing is spent. Under "
-            "another run_id it is another run, with noise drawn anew, and spends once more."
-        )
-    elif run.private:
-        words.append(
-            "Noise is drawn anew, so that the numbers differ, and the budget of the rows is spent "
-            "once more."
-        )
-    return Section(
-        texts.CONFIGURATION,
-        (
-            Code("Run it again", command),
-            *([Words(" ".join(words))] if words else []),
-            Code(title, configuration_text(run.config)),
-            Facts(tuple(facts)),
-        ),
-        narrow=True,
+def _in_short(run: RecordedRun) -> str:
+    return f"{learnt(run)} Guaranteed: {_proven(run)}."
+
+
+def _proven(run: RecordedRun) -> str:
+    if not run.private:
+        return "no finite epsilon"
+    return f"epsilon = {AtMost(run.privacy.epsilon)} at delta = {AtMost(run.privacy.delta)}"
+
+
+def _together(named: Sequence[tuple[str, RecordedRun]]) -> str:
+    """Basic composition, for people who are in all runs; nothing where one protects nobody."""
+    nothing = [
+        f"{shown_name(name, 40)} "
+        + ("is a simulation" if run.privacy.simulated else "guarantees nothing")
+        for name, run in named
+        if run.privacy.simulated or not run.private
+    ]
+    if len({run.privacy.adjacency for _, run in named}) > 1:
+        nothing = ["they differ in what is replaced"]
+    if nothing:
+        return f"No total is guaranteed to people who are in all of these runs: {nothing[0]}."
+    epsilon = sum_up(run.privacy.epsilon for _, run in named)
+    delta = sum_up(run.privacy.delta for _, run in named)
+    words = (
+        "If these runs are about the same people, their guarantees add up: in total "
+        f"{pair(epsilon, delta)}-differential privacy by basic composition. A "
+        "ledger composes them more tightly."
     )
+    if any(run.privacy.alone for _, run in named):
+        words += " That holds against those only against whom each of these runs holds: "
+        words += "some share noise."
+    return words
+
+
+def _runs_table(named: Sequence[tuple[str, RecordedRun]]) -> Table:
+    rows = []
+    for name, run in named:
+        privacy = run.privacy
+        rows.append(
+            (
+                name,
+                run.algorithm,
+                len(run.parties),
+                run.rounds,
+                AtMost(privacy.epsilon),
+                AtMost(privacy.delta),
+                AtMost(100 * riskiest(run).right),
+                privacy.calibration,
+                "yes" if privacy.simulated else "no",
+                "; ".join(over_budget(run)),
+            )
+        )
+    return Table("The runs", _RUNS_COLUMNS, tuple(rows))
+
+
+def _runs_plots(named: Sequence[tuple[str, RecordedRun]]) -> list[LinePlot]:
+    spent, apart, moved = [], [], []
+    for name, run in named[:_MOST_LINES]:
+        courses = [course for course in run.epsilon_after_rounds.values() if course]
+        if run.private and courses:
+            largest = max(courses, key=lambda course: course[-1])
+            spent.append(course(name, [AtMost(value) for value in largest]))
+        if differences := apart_over_rounds(run):
+            apart.append(course(name, differences))
+        if run.history.change:
+            moved.append(course(name, run.history.change))
+    wanted: list[tuple[str, str, list[Series], bool]] = [
+        ("Epsilon of the weakest party over the rounds", EPSILON_SPENT, spent, False),
+        (*AGREEMENT, apart, True),
+        (*MOVEMENT, moved, True),
+    ]
+    return [
+        LinePlot(title, "round", label, tuple(lines), log_y=log, from_zero=not log)
+        for title, label, lines, log in wanted
+        if lines
+    ]
+
+
+def _own_section(name: str, run: RecordedRun) -> Section:
+    blocks: list[Block] = list(banners(run))
+    blocks.append(Words(learnt(run)))
+    # Drawings are side by side above; here are the parties, the ledgers and the configuration.
+    for section in (parties_section(run), configuration_section(run)):
+        blocks += [block for block in section.blocks if not isinstance(block, LinePlot)]
+    return Section(shown_name(name, 40), tuple(blocks))

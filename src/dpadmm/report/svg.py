@@ -1,4 +1,8 @@
-"""Plots as SVG that follows the page's colours, light or dark."""
+"""Plots as SVG that follows the page's colours, light or dark; and the elements of all markup.
+
+Names of parties and columns come from others. Nothing but :func:`element` makes an :class:`Html`:
+a plain string is text wherever it stands, and is escaped.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from html import escape
 from importlib.resources import files
-from typing import Final
+from typing import Final, TypeAlias
 
-from dpadmm.problem.topologies import SERVER, Topology
-from dpadmm.report import texts
+from dpadmm.problem.site import SERVER, Topology
 from dpadmm.report.document import (
     Bar,
     BarPlot,
@@ -22,8 +26,46 @@ from dpadmm.report.document import (
     Series,
     WaitPlot,
     cell_text,
+    cut,
+    plain,
 )
-from dpadmm.report.markup import Html, cut, element
+
+# Elements of HTML that have no end tag.
+_VOID: Final = frozenset({"meta", "link", "br"})
+
+
+class Html(str):
+    """Text that is markup."""
+
+    __slots__ = ()
+
+
+Child: TypeAlias = str | None
+Attribute: TypeAlias = str | int | float | bool | None
+
+
+def element(name: str, /, *children: Child, **attributes: Attribute) -> Html:
+    """``<name attributes>children</name>``; strings are escaped unless they are markup.
+
+    An underscore in an attribute's name stands for a hyphen, one at its end is dropped; None and
+    False leave an attribute out.
+    """
+    parts = [f"<{name}"]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        key = key.rstrip("_").replace("_", "-")
+        parts.append(f" {key}" if value is True else f' {key}="{escape(plain(str(value)))}"')
+    parts.append(">")
+    if name not in _VOID:
+        parts += [_safe(child) for child in children if child is not None]
+        parts.append(f"</{name}>")
+    return Html("".join(parts))
+
+
+def _safe(child: str) -> str:
+    return child if isinstance(child, Html) else escape(plain(child))
+
 
 # Beyond these, sums and ratios leave the range of doubles; nothing that is plotted is there.
 _SMALLEST: Final = 1e-280
@@ -260,7 +302,7 @@ def _server(x: float, y: float) -> list[Html]:
     box = element(
         "rect", x=f"{x - 14:g}", y=f"{y - 14:g}", width="28", height="28", rx="4", class_="server"
     )
-    return [box, _label(x, y + 29, texts.SERVER, "label halo", "middle")]
+    return [box, _label(x, y + 29, "server", "label halo", "middle")]
 
 
 def draw_guesses(plot: GuessPlot) -> tuple[list[Html], float, float]:
@@ -524,7 +566,7 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
     tip = along.at(bar.value) if known else end
     value = cell_text(bar.value) if known else "no bound"
     if math.isnan(bar.value):
-        value = texts.NONE
+        value = "none"
     if bar.of is not None:
         value = f"{value} of {cell_text(bar.of)}"
     # The label keeps clear of a zero line in the middle.

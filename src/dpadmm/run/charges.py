@@ -1,25 +1,316 @@
-"""Runs that are charged to the ledgers of their parties."""
+r"""What a run is charged for: its training, the evaluation of its model, and the parties' ledgers.
+
+:func:`charged` opens a run in every ledger, and refuses there what does not fit.
+
+**Evaluation.** One charged histogram says how good a model is on rows that nobody may see. It
+is a run of one round (:mod:`dpadmm.evaluation.release`): announced, reserved, computed, committed
+and exchanged like any other, under a name of its own in the ledgers. On rows that were kept out of
+training it has an account of its own, and a person's cost is the larger of the two. On the rows
+that were trained on it adds up.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from dpadmm.algorithms import HISTOGRAM
+from dpadmm.algorithms.base import Settings
 from dpadmm.errors import LedgerError, ParameterError
+from dpadmm.evaluation.histogram import NoisyHistogram
+from dpadmm.evaluation.release import HistogramRelease
 from dpadmm.ledger.balance import Account, RowRange
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import LONGEST_NAME, LedgerRun, SQLiteLedger
-from dpadmm.privacy.events import Event
+from dpadmm.plain import Array
+from dpadmm.privacy.curves import gaussian_mu_squared
+from dpadmm.privacy.events import Event, parts_add_up, single_events
+from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.mechanisms import require_exact_shares
-from dpadmm.privacy.noise import NoiseSource
-from dpadmm.run.engine import fingerprint
-from dpadmm.run.evaluate import Split, WholePlan, evaluation_id, is_evaluation
-from dpadmm.run.plan import Plan, announced
-from dpadmm.run.train import _check_continued
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
+from dpadmm.problem.losses import get_loss
+from dpadmm.problem.site import Site, build_topology
+from dpadmm.run.engine import Outcome, fingerprint
+from dpadmm.run.options import Split, TrainingParameters, Wish
+from dpadmm.run.plan import Plan, announced, budget_for, check_labels_once, plan
+
+#: The part of a run's mu^2 that probabilities on the rows of the training take.
+HISTOGRAM_SHARE: Final = 0.1
+# Between the name of a run and the word for the terms of its evaluation.
+_EVALUATION: Final = " evaluation "
+
+
+@dataclass(frozen=True)
+class WholePlan:
+    """A training and the evaluation after it, every number but the model fixed; without any row.
+
+    Attributes
+    ----------
+    training
+        The run.
+    wish
+        What was asked for beside it.
+    classes, rows
+        How many there are; public number of rows of each party, those kept out included.
+    terms
+        Of the histogram; None where none is wanted.
+    """
+
+    training: Plan
+    wish: Wish
+    classes: int
+    rows: Mapping[str, int]
+    terms: EvaluationTerms | None = None
+
+    def evaluation(self, weights: Array) -> Plan:
+        """The evaluation of a model."""
+        assert self.terms is not None
+        return plan_evaluation(weights, self.classes, self.evaluated_rows, self.terms)
+
+    def expected(self) -> Plan | None:
+        """The evaluation of a model that is not there yet: it costs the same."""
+        if self.terms is None:
+            return None
+        return self.evaluation(np.ones((self.training.site.outputs, self.training.site.features)))
+
+    @property
+    def evaluated_rows(self) -> dict[str, int]:
+        """Public number of rows of each party that are evaluated on."""
+        return {name: self.wish.split.evaluated_rows(rows) for name, rows in self.rows.items()}
+
+
+def plan_whole(
+    parameters: TrainingParameters,
+    rows: Mapping[str, int],
+    *,
+    features: int,
+    classes: int,
+    wish: Wish,
+    least_constant: float | None = None,
+) -> WholePlan:
+    """Fix a run with what is asked for beside it; every refusal happens here.
+
+    Parameters
+    ----------
+    parameters
+        What to do; its budget is for a person, whatever part the rows are in.
+    rows
+        Public number of rows of each party, those kept out included.
+    features, classes, least_constant
+        Dimension of a row, how many classes there are, and what a plan needs of a constant.
+    wish
+        What is asked for beside the training.
+    """
+    counts = [wish.split.train_rows(count) for count in rows.values()]
+    names, outputs = tuple(rows), 1 if classes == 2 else classes
+    on_rows = partial(plan, features=features, outputs=outputs, least_constant=least_constant)
+
+    def planned(told: TrainingParameters) -> Plan:
+        return on_rows(told, counts, names=names)
+
+    training, terms = planned(parameters), None
+    if wish.histogram:
+        if training.budget is None:
+            raise ParameterError(
+                f"evaluate and probabilities must be left out with the algorithm "
+                f"{training.algorithm.name!r}, which is not private: a histogram would be the only "
+                "thing that is. Use loss = 'logistic' for probabilities, and dpadmm evaluate."
+            )
+        refuse_apart(training)
+        terms = EvaluationTerms.of_run(parameters)
+        if wish.split.holdout:
+            _refuse_both_parts(training)
+        else:
+            trained, counted = shared_budgets(training)
+            training = planned(replace(parameters, epsilon=trained))
+            terms = replace(terms, epsilon=counted)
+    whole = WholePlan(training, wish, classes, dict(rows), terms)
+    whole.expected()
+    return whole
+
+
+def refuse_apart(training: Plan) -> None:
+    """Refuse to count the labels of a run that protects them apart from rows."""
+    if training.algorithm.label_noise is not None:
+        raise ParameterError(
+            "an evaluation on private rows, and probabilities, must be left out with the "
+            f"algorithm {training.algorithm.name!r}: a histogram counts true labels, which it "
+            "protects apart from rows. Evaluate on public rows."
+        )
+
+
+def adds_up(training: Plan) -> bool:
+    """Whether an evaluation of other rows adds to what the training costs a person."""
+    budget = training.budget
+    events = chain(*announced(training))
+    return budget is not None and parts_add_up(events, budget.rows_per_person)
+
+
+def _refuse_both_parts(training: Plan) -> None:
+    """Refuse a budget that a person with rows in both parts would exceed."""
+    if adds_up(training):
+        assert training.budget is not None
+        raise ParameterError(
+            "rows_per_person must be 1 to evaluate on rows kept out of training with the algorithm "
+            f"{training.algorithm.name!r}; got {training.budget.rows_per_person}: its releases are "
+            "not Gaussian, so that what both parts cost a person with rows in each adds up, beyond "
+            "epsilon. Use an algorithm with Gaussian releases, such as 'dp-gd', or train without "
+            "evaluate and probabilities."
+        )
+
+
+@dataclass(frozen=True)
+class EvaluationTerms:
+    """What an evaluation costs, and whose noise it gets; all of it public.
+
+    Attributes
+    ----------
+    epsilon, delta
+        What each party may spend on it: a number, or one for each party by its name.
+    rows_per_person
+        How many rows are replaced at once.
+    noise, colluders
+        As the options of ``dp-gd`` have them.
+    """
+
+    epsilon: float | Mapping[Any, float]
+    delta: float | Mapping[Any, float]
+    rows_per_person: int = 1
+    noise: str = "own"
+    colluders: int | None = None
+
+    @classmethod
+    def of_run(cls, parameters: TrainingParameters) -> EvaluationTerms:
+        """Those of a run: its budget, and shared noise where its training shares it."""
+        options = parameters.algorithm_options
+        shared = options.get("noise") == "shared"
+        return cls(
+            parameters.epsilon,
+            parameters.delta,
+            parameters.rows_per_person,
+            "shared" if shared else "own",
+            options.get("colluders") if shared else None,
+        )
+
+
+def plan_evaluation(
+    weights: Array, classes: int, rows: Mapping[str, int], terms: EvaluationTerms
+) -> Plan:
+    """Check every parameter against the public facts and fix the release; no row is read.
+
+    Parameters
+    ----------
+    weights
+        Of the released model, ``(outputs, features)``, for rows as they are laid out.
+    classes
+        How many there are.
+    rows
+        Public number of rows that each party evaluates, in the order of the parties.
+    terms
+        What it may cost.
+    """
+    counts = np.array(list(rows.values()), dtype=np.int64)
+    site = Site.of_all(
+        counts,
+        build_topology("server", len(counts)),
+        get_loss("logistic"),
+        features=1,
+        regularization=1.0,
+    )
+    site = replace(site, names=tuple(rows))
+    asked = TrainingParameters(
+        HISTOGRAM, epsilon=terms.epsilon, delta=terms.delta, rows_per_person=terms.rows_per_person
+    )
+    options = {
+        "weights": tuple(tuple(map(float, row)) for row in weights),
+        "classes": classes,
+        "rows": int(counts.sum()),
+        "noise": terms.noise,
+        "colluders": terms.colluders,
+    }
+    budget = budget_for(asked, site)
+    settings = Settings(rounds=1, penalty=0.0, options=options, budget=budget)
+    release = HistogramRelease.configure(site, settings)
+    return Plan(release, replace(site, features=release.grid.cells), settings)
+
+
+def evaluation_id(run_id: str, planned: Plan) -> str:
+    """The name of an evaluation in the ledgers: the run's, and a word for its terms.
+
+    The same evaluation of the same model has the same name: asked again, it costs nothing and says
+    the same.
+    """
+    release = planned.algorithm
+    assert isinstance(release, HistogramRelease)
+    budget = planned.budget
+    assert budget is not None
+    spent = (budget.epsilon.tolist(), budget.delta.tolist(), budget.rows_per_person)
+    about = (planned.site.names, planned.site.rows.tolist(), release.grid, release.shared)
+    digest = hashlib.sha256(release.weights.tobytes())
+    digest.update(repr((*spent, *about)).encode())
+    return f"{run_id}{_EVALUATION}{digest.hexdigest()[:16]}"
+
+
+def is_evaluation(name: str, run_id: str) -> bool:
+    """Whether a name in a ledger is that of an evaluation under a run."""
+    return re.fullmatch(re.escape(f"{run_id}{_EVALUATION}") + "[0-9a-f]{16}", name) is not None
+
+
+def evaluation_noise(noise: NoiseSource, key: int | None) -> NoiseSource:
+    """Where the noise of an evaluation comes from: in a simulation not the training's once more."""
+    if key is None:
+        return noise
+    digest = hashlib.sha256(f"{HISTOGRAM} {key}".encode("ascii")).digest()
+    return SimulatedNoise(int.from_bytes(digest[:8], "little"))
+
+
+def histogram_of(planned: Plan, outcome: Outcome) -> NoisyHistogram:
+    """What an evaluation released."""
+    release = planned.algorithm
+    assert isinstance(release, HistogramRelease)
+    return release.histogram(outcome.last[0], planned.site)
+
+
+def shared_budgets(planned: Plan) -> tuple[dict[str, float], dict[str, float]]:
+    r"""Epsilon of each party for the training and for a histogram of the same rows.
+
+    .. math:: \mu_{\text{train}} = \sqrt{0.9}\,\mu,\qquad \mu_{\text{histogram}} = \sqrt{0.1}\,\mu,
+
+    at the party's delta: the squares of Gaussian releases add up to :math:`\mu^2`, the run's. An
+    algorithm with other releases is refused.
+
+    Parameters
+    ----------
+    planned
+        The run without probabilities: what it would spend on the training alone.
+    """
+    budget = planned.budget
+    assert budget is not None
+    singles = chain(*map(single_events, chain(*announced(planned))))
+    if any(gaussian_mu_squared(part, 1) is None for part, _ in singles):
+        raise ParameterError(
+            f"probabilities must be fitted to rows kept out of training with the algorithm "
+            f"{planned.algorithm.name!r}, whose releases are not Gaussian and share no budget "
+            "with a histogram of the same rows; got no holdout. Add one, such as 0.2."
+        )
+    delta = budget.ideal_delta
+    mu = gaussian_mu(budget.epsilon, delta)
+
+    def part_of(share: float) -> dict[str, float]:
+        epsilons = np.atleast_1d(gaussian_epsilon(np.sqrt(share) * mu, delta))
+        return dict(zip(planned.site.names, map(float, epsilons), strict=True))
+
+    return part_of(1 - HISTOGRAM_SHARE), part_of(HISTOGRAM_SHARE)
+
 
 #: From the number of rows of a ledger to those that a run reads; None for all.
 Part = Callable[[int], RowRange | None]
@@ -309,7 +600,7 @@ def check_runs(
             f"noise must not be simulated in a run that is charged to a ledger; got "
             f"{noise.description!r}. Leave random_state out."
         )
-    _check_continued(planned, "charged to a ledger")
+    check_labels_once(planned, "charged to a ledger")
     if planned.algorithm.summation is not None:
         require_exact_shares(noise)
     if site.runs != 1:
@@ -356,20 +647,12 @@ def charged(
 
     Parameters
     ----------
-    planned, noise
-        The run.
     ledgers
         The file of each party, by its name. A ledger's owner must be that party.
-    run_id
-        The name under which the run can be continued; the same name never spends twice.
     schema_sha256
         How the rows were encoded, if by a schema; a ledger that names another one is refused.
-    part
-        Which of a ledger's rows it reads, from how many there are.
-    before
-        As of :func:`open_runs`; not called without ledgers.
-    preparation
-        A word for how rows are prepared, where neither the plan nor a schema says it.
+    planned, run_id, noise, part, before, preparation
+        As of :func:`open_runs`; without ledgers nothing is called.
     """
     if not ledgers:
         yield None
@@ -405,42 +688,3 @@ def check_owner(name: str, ledger: SQLiteLedger, schema_sha256: str | None) -> N
             f"the ledger of party {name} must be about rows of this schema ({schema_sha256}); "
             f"{ledger.path} is about {about.schema_hash}."
         )
-
-
-def ledger_checks(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[str, Any]]:
-    """Work every ledger out again: its account, or what is wrong with it."""
-    checks: dict[str, dict[str, Any]] = {}
-    for name, path in (ledgers or {}).items():
-        try:
-            with SQLiteLedger(Path(path), read_only=True) as ledger:
-                checks[str(name)] = _check(ledger)
-        except LedgerError as error:
-            checks[str(name)] = {"account": None, "error": str(error)}
-    return checks
-
-
-def _check(ledger: SQLiteLedger) -> dict[str, Any]:
-    """Work an open ledger out again."""
-    try:
-        account = ledger.verify().to_dict()
-    except LedgerError as error:
-        return {"account": None, "error": str(error)}
-    # When runs were opened, with the time a record ends, would tell how long they took.
-    account["runs"] = [
-        {key: value for key, value in run.items() if key != "opened"} for run in account["runs"]
-    ]
-    return {"account": account, "error": None}
-
-
-def ledger_facts(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[str, Any]]:
-    """What a record keeps of every ledger: its words (policy, rule, spent, left) and its check.
-
-    Opening a ledger reads it whole, so each is opened once for both.
-    """
-    words: dict[str, Any] = {}
-    checks: dict[str, Any] = {}
-    for name, path in (ledgers or {}).items():
-        with SQLiteLedger(Path(path), read_only=True) as ledger:
-            words[str(name)] = ledger.statement()
-            checks[str(name)] = _check(ledger)
-    return {"ledgers": words, "ledger_checks": checks}

@@ -38,7 +38,7 @@ IN_ALL: Final = "In all"
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """What was released about how good a model is.
+    """The quality of a model, as far as the parties released it.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Quality:
     privacy
         What the histogram cost the parties; None for public rows.
     rows
-        Public number of rows of each party that was evaluated on.
+        The public number of rows of each party in the evaluation.
     links
         From scores to probabilities: one for two classes, else one for each; empty where nobody
         asked for probabilities.
@@ -113,7 +113,7 @@ class Quality:
         )
 
     def with_links(self) -> Quality:
-        """The same, with probabilities fitted to the histogram."""
+        """Return the same quality, with probabilities fitted to the histogram."""
         return replace(self, links=fit_links(self.histogram))
 
     def evaluation(self, confidence: float = 0.95) -> ModelFigures:
@@ -246,9 +246,9 @@ class Classifier:
         return cls(**{item.name: getattr(estimator, f"{item.name}_") for item in fields(cls)})
 
     def evaluated_later(self, quality: Quality, *, counted: bool) -> Classifier:
-        """The same, its statement telling what an evaluation after the run spent.
+        """Return the same classifier; its statement tells what an evaluation after the run spent.
 
-        What it was told before, at the end of its training or later, is not told twice.
+        A statement does not repeat what it already tells, from the end of training or later.
 
         Parameters
         ----------

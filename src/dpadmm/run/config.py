@@ -32,18 +32,27 @@ from dpadmm.algorithms import algorithm_names, get_algorithm
 from dpadmm.algorithms.schedules import Course, as_course
 from dpadmm.data.values import Reading
 from dpadmm.durable import FileRefusal, read_text
-from dpadmm.errors import ParameterError, unknown_name
-from dpadmm.plain import canonical_json
-from dpadmm.run import parameters as defaults
-from dpadmm.run.evaluate import Split, Wish
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.errors import ParameterError, fail, finding, refuse_repeats, shown_value, unknown_name
+from dpadmm.plain import Name, Part, as_tuple, canonical_json
+from dpadmm.run.options import (
+    ALGORITHM,
+    ALGORITHM_ROUNDS,
+    AUTO,
+    DEFAULT,
+    MOST_ROUNDS,
+    Split,
+    TrainingParameters,
+    Wish,
+    documented,
+    too_many_rounds,
+)
 from dpadmm.run.plan import chosen_algorithm
-from dpadmm.run.preflight import PolicySection
-from dpadmm.sentences import Name, Part, as_tuple, fail, finding, refuse_repeats, shown_value
 from dpadmm.solvers.cluster import check_scheduler
 from dpadmm.version import NUMBERS_FORMAT
 
 RUN_HASH_PREFIX: Final = "dpadmm-run/1"
+#: What to do where rows look wrong before anything is spent.
+Preflight: TypeAlias = Literal["ask", "stop", "off"]
 Edge: TypeAlias = tuple[int, int] | tuple[str, str]
 
 
@@ -82,8 +91,8 @@ def _whole_number(value: Any) -> Any:
     """A number of rounds; "auto" is replaced by one before."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise fail(f'must be a whole number or "auto"; got {shown_value(value)}: correct it')
-    if value > defaults.MOST_ROUNDS:
-        raise fail(defaults.too_many_rounds(value))
+    if value > MOST_ROUNDS:
+        raise fail(too_many_rounds(value))
     return value
 
 
@@ -142,53 +151,32 @@ Scheduler = Annotated[str, BeforeValidator(_scheduler)]
 Page = Annotated[Path | bool, BeforeValidator(_resolved_or_not)]
 
 
+@documented
 class RunSection(Part):
     """``[run]``: what is trained; the parameters of :class:`~dpadmm.estimators.ADMMClassifier`.
 
-    Parameters
-    ----------
-    algorithm, epsilon, delta, calibration, rounds, penalty, regularization, party_weight, loss, \
-rows_per_person, output, algorithm_options
-        As the estimator has them; tables have the names of parties.
-    topology
-        A name, or a list of pairs of parties by name or by number.
-    tolerance
-        Largest gradient norm of a local solve; decided from public facts unless given.
-    simulation_key
-        An integer makes the noise reproducible: a simulation, which protects nobody.
-    run_id
-        The name of the run in the ledgers, under which it can be continued; the hash of the run
-        unless given. The same name never spends twice, a new one spends anew.
-    holdout
-        The part of every party's rows, its last ones, that is not trained on.
-    evaluate
-        Evaluate the model on the rows kept out, at the run's budget: a person's row is in one of
-        the two parts, so that the larger of both costs counts.
-    probabilities
-        Fit probabilities: to the evaluation's histogram, or without a holdout to one of the rows
-        that are trained on, for which a tenth of the run's mu^2 is set aside (of an epsilon
-        of 1 at a delta of 1e-6, 0.292).
+    <options>
     """
 
-    algorithm: str = defaults.ALGORITHM
-    epsilon: BudgetSetting = defaults.EPSILON
-    delta: BudgetSetting = defaults.DELTA
-    calibration: str = defaults.CALIBRATION
-    topology: Edges = defaults.TOPOLOGY
-    rounds: Rounds = defaults.ALGORITHM_ROUNDS
-    penalty: PenaltySetting = defaults.PENALTY
-    regularization: float = defaults.REGULARIZATION
-    party_weight: str = defaults.PARTY_WEIGHT
-    loss: str = defaults.LOSS
-    rows_per_person: int = defaults.ROWS_PER_PERSON
-    output: Literal["auto", "last", "tail", "mean"] = defaults.OUTPUT
-    tolerance: float | None = None
+    algorithm: str = DEFAULT.algorithm
+    epsilon: BudgetSetting = DEFAULT.epsilon
+    delta: BudgetSetting = DEFAULT.delta
+    calibration: str = DEFAULT.calibration
+    topology: Edges = DEFAULT.topology
+    rounds: Rounds = ALGORITHM_ROUNDS
+    penalty: PenaltySetting = DEFAULT.penalty
+    regularization: float = DEFAULT.regularization
+    party_weight: str = DEFAULT.party_weight
+    loss: str = DEFAULT.loss
+    rows_per_person: int = DEFAULT.rows_per_person
+    output: Literal["auto", "last", "tail", "mean"] = DEFAULT.output
+    tolerance: float | None = DEFAULT.tolerance
     algorithm_options: dict[str, Any] = Field(default_factory=dict)
-    simulation_key: Annotated[int, Field(ge=0)] | None = None
-    run_id: Name | None = None
-    holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    evaluate: bool = False
-    probabilities: bool = False
+    simulation_key: Annotated[int, Field(ge=0)] | None = DEFAULT.simulation_key
+    run_id: Name | None = DEFAULT.run_id
+    holdout: Annotated[float, Field(ge=0, lt=1)] = DEFAULT.holdout
+    evaluate: bool = DEFAULT.evaluate
+    probabilities: bool = DEFAULT.probabilities
     _algorithm_chosen: bool = PrivateAttr(False)
 
     @property
@@ -225,14 +213,14 @@ rows_per_person, output, algorithm_options
         """Decide here what "auto" leaves open: hashes, records and models tell what it was."""
         if not isinstance(content, dict):
             return handler(content)
-        content = {"rounds": defaults.ROUNDS, **content}
-        chosen = content.get("algorithm") == defaults.AUTO
+        content = {"rounds": AUTO, **content}
+        chosen = content.get("algorithm") == AUTO
         if chosen:
             content["algorithm"] = _chosen_algorithm(content)
-        if content["rounds"] == defaults.AUTO:
-            name = content.get("algorithm", defaults.ALGORITHM)
+        if content["rounds"] == AUTO:
+            name = content.get("algorithm", ALGORITHM)
             # Where the name is none, that is refused in a sentence of its own.
-            known = name if name in algorithm_names() else defaults.ALGORITHM
+            known = name if name in algorithm_names() else ALGORITHM
             content["rounds"] = get_algorithm(known).default_rounds
         section = handler(_settled_loss(content))
         section._algorithm_chosen = chosen
@@ -244,8 +232,8 @@ def _chosen_algorithm(table: dict[str, Any]) -> str:
     options = table.get("algorithm_options")
     try:
         return chosen_algorithm(
-            table.get("topology", defaults.TOPOLOGY),
-            table.get("calibration", defaults.CALIBRATION),
+            table.get("topology", DEFAULT.topology),
+            table.get("calibration", DEFAULT.calibration),
             options if isinstance(options, dict) else {},
         )
     except ParameterError as error:
@@ -256,9 +244,9 @@ def _settled_loss(table: dict[str, Any]) -> dict[str, Any]:
     """A ``[run]`` table with the loss and the kind of noise decided."""
     try:
         told = TrainingParameters(
-            table.get("algorithm", defaults.ALGORITHM),
-            loss=table.get("loss", defaults.LOSS),
-            calibration=table.get("calibration", defaults.CALIBRATION),
+            table.get("algorithm", ALGORITHM),
+            loss=table.get("loss", DEFAULT.loss),
+            calibration=table.get("calibration", DEFAULT.calibration),
             algorithm_options=table.get("algorithm_options", {}),
         ).settled()
     except (ParameterError, TypeError):
@@ -365,6 +353,19 @@ class ResultSection(Part):
     def preflight_file(self) -> Path:
         """Where the pre-flight says what looks wrong. As private as the rows."""
         return self.model.with_name(f"{self.model.name}.preflight")
+
+
+class PolicySection(Part):
+    """``[policy]``: what the owner of the rows wants; nobody else sees it.
+
+    Parameters
+    ----------
+    preflight
+        What to do where the rows look wrong before anything is spent: "ask" on a terminal, and go
+        on without one; "stop"; or "off", which does not look.
+    """
+
+    preflight: Preflight = "ask"
 
 
 class RunConfig(Part):

@@ -13,30 +13,30 @@ import numpy as np
 
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.tables import check_columns, encoded_batches
-from dpadmm.errors import ParameterError
+from dpadmm.errors import DataError, ParameterError, shown_value
 from dpadmm.evaluation.histogram import NoisyHistogram, ScoreGrid
 from dpadmm.ledger.balance import Account
 from dpadmm.privacy.figures import pair
 from dpadmm.problem.rows import scaled_margins
-from dpadmm.run.charges import has_begun, ledger_accounts
-from dpadmm.run.classifier import IN_ALL, PUBLIC, Quality
-from dpadmm.run.config import RunConfig, run_hash
-from dpadmm.run.evaluate import (
+from dpadmm.run.charges import (
     EvaluationTerms,
-    Split,
     WholePlan,
-    Wish,
     adds_up,
     evaluation_id,
     evaluation_noise,
-    plan_whole,
+    has_begun,
+    ledger_accounts,
     refuse_apart,
 )
-from dpadmm.run.from_files import (
+from dpadmm.run.classifier import IN_ALL, PUBLIC, Quality
+from dpadmm.run.config import RunConfig, run_hash
+from dpadmm.run.files import (
+    Owner,
     check_rows,
     file_schema,
     lay_out_part,
     look_first,
+    plan_config,
     read_parties,
     run_name,
     run_noise,
@@ -44,12 +44,10 @@ from dpadmm.run.from_files import (
     work_folder,
 )
 from dpadmm.run.model import Model, ModelError
-from dpadmm.run.parameters import PrivacyWarning
+from dpadmm.run.options import PrivacyWarning, Split, Wish
 from dpadmm.run.plan import announced
 from dpadmm.run.predict import encoded_pieces
-from dpadmm.run.preflight import Owner
 from dpadmm.run.session import Charged, Judgement, spent_in_all
-from dpadmm.sentences import DataError, shown_value
 
 
 @dataclass(frozen=True)
@@ -217,13 +215,7 @@ def _whole(
     wish = config.run.wish
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        whole = plan_whole(
-            config.parameters(tuple(rows)),
-            rows,
-            features=len(schema.feature_names),
-            classes=len(schema.classes),
-            wish=Wish(wish.split),
-        )
+        whole = plan_config(config, schema, rows, Wish(wish.split))
     refuse_apart(whole.training)
     if request.epsilon is None and adds_up(whole.training):
         raise ParameterError(

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from dpadmm.data.tables import CSV_SUFFIXES, PARQUET_SUFFIXES, check_type, own_words, read_table
 from dpadmm.data.values import cells_as_numbers, cells_as_text, codes_of, holds_text, valid_text
 from dpadmm.durable import check_writable, written_whole
-from dpadmm.errors import ParameterError
+from dpadmm.errors import DataError, ParameterError
+from dpadmm.plain import canonical_text
 from dpadmm.privacy.events import LabelRandomizedResponse
 from dpadmm.privacy.mechanisms import randomize_labels
 from dpadmm.privacy.noise import secure_noise
-from dpadmm.sentences import DataError, canonical_text
 
 
 def randomize_label_file(

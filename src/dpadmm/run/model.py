@@ -15,7 +15,7 @@ One file. ``model.json`` in it has:
 ``classes``, ``parties``, ``feature_names``, ``arrays``
     In words, and the shapes of the arrays.
 ``columns``
-    How many columns rows have before the estimator's Fourier map; left out without one.
+    How many columns rows have before the estimator's feature map; left out without one.
 ``quality``
     Where it was evaluated: the histogram that was released, and what it cost.
 
@@ -52,13 +52,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpadmm.data.encode import assemble
-from dpadmm.data.fourier import fourier_map
+from dpadmm.data.feature_maps import asked_map
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encoded_batches
 from dpadmm.durable import FileRefusal, parse_json, read_regular, write_whole
 from dpadmm.plain import Array, json_data
 from dpadmm.privacy.statement import PrivacyStatement
-from dpadmm.problem.topologies import Topology
+from dpadmm.problem.site import Topology
 from dpadmm.run.classifier import HISTORY, Classifier, Quality
 from dpadmm.version import __version__
 
@@ -186,7 +186,7 @@ class Model:
     classifier
         What was released, and what may be said about it.
     estimator_parameters
-        What the estimator was asked for; a ``RandomState`` is saved as None.
+        The parameters given to the estimator; None stands for a ``RandomState``.
     schema
         How a row of a file is encoded; None for a model fitted on arrays.
     provenance
@@ -194,7 +194,7 @@ class Model:
     feature_names
         Names of the columns the estimator was fitted with, if it was given any.
     columns
-        How many columns rows have before the estimator's Fourier map; None without one.
+        How many columns rows have before the estimator's feature map; None without one.
     created, version
         When, and by which version of the package.
     """
@@ -224,9 +224,10 @@ class Model:
         # What "auto" chose: another version may choose otherwise.
         asked = estimator.get_params()
         asked |= {name: getattr(estimator, f"{name}_") for name in ("algorithm", "rounds", "loss")}
-        if estimator.fourier is None:
+        maps = [name for name in ("fourier", "polynomial") if asked[name] is not None]
+        for name in {"fourier", "polynomial"}.difference(maps):
             # As before there was such a parameter, to the byte.
-            del asked["fourier"]
+            del asked[name]
         # One fact, one place: as releases have it that knew them as options only.
         own = {name: asked.pop(name) for name in ("noise", "colluders")}
         given = {name: value for name, value in own.items() if value is not None}
@@ -238,7 +239,7 @@ class Model:
         return cls(
             Classifier.of_estimator(estimator),
             asked,
-            columns=None if estimator.fourier is None else int(estimator.n_features_in_),
+            columns=int(estimator.n_features_in_) if maps else None,
             feature_names=None if names is None else tuple(names),
             schema=schema,
             provenance=dict(provenance or {}),
@@ -312,7 +313,7 @@ def save_model(
     Parameters
     ----------
     path
-        The file; one that is there is replaced.
+        The file; it replaces one that is there.
     model
         A :class:`Model`, or a fitted estimator.
     schema, provenance
@@ -421,12 +422,13 @@ def _accepted(parameters: dict[str, Any]) -> dict[str, Any]:
 def _columns(
     document: Mapping[str, Any], parameters: Mapping[str, Any], coef: NDArray[Any]
 ) -> int | None:
-    """Columns before the Fourier map, which must fit the weights; None without one."""
-    given = parameters.get("fourier")
-    if given is None:
+    """Columns before the feature map, which must fit the weights; None without one."""
+    maps = (parameters.get("fourier"), parameters.get("polynomial"))
+    if maps == (None, None):
         return None
     columns = int(document["columns"])
-    if columns < 1 or coef.shape[1] != fourier_map(given, 1).outputs:
+    told = asked_map(*maps, columns) if columns >= 1 else None
+    if told is None or coef.shape[1] != told.outputs:
         raise ValueError("columns")
     return columns
 

@@ -4,9 +4,9 @@ r"""From public parameters to a run whose every number is fixed.
 
 **Conditions** on a run that can be checked before it starts, from public facts alone.
 
-What privacy needs is refused where it is needed. What is collected here only makes a run slow,
-noisy or wasteful: each finding is one line that says what, how much, how much would do, and what
-to change.
+The code that needs a condition for privacy refuses a run without it. The conditions here only keep
+a run from being slow, noisy or wasteful. Each finding is one line: what, how much, how much would
+do, and what to change.
 
 **Choice.** What "auto" stands for: an algorithm and its number of rounds, from public facts alone.
 
@@ -53,17 +53,15 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.noise import LEAST_DELTA
 from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.losses import Loss, get_loss
-from dpadmm.problem.site import Site
-from dpadmm.problem.topologies import SERVER, Topology, build_topology
-from dpadmm.run.parameters import (
+from dpadmm.problem.site import SERVER, Site, Topology, build_topology
+from dpadmm.run.options import (
     AUTO,
-    CALIBRATION,
-    CALIBRATIONS,
+    DEFAULT,
     MOST_ROUNDS,
-    PARTY_WEIGHTS,
     ConvergenceWarning,
     PrivacyWarning,
     TrainingParameters,
+    one_of,
     too_many_rounds,
 )
 
@@ -73,7 +71,7 @@ _LARGEST_SHARE: Final = 0.5
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition and what was found.
+    """One condition, and the value found for it.
 
     Attributes
     ----------
@@ -253,7 +251,7 @@ def _everybody_is_heard(topology: Any, parties: int | None = None) -> bool:
 
 def chosen_algorithm(
     topology: Any,
-    calibration: str = CALIBRATION,
+    calibration: str = DEFAULT.calibration,
     options: Mapping[str, Any] | None = None,
     parties: int | None = None,
 ) -> str:
@@ -463,6 +461,7 @@ def plan(
     runs: int = 1,
     names: tuple[str, ...] | None = None,
     one_hand: bool = False,
+    least_constant: float | None = None,
 ) -> Plan:
     """Check every parameter against the public facts and fix the run.
 
@@ -481,6 +480,9 @@ def plan(
     one_hand
         That one party holds all rows is meant, and its regularization chosen for it: what an
         algorithm that needs neighbours is otherwise refused for.
+    least_constant
+        The smallest value that the last column, a constant, has in a row once rows are scaled;
+        None where rows have no constant.
     """
     parameters = settled(parameters, len(rows))
     algorithm = get_algorithm(parameters.algorithm)
@@ -494,7 +496,8 @@ def plan(
         regularization=positive_number("regularization", parameters.regularization),
         outputs=outputs,
         runs=positive_integer("runs", runs),
-        party_weight=_one_of("party_weight", parameters.party_weight, PARTY_WEIGHTS),
+        party_weight=one_of("party_weight", parameters.party_weight),
+        least_constant=least_constant,
     )
     site = replace(site, names=names or site.names)
     settings = _settings_for(algorithm, parameters, site)
@@ -505,18 +508,12 @@ def plan(
     if parameters.algorithm_chosen and settings.budget is not None:
         choice = choice_of(site, settings.budget, settings.options)
     planned = Plan(algorithm.configure(site, settings), site, settings, choice)
-    # What is chosen automatically, or has no part in the run, is not warned of.
+    # No warning is about what was chosen automatically or has no part in the run.
     ours = isinstance(parameters.penalty, str) or not algorithm.uses_penalty
     chosen = None if ours else settings.penalty
     for finding in findings(site, announced(planned), planned.rounds, chosen):
         warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
     return planned
-
-
-def _one_of(parameter: str, value: str, known: Sequence[str]) -> str:
-    if value not in known:
-        raise unknown_name(parameter, value, known)
-    return value
 
 
 def _loss_for(algorithm: type[Algorithm], parameters: TrainingParameters) -> Loss:
@@ -537,7 +534,7 @@ def _settings_for(
     rounds = positive_integer("rounds", parameters.rounds)
     if rounds > MOST_ROUNDS:
         raise ParameterError(f"rounds {too_many_rounds(rounds)}.")
-    calibration = _one_of("calibration", parameters.calibration, CALIBRATIONS)
+    calibration = one_of("calibration", parameters.calibration)
     budget = budget_for(parameters, site) if algorithm.private else None
     penalty, given = _penalty_for(algorithm, parameters, site, rounds, budget)
     tolerance = parameters.tolerance
@@ -656,3 +653,13 @@ def announced(planned: Plan) -> tuple[tuple[Event, ...], ...]:
     state = planned.algorithm.init(planned.site)
     rounds = [planned.algorithm.announce(state, planned.site, t) for t in range(planned.rounds)]
     return tuple(zip(*rounds, strict=True))
+
+
+def check_labels_once(planned: Plan, what: str) -> None:
+    """Refuse a run that may be continued and would then randomise its labels again."""
+    added = planned.algorithm.label_noise
+    if added is not None and not added.already_added:
+        raise ParameterError(
+            f"labels_already_randomized must be true in a run {what}: continued after a crash, it "
+            "would randomise labels again. Use dpadmm randomize-labels first."
+        )

@@ -18,10 +18,9 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.tables import PARQUET_SUFFIXES, check_columns, own_words, read_batches
 from dpadmm.data.values import Reading, cells_as_text, holds_text, valid_text
 from dpadmm.durable import check_writable, written_whole
-from dpadmm.errors import unknown_name
+from dpadmm.errors import DataError, unknown_name
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.model import Model, ModelError
-from dpadmm.sentences import DataError
 
 if TYPE_CHECKING:
     from dpadmm.estimators import ADMMClassifier

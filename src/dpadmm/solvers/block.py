@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpadmm.plain import Array
+from dpadmm.problem.centring import row_lengths
 from dpadmm.problem.losses import Loss
 from dpadmm.problem.rows import (
     RowBlock,
@@ -82,6 +83,10 @@ class BlockLoss:
         tilted = np.zeros((len(site.index), site.outputs, site.features)) if tilt is None else tilt
         weighted = site.weight[block.nodes, None, None] * tilted[block.nodes]
         self._tilt = np.tile(weighted, (1, site.runs, 1))
+        self._signs = block.labels
+        # Of rows around their mean: their labels times f, or f by itself.
+        self._centred_labels: Array | None = None
+        self._lengths: Array | None = None
 
     def _slopes(self, margins: Array) -> Array:
         """``l'`` of margins, which may be overwritten."""
@@ -95,26 +100,29 @@ class BlockLoss:
         slopes: Array = logistic_slopes(margins.reshape(-1)).reshape(margins.shape)
         return slopes
 
-    def _pieces(self, chosen: Chosen) -> Iterator[tuple[Rows, Array]]:
-        """Rows and labels, a cacheful at a time."""
-        height = self._labels.shape[1]
+    def _pieces(self, chosen: Chosen, labels: Array | None = None) -> Iterator[tuple[Rows, Array]]:
+        """Rows and labels, or what stands in for them, a cacheful at a time."""
+        labels = self._labels if labels is None else labels
+        height = labels.shape[1]
         if self._sparse:
-            yield self._rows, self._labels
+            yield self._rows, labels
         elif len(self.nodes) > 1:
-            yield self._rows[chosen], self._labels[chosen]
+            yield self._rows[chosen], labels[chosen]
         else:
             step = piece_rows(self._features)
             for start in range(0, height, step):
-                yield self._rows[:, start : start + step], self._labels[:, start : start + step]
+                yield self._rows[:, start : start + step], labels[:, start : start + step]
 
-    def _margins(self, rows: Rows, labels: Array, points: Array) -> Array:
-        """``y x.w`` as ``(nodes, rows, runs, outputs)``."""
+    def _margins(
+        self, rows: Rows, labels: Array, points: Array, *, signed: bool | None = None
+    ) -> Array:
+        """``y x.w`` as ``(nodes, rows, runs, outputs)``; rows may have their sign already."""
         if self._sparse:
             scores = np.asarray(rows @ points[0].T)[None]
         else:
             scores = np.matmul(rows, points.swapaxes(1, 2))
         margins = scores.reshape(*labels.shape[:2], -1, labels.shape[2])
-        if not self._signed:
+        if not (self._signed if signed is None else signed):
             margins *= labels[:, :, None, :]
         return margins
 
@@ -125,24 +133,91 @@ class BlockLoss:
             return self._columns.sums(flat[0]).T[None]
         return dense_sums(rows, flat)
 
-    def slope_sums(self, points: Array, chosen: Chosen = ALL) -> Iterator[Array]:
-        """``sum_k l'_k u_k`` of one piece of rows after the other, ``(nodes, lanes, features)``."""
-        for rows, labels in self._pieces(chosen):
-            slopes = self._slopes(self._margins(rows, labels, points))
-            if not self._signed:
-                slopes *= labels[:, :, None, :]
-            if self._columns is None:
-                yield self._back(rows, slopes)
-            else:
-                flat = slopes.reshape(*slopes.shape[:2], -1)
-                for sums in self._columns.block_sums(flat[0]):
-                    yield sums.T[None]
+    def centre(self, shift: Array) -> None:
+        """Work out the lengths of mapped rows (:mod:`dpadmm.problem.centring`): one pass.
 
-    def loss_gradient(self, points: Array, chosen: Chosen = ALL) -> Array:
+        Parameters
+        ----------
+        shift
+            The map, ``(nodes, runs, features)``.
+        """
+        lengths = row_lengths(self._rows, shift)
+        if self.lanes == (1, 1):
+            self._centred_labels, self._lengths = self._labels * lengths, None
+        else:
+            self._centred_labels, self._lengths = None, lengths
+
+    def slope_sums(
+        self,
+        points: Array,
+        chosen: Chosen = ALL,
+        clip: float | None = None,
+        *,
+        centred: bool = False,
+    ) -> Iterator[Array]:
+        """``sum_k l'_k u_k`` of one piece of rows after the other, ``(nodes, lanes, features)``.
+
+        With ``clip``, the slopes of a row are a vector of that norm at most (:func:`clip_slopes`).
+        With ``centred``, after :meth:`centre`, margins and rows are f times as long.
+        """
+        labels = self._centred_labels if centred else self._labels
+        lengths = self._lengths if centred else None
+        signed = self._signed and not centred
+        start = 0
+        for rows, signs in self._pieces(chosen, self._labels if labels is None else labels):
+            margins = self._margins(rows, signs, points, signed=signed)
+            stop = start + signs.shape[1]
+            scale = None if lengths is None else lengths[chosen, start:stop, :, None]
+            start = stop if len(self.nodes) == 1 else 0
+            if scale is not None:
+                margins *= scale
+            slopes = self._slopes(margins)
+            if clip is not None:
+                clip_slopes(slopes, clip)
+            if not signed:
+                slopes *= signs[:, :, None, :]
+            if scale is not None:
+                slopes *= scale
+            yield from self._piece_sums(rows, slopes)
+
+    def _piece_sums(self, rows: Rows, weights: Array) -> Iterator[Array]:
+        """``sum_k weights_k x_k`` of a piece, in one sum or in those of its blocks."""
+        if self._columns is None:
+            yield self._back(rows, weights)
+            return
+        flat = weights.reshape(*weights.shape[:2], -1)
+        for sums in self._columns.block_sums(flat[0]):
+            yield sums.T[None]
+
+    def row_sums(self) -> Iterator[Array]:
+        """``sum_k x_k`` of one piece of rows after the other, ``(nodes, 1, features)``."""
+        signs = self._signs[..., :1]
+        # A sign takes back the one that rows were multiplied by; 0 is where they were filled up.
+        for rows, present in self._pieces(ALL, signs if self._signed else np.square(signs)):
+            yield from self._piece_sums(rows, present)
+
+    def mean_rows(self) -> Array:
+        """``(c/n) sum_k x_k``, ``(nodes, features)``: one pass."""
+        self.passes += 1
+        running = RunningSum()
+        for sums in self.row_sums():
+            running.add(sums)
+        total = running.total
+        total *= self._scale
+        return total[:, 0]
+
+    def loss_gradient(
+        self,
+        points: Array,
+        chosen: Chosen = ALL,
+        clip: float | None = None,
+        *,
+        centred: bool = False,
+    ) -> Array:
         """Gradient of ``(c/n) sum l`` at one point per node and lane: one pass."""
         self.passes += 1
         running = RunningSum()
-        for sums in self.slope_sums(points, chosen):
+        for sums in self.slope_sums(points, chosen, clip, centred=centred):
             running.add(sums)
         total = running.total
         total *= self._scale[chosen]
@@ -232,6 +307,23 @@ class BlockLoss:
             return total
 
         return slope
+
+
+def clip_slopes(slopes: Array, bound: float) -> None:
+    r"""Shorten each row's slopes over the outputs, in place.
+
+    .. math:: s \leftarrow s\,\min(1, C / \|s\|)
+
+    for slopes ``(nodes, rows, runs, outputs)``; one output is left as it is, to the bit, since no
+    slope of a loss exceeds its bound. What is left exceeds C by rounding only: a norm of K numbers
+    is off by less than :math:`(K/2 + 2)u` of itself, the quotient and the product by u each.
+    """
+    if slopes.shape[-1] == 1:
+        return
+    norms = np.sqrt(np.einsum("nkro,nkro->nkr", slopes, slopes))
+    np.maximum(norms, bound, out=norms)
+    np.divide(bound, norms, out=norms)
+    slopes *= norms[..., None]
 
 
 def _sparse_squares(rows: Rows, roots: Array) -> Array:

@@ -24,15 +24,20 @@ from typing import Any, Final, TypeVar, final
 import numpy as np
 from scipy import sparse
 
-from dpadmm.data.encode import is_sparse
+from dpadmm.data.encode import Survey, is_sparse, survey
 from dpadmm.data.party_rows import RowPart, encode_part
 from dpadmm.data.schema import Schema
-from dpadmm.data.survey import Survey, survey
 from dpadmm.data.tables import encoded_batches
 from dpadmm.durable import Closable
-from dpadmm.errors import ClusterError, ParameterError, needs_extra, passing, positive_number
+from dpadmm.errors import (
+    ClusterError,
+    DataError,
+    ParameterError,
+    needs_extra,
+    passing,
+    positive_number,
+)
 from dpadmm.problem.rows import RowBlock, Shard, label_signs
-from dpadmm.sentences import DataError
 from dpadmm.version import NUMBERS_FORMAT, __version__
 
 _ADDRESS: Final = re.compile(r"(tls|tcp)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):([0-9]{1,5})")

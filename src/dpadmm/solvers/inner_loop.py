@@ -20,7 +20,7 @@ _CODES: Final = {"logistic": LOGISTIC, "huber-hinge": HUBER_HINGE, "squared": SQ
 
 @dataclass(frozen=True)
 class InnerLoop:
-    """The parameters of the inner loop; public, and arrays have one entry per party.
+    """The public parameters of the inner loop; arrays have one entry per party.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class InnerLoop:
 
 
 def loss_code(loss: Loss) -> int:
-    """The number under which the compiled loop knows a loss; others are refused."""
+    """Return the number of a loss in the compiled loop; refuse other losses."""
     if loss.name not in _CODES:
         raise ParameterError(
             f"loss must be one of {', '.join(_CODES)} for a stochastic algorithm; "

@@ -3,39 +3,37 @@ r"""The local problem of every graph algorithm, solved for all parties and runs 
 .. math:: x_i = \arg\min_w \frac{c_i}{n_i}\sum_k l(w \cdot u_k) + \frac{m_i}{2}\|w\|^2
           + \langle \mathrm{lin}_i, w\rangle
 
-**Method.** :math:`x \leftarrow x - P g` with a cached inverse :math:`P` of a Hessian seen earlier,
-which the steps of a solve improve (:class:`Secants`): for that solve, and for those
-to come where a single run has so many rows that this costs little beside a pass. Because the loss
-gradient at the last solution is kept, a new linear term changes the gradient by a known amount, and
-the first step of every solve needs no pass over the rows. All runs of a party share one inverse,
-that of their mean Hessian, until noise has driven them too far apart for one; then each keeps its
-own, from every few rows.
+**Method.** :math:`x \leftarrow x - P g` with a cached inverse :math:`P` of an earlier Hessian. The
+steps of a solve improve it (:class:`Secants`), for that solve and, if a single run has so many rows
+that this costs little beside a pass, for later solves. The solver keeps the loss gradient at the
+last solution. A new linear term changes the gradient by a known amount, so the first step of every
+solve needs no pass over the rows. All runs of a party share one inverse, that of their mean
+Hessian, until noise has driven them too far apart; then each run keeps its own.
 
-**Global convergence.** A full step is taken where it shortens the gradient enough against the
-shortest so far. Where it does not, P is rebuilt at the current point, and if that does not help
-either the objective is minimised along the direction. That settles nearly every problem, but a
-proof would need a number of steps proportional to ``M / m``, where the objective is m-strongly
-convex and M-smooth, ``M = m + c c1``, since rows have norm at most 1. So after :data:`_MAX_STEPS`
-steps Nesterov's method finishes the solve; it needs about ``sqrt(M / m)`` steps per digit on every
-data set, and a solve cannot fail because of what a row holds.
+**Global convergence.** The solver takes a full step if it shortens the gradient enough compared
+with the shortest so far. Otherwise it rebuilds P at the current point. If that does not help
+either, it minimises the objective along the direction. This settles nearly every problem, but a
+proof would need a number of steps proportional to ``M / m``: the objective is m-strongly convex and
+M-smooth, ``M = m + c c1``, since rows have norm at most 1. So after :data:`_MAX_STEPS` steps
+Nesterov's method finishes the solve. It needs about ``sqrt(M / m)`` steps per digit on every data
+set, so no content of a row can make a solve fail.
 
-**Certificate.** The residual returned is the norm of the gradient evaluated at the point
-returned. With the rounding error of that evaluation, for which a public bound is set aside, it is
-at most the tolerance, or :class:`~dpadmm.errors.ConvergenceError` is raised.
+**Certificate.** The returned residual is the norm of the gradient at the returned point. Together
+with a public bound on the rounding error of that evaluation it is at most the tolerance, or
+:class:`~dpadmm.errors.ConvergenceError` is raised.
 
-**Wide problems.** Above :data:`~dpadmm.solvers.workspace.FACTOR_LIMIT` features no matrix is
-formed: the Newton direction comes from conjugate gradients on Hessian-vector products.
+**Wide problems.** Above :data:`~dpadmm.solvers.workspace.FACTOR_LIMIT` features the solver forms no
+matrix: the Newton direction comes from conjugate gradients on Hessian-vector products.
 
-**Secants.** What the steps of one solve taught about the Hessian: limited-memory BFGS.
+**Secants.** Limited-memory BFGS: what the steps of one solve show about the Hessian.
 
 .. math:: P \leftarrow (I - \rho s y^\top)\, P\, (I - \rho y s^\top) + \rho s s^\top,
           \qquad \rho = 1 / s^\top y
 
 for the last steps s and the changes y of the gradient along them, applied to a vector by the
 two-loop recursion (Nocedal 1980). P stays positive definite, since a strongly convex objective has
-``s.y > 0``. The gradients are those that the iteration evaluates anyway: no pass over the rows is
-spent on it. What was learnt can also be written into P for the solves to come
-(:meth:`Secants.write_into`).
+``s.y > 0``. The iteration evaluates these gradients anyway, so no extra pass over the rows is
+needed. :meth:`Secants.write_into` writes the updates into P for later solves.
 """
 
 from __future__ import annotations
@@ -55,11 +53,11 @@ from dpadmm.problem.rows import SUMMED_ROWS, RowBlock
 from dpadmm.problem.site import Site
 from dpadmm.solvers.block import ALL, BlockLoss, Chosen
 
-# Steps that are remembered.
+# The number of steps to remember.
 _MEMORY: Final = 8
-# How much is worked on at a time while pairs are written into inverses.
+# The bytes of inverses that are updated at a time.
 _WRITE_BYTES: Final = 1 << 22
-# A pair counts where s.y is at least this part of |s| |y|: below, it may be rounding.
+# A pair counts if s.y is at least this part of |s| |y|; a smaller one may be rounding.
 _CERTAIN: Final = 1e-8
 
 
@@ -78,7 +76,7 @@ class Secants:
         self._pairs: deque[tuple[Array, Array, Array]] = deque(maxlen=_MEMORY)
 
     def add(self, chosen: Chosen, step: Array, change: Array) -> None:
-        """Remember a step of the chosen nodes; a lane that rests adds nothing. Arrays are kept."""
+        """Remember a step of the chosen nodes; a lane at rest adds nothing. Keeps the arrays."""
         product = _dot(step, change)
         size = np.sqrt(_dot(step, step) * _dot(change, change))
         certain = product > _CERTAIN * size
@@ -88,20 +86,20 @@ class Secants:
         self._pairs.append((step, change, weight))
 
     def _all(self, chosen: Chosen, values: Array) -> Array:
-        """Values of the chosen nodes, and zeros of the others."""
+        """The values of the chosen nodes, and zeros for the others."""
         every = np.zeros((self._shape[0], *values.shape[1:]))
         every[chosen] = values
         return every
 
     def forget(self, lanes: NDArray[np.bool_]) -> None:
-        """Leave out what these lanes learnt: their P is new."""
+        """Forget the pairs of these lanes, whose P is new."""
         for _, _, weights in self._pairs:
             weights[lanes] = 0.0
 
     def apply(
         self, vectors: Array, chosen: Chosen, precondition: Callable[[Array], Array]
     ) -> Array:
-        """The updated P times a vector of each of the chosen nodes and their lanes."""
+        """The updated P times a vector, for each chosen node and lane."""
         parts = []
         for steps, changes, weights in reversed(self._pairs):
             part = (weights[chosen] * _dot(steps[chosen], vectors))[..., None]
@@ -135,20 +133,20 @@ def _dot(first: Array, second: Array) -> Array:
 
 
 _MAX_STEPS: Final = 200
-# A step must shorten the gradient by these factors: along an old direction, along a fresh one.
+# A step must shorten the gradient by these factors: with an old inverse, with a new one.
 _CHORD_RATE: Final = 0.5
 _NEWTON_RATE: Final = 0.9
-# theta: how exactly conjugate gradients solve for a Newton direction.
+# theta, the accuracy of conjugate gradients for a Newton direction.
 _NEWTON_ACCURACY: Final = 0.05
-# A line search ends where the slope along the direction has fallen to this part of its start.
+# A line search ends when the slope along the direction has fallen to this part.
 _LINE_SLOPE: Final = 0.1
-# Rebuilds in one solve after which the runs of a party no longer share one inverse.
+# After so many rebuilds in one solve the runs of a party no longer share one inverse.
 _SHARED_REBUILDS: Final = 3
-# Rows per feature from which what a solve has learnt is written into its inverse.
+# From so many rows per feature on a solve writes its updates into its inverse.
 _LEARNING_ROWS: Final = 4
-# Parties of one block from which their steps are compiled; with fewer, loading that takes longer.
+# From so many parties in a block on their steps are compiled; for fewer, loading takes longer.
 _MANY_PARTIES: Final = 100
-# Memory for inverses of single runs; beyond it they go on sharing, and search along lines.
+# Memory for the inverses of single runs; beyond it they keep sharing, and use line searches.
 _OWN_BYTES: Final = 2**28
 
 
@@ -161,7 +159,7 @@ class Solution(NamedTuple):
 
 @dataclass
 class BlockState:
-    """What is kept of a block between solves; private to the party, never sent."""
+    """What a block keeps between solves: private to the party, never sent."""
 
     point: Array
     loss_gradient: Array
@@ -169,8 +167,8 @@ class BlockState:
     inverse: Array | None = None
     #: Of each node: the strong convexity that its inverse was made for.
     bowl: Array = field(default_factory=lambda: np.zeros(0))
-    #: Of each node: steps of the first solve with its inverse (NaN before it), and how many more
-    #: later ones took.
+    #: Of each node: steps of the first solve with its inverse (NaN before it), and the extra steps
+    #: of later solves.
     usual: Array = field(default_factory=lambda: np.zeros(0))
     excess: Array = field(default_factory=lambda: np.zeros(0))
     stale: NDArray[np.bool_] = field(default_factory=lambda: np.ones((0, 0), dtype=bool))
@@ -178,7 +176,7 @@ class BlockState:
 
 @dataclass
 class _Iteration:
-    """One solve on its way: the problems, and how far they are; arrays are per node and lane."""
+    """A solve in progress: the problems and their state; arrays are per node and lane."""
 
     linear: Array
     convexity: Array
@@ -192,7 +190,7 @@ class _Iteration:
 
 
 class BlockSolver(BlockLoss):
-    """The local problems of one block, and what is kept of their solutions."""
+    """Solves the local problems of one block, and keeps their solutions."""
 
     def __init__(
         self, block: RowBlock, site: Site, tilt: Array | None, *, use_factor: bool
@@ -226,7 +224,7 @@ class BlockSolver(BlockLoss):
     def _rebuild(
         self, state: BlockState, convexity: Array, outdated: NDArray[np.bool_] | None = None
     ) -> None:
-        """Invert Hessians at the current points: of the outdated lanes, or of their parties."""
+        """Invert the Hessians of the outdated lanes, or of their parties, at the current points."""
         diagonal = np.arange(self._features)
         if outdated is not None and state.inverse is not None and not self._shares(state):
             for node, lane in np.argwhere(outdated):
@@ -246,7 +244,7 @@ class BlockSolver(BlockLoss):
         state.stale[chosen] = False
 
     def _follow(self, state: BlockState, bowl: Array) -> None:
-        """Take shared inverses to another strong convexity: ``(1/P + s)^-1 = (1 + s P)^-1 P``."""
+        """Move shared inverses to another strong convexity: ``(1/P + s)^-1 = (1 + s P)^-1 P``."""
         moved = np.flatnonzero(bowl != state.bowl)
         if len(moved) and state.inverse is not None and self._shares(state):
             old = state.inverse[moved]
@@ -257,7 +255,7 @@ class BlockSolver(BlockLoss):
     def _precondition(self, state: BlockState, chosen: Chosen, vectors: Array) -> Array:
         """``P v``: the cached inverse applied to every lane."""
         assert state.inverse is not None
-        # An inverse is symmetric, so that vectors may stand on its left.
+        # An inverse is symmetric, so vectors may be multiplied from the left.
         if self.lanes[0] == 1 or not self._shares(state):
             return np.matmul(vectors[:, :, None, :], state.inverse[chosen])[:, :, 0]
         nodes, lanes, features = vectors.shape
@@ -283,7 +281,7 @@ class BlockSolver(BlockLoss):
                 break
             product = self.hessian_product(curvatures, search, chosen) + convexity * search
             bend = np.einsum("nlf,nlf->nl", search, product)[..., None]
-            # Lanes that are solved have a zero search direction; they stay where they are.
+            # Solved lanes have a zero search direction and do not move.
             step = np.divide(size, bend, out=np.zeros_like(size), where=bend > 0)
             direction += step * search
             remainder = remainder - step * product
@@ -297,7 +295,7 @@ class BlockSolver(BlockLoss):
     def _direction(
         self, state: BlockState, going: _Iteration, chosen: Chosen, active: NDArray[np.bool_]
     ) -> tuple[Array, NDArray[np.bool_]]:
-        """Where to go in the active lanes, and in which of all it is a Newton direction."""
+        """The directions of the active lanes, and which lanes have a Newton direction."""
         slope = going.gradient[chosen]
         if state.inverse is None:
             direction = self._newton_direction(state, slope, going.convexity[chosen], chosen)
@@ -313,10 +311,10 @@ class BlockSolver(BlockLoss):
     def _line_search(
         self, point: Array, direction: Array, fixed: Array, convexity: Array, chosen: Chosen
     ) -> Array:
-        """How far to go along each direction: to where the objective is nearly flat.
+        """The length of the step along each direction at which the objective is nearly flat.
 
         ``fixed`` is the linear term plus ``m`` times the point. The slope along a direction grows
-        with the length, so that doubling brackets its zero and halving finds it.
+        with the length, so doubling brackets its zero and halving finds it.
         """
         self.passes += 1
         rows_slope = self.slopes_along(point, direction, chosen)
@@ -333,7 +331,7 @@ class BlockSolver(BlockLoss):
         while (short := found < -goal).any():
             low, high = np.where(short, high, low), np.where(short, 2 * high, high)
             length, found = high, np.where(short, slope(high), found)
-        # Doubles between the ends run out after a few dozen halvings.
+        # After a few dozen halvings no doubles are left between the ends.
         for _ in range(60):
             wide = np.abs(found) > goal
             if not wide.any():
@@ -366,7 +364,7 @@ class BlockSolver(BlockLoss):
             busy = ~(going.norms <= tolerance)
             if not busy.any():
                 break
-            # Parties that are done drop out of the pass where that spares more than it copies.
+            # Solved parties leave the pass if that saves more than the copy costs.
             working = busy.any(axis=1)
             steps += working
             some = np.flatnonzero(working)
@@ -383,7 +381,7 @@ class BlockSolver(BlockLoss):
         return Solution(state.point, going.norms)
 
     def _begin(self, linear: Array, convexity: Array) -> BlockState:
-        """What earlier solves left, made ready for these problems."""
+        """Prepare the state that earlier solves left for these problems."""
         if self.state is None:
             zero, nodes = np.zeros_like(linear), len(self.nodes)
             unknown = np.full(nodes, np.nan)
@@ -399,7 +397,7 @@ class BlockSolver(BlockLoss):
         if self._use_factor and state.inverse is None:
             self._rebuild(state, convexity)
         self._follow(state, convexity[:, 0, 0])
-        # Small delays add up too: an inverse is renewed once they have cost as much as it does.
+        # Small delays add up: renew an inverse once they have cost as much as a renewal.
         worn = state.excess > self._rebuild_cost
         if worn.any() and self._shares(state):
             self._rebuild(state, convexity, np.broadcast_to(worn[:, None], linear.shape[:2]))
@@ -409,9 +407,9 @@ class BlockSolver(BlockLoss):
     def _compiled_steps(
         self, state: BlockState, linear: Array, convexity: Array, tolerance: Array
     ) -> Array:
-        """Take the first steps of many small parties by compiled code; how many each took.
+        """Take the first steps of many small parties in compiled code; return their numbers.
 
-        What is left to do, and the certificate, are those of :meth:`solve`.
+        :meth:`solve` takes the remaining steps and makes the certificate.
         """
         if not self._compiles or state.inverse is None:
             return np.zeros(len(self.nodes))
@@ -427,7 +425,7 @@ class BlockSolver(BlockLoss):
             tolerance.reshape(nodes),
             state.inverse.reshape(nodes, self._features, -1),
         )
-        # Views: what is written there is written into the state.
+        # These are views: writing to them writes to the state.
         point, loss_gradient = (each[:, 0] for each in (state.point, state.loss_gradient))
         taken = take_chord_steps(problems, _CHORD_RATE, point, loss_gradient)
         self.passes += int(taken.max())
@@ -437,7 +435,7 @@ class BlockSolver(BlockLoss):
     def _step(
         self, state: BlockState, going: _Iteration, chosen: Chosen, active: NDArray[np.bool_]
     ) -> None:
-        """Take the chosen nodes one step further, in the lanes that are not solved yet."""
+        """Take one step with the chosen nodes, in the lanes that are not solved yet."""
         norm, tolerance = going.norms[chosen], going.tolerance[chosen]
         point, slope, bowl = state.point[chosen], going.gradient[chosen], going.convexity[chosen]
         linear = going.linear[chosen]
@@ -461,7 +459,7 @@ class BlockSolver(BlockLoss):
             accepted |= searched
         reached = np.where(accepted, trial_norm, norm)
         left = ~(reached <= tolerance)
-        # Before the state changes: what was taken from it may be a view.
+        # Before the state changes, because these arrays may be views of it.
         if state.inverse is not None and left.any():
             going.secants.add(chosen, trial - point, trial_slope - slope)
         if not accepted.all():
@@ -474,7 +472,7 @@ class BlockSolver(BlockLoss):
         going.best = np.minimum(going.best, going.norms)
         if state.inverse is not None and left.any():
             state.stale[chosen] |= accepted
-            # A rebuild pays where the passes still to come at this rate outweigh it.
+            # A rebuild pays if the passes still needed at this rate cost more.
             to_come = np.log(np.maximum(reached / tolerance, 1.0))
             pace = -np.log(np.clip(rate, 1e-9, 0.999))
             if self._shares(state):
@@ -485,7 +483,7 @@ class BlockSolver(BlockLoss):
     def _renew(
         self, state: BlockState, going: _Iteration, chosen: Chosen, slow: NDArray[np.bool_]
     ) -> None:
-        """Invert Hessians anew where steps are slow and the inverse is not of this point."""
+        """Invert Hessians again where steps are slow and the inverse belongs to another point."""
         outdated = np.zeros_like(state.stale)
         outdated[chosen] = slow & state.stale[chosen]
         if not outdated.any():
@@ -500,7 +498,7 @@ class BlockSolver(BlockLoss):
     def _accelerate(
         self, state: BlockState, linear: Array, convexity: Array, tolerance: Array
     ) -> Array:
-        """Nesterov's method from the current points; its number of steps is proven."""
+        """Run Nesterov's method from the current points; its number of steps is proven."""
         smooth = convexity + self._smooth
         root = np.sqrt(convexity / smooth)
         momentum = (1 - root) / (1 + root)

@@ -8,13 +8,14 @@ r"""The inner loop of stochastic variance-reduced gradients, compiled.
     v^{s+1} &= v^s - \eta\,\bigl(r_s + \mathrm{lin} + \rho v^s\bigr),\qquad s = 0,\dots,S-1\\
     x &= \tfrac1S\textstyle\sum_s (1-a)\,v^s + a\,v^{s+1}
 
-for one party and one run at a time. *carried* is the full gradient at :math:`v^0`, or zero where
-it was released once and is part of lin; :math:`\theta_s` is standard normal noise; :math:`B_s` is a
-fresh batch without replacement. The first step needs no batch: :math:`d_0 = 0`.
+for one party and one run at a time. *carried* is the full gradient at :math:`v^0`, or zero if it
+was released once and is part of lin. :math:`\theta_s` is standard normal noise. :math:`B_s` is a
+fresh batch without replacement. The first step needs no batch, since :math:`d_0 = 0`.
 
-Two loops share the compiled arithmetic. :func:`descend` multiplies and adds noise that was drawn
-ahead, in doubles. :func:`descend_on_grid` hands each private part to the mechanism, which releases
-it with noise on one grid, and goes on from what was released: its iterates are a function of that.
+Two loops share the compiled arithmetic. :func:`descend` scales and adds noise that was drawn in
+advance, in doubles. :func:`descend_on_grid` hands each private part to the mechanism, which
+releases it with noise on one grid. The loop continues from the released value, so its iterates are
+a function of releases.
 
 **Sensitivity.** With :math:`w = v^s - v^0`, one row adds :math:`\frac cb A w` to :math:`d_s`, where
 :math:`A = \tau uu^\top` and :math:`0\le\tau\le c_1` is a slope of l'. So :math:`0\preceq A\preceq
@@ -23,9 +24,8 @@ length R:
 
 .. math:: \Delta_s = \tfrac cb\bigl(\min(2R,\; c_1\|w\|) + r\bigr)
 
-is what replacing a row of the batch can change. It is a function of the iterates, which the
-adversary is granted; r bounds what rounding can add, but that to the grid, which the mechanism
-counts.
+bounds what replacing a row of the batch can change. It is a function of the iterates, which the
+adversary may see. r bounds what rounding can add; the mechanism counts the rounding to the grid.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _add_difference(
 def _reach(
     constants: tuple[float, float, float], share: float, batch: int, start: Array, point: Array
 ) -> float:
-    """Delta_s of the module's equations; a function of iterates."""
+    """Delta_s of the module's equations, a function of the iterates."""
     slope_bound, slope_range, curvature_bound = constants
     features = start.shape[0]
     moved = 0.0
@@ -117,7 +117,7 @@ def _advance(
     point: Array,
     total: Array,
 ) -> None:
-    """Take v^s to v^{s+1} and add its part of the average; a function of what was released."""
+    """Compute v^{s+1} from v^s and the release, and add its part of the average."""
     for j in range(point.shape[0]):
         later = point[j] - step_size * (released[j] + linear[j] + penalty * point[j])
         total[j] += (1.0 - weighting) * point[j] + weighting * later
@@ -132,11 +132,11 @@ class InnerProblem(NamedTuple):
     rows, labels
         ``(rows, features)`` and ``(rows,)``.
     loss, constants
-        The loss's number; its bounds on slope, slope range and curvature.
+        The number of the loss, and its bounds on slope, slope range and curvature.
     weight
         c.
     start, carried, linear
-        v^0; what every step carries of the full gradient there; the rest of the linear term.
+        v^0; the part of the full gradient that every step carries; the rest of the linear term.
     penalty, step_size, weighting
         rho, eta, a.
     batches
@@ -161,7 +161,7 @@ class InnerProblem(NamedTuple):
     relative: float
 
 
-# Compiled code takes numbers and arrays one by one: a tuple of them costs a third of its speed.
+# Compiled code takes numbers and arrays one by one: passing a tuple is a third slower.
 @_compiled
 def _descend(
     rows: Array,
@@ -180,7 +180,7 @@ def _descend(
     relative: float,
     draws: Array,
 ) -> Array:
-    """Run all steps, with the problem field by field."""
+    """Run all steps; the arguments are the fields of the problem."""
     steps, batch = batches.shape[0] + 1, batches.shape[1]
     features = start.shape[0]
     point = start.copy()
@@ -203,13 +203,13 @@ def _descend(
 
 
 def descend(problem: InnerProblem, draws: Array) -> Array:
-    """Run all steps; ``draws`` are ``(steps, features)`` normal numbers, none without noise."""
+    """Run all steps; ``draws`` are ``(steps, features)`` normal numbers, empty without noise."""
     found: Array = _descend(*problem, draws)
     return found
 
 
 def descend_on_grid(problem: InnerProblem, release: Callable[[Array, float], Array]) -> Array:
-    """Run the steps of :func:`descend`, the noise of each added by ``release(private, sigma)``."""
+    """Run the steps of :func:`descend`; ``release(private, sigma)`` adds the noise of each."""
     rows, labels, loss, constants, weight, start, carried, *moving, batches, fixed, relative = (
         problem
     )
@@ -222,8 +222,8 @@ def descend_on_grid(problem: InnerProblem, release: Callable[[Array, float], Arr
             _add_difference(rows, labels, loss, share, start, point, batches[s - 1], private)
             if relative > 0.0:
                 scale += relative * _reach(constants, share, batch, start, point)
-        # Without noise there is nothing private: the first step of a full gradient that was
-        # released once.
+        # A step without noise has no private part: it is the first step after a full gradient
+        # that was released once.
         released = release(private, scale) if scale > 0.0 else np.zeros_like(private)
         _advance(released, *moving, point, total)
     mean: Array = total / steps

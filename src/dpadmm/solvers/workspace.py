@@ -67,11 +67,29 @@ class PartedSolver(BlockSolver):
             block.nodes, np.zeros((1, 0, site.features)), np.zeros((1, 0, site.outputs))
         )
         super().__init__(here, site, None, use_factor=use_factor)
+        self._shift: Array | None = None
         self._parts, self._facts = block.rows, _facts_of(site, int(block.nodes[0]))
 
-    def slope_sums(self, points: Array, chosen: Chosen = ALL) -> Iterator[Array]:
+    def centre(self, shift: Array) -> None:
+        """Keep the map, which is public: lengths of rows are worked out in every pass."""
+        self._shift = shift
+
+    def slope_sums(
+        self,
+        points: Array,
+        chosen: Chosen = ALL,
+        clip: float | None = None,
+        *,
+        centred: bool = False,
+    ) -> Iterator[Array]:
         """``sum_k l'_k u_k`` of one piece after the other, in the order of the parts."""
-        for sums in self._parts.map(_slope_sums, self._facts, points):
+        shift = self._shift if centred else None
+        for sums in self._parts.map(_slope_sums, self._facts, points, clip, shift):
+            yield from sums
+
+    def row_sums(self) -> Iterator[Array]:
+        """``sum_k x_k`` of one piece after the other, in the order of the parts."""
+        for sums in self._parts.map(_row_sums, self._facts):
             yield from sums
 
     def hessian_sum(self, points: Array, chosen: Chosen = ALL) -> Array:
@@ -127,8 +145,17 @@ def _loss_on(block: RowBlock, facts: Site) -> BlockLoss:
     return BlockLoss(block, facts, None, as_held=True)
 
 
-def _slope_sums(block: RowBlock, facts: Site, points: Array) -> list[Array]:
-    return list(_loss_on(block, facts).slope_sums(points))
+def _slope_sums(
+    block: RowBlock, facts: Site, points: Array, clip: float | None, shift: Array | None
+) -> list[Array]:
+    loss = _loss_on(block, facts)
+    if shift is not None:
+        loss.centre(shift)
+    return list(loss.slope_sums(points, clip=clip, centred=shift is not None))
+
+
+def _row_sums(block: RowBlock, facts: Site) -> list[Array]:
+    return list(_loss_on(block, facts).row_sums())
 
 
 def _hessian_sum(block: RowBlock, facts: Site, points: Array) -> Array:
@@ -229,6 +256,8 @@ class Workspace:
         ]
         #: Gradient passes made so far, summed over blocks; it depends on the rows: never show it.
         self.passes = 0
+        # The map of rows that solvers know the lengths for.
+        self._shift: Array | None = None
         self._kept: dict[str, Array] = {}
 
     def keep(self, name: str, draw: Callable[[], Array]) -> Array:
@@ -266,14 +295,43 @@ class Workspace:
         self.passes = sum(solver.passes for solver in self._solvers)
         return Solution(point, residual)
 
-    def gradient(self, points: Array) -> Array:
-        """Gradient of ``(c/n) sum l`` at one point per party, run and output: one pass."""
-        site = self._site
+    def gradient(
+        self, points: Array, *, clip: float | None = None, shift: Array | None = None
+    ) -> Array:
+        """Gradient of ``(c/n) sum l`` at one point per party, run and output: one pass.
+
+        Parameters
+        ----------
+        points
+            Shaped as ``site.shape``.
+        clip
+            The largest norm of a row's slopes over the outputs
+            (:func:`~dpadmm.solvers.block.clip_slopes`); None leaves them as they are.
+        shift
+            The map of rows around their mean, ``(nodes, runs, 1, features)``: margins and rows are
+            then f times as long (:mod:`dpadmm.problem.centring`). Lengths are worked out once for
+            an array; None takes rows as they are.
+        """
+        if shift is not None and shift is not self._shift:
+            for solver in self._solvers:
+                solver.centre(shift[solver.nodes, :, 0])
+            self._shift = shift
+        site, centred = self._site, shift is not None
         found = np.empty(site.shape)
         for solver in self._solvers:
             nodes = solver.nodes
             flat = points[nodes].reshape(len(nodes), -1, site.features)
-            found[nodes] = solver.loss_gradient(flat).reshape(-1, *site.shape[1:])
+            found[nodes] = solver.loss_gradient(flat, clip=clip, centred=centred).reshape(
+                -1, *site.shape[1:]
+            )
+        self.passes = sum(solver.passes for solver in self._solvers)
+        return found
+
+    def mean_rows(self) -> Array:
+        """``(c/n) sum_k x_k`` of each party, ``(nodes, features)``: one pass."""
+        found = np.empty((len(self._site.index), self._site.features))
+        for solver in self._solvers:
+            found[solver.nodes] = solver.mean_rows()
         self.passes = sum(solver.passes for solver in self._solvers)
         return found
 

@@ -10,13 +10,12 @@ import contextlib
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, final
 
 from dpadmm.errors import ExchangeError
-from dpadmm.federation.transport.masks import KeyRing
 from dpadmm.federation.transport.session import OnEvent, PeerSession, no_event
 from dpadmm.federation.transport.store import (
     MessageStore,
@@ -25,13 +24,17 @@ from dpadmm.federation.transport.store import (
     messages_hash,
 )
 from dpadmm.federation.transport.wire import (
+    Announcing,
     BadMessage,
     Ending,
     Heard,
     Limits,
+    SessionKey,
+    agreement_limit,
     decode_masked,
     decode_message,
     message_size,
+    noted,
     round_of,
     said,
 )
@@ -111,14 +114,14 @@ class Mailbox:
     on_pause
         Called from time to time while waiting; what it raises ends the waiting.
     limits
-        The names and rounds of the run: whatever names others is refused.
+        The names and rounds of the run: a message that names others is refused.
     on_event
         Called with a neighbour whose ledger went back.
     ring
         Keys of the parties, where messages are masked vectors.
     before
         The mailbox of the run before this one, after a loss or a training: a neighbour that ended
-        there is not here.
+        there takes no part here.
     """
 
     def __init__(
@@ -340,7 +343,7 @@ class Mailbox:
                 if came:
                     return
                 waited = time.monotonic() - begin
-                # Who was there meanwhile is lost only when it has been gone for as long.
+                # A neighbour that was there meanwhile is lost once it has been gone for as long.
                 gone = self._session.claims.absent(name) if draws else 0.0
                 left = 0.0 if timeout is None else timeout - (min(waited, gone) if gone else waited)
                 if timeout is not None and left < 0:
@@ -370,7 +373,7 @@ class Mailbox:
                 if timeout is not None:
                     pause = min(pause, max(0.01, left))
         finally:
-            # Whoever came or is lost is not waited for any more.
+            # This node waits no longer, whether the neighbour came or is lost.
             if report > self._patience.report:
                 self._waiting(name, 0.0)
 
@@ -471,7 +474,7 @@ class Mailbox:
     def _what_was_heard(self) -> Heard:
         """How far every neighbour was heard, and which process of each is."""
         starts, stopped = self._session.claims.starts()
-        # Without whom the others went on may still be connected, and is no node of this run.
+        # A node that the others went on without may still be connected: it is not of this run.
         nodes = self._limits.nodes
         starts = {name: start for name, start in starts.items() if nodes is None or name in nodes}
         heard = {name: self._heard_of(number) for name, number in self._sources.items()}
@@ -554,7 +557,7 @@ class Mailbox:
             return
         for source in sorted(set(ours.heard) & set(theirs.heard)):
             if ours.heard[source] != theirs.heard[source]:
-                # Told as what the neighbour says: on its word alone nobody else is accused.
+                # Reported as what the neighbour says: its word alone accuses nobody else.
                 sentence = (
                     f"{name} heard other messages of {source} than this node: {source} sent "
                     f"different messages, or {name} does not tell the truth."
@@ -566,3 +569,92 @@ class Mailbox:
         """How many messages of each neighbour were refused, and why."""
         with self._news:
             return dict(self._refused)
+
+
+@final
+class KeyRing:
+    """The keys that a node has; used by several threads.
+
+    Parameters
+    ----------
+    members
+        The members whose keys are expected, in their order.
+    fault
+        Says what is wrong with a key of a member; empty if it holds. None where keys are only
+        handed on.
+    """
+
+    def __init__(
+        self, members: Sequence[str], fault: Callable[[str, SessionKey], str] | None = None
+    ) -> None:
+        self.members = tuple(members)
+        self._fault = fault
+        self._limits = Limits(frozenset(members))
+        self._longest = agreement_limit(len(members))
+        self._lock = threading.Lock()
+        self._keys: dict[str, SessionKey] = {}
+
+    def __contains__(self, name: str) -> bool:
+        with self._lock:
+            return name in self._keys
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Whose key is not there."""
+        with self._lock:
+            return tuple(name for name in self.members if name not in self._keys)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every member's key is there."""
+        return not self.missing
+
+    def brought(self, source: str) -> bool:
+        """Whether a neighbour has nothing more to bring: its own key is here, or everybody's."""
+        return self.complete or source in self
+
+    @property
+    def keys(self) -> dict[str, SessionKey]:
+        """The keys by name."""
+        with self._lock:
+            return dict(self._keys)
+
+    def add(self, name: str, key: SessionKey) -> None:
+        """Take the key of this node itself."""
+        with self._lock:
+            self._keys[name] = key
+
+    def to_bytes(self) -> bytes:
+        """All keys that are there, as they are said and noted."""
+        return Announcing(keys=self.keys).to_bytes()
+
+    def restore(self, note: str) -> None:
+        """Take the session keys as they were noted before a restart."""
+        found = noted(Announcing, note, "the session keys", self._limits)
+        with self._lock:
+            self._keys = dict(found.keys)
+
+    def take(self, sender: str, data: bytes) -> list[str]:
+        """Take what a neighbour hands on; return what is wrong with it, a sentence for each key."""
+        content = said(Announcing, data, sender, self._limits, longest=self._longest)
+        wrong = []
+        for name, key in content.keys.items():
+            if self._fault is None and name != sender:
+                continue
+            with self._lock:
+                known = self._keys.get(name)
+            if known is not None:
+                # Whoever hands a signature on can change its form, but not what was signed.
+                if known.public_key != key.public_key:
+                    wrong.append(
+                        f"{sender} must hand on one key of {name} for a view; it has two: the "
+                        "first one stands."
+                    )
+                continue
+            fault = "" if self._fault is None else self._fault(name, key)
+            if fault:
+                wrong.append(f"{sender} must hand on what {name} signed; {fault}: not counted.")
+                continue
+            with self._lock:
+                self._keys.setdefault(name, key)
+        return wrong

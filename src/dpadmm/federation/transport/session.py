@@ -62,7 +62,7 @@ def split_address(address: str, *, lowest_port: int = 1) -> tuple[str, int]:
 
 
 def is_ipv6(host: str) -> bool:
-    """Whether a host is an IPv6 address, and no name and no IPv4 address."""
+    """Whether a host is an IPv6 address, rather than a name or an IPv4 address."""
     return ":" in host
 
 
@@ -256,12 +256,12 @@ class PeerSession(Closable):
     largest
         Bytes of the longest message; connections that bring longer ones are not served.
     lease
-        Seconds of silence after which a neighbour counts as gone; and after which another process
-        may have its name.
+        Seconds of silence after which a neighbour counts as gone, and another process may take
+        its name.
     instance
         Tells this node from another of its name, the same after a restart; drawn unless given.
     known, on_claim
-        Instances that neighbours had before, and who is told of new ones
+        The instances that neighbours had before, and what is called with new ones
         (:mod:`~dpadmm.federation.transport.store`).
     on_event
         Called with neighbours that come and go, and with strangers.
@@ -367,8 +367,8 @@ class PeerSession(Closable):
     ) -> None:
         """Take what neighbours publish: who, what, the bytes.
 
-        What ``decides`` nothing comes from processes that have their name already, and neither
-        gives a name to one nor is told of.
+        With ``decides=False`` the node hears only processes that have their name already: such a
+        message gives no name to a process, and is not reported.
         """
         hears = self.claims.hears if decides else self.claims.is_current
         for neighbour in self.neighbours:
@@ -382,7 +382,7 @@ class PeerSession(Closable):
             self._parts.append(self._session.declare_subscriber(key, self._guarded(heard)))
 
     def publish(self, topic: str, label: str, data: bytes, *, decides: bool = True) -> None:
-        """Tell all neighbours; what ``decides`` nothing gives way to all else, and may be lost."""
+        """Tell all neighbours; with ``decides=False`` it gives way to all else, and may be lost."""
         key = _key(topic, self.name, label)
         control, priority = self._zenoh.CongestionControl, self._zenoh.Priority
         if key not in self._publishers:
@@ -445,8 +445,8 @@ class PeerSession(Closable):
     def _guarded(self, callback: Callable[[Any], None]) -> Callable[[Any], None]:
         """Let nothing that a neighbour sends end in an exception in a thread of the network.
 
-        What is wrong with it is told by the callback. This is for what was not foreseen, and for
-        files of this node that cannot be read: only an error's own kind of sentence is shown.
+        The callback itself reports what is wrong with a message. This is for what nobody foresaw,
+        and for files of this node that cannot be read. The log shows only sentences of our own.
         """
 
         def called(event: Any) -> None:

@@ -9,9 +9,9 @@ which ledger was charged for which rows, and how far that was.
 *Claims.* Which process owns a neighbour's name when two show its certificate?
 A node draws an *instance* once and keeps it with its messages, so that it is the same after a
 restart; everything it sends carries it. The first instance heard under a name has it for as long as
-it lives. Another one is not heard and is told of. Only when the first has been gone for a while may
-another take its place, and that is told of, too: it may be the same node without its messages.
-Who came first is all that can be known about two that have the same key.
+it lives. A node does not hear another one, and reports it. Only when the first has been gone for a
+while may another take its place, which is reported, too: it may be the same node without its
+messages. Of two that have the same key, nothing can be known but which came first.
 
 A copy of a node, such as a restored machine, has its instance, too. So every process draws a
 *start* besides, and says ``instance.start``. A new start is heard once the one before is gone,
@@ -21,8 +21,8 @@ told, since each would draw noise of its own for the same rounds.
 
 *Rollback.* Did a node, or a neighbour, come back with older files than it had?
 A ledger that is put back to an older copy has forgotten rounds that were sent. A node that goes on
-from there draws new noise for them, and whoever heard both messages knows more than was charged. A
-node cannot see that of itself, if all its files are old; its neighbours can, who heard it.
+from there draws new noise for them, and whoever heard both messages knows more than was charged. If
+all its files are old, a node cannot see that itself. Its neighbours, who heard it, can.
 
 So a node asks them before it draws, and draws nothing once one has heard more of it than its ledger
 has, or hears a second living process of it. It also says how many rounds of this run its ledger has

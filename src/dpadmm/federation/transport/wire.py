@@ -18,7 +18,7 @@ offset  size  what
 ======  ====  ==============================================================
 
 The hash at the end tells a damaged message from a whole one; it proves no origin. Version 2 is for
-masked vectors and their sums (:mod:`~dpadmm.federation.transport.masks`). Any 64 bits may come, so
+masked vectors and their sums (:mod:`~dpadmm.federation.keys`). Any 64 bits may come, so
 there is no bound to check before the sum is decoded.
 
 Beside the messages of rounds nodes send JSON, with one schema for each kind. Whoever has a
@@ -319,7 +319,7 @@ class Decided(Utterance):
 
 
 class SessionKey(Utterance):
-    """A node's public session key: see :mod:`dpadmm.federation.session_keys`.
+    """A node's public session key: see :mod:`dpadmm.federation.keys`.
 
     Parameters
     ----------

@@ -1,16 +1,27 @@
-"""What is left to the algorithm: its loss, and the kind of its noise."""
+"""What a run can be told, declared once; and what is left to the algorithm."""
+
+import inspect
+from dataclasses import fields
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 from dpadmm.algorithms import REGISTRY
+from dpadmm.cli.account import AccountOptions
+from dpadmm.cli.plan import PlanOptions
 from dpadmm.errors import ParameterError
+from dpadmm.estimators import ADMMClassifier
 from dpadmm.privacy.events import GaussianObjectivePerturbation, PureRelease, single_events
-from dpadmm.run.parameters import (
+from dpadmm.run.config import RunSection
+from dpadmm.run.options import (
     ALGORITHM,
     ALGORITHM_ROUNDS,
+    AUTO,
+    OPTIONS,
     TrainingParameters,
     chosen_loss,
+    one_of,
 )
 from dpadmm.run.plan import announced, plan
 
@@ -89,3 +100,63 @@ def test_options_of_other_algorithms_stay_as_they_are(name):
 
 def test_the_rounds_that_are_asked_for_by_default_are_those_of_the_default_algorithm():
     assert REGISTRY[ALGORITHM].default_rounds == ALGORITHM_ROUNDS
+
+
+def surfaces():
+    """Who offers options of a run: what each calls its defaults."""
+    arrays = inspect.signature(ADMMClassifier).parameters
+    commands = {
+        each.name: each.default for kind in (AccountOptions, PlanOptions) for each in fields(kind)
+    }
+    return {
+        "estimator": {name: given.default for name, given in arrays.items()},
+        "[run]": {name: each.get_default() for name, each in RunSection.model_fields.items()},
+        "plan": {each.name: each.default for each in fields(TrainingParameters)},
+        "commands": {name: commands[name] for name in OPTIONS if name in commands},
+    }
+
+
+# What differs, and why: estimators and configurations name one algorithm, whose rounds are known;
+# a mapping is made anew for each run; commands have a loss and an output of their own, and a plan
+# names no algorithm.
+EXPECTED = {
+    "estimator": {"rounds": ALGORITHM_ROUNDS},
+    "[run]": {"rounds": ALGORITHM_ROUNDS},
+    "plan": {},
+    "commands": {"algorithm": AUTO},
+}
+APART = {
+    "[run]": {"algorithm_options"},
+    "plan": {"algorithm", "algorithm_options", "algorithm_chosen"},
+    "commands": {"loss", "output"},
+}
+
+
+@pytest.mark.parametrize("surface", EXPECTED)
+def test_an_option_is_declared_once(surface):
+    offered = surfaces()[surface]
+    apart = APART.get(surface, set())
+    assert set(offered) - {"algorithm_chosen"} <= set(OPTIONS)
+    for name in offered.keys() - apart:
+        assert offered[name] == EXPECTED[surface].get(name, OPTIONS[name].default), name
+
+
+@pytest.mark.parametrize("described", [ADMMClassifier, RunSection])
+def test_documentation_comes_from_the_declaration(described):
+    words = " ".join(described.__doc__.split())
+    assert "<options>" not in words
+    for name in inspect.signature(described).parameters:
+        assert " ".join(OPTIONS[name].words.split()) in words, name
+
+
+@pytest.mark.parametrize("command", [AccountOptions, PlanOptions])
+def test_help_comes_from_the_declaration(command):
+    hints = get_type_hints(command, include_extras=True)
+    for name in {"epsilon", "delta", "algorithm", "topology", "rows_per_person"}:
+        assert hints[name].__metadata__[0].help == OPTIONS[name].help
+
+
+def test_choices_are_those_of_the_declaration():
+    assert get_args(RunSection.model_fields["output"].annotation) == OPTIONS["output"].choices
+    with pytest.raises(ParameterError, match=r"party_weight must be one of.*rows.*got 'even'"):
+        one_of("party_weight", "even")

@@ -1,8 +1,40 @@
-r"""Session keys: made anew for every view, signed by their owners, destroyed at its end.
+r"""Session keys, and the masks that they make: what a party sends is uniform to others.
 
-Where only a sum may be seen, every party sends a masked vector, and each pair of parties shares a
-mask (:mod:`~dpadmm.federation.transport.masks`). Node i makes an X25519 key for every view and
-signs, by the key of its certificate,
+*Masks* vanish in the sum:
+
+.. math:: w_i = x_i + \sum_{j > i} s_{ij} - \sum_{j < i} s_{ji} \pmod{2^{64}}, \qquad
+    \sum_i w_i = \sum_i x_i
+
+over the members of one view, a maximal run of rounds with the same members. :math:`w_i` is the
+masked vector of party i. :math:`s_{ij}`, 64 bits per coordinate, is known to i and j alone: the
+keystream of ChaCha20 with nonce and block counter 0 under a key of its own for every round,
+
+.. math:: k = \mathrm{HKDF\text{-}SHA256}(\mathrm{X25519}(i, j), \text{no salt}, \mathit{info}),
+
+and *info* is these fields in their order, each after its length (8 bytes, as every number here
+little-endian):
+
+=============  ===================================================================================
+field          bytes
+=============  ===================================================================================
+protocol       ``dpadmm secure sum 1``
+run            the 32 bytes that every message of the view carries
+view           how many losses were before it
+members        SHA-256 of the ordered list of (name, certificate, public key), each with its length
+colluders      tau, as agreed on
+purpose        what is summed: ``training`` or ``evaluation``
+i, j           numbers of the two members, the smaller one first
+round          of the view, from 0
+sums           SHA-256 of all sums decoded so far, in this view and before; in an evaluation
+               those of the training come first
+=============  ===================================================================================
+
+A round must not be a block counter under one key: consecutive keystreams would overlap. Where two
+members disagree about the members or about a past sum, their keys differ, the masks stay in the
+sum, and whoever adds up sees uniform bits. The public key of a member is the one that it signed.
+
+*Session keys* are made anew for every view, signed by their owners and destroyed at its end. Node i
+signs its X25519 key of a view by the key of its certificate,
 
 .. code-block:: text
 
@@ -30,16 +62,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final, final
 
+import numpy as np
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpadmm.durable import FileRefusal, parse_json, read_regular, written_whole
+from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.identity import (
     from_base64,
@@ -50,12 +89,207 @@ from dpadmm.federation.identity import (
     verify,
 )
 from dpadmm.federation.recovery import View
-from dpadmm.federation.transport.masks import KeyRing, Masks, Member, ViewFacts
+from dpadmm.federation.transport.mailbox import KeyRing
 from dpadmm.federation.transport.session import Security
 from dpadmm.federation.transport.store import DrawRefused, MessageStore
-from dpadmm.federation.transport.wire import Consent, SessionKey, noted
+from dpadmm.federation.transport.wire import (
+    Consent,
+    SessionKey,
+    noted,
+)
+from dpadmm.plain import Array, Words
+from dpadmm.privacy.mechanisms import Released, release_covered
+from dpadmm.privacy.sensitivity import Summation
 
-_VERSION: Final = 1
+_PROTOCOL: Final = b"dpadmm secure sum 1"
+_ZERO_NONCE: Final = bytes(16)
+_KEY_BYTES: Final = 32
+_WORD: Final = np.dtype("<u8")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of those whose masked vectors are added up.
+
+    Parameters
+    ----------
+    name
+        Of the node.
+    certificate
+        Its certificate (DER), as it is pinned.
+    public_key
+        Its X25519 session key, 32 bytes, whose signature was checked.
+    """
+
+    name: str
+    certificate: bytes = field(repr=False)
+    public_key: bytes
+
+
+@dataclass(frozen=True)
+class ViewFacts:
+    """Public facts that every mask of a view depends on.
+
+    Parameters
+    ----------
+    run
+        The 32 bytes that its messages carry.
+    number
+        How many losses were before it.
+    members
+        In their order.
+    colluders
+        How many of them may collude with whoever adds up, as agreed on for the whole run.
+    purpose
+        What is summed.
+    """
+
+    run: bytes
+    number: int
+    members: tuple[Member, ...]
+    colluders: int
+    purpose: str = "training"
+
+    @cached_property
+    def members_hash(self) -> bytes:
+        """SHA-256 of the ordered list of members."""
+        parts = [
+            part
+            for member in self.members
+            for part in (member.name.encode("ascii"), member.certificate, member.public_key)
+        ]
+        return hashlib.sha256(_fields(parts)).digest()
+
+
+def mask_info(view: ViewFacts, pair: tuple[int, int], t: int, sums: bytes) -> bytes:
+    """The public facts from which the key of one pair in one round is derived.
+
+    Parameters
+    ----------
+    view
+        The public facts.
+    pair
+        Numbers of the two members, the smaller one first.
+    t
+        The round of the view.
+    sums
+        SHA-256 of all sums decoded so far.
+    """
+    return _fields(
+        [
+            _PROTOCOL,
+            view.run,
+            _number(view.number),
+            view.members_hash,
+            _number(view.colluders),
+            view.purpose.encode("ascii"),
+            *map(_number, pair),
+            _number(t),
+            sums,
+        ]
+    )
+
+
+def shared_secret(private: X25519PrivateKey, public: bytes) -> bytes:
+    """What two members alone can compute; a public key that fixes it beforehand is refused."""
+    try:
+        return private.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise ExchangeError(
+            "a public key must be 32 bytes of X25519 that leave the shared secret open; got one "
+            "that makes it zero or is of another length. Nothing was sent under it."
+        ) from None
+
+
+@final
+class Masks:
+    """The masks of one member in one view.
+
+    Parameters
+    ----------
+    private
+        Its session key.
+    view
+        The public facts.
+    place
+        Its number among the members.
+    """
+
+    def __init__(self, private: X25519PrivateKey, view: ViewFacts, place: int) -> None:
+        own = view.members[place].public_key
+        if private.public_key().public_bytes_raw() != own:
+            raise ParameterError(
+                f"a session key must be the one that {view.members[place].name} "
+                "announced; got another: put the key file back."
+            )
+        self._place = place
+        self._view = view
+        self._secrets = {
+            other: shared_secret(private, member.public_key)
+            for other, member in enumerate(view.members)
+            if other != place
+        }
+
+    def mask(self, t: int, sums: bytes, count: int) -> Words:
+        """What this member adds to its vector of ``count`` coordinates in a round, modulo 2^64."""
+        total = np.zeros(count, dtype=np.uint64)
+        zeros, stream = bytes(_WORD.itemsize * count), bytearray(_WORD.itemsize * count)
+        keystream = np.frombuffer(stream, dtype=_WORD)
+        for other, secret in self._secrets.items():
+            pair = (min(self._place, other), max(self._place, other))
+            key = HKDF(
+                hashes.SHA256(), _KEY_BYTES, None, mask_info(self._view, pair, t, sums)
+            ).derive(secret)
+            Cipher(algorithms.ChaCha20(key, _ZERO_NONCE), None).encryptor().update_into(
+                zeros, stream
+            )
+            if self._place == pair[0]:
+                total += keystream
+            else:
+                total -= keystream
+        return total
+
+    def cover(self, message: Released, summation: Summation, t: int, sums: bytes) -> Released:
+        """Mask this member's message of a round: what is committed and sent in its place."""
+        vector = summation.to_words(message.values)
+        mask = self.mask(t, sums, vector.size)
+        return release_covered(message, vector + mask.reshape(vector.shape))
+
+
+@final
+class DecodedSums:
+    """A digest of all sums so far: masks vanish only where all members decoded the same.
+
+    Where noise is not shared, it covers what all parties heard: means, or each other's messages.
+    """
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, total: Words | Array) -> None:
+        """Take the next one."""
+        self._hash.update(total.astype(total.dtype.newbyteorder("<"), copy=False).tobytes())
+
+    def copy(self) -> DecodedSums:
+        """The same so far, to go on from."""
+        other = DecodedSums()
+        other._hash = self._hash.copy()
+        return other
+
+    def digest(self) -> bytes:
+        """SHA-256 of all of them, in their order."""
+        return self._hash.digest()
+
+
+def _fields(parts: Sequence[bytes]) -> bytes:
+    return b"".join(_number(len(part)) + part for part in parts)
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(8, "little")
+
+
+_KEY_VERSION: Final = 1
 # Names of notes in the file of messages: they keep the old word.
 _OWN: Final = "own stretch key"
 _ALL: Final = "stretch keys"
@@ -67,12 +301,12 @@ _SENT: Final = b"."
 def key_text(run: bytes, view: int, name: str, public_key: bytes) -> bytes:
     """What a node signs to announce its session key of a view."""
     return (
-        f"dpadmm stretch key {_VERSION}\n{run.hex()}\n{view}\n{name}\n{public_key.hex()}\n"
+        f"dpadmm stretch key {_KEY_VERSION}\n{run.hex()}\n{view}\n{name}\n{public_key.hex()}\n"
     ).encode("ascii")
 
 
 def check_pinned(consents: Mapping[str, Consent], pins: Mapping[str, str]) -> None:
-    """Refuse parties that agreed by another certificate than the one that is pinned.
+    """Refuse parties that agreed with a certificate other than the pinned one.
 
     Parameters
     ----------
@@ -107,7 +341,7 @@ class KeyFile:
     def __init__(self, path: Path, run: bytes, view: int) -> None:
         self.path = path
         # The file keeps the old word for a view.
-        self._whose = {"version": _VERSION, "run": run.hex(), "stretch": view}
+        self._whose = {"version": _KEY_VERSION, "run": run.hex(), "stretch": view}
 
     def load(self) -> X25519PrivateKey | None:
         """The key, if there is one; a damaged file, or another's, is none."""

@@ -3,50 +3,192 @@
 Everything that can be refused is refused before a row is read: the configuration, the schema, the
 parameters, the columns of every file, the places for the results. What a run gives away is the
 model and figures that are functions of messages and public facts.
+
+**Pre-flight.** Before anything is spent, rows are read once and counted. What looks wrong goes to a
+file that only the owner of the rows may read, and to the terminal where that owner sits. It is in
+no log, status, metric, record, report or message, and it changes nothing of a run: the owner's rule
+(``[policy] preflight``) decides whether there is one.
+
+* "ask": the owner is asked at the terminal. Without a terminal the run goes on: nobody has said
+  that what rows hold may decide what others see.
+* "stop": the run does not begin. Whoever waits for it sees that, and no budget covers it.
+* "off": rows are not looked at.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from dpadmm.algorithms import get_algorithm
+from dpadmm.data.encode import Survey, survey
 from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party, list_parts
 from dpadmm.data.schema import Schema, load_schema
-from dpadmm.data.survey import survey
 from dpadmm.data.tables import check_columns, encoded_batches
-from dpadmm.durable import check_writable, write_whole, written_whole
-from dpadmm.errors import ParameterError
+from dpadmm.durable import check_writable, written_whole
+from dpadmm.errors import DataError, ParameterError, PreflightStop
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.plain import canonical_json
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
-from dpadmm.run.charges import Part, ledger_accounts
-from dpadmm.run.config import PartySection, RunConfig, RunSection, run_hash, training_parameters
+from dpadmm.run.charges import Part, WholePlan, ledger_accounts, plan_whole
+from dpadmm.run.config import (
+    PartySection,
+    Preflight,
+    RunConfig,
+    RunSection,
+    run_hash,
+    training_parameters,
+)
 from dpadmm.run.engine import Checkpoint
-from dpadmm.run.evaluate import WholePlan, plan_whole
 from dpadmm.run.model import Model, ModelError, load_model, model_bytes
-from dpadmm.run.parameters import PrivacyWarning
+from dpadmm.run.options import PrivacyWarning, Wish
 from dpadmm.run.plan import Plan
-from dpadmm.run.preflight import Findings, Owner, preflight
-from dpadmm.run.record import RecordedRun, read_record
-from dpadmm.run.result import Run, noise_error, provenance
-from dpadmm.run.session import Charged, Session, lay_out_both
-from dpadmm.run.train import lay_out
-from dpadmm.sentences import DataError
+from dpadmm.run.result import RecordedRun, Run, noise_error, provenance, read_record
+from dpadmm.run.session import Charged, Session, lay_out, lay_out_both
 from dpadmm.solvers.cluster import Cluster, ClusterRows
+
+#: The largest share of bad labels that does not look wrong.
+MOST_BAD_LABELS: Final = 0.05
+#: The largest share of a column's cells, but for missing ones, that may be no level or out of
+#: bounds without looking wrong.
+MOST_UNFIT_CELLS: Final = 0.5
+
+#: The owner at a terminal: is shown lines and, where asked whether to go on, answers.
+Owner: TypeAlias = Callable[[Sequence[str], bool], bool]
+
+_PRIVATE: Final = (
+    "Not covered by the privacy guarantee: do not share this. It is about private rows, and for "
+    "the eyes of their owner alone."
+)
+_ADVICE: Final = (
+    "Compare the file with the schema: how labels and levels are spelt, bounds, decimal, delimiter "
+    "and missing_values."
+)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found in the rows of a run; private, like the rows.
+
+    Attributes
+    ----------
+    surveys
+        What was counted, by the name of the party or of the one file of all.
+    """
+
+    # Printing the object must not show what rows hold.
+    surveys: Mapping[str, Survey] = field(repr=False)
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """What looks wrong, a sentence each; by the owner's rule it ends a run."""
+        return self._told(_wrong)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What its owner should know at once: what looks wrong, and levels that never occur."""
+        wrong = tuple(f"LOOKS WRONG: {each}" for each in self.wrong)
+        return (*wrong, *((_ADVICE,) if wrong else ()), *self._told(_unused))
+
+    @property
+    def text(self) -> str:
+        """All of it, with the counts behind it."""
+        lines = self.lines or ("Nothing looks wrong.",)
+        return "\n".join((_PRIVATE, "", *lines, "", *self._told(_counts))) + "\n"
+
+    def _told(self, tell: Callable[[Survey], Iterator[str]]) -> tuple[str, ...]:
+        return tuple(
+            f"{who}: {told}." for who, found in self.surveys.items() for told in tell(found)
+        )
+
+
+def preflight(
+    rule: Preflight, look: Callable[[], Findings], place: Path, owner: Owner | None
+) -> None:
+    """Look at the rows of a run that has not begun, and end it where its owner's rule says so.
+
+    Parameters
+    ----------
+    rule
+        The owner's (:class:`PolicySection`).
+    look
+        Reads the rows, of a run whose every public fact was checked.
+    place
+        The file for what is found; written whatever that is, unless nobody looks.
+    owner
+        Who sits at a terminal; None if nobody does.
+
+    Raises
+    ------
+    PreflightStop
+        If the rows look wrong, by the rule "stop" or the owner's answer.
+    """
+    if rule == "off":
+        return
+    found = look()
+    wrong = bool(found.wrong)
+    goes_on = tell_owner(found, place, owner, ask=wrong and rule == "ask")
+    if wrong and (rule == "stop" or not goes_on):
+        raise PreflightStop(
+            "the pre-flight ended this run before it began, by its owner's rule (preflight under "
+            f"[policy]). Nothing was charged or sent. {place} says why, to its owner alone."
+        )
+
+
+def tell_owner(found: Findings, place: Path, owner: Owner | None, *, ask: bool = False) -> bool:
+    """Write what was found where only its owner reads it, and show it; whether to go on."""
+    with written_whole(place, "preflight", private=True) as file:
+        file.write(found.text.encode())
+    if owner is None or not found.lines:
+        return True
+    return owner((*found.lines, f"All counts are in {place}. {_PRIVATE}"), ask)
+
+
+def _wrong(found: Survey) -> Iterator[str]:
+    counts, rows = found.counts, found.counts.rows
+    if found.bad_share > MOST_BAD_LABELS:
+        first = next(iter(found.classes))
+        yield (
+            f"{counts.bad_labels} of {rows} labels ({found.bad_share:.1%}) are no class, and are "
+            f"taken as {first!r}"
+        )
+    for name in found.unused_classes:
+        yield f"no label says {name!r}"
+    for name, cells in counts.columns.items():
+        held, unfit = rows - cells.missing, cells.other + cells.clipped
+        if rows and not held:
+            yield f"column {name!r} is missing in all {rows} rows"
+        elif unfit > MOST_UNFIT_CELLS * held:
+            what = "no level" if cells.other else "outside the bounds"
+            yield f"{unfit} of the {held} cells of column {name!r} are {what}"
+
+
+def _unused(found: Survey) -> Iterator[str]:
+    for name, levels in found.unused_levels.items():
+        yield f"levels of column {name!r} that never occur: {', '.join(map(repr, levels))}"
+
+
+def _counts(found: Survey) -> Iterator[str]:
+    counts = found.counts
+    yield f"{counts.rows} rows, {counts.ragged_rows} ragged lines, {counts.bad_labels} bad labels"
+    for name, cells in counts.columns.items():
+        yield (
+            f"column {name!r}: {cells.missing} cells missing, {cells.other} no level, "
+            f"{cells.clipped} outside the bounds"
+        )
+
 
 # So many that no sensible budget is refused for too few, and not so many that a solve would have to
 # be more exact than rounding allows.
@@ -98,7 +240,7 @@ def prepare(config: RunConfig) -> Schema:
     if names and not (fixed and None in map(rows.get, names)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)
-            _plan(config, schema, {name: rows.get(name) or _VERY_MANY_ROWS for name in names})
+            plan_config(config, schema, {name: rows.get(name) or _VERY_MANY_ROWS for name in names})
     return schema
 
 
@@ -226,7 +368,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         _check_own_results(config, schema, rows)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", PrivacyWarning)
-            whole = _plan(config, schema, rows)
+            whole = plan_config(config, schema, rows)
         session, planned = run_session(config, schema, whole, noise), whole.training
         lay_out = partial(lay_out_part, planned, list(parties.values()), noise=noise)
         shard, evaluated = lay_out_both(config.run.wish, lay_out)
@@ -292,8 +434,7 @@ def write_results(run: Run) -> RecordedRun:
             result.checkpoint.unlink(missing_ok=True)
     record = run.record(hashlib.sha256(data).hexdigest())
     if result.record is not None:
-        content = json.dumps(record.plain(), indent=2, allow_nan=False).encode()
-        write_whole(result.record, content, "record")
+        record.write(result.record)
     return record
 
 
@@ -342,13 +483,17 @@ def reading_word(config: RunConfig, schema: Schema) -> str:
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
-def _plan(config: RunConfig, schema: Schema, rows: dict[str, int]) -> WholePlan:
+def plan_config(
+    config: RunConfig, schema: Schema, rows: Mapping[str, int], wish: Wish | None = None
+) -> WholePlan:
+    """The run of a configuration, with what is asked for beside it unless something else is."""
     return plan_whole(
         config.parameters(tuple(rows)),
         rows,
         features=len(schema.feature_names),
+        least_constant=schema.least_constant,
         classes=len(schema.classes),
-        wish=config.run.wish,
+        wish=wish or config.run.wish,
     )
 
 
@@ -382,7 +527,7 @@ def _open_ledgers(
     _check_own_results(config, schema, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        whole = _plan(config, schema, rows)
+        whole = plan_config(config, schema, rows)
     session = run_session(config, schema, whole, noise)
     opened = session.charged(before=look, preparation=reading_word(config, schema))
     return rows, stack.enter_context(opened)
@@ -489,7 +634,7 @@ def look_at_rows(config: RunConfig, schema: Schema) -> Findings:
 
 
 def look_first(config: RunConfig, schema: Schema, place: Path, owner: Owner | None) -> None:
-    """The pre-flight of a run that has not begun (:func:`~dpadmm.run.preflight.preflight`)."""
+    """The pre-flight of a run that has not begun (:func:`~dpadmm.run.files.preflight`)."""
     rule = config.policy.preflight
     preflight(rule, lambda: look_at_rows(config, schema), place, owner)
 
