@@ -9,8 +9,8 @@ from tests.helpers.small_experiments import SMALL
 
 from dpadmm.errors import ParameterError
 from dpadmm.experiments.jobs import Job, Result, Store, TrainingJob
-from dpadmm.experiments.measures import mean_interval, ranges
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.experiments.measures import mean_interval
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.experiment import (
     MORE_RUNS,
     Conclusion,
@@ -21,8 +21,12 @@ from dpadmm_papers.experiment import (
     first_look,
     look_twice,
     ours,
+    part_name,
+    split,
     summaries,
 )
+from dpadmm_papers.jobs import join
+from dpadmm_papers.statistics import ranges
 from dpadmm_papers.verdicts import above
 
 
@@ -140,7 +144,7 @@ JOB = TrainingJob(SMALL, PARAMETERS, runs=2, seed=7, courses=("average loss",), 
 def test_more_runs_of_a_training_job_have_noise_of_their_own(changes):
     job = replace(JOB, **changes)
     first, more = job.compute(), job.further(MORE_RUNS).compute()
-    whole = job.join(first, more)
+    whole = join(first, more)
     losses = whole.final("test accuracy"), whole.course("average loss")[-1]
     assert [len(each) for each in losses] == [12, 12]
     assert len(set(losses[1].tolist())) == 12
@@ -154,7 +158,7 @@ def test_more_runs_of_a_training_job_have_noise_of_their_own(changes):
 def test_more_draws_are_those_that_more_repeats_would_have_had():
     few = replace(JOB, runs=1, repeats=2)
     many = replace(few, repeats=12).compute()
-    whole = few.join(few.compute(), few.further(MORE_RUNS).compute())
+    whole = join(few.compute(), few.further(MORE_RUNS).compute())
     np.testing.assert_array_equal(whole.final("test accuracy"), many.final("test accuracy"))
 
 
@@ -189,8 +193,9 @@ def varied(*words):
     [
         (("stands", "stands"), "stands"),
         (("stands", "does not stand"), "depends on grid"),
-        (("stands", "not decided"), "stands"),
-        (("not decided", "stands"), "not decided"),
+        (("stands", "not decided"), "depends on grid"),
+        (("not decided", "stands"), "depends on grid"),
+        (("not decided", "not decided"), "not decided"),
         (("not decided", "stands", "does not stand"), "depends on grid"),
     ],
 )
@@ -213,3 +218,42 @@ def test_findings_must_be_announced_and_differ(tmp_path):
         check_findings(experiment, [twice, twice])
     results = {label: cell.compute() for label, cell in experiment.cells().items()}
     assert set(first_look(experiment, results).further) == {"0.5", "0"}
+
+
+class InParts(Drawing):
+    """A claim about two things."""
+
+    conclusions = split(
+        Conclusion("above", "Both are above 0.", "By the interval.", ("mean",)), "one", "other"
+    )
+
+    def evaluate(self, results):
+        far, near, level = super().evaluate(results).findings
+        one = replace(far, conclusion=part_name("above", "one"), calibration="")
+        other = replace(near, conclusion=part_name("above", "other"), calibration="")
+        varied = {"choice": "mean", "variant": "0"}
+        return Evaluation(
+            (),
+            {},
+            (
+                one,
+                other,
+                replace(one, **varied),
+                replace(level, **{**vars(other), **varied, "verdict": level.verdict}),
+            ),
+        )
+
+
+def test_a_claim_about_two_things_has_a_verdict_for_each_and_for_the_whole(tmp_path):
+    experiment = InParts(tmp_path)
+    assert [each.name for each in experiment.conclusions] == ["above", "above, one", "above, other"]
+    results = {label: cell.compute() for label, cell in experiment.cells().items()}
+    first = {each.what: each for each in first_look(experiment, results).evaluation.findings}
+    assert first["above", "", "", ""].verdict == "not decided"
+    assert first["above", "", "", ""].number == "one stands; other not decided."
+    look = look_twice(experiment, Store(tmp_path / "cells"))
+    whole, *rest = look.evaluation.findings
+    # The whole is that of its parts as they were decided, and was looked at as often.
+    assert (whole.conclusion, whole.verdict, whole.look) == ("above", "stands", 2)
+    assert set(whole.rests_on) == {"5", "0.5"}
+    assert [each.conclusion for each in rest].count("above") == 1

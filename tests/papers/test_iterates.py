@@ -5,8 +5,9 @@ import pytest
 from tests.helpers.small_experiments import SMALL
 
 from dpadmm.experiments.jobs import TrainingJob
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.iterates import COUNTED, CostJob
+from dpadmm_papers.jobs import join
 
 
 @pytest.mark.parametrize(
@@ -25,5 +26,5 @@ def test_solves_and_passes_of_every_iteration(algorithm, solves):
     np.testing.assert_array_equal(result.values["passes"] > 0, result.values["solves"] > 0)
     more = job.further(3)
     assert more.training.runs == 6
-    whole = job.join(result, more.compute())
+    whole = join(result, more.compute())
     assert whole.values["seconds"].shape == (4, 8)

@@ -8,6 +8,7 @@ import pytest
 from dpadmm.experiments.jobs import Result
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm_papers.experiment import check_findings, ours
+from dpadmm_papers.jobs import join
 from dpadmm_papers.pdml.generalization import Generalization, OptimumJob
 from dpadmm_papers.preparations import ReportedProblem
 
@@ -26,7 +27,7 @@ def test_the_error_is_that_of_the_population_and_more_draws_go_on():
     assert (found.values["error"] > 0).all()
     more = job.further(1)
     both = replace(job, draws=4).compute()
-    joined = job.join(found, more.compute())
+    joined = join(found, more.compute())
     np.testing.assert_allclose(joined.values["error"], both.values["error"], rtol=1e-9)
     # Nothing is lost where everybody knows the population: many rows, true labels, no eta.
     rich = OptimumJob(

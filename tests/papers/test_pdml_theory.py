@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpadmm.problem.losses import corrected_for_label_noise, get_loss
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import build_topology
 from dpadmm_papers.pdml import theory as pdml
 
 # A random graph of the paper's size, 10 servers and 13 links.

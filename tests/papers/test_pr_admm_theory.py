@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import build_topology
 from dpadmm_papers.pr_admm.theory import (
     convergence_bound,
     deviation_bound,

@@ -9,11 +9,12 @@ from tests.helpers.more_runs import with_more_runs
 from tests.helpers.small_experiments import check_epsilons
 
 from dpadmm.experiments.figures import figure_table
-from dpadmm.experiments.jobs import OptimumJob, Result, TrainingJob
+from dpadmm.experiments.jobs import Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem
-from dpadmm.problem.topologies import build_topology
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.problem.site import build_topology
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.experiment import check_findings, summaries
+from dpadmm_papers.jobs import OptimumJob, join
 from dpadmm_papers.pages import experiment_meaning, page
 from dpadmm_papers.r_admm import EXPERIMENTS
 from dpadmm_papers.r_admm.common import GAUSSIAN, KIND, spent
@@ -89,7 +90,7 @@ def test_a_small_version_runs_and_judges_every_conclusion(experiment):
     further = {label: cell.further(1) for label, cell in tiny.cells().items()}
     assert any(further.values())
     label, more = next((label, job) for label, job in further.items() if job is not None)
-    joined = tiny.cells()[label].join(results[label], more.compute())
+    joined = join(results[label], more.compute())
     assert all(
         values.shape[-1] == 2 * results[label].values[name].shape[-1]
         for name, values in joined.values.items()
@@ -197,7 +198,7 @@ def test_without_gamma_it_is_conventional_admm():
 
 def test_more_draws_are_other_graphs_and_splits():
     few = NoiselessCell(TINY, 0.05, 2, rounds=3, penalties=(0.05,), gamma=0.1)
-    whole = few.join(few.compute(), few.further(1).compute()).course("average loss")
+    whole = join(few.compute(), few.further(1).compute()).course("average loss")
     many = dataclasses.replace(few, draws=4).compute().course("average loss")
     np.testing.assert_array_equal(whole, many)
     assert len(set(whole[-1].tolist())) == 4

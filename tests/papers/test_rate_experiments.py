@@ -10,8 +10,8 @@ from tests.helpers.small_experiments import SMALL
 from dpadmm.experiments.jobs import Result, TrainingJob
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
-from dpadmm.run.parameters import TrainingParameters
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.options import TrainingParameters
+from dpadmm.run.session import lay_out, train
 from dpadmm_papers.experiment import Finding
 from dpadmm_papers.iterates import IterateJob, Objective, rate
 from dpadmm_papers.rates import RateExperiment, looks_until, rate_conclusions
@@ -167,8 +167,9 @@ class MadeUp(RateExperiment):
     ("course", "order", "bounded"),
     [
         (lambda k: 5.0 / k, "stands", "stands"),
-        (lambda k: 5.0 / np.sqrt(k), "not decided", "does not stand"),
-        (lambda k: 0.01 / np.sqrt(k), "not decided", "stands"),
+        (lambda k: 5.0 / np.sqrt(k), "does not stand", "does not stand"),
+        (lambda k: 0.01 / np.sqrt(k), "does not stand", "stands"),
+        (lambda k: 0.01 * np.ones_like(k), "does not stand", "stands"),
         (lambda k: 3.0 / k - 0.1, "stands", "stands"),
         (lambda k: 20.0 / k, "stands", "does not stand"),
     ],
@@ -179,5 +180,23 @@ def test_order_and_bound_are_judged_apart(course, order, bounded):
     values = {"excess": course(looks)[:, None] * noise, "norm": np.ones(5)}
     found = MadeUp().evaluate({"a run": Result(values, {})}).findings
     assert {each.conclusion: each.verdict for each in found} == {"rate": order, "bound": bounded}
+    (said,) = (each.number for each in found if each.conclusion == "rate")
+    assert "Slope" in said or "Below the minimum" in said
     # More runs would not decide it: a second look is not taken.
     assert MadeUp().cells()["a run"].further(5) is None
+
+
+@pytest.mark.parametrize(
+    ("course", "order"),
+    [
+        (lambda k: 5.0 / k, "stands"),
+        (lambda k: 5.0 / np.sqrt(k), "does not stand"),
+        # Falls fast and then not at all: between the two orders, by looks that disagree.
+        (lambda k: 5.0 / np.minimum(k, 20) ** 3, "not decided"),
+    ],
+)
+def test_a_single_run_is_judged_by_its_slopes_between_looks(course, order):
+    looks = np.asarray(looks_until(100), dtype=float)
+    values = {"excess": course(looks)[:, None], "norm": np.ones(1)}
+    found = MadeUp().evaluate({"a run": Result(values, {})}).findings
+    assert next(each.verdict for each in found if each.conclusion == "rate") == order

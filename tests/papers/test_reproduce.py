@@ -84,7 +84,9 @@ def test_the_page_says_criterion_verdict_and_source(done):
     for words in (
         "**It learns.**",
         "The interval of accuracy is above 0.5.",
-        f"Proven: **{finding.verdict}**",
+        f"| Proven | our settings | **{finding.verdict}**",
+        f"* Proven: **{finding.verdict}**: learns.",
+        f"Rerun with dpadmm {done.manifest['dpadmm']}.",
         finding.number,
         "| rounds | 3 | paper | section 1 |",
         "dpadmm reproduce small-figure-1",
@@ -106,25 +108,49 @@ def test_a_page_says_which_choice_decides(done):
     )
     evaluation = dataclasses.replace(done.evaluation, findings=(main, other))
     text = page(done.experiment, evaluation, experiment_meaning({}), done.manifest)
-    assert "* Proven: **depends on rounds**." in text
-    assert "  * our settings: stands. " in text
-    assert "  * rounds, 1: does not stand (second look, 60 runs). 0.4" in text
+    # In short and the figure come first, then one table for a conclusion.
+    assert "* Proven: **depends on rounds**: learns.\n" in text
+    assert text.index("* Proven") < text.index("figure.svg")
+    assert text.index("figure.svg") < text.index("## What it concludes")
+    assert "| Proven |  | **depends on rounds** |  |" in text
+    assert f"|  | our settings | stands | {main.number} |" in text
+    assert "|  | rounds: 1 | does not stand (second look, 60 runs) | 0.4 |" in text
     manifest = {**done.manifest, "findings": [dataclasses.asdict(each) for each in (main, other)]}
     index = contents_page([manifest])
     heads = (
-        "| paper | noise | stands | does not stand | not decided | depends on a choice of ours |"
+        "| paper | noise | stands | does not stand | not decided | immaterial "
+        "| depends on a choice of ours |"
     )
     everything, of_paper = (
-        "| all | proven | 0 | 0 | 0 | 1 |",
-        "| small-figure-1 | proven | 0 | 0 | 0 | 1 |",
+        "| all | proven | 0 | 0 | 0 | 0 | 1 |",
+        "| small-figure-1 | proven | 0 | 0 | 0 | 0 | 1 |",
     )
     places = [index.index(words) for words in (heads, everything, of_paper, "reproduce --all")]
     assert places == sorted(places)
     link = "[small-figure-1](small-figure-1/page.md)"
-    assert f"| {link} | It learns. | proven | rounds | our settings | 1 |" in index
+    assert f"| {link} | It learns. | proven | rounds | our settings | 1 |  |  |" in index
     # Of several experiments of a paper, what their names begin with.
     both = contents_page([manifest, {**manifest, "experiment": "small-table-1"}])
-    assert "| small | proven | 0 | 0 | 0 | 2 |" in both
+    assert "| small | proven | 0 | 0 | 0 | 0 | 2 |" in both
+
+
+def test_the_index_says_why_and_counts_a_claim_of_parts_once(done):
+    main = dataclasses.replace(done.evaluation.findings[0], verdict="does not stand", number="0.4")
+    part = dataclasses.replace(main, conclusion="learns, alone", verdict="stands")
+    told = done.manifest["conclusions"][0]
+    manifest = {
+        **done.manifest,
+        "findings": [dataclasses.asdict(each) for each in (main, part)],
+        "conclusions": [
+            {**told, "parts": ["learns, alone"]},
+            {**told, "name": "learns, alone", "claim": "Of this: alone.", "parts": []},
+        ],
+    }
+    index = contents_page([manifest])
+    assert "| all | proven | 0 | 1 | 0 | 0 | 0 |" in index
+    link = "[small-figure-1](small-figure-1/page.md)"
+    assert f"| {link} | It learns. | proven | 0.4 |" in index
+    assert "| [Fig. 1](small-figure-1/page.md) | Of this: alone. |  | stands |  |" in index
 
 
 def test_a_verdict_is_one_of_three():

@@ -2,7 +2,7 @@
 
 How a verdict is reached:
 
-* **Three words.** A finding "stands", "does not stand" or is "not decided"
+* **Four words.** A finding "stands", "does not stand", is "not decided" or "immaterial"
   (:mod:`~dpadmm_papers.verdicts`: ``above``, ``below``, ``within`` make a word of an interval,
   ``every``, ``some``, ``at_least`` join words, ``all_above`` and its like also say the number).
   :meth:`Finding.judged` takes a word, or a bool for what has no noise, and the number;
@@ -18,18 +18,20 @@ How a verdict is reached:
 * **Intervals** have 97.5% by default, so that two looks are wrong at most 5% of the time; criteria
   say so in words.
 * **A range over runs** is that of groups of the paper's own number of runs:
-  :func:`~dpadmm.experiments.measures.ranges`, drawn by :meth:`Curve.ranged`.
+  :func:`~dpadmm_papers.statistics.ranges`, drawn by :meth:`Curve.ranged`.
 * **Choices of ours.** A conclusion names what it was varied over (``choices=("alpha grid",)``); a
   finding of a variant has ``choice="alpha grid", variant="from 0.05"`` and the calibration of the
   finding that it varies, which has neither. :func:`summaries` puts them together: where one variant
-  stands and another does not, the conclusion depends on that choice.
+  comes to another word than our settings or another variant, the conclusion depends on that choice.
+* **Claims about several things** ("both", "testing/training", "all three") are split
+  (:func:`split`): ``evaluate`` judges each part, and :func:`with_wholes` the claim from its parts.
 * **seconds** says how long the experiment takes with two processes, for the list of all.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Literal
@@ -38,7 +40,8 @@ from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.experiments.figures import Panel
 from dpadmm.experiments.jobs import Job, OnDone, Result, Store, compute
 from dpadmm.report.document import Table
-from dpadmm_papers.verdicts import VERDICTS, Judged, VerdictWord, certain
+from dpadmm_papers.jobs import join
+from dpadmm_papers.verdicts import WORDS, Judged, VerdictWord, certain, every
 
 ChosenBy = Literal["paper", "ours"]
 #: Where packages name their experiments: a mapping of names to experiments each.
@@ -78,12 +81,37 @@ class Conclusion:
         When it stands: figures, comparison, interval.
     choices
         What the paper leaves open and we chose, over which the verdict was varied.
+    parts
+        Names of the conclusions that it consists of: it stands where each of them does.
     """
 
     name: str
     claim: str
     criterion: str
     choices: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+
+
+def split(whole: Conclusion, *parts: str) -> tuple[Conclusion, ...]:
+    """A claim about several things: the whole, and a conclusion for each part.
+
+    The criterion is that of a part; an experiment judges the parts, by the names that
+    :func:`part_name` gives, and the harness the whole.
+    """
+    names = tuple(part_name(whole.name, part) for part in parts)
+    criterion = f"{whole.criterion} Each part is judged alone; the whole stands where all do."
+    return (
+        replace(whole, criterion=criterion, parts=names),
+        *(
+            Conclusion(name, f"Of this: {part}.", whole.criterion, whole.choices)
+            for name, part in zip(names, parts, strict=True)
+        ),
+    )
+
+
+def part_name(whole: str, part: str) -> str:
+    """What the conclusion about a part is called."""
+    return f"{whole}, {part}"
 
 
 @dataclass(frozen=True)
@@ -114,8 +142,8 @@ class Finding:
     look: int = 1
 
     def __post_init__(self) -> None:
-        if self.verdict not in VERDICTS:
-            raise ParameterError(f"verdict must be one of {VERDICTS}; got {self.verdict!r}.")
+        if self.verdict not in WORDS:
+            raise ParameterError(f"verdict must be one of {WORDS}; got {self.verdict!r}.")
 
     @classmethod
     def judged(
@@ -234,7 +262,7 @@ class Summary:
     findings
         The finding with our settings, and the variants.
     depends_on
-        Choices for which some variants stand and others do not.
+        Choices for which not all variants come to the same word; "not decided" is a word, too.
     """
 
     conclusion: str
@@ -265,10 +293,43 @@ def _summary(conclusion: str, calibration: str, findings: tuple[Finding, ...]) -
     depends_on = []
     for choice in dict.fromkeys(each.choice for each in findings if each.choice):
         varied = {each.verdict for each in (*main, *findings) if each.choice in ("", choice)}
-        if {"stands", "does not stand"} <= varied:
+        if len(varied) > 1:
             depends_on.append(choice)
     verdict: VerdictWord = words.pop() if len(words) == 1 else "not decided"
     return Summary(conclusion, calibration, verdict, findings, tuple(depends_on))
+
+
+def with_wholes(experiment: Experiment, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings, with those on claims of several parts: each before its first part."""
+    told = list(findings)
+    for whole in experiment.conclusions:
+        groups: dict[tuple[str, str, str], dict[str, Finding]] = {}
+        for each in told:
+            if each.conclusion in whole.parts:
+                groups.setdefault(each.what[1:], {})[each.conclusion] = each
+        place = next(
+            (at for at, each in enumerate(told) if each.conclusion in whole.parts), len(told)
+        )
+        told[place:place] = [
+            _whole(whole, what, [own[name] for name in whole.parts if name in own])
+            for what, own in groups.items()
+        ]
+    return tuple(told)
+
+
+def _whole(whole: Conclusion, what: tuple[str, str, str], parts: Sequence[Finding]) -> Finding:
+    calibration, choice, variant = what
+    said = (f"{each.conclusion.removeprefix(f'{whole.name}, ')} {each.verdict}" for each in parts)
+    return Finding(
+        whole.name,
+        calibration,
+        every(each.verdict for each in parts),
+        f"{'; '.join(said)}.",
+        choice,
+        variant,
+        tuple(dict.fromkeys(label for each in parts for label in each.rests_on)),
+        max(each.look for each in parts),
+    )
 
 
 def check_findings(experiment: Experiment, findings: Iterable[Finding]) -> None:
@@ -371,7 +432,8 @@ def first_look(experiment: Experiment, results: Mapping[str, Result]) -> Look:
     wanted = dict.fromkeys(label for each in open_ones for label in each.rests_on or cells)
     further = {label: cells[label].further(MORE_RUNS) for label in wanted}
     more = {label: job for label, job in further.items() if job is not None}
-    return Look(cells, results, evaluation, more)
+    whole = replace(evaluation, findings=with_wholes(experiment, evaluation.findings))
+    return Look(cells, results, whole, more)
 
 
 def second_look(experiment: Experiment, first: Look, more: Mapping[str, Result]) -> Look:
@@ -380,7 +442,7 @@ def second_look(experiment: Experiment, first: Look, more: Mapping[str, Result])
     Judging that again would be a third chance to be wrong.
     """
     results = {
-        label: first.cells[label].join(result, more[label]) if label in more else result
+        label: join(result, more[label]) if label in more else result
         for label, result in first.results.items()
     }
     evaluation = experiment.evaluate(results)
@@ -388,8 +450,9 @@ def second_look(experiment: Experiment, first: Look, more: Mapping[str, Result])
     findings = tuple(
         each if each.verdict != "not decided" else replace(again[each.what], look=2)
         for each in first.evaluation.findings
+        if each.what in again
     )
-    evaluation = replace(evaluation, findings=findings)
+    evaluation = replace(evaluation, findings=with_wholes(experiment, findings))
     return Look(first.cells, results, evaluation, {}, frozenset(more))
 
 

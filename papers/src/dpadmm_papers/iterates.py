@@ -17,16 +17,17 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dpadmm.experiments.jobs import OfTraining, Result
+from dpadmm.experiments.jobs import Result
 from dpadmm.experiments.measures import get_measure
 from dpadmm.experiments.problems import Problem
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import Loss
 from dpadmm.run.engine import InProcess
-from dpadmm.run.plan import Plan
-from dpadmm.run.train import lay_out
+from dpadmm.run.plan import Plan, announced
+from dpadmm.run.session import lay_out, state_privacy
 from dpadmm.solvers.workspace import Workspace
+from dpadmm_papers.jobs import OfTraining
 
 #: The names of what is measured: CPU seconds, local solves, passes over the rows.
 COUNTED: Final = ("seconds", "solves", "passes")
@@ -99,6 +100,57 @@ class CountJob(OfTraining):
             losses.append(get_measure("average loss")(sent, problem))
         values = {"gradients": np.array(counts, dtype=np.float64), "loss": np.array(losses)}
         facts = {"data": problem.facts, "seconds": time.monotonic() - began}
+        return Result(values, facts)
+
+
+#: What the values of :class:`PrimalJob` that judge x before its noise are named after.
+PRIMAL: Final = "primal"
+
+
+@final
+@dataclass(frozen=True)
+class PrimalJob(OfTraining):
+    """A training that is judged twice: by the messages, and by x before its noise.
+
+    Values have the names of a :class:`~dpadmm.experiments.jobs.TrainingJob`: courses under their
+    own, ``last/...``; those of x have ``primal/`` before the name of a measure. Nobody may see x
+    outside of a simulation: no statement of privacy is about it.
+    """
+
+    def further(self, times: int) -> PrimalJob | None:
+        """More draws of the noise."""
+        more = self.training.further(times)
+        return None if more is None else PrimalJob(more)
+
+    def compute(self) -> Result:
+        """Train, and measure both after every round and at the end."""
+        began = time.monotonic()
+        job = self.training
+        problem = job.problem.load()
+        planned, cautions = job.plan(problem)
+        noise = SimulatedNoise(job.seed)
+        workspace = Workspace(lay_out(planned, problem.members, noise=noise), planned.site)
+        solved: list[Array] = []
+        _watch(workspace, "argmin", lambda told, solution: solved.append(solution.point))
+        courses: dict[str, list[Array]] = {}
+        for sent, _ in _rounds(planned, workspace, noise, planned.rounds):
+            both = {"": sent, f"{PRIMAL}/": solved[-1]}
+            solved.clear()
+            for which, models in both.items():
+                for name in job.courses:
+                    found = get_measure(name)(models, problem)
+                    courses.setdefault(f"{which}{name}", []).append(found)
+        values = {name: np.array(course) for name, course in courses.items()}
+        for which, models in {"last/": both[""], f"{PRIMAL}/last/": both[f"{PRIMAL}/"]}.items():
+            values |= {f"{which}{name}": get_measure(name)(models, problem) for name in job.finals}
+        statement = state_privacy(planned, announced(planned), noise, by_round=False)
+        facts = {
+            "privacy": statement.to_dict(),
+            "penalty": planned.penalty,
+            "data": problem.facts,
+            "warnings": cautions,
+            "seconds": time.monotonic() - began,
+        }
         return Result(values, facts)
 
 

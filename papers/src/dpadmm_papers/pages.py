@@ -15,8 +15,23 @@ from dpadmm.experiments.figures import figure_table, write_figure, write_table
 from dpadmm.experiments.jobs import OnDone, Result, Store
 from dpadmm.experiments.meaning import HEADING, THEOREMS, Meaning, Shown, meaning_of
 from dpadmm.experiments.measures import LOOK_LEVEL
-from dpadmm.report import texts
-from dpadmm.report.document import Banner, Code, Facts, Report, Section, Table, Words
+from dpadmm.report.document import (
+    COMMAND,
+    CONFIGURATION,
+    MEANING,
+    NO_NOISE,
+    PUBLISHED,
+    PUBLISHED_WORDS,
+    SIMULATION,
+    STAND_IN,
+    Banner,
+    Code,
+    Facts,
+    Report,
+    Section,
+    Table,
+    Words,
+)
 from dpadmm.report.html import write_report
 from dpadmm.version import __version__
 from dpadmm_papers.experiment import (
@@ -28,7 +43,7 @@ from dpadmm_papers.experiment import (
     summaries,
 )
 from dpadmm_papers.manifests import manifest_of, manifest_text
-from dpadmm_papers.verdicts import VERDICTS
+from dpadmm_papers.verdicts import WORDS
 
 #: How a page says that a finding needed the second look.
 SECOND_LOOK: Final = "second look, 60 runs"
@@ -40,18 +55,14 @@ def page(
     experiment: Experiment, evaluation: Evaluation, meaning: Meaning, manifest: dict[str, Any]
 ) -> str:
     """Markdown for the documentation; every number in it comes from the manifest."""
-    parts = [f"# {experiment.citation}, {experiment.part}\n", f"{experiment.title}.\n"]
+    found = summaries(evaluation.findings)
+    parts = [
+        f"# {experiment.citation}, {experiment.part}\n",
+        f"{experiment.title}. Rerun with dpadmm {manifest['dpadmm']}.\n",
+        _in_short(experiment, found),
+    ]
     if manifest["stand_ins"]:
         parts.append(f"**Stand-in data:** {'; '.join(manifest['stand_ins'])}.\n")
-    parts += ["## What it concludes, and what came out\n"]
-    for conclusion in experiment.conclusions:
-        parts.append(f"**{conclusion.claim}**\n")
-        parts.append(f"*Criterion, fixed before running:* {conclusion.criterion}\n")
-        for summary in summaries(evaluation.findings):
-            if summary.conclusion == conclusion.name:
-                parts += _summary_lines(summary)
-        parts.append("")
-    parts += [f"{remark}\n" for remark in evaluation.remarks]
     if evaluation.panels:
         words = f"{experiment.part}: {experiment.title}"
         parts.append(f"![{words}](figure.svg)\n")
@@ -62,6 +73,13 @@ def page(
             "unless a panel says otherwise. "
             "{download}`The points <figure.csv>` ({download}`for numpy <figure.npz>`).\n"
         )
+    parts += ["## What it concludes, and what came out\n"]
+    for conclusion in experiment.conclusions:
+        parts.append(f"**{conclusion.claim}**\n")
+        parts.append(f"*Criterion, fixed before running:* {conclusion.criterion}\n")
+        own = [each for each in found if each.conclusion == conclusion.name]
+        parts += [_finding_table(own).markdown()] if own else []
+    parts += [f"{remark}\n" for remark in evaluation.remarks]
     for number, (title, table) in enumerate(evaluation.tables.items(), start=1):
         parts += [f"## {title}\n", table.markdown()]
         parts.append(
@@ -85,20 +103,39 @@ def page(
     return "\n".join(parts)
 
 
-def _summary_lines(summary: Summary) -> list[str]:
-    """A line for our settings, and one below it for each variant."""
-    lines = []
-    if summary.depends_on or all(each.choice for each in summary.findings):
-        lines.append(f"* {_heading(summary.calibration)}: **{summary.word}**.")
-    for finding in summary.findings:
-        again = f" ({SECOND_LOOK})" if finding.look > 1 else ""
-        where = f"{finding.choice}, {finding.variant}" if finding.choice else "our settings"
-        if finding.choice or summary.depends_on:
-            head = f"  * {where}: {finding.verdict}{again}."
-        else:
-            head = f"* {_heading(finding.calibration)}: **{finding.verdict}**{again}."
-        lines.append(f"{head} {finding.number}")
-    return lines
+def _in_short(experiment: Experiment, found: Sequence[Summary]) -> str:
+    """A line for each kind of noise: which conclusions stand, and which do not."""
+    parts = {name for each in experiment.conclusions for name in each.parts}
+    lines: dict[str, dict[str, list[str]]] = {}
+    for each in found:
+        if each.conclusion not in parts:
+            column = _CALIBRATIONS.get(each.calibration, _OTHERWISE)
+            names = lines.setdefault(column, {}).setdefault(each.word, [])
+            names += [each.conclusion] if each.conclusion not in names else []
+    return "".join(
+        f"* {column.capitalize()}: "
+        + "; ".join(f"**{word}**: {', '.join(names)}" for word, names in words.items())
+        + ".\n"
+        for column in (*_CALIBRATIONS.values(), _OTHERWISE)
+        if (words := lines.get(column))
+    )
+
+
+def _finding_table(own: Sequence[Summary]) -> Table:
+    """What a conclusion came to: a row for our settings, and one for each variant."""
+    rows = []
+    for summary in own:
+        heading = _heading(summary.calibration)
+        if summary.depends_on or all(each.choice for each in summary.findings):
+            rows.append((heading, "", f"**{summary.word}**", ""))
+            heading = ""
+        for finding in summary.findings:
+            again = f" ({SECOND_LOOK})" if finding.look > 1 else ""
+            where = f"{finding.choice}: {finding.variant}" if finding.choice else "our settings"
+            word = finding.verdict if finding.choice or not heading else f"**{finding.verdict}**"
+            rows.append((heading, where, f"{word}{again}", finding.number))
+            heading = ""
+    return Table.of(("noise", "with", "verdict", "what shows it"), rows)
 
 
 def _heading(calibration: str) -> str:
@@ -183,26 +220,29 @@ def _report(
     banners = [
         Banner(
             "danger",
-            texts.SIMULATION,
+            SIMULATION,
             "The noise of these runs can be drawn again: they protect nobody. Epsilons "
             "are what the same runs would guarantee with secret noise.",
         )
     ]
     if manifest["stand_ins"]:
-        banners.append(Banner("caution", texts.STAND_IN, "; ".join(manifest["stand_ins"])))
+        banners.append(Banner("caution", STAND_IN, "; ".join(manifest["stand_ins"])))
     if any(finding.calibration == "published" for finding in evaluation.findings):
-        banners.append(Banner("caution", texts.PUBLISHED, texts.COMPARISON_PUBLISHED_WORDS))
+        banners.append(Banner("caution", PUBLISHED, PUBLISHED_WORDS))
     remarks = tuple(Words(text) for text in evaluation.remarks)
     sections = (
-        Section(texts.VERDICTS, (_verdict_table(experiment, evaluation), *remarks)),
-        Section(texts.MEANING, (Facts(meaning.sentences()), *meaning.titled_tables())),
+        Section(
+            "What the paper concludes, and what came out",
+            (_verdict_table(experiment, evaluation), *remarks),
+        ),
+        Section(MEANING, (Facts(meaning.sentences()), *meaning.titled_tables())),
         Section("Figures", tuple(panel.plot() for panel in evaluation.panels)),
         Section(
             "Tables",
             tuple(replace(table, title=title) for title, table in evaluation.tables.items()),
         ),
-        Section(texts.SETTINGS, (_setting_table(experiment),)),
-        Section(texts.CONFIGURATION, (Code(texts.COMMAND, manifest["command"]),)),
+        Section("Settings", (_setting_table(experiment),)),
+        Section(CONFIGURATION, (Code(COMMAND, manifest["command"]),)),
     )
     return Report(
         title=f"{experiment.part}: {experiment.title}",
@@ -218,7 +258,7 @@ def _verdict_table(experiment: Experiment, evaluation: Evaluation) -> Table:
     return Table.of(
         (
             "conclusion",
-            texts.CALIBRATION,
+            "calibration",
             "verdict",
             "the number that shows it",
             "criterion, fixed before running",
@@ -233,13 +273,13 @@ def _verdict_table(experiment: Experiment, evaluation: Evaluation) -> Table:
             )
             for each in evaluation.findings
         ],
-        texts.VERDICTS,
+        "What the paper concludes, and what came out",
     )
 
 
 def _place(finding: Finding) -> str:
     """The calibration, and what was chosen otherwise."""
-    place = finding.calibration or texts.NO_NOISE
+    place = finding.calibration or NO_NOISE
     return f"{place}; {finding.choice}: {finding.variant}" if finding.choice else place
 
 
@@ -250,7 +290,7 @@ def _setting_table(experiment: Experiment) -> Table:
             (name, _listed(each.value), each.source, each.why)
             for name, each in experiment.settings.items()
         ],
-        texts.SETTINGS,
+        "Settings",
     )
 
 
@@ -264,7 +304,7 @@ def _verdict_counts(evaluation: Evaluation) -> list[tuple[str, str]]:
     """How many conclusions stand, by calibration."""
     found: dict[str, list[str]] = {}
     for each in summaries(evaluation.findings):
-        found.setdefault(each.calibration or texts.NO_NOISE, []).append(each.word)
+        found.setdefault(each.calibration or NO_NOISE, []).append(each.word)
     return [
         (
             calibration,
@@ -286,6 +326,12 @@ class _Verdict:
     manifest: dict[str, Any]
     claim: str
     summary: Summary
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is about a part of another claim, with which it is counted."""
+        told = self.manifest["conclusions"]
+        return any(self.summary.conclusion in each.get("parts", ()) for each in told)
 
     @property
     def column(self) -> str:
@@ -314,18 +360,23 @@ class _Verdict:
 def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
     """The list of all rerun experiments with their verdicts, for the documentation."""
     verdicts = [verdict for manifest in manifests for verdict in _verdicts(manifest)]
+    claims = [verdict for verdict in verdicts if not verdict.is_part]
     parts = [
         "# The papers' figures and tables, rerun\n",
         "How many of the papers' conclusions came to what when they were run again:\n",
-        _counts(verdicts).markdown(),
+        _counts(claims).markdown(),
         "Each experiment was rerun with noise as its paper sets it (as published) and with noise "
         "that provably meets the same budget (proven). A conclusion *stands* or *does not stand* "
         "when a criterion that was fixed before running decides; the number that decides is on the "
         "experiment's page, with every setting and who chose it. Each is looked at twice at most, "
         f"with {LOOK_LEVEL:.1%} intervals: after 10 runs, and after 60 where 10 do not decide; "
-        "what 60 leave open is *not decided*. All of it is one command:\n",
+        "what 60 leave open is *not decided*. It is *immaterial* which of several values is best "
+        "where the paper's own number of runs could not tell. A claim about several things is "
+        "judged part by part, and counted once. A conclusion *depends* on a choice that the paper "
+        "leaves to us where our settings and the variants do not all come to the same word, *not "
+        "decided* included. All of it is one command:\n",
         "```console\n$ DPADMM_DATA=/folder/with/data dpadmm reproduce --all --output FOLDER\n```\n",
-        *_open_questions(verdicts),
+        *_open_questions(claims),
         *_shared_meaning(manifests),
     ]
     for citation in dict.fromkeys(manifest["citation"] for manifest in manifests):
@@ -350,7 +401,7 @@ def _finding(told: dict[str, Any]) -> Finding:
 
 
 def _open_questions(verdicts: Sequence[_Verdict]) -> list[str]:
-    """Each conclusion that depends on a choice, and each that is not decided."""
+    """What depends on a choice, what does not stand and why, and what is not decided."""
     parts = []
     dependent = [
         (
@@ -358,25 +409,32 @@ def _open_questions(verdicts: Sequence[_Verdict]) -> list[str]:
             each.claim,
             each.noise,
             choice,
-            _variants(each.summary, choice, "stands"),
-            _variants(each.summary, choice, "does not stand"),
+            *(_variants(each.summary, choice, word) for word in WORDS),
         )
         for each in verdicts
         for choice in each.summary.depends_on
     ]
     if dependent:
-        heads = ("experiment", "conclusion", "noise", "depends on", "stands", "does not stand")
-        parts.append(Table.of(heads, dependent).markdown())
-    open_ones = [each for each in verdicts if each.outcome == "not decided"]
-    if open_ones:
-        rows = [(each.full_link, each.claim, each.noise) for each in open_ones]
-        parts.append(Table.of(("not decided", "conclusion", "noise"), rows).markdown())
+        heads = ("experiment", "conclusion", "noise", "depends on", *WORDS)
+        parts += ["**Under which reading.**\n", Table.of(heads, dependent).markdown()]
+    for word, title in (
+        ("does not stand", "**What does not stand, whatever we choose, and why.**\n"),
+        ("not decided", "**What is not decided.**\n"),
+        ("immaterial", "**What is immaterial.**\n"),
+    ):
+        rows = [
+            (each.full_link, each.claim, each.noise, each.summary.findings[0].number)
+            for each in verdicts
+            if each.outcome == word
+        ]
+        heads = ("experiment", "conclusion", "noise", "what shows it")
+        parts += [title, Table.of(heads, rows).markdown()] if rows else []
     return parts
 
 
 def _counts(verdicts: Sequence[_Verdict]) -> Table:
     """How many conclusions came to what, of all papers and of each, by the noise."""
-    outcomes = (*VERDICTS, _DEPENDS)
+    outcomes = (*WORDS, _DEPENDS)
     papers: dict[str, list[_Verdict]] = {}
     for each in verdicts:
         papers.setdefault(each.manifest["citation"], []).append(each)

@@ -1,9 +1,12 @@
-"""Verdicts: three words, how they follow from intervals, and how they join.
+"""Verdicts: four words, how they follow from intervals, and how they join.
 
 A statement about a mean *stands* where the whole interval lies where it should, *does not stand*
 where the whole interval lies elsewhere, and is *not decided* in between. "For every" and "for some"
 join the words as Kleene's logic does: one counterexample is enough against "for every", whatever
 else is not decided.
+
+A choice of the best is *immaterial* where what it gains or loses is far below what the paper's own
+number of runs resolves: neither the paper's runs nor a user could tell.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from dpadmm.experiments.measures import Interval, difference, mean_interval
+from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.plain import Array
+from dpadmm_papers.statistics import difference
 
-VerdictWord = Literal["stands", "does not stand", "not decided"]
+VerdictWord = Literal["stands", "does not stand", "not decided", "immaterial"]
+#: What an interval can come to.
 VERDICTS: Final[tuple[VerdictWord, ...]] = ("stands", "does not stand", "not decided")
+#: What a finding can say.
+WORDS: Final[tuple[VerdictWord, ...]] = (*VERDICTS, "immaterial")
 # Up to so many intervals are all said; of more, how many are as claimed and the closest call.
 _MOST_SAID: Final = 4
 
@@ -56,9 +63,8 @@ def within(interval: Interval, low: float, high: float) -> VerdictWord:
 def every(verdicts: Iterable[VerdictWord]) -> VerdictWord:
     """For every: falls by one that does not stand, stands by all."""
     found = set(verdicts)
-    if "does not stand" in found:
-        return "does not stand"
-    return "not decided" if "not decided" in found else "stands"
+    weakest: tuple[VerdictWord, ...] = ("does not stand", "not decided", "immaterial")
+    return next((word for word in weakest if word in found), "stands")
 
 
 def some(verdicts: Iterable[VerdictWord]) -> VerdictWord:
@@ -72,6 +78,7 @@ def opposite(verdict: VerdictWord) -> VerdictWord:
         "stands": "does not stand",
         "does not stand": "stands",
         "not decided": "not decided",
+        "immaterial": "immaterial",
     }
     return swapped[verdict]
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.measures import Interval, difference, mean_interval
+from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label
 from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
+from dpadmm_papers.statistics import difference
 from dpadmm_papers.verdicts import all_above, all_below, within
 
 _TITLES: Final = {"published": "As published", "proven": "Proven"}

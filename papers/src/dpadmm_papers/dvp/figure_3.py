@@ -10,7 +10,6 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.measures import difference
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm_papers.dvp.setting import CALIBRATIONS, CONTROL, SETTINGS, Section5, falls, label
@@ -24,6 +23,7 @@ from dpadmm_papers.experiment import (
     paper,
 )
 from dpadmm_papers.loss_fits import NEAR, Fitted, Samples, fit_resampled
+from dpadmm_papers.statistics import difference
 from dpadmm_papers.trade_off import LossCurve, PrivacyUtility, design_alpha
 from dpadmm_papers.verdicts import Judged, VerdictWord, above, below, certain, every
 

@@ -12,13 +12,14 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
-from dpadmm.experiments.measures import Interval, difference
+from dpadmm.experiments.measures import Interval
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.document import Table
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Setting, ours, paper
+from dpadmm_papers.statistics import difference
 
 CITATION: Final = (
     "T. Zhang, Q. Zhu, A dual perturbation approach for differential private ADMM-based "

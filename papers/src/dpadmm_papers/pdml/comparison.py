@@ -8,12 +8,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.measures import Interval, mean_interval, prediction_interval
+from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.report.document import Table
 from dpadmm_papers.experiment import Finding
 from dpadmm_papers.pdml.scheme import Variant, paired
+from dpadmm_papers.statistics import prediction_interval
 from dpadmm_papers.verdicts import all_above, all_below, below
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.measures import difference, mean_interval
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.experiments.problems import NamedProblem, dense
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
@@ -39,6 +39,7 @@ from dpadmm_papers.iterates import Objective
 from dpadmm_papers.pdml.scheme import CITATION, SHARED
 from dpadmm_papers.pdml.theory import constants, corollary_1, corollary_2, data_term, rademacher
 from dpadmm_papers.preparations import ReportedProblem
+from dpadmm_papers.statistics import difference
 from dpadmm_papers.verdicts import all_above, all_below, certain
 
 _FORM: Final = ".3g"

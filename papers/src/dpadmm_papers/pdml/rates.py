@@ -19,7 +19,7 @@ import numpy as np
 from dpadmm.experiments.jobs import Result, TrainingJob
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.plain import Array
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import build_topology
 from dpadmm_papers.experiment import Conclusion, Setting, ours
 from dpadmm_papers.pdml.scheme import ADULT, CITATION, Kind, adult_cell, adult_variant
 from dpadmm_papers.pdml.theory import spectrum

@@ -13,7 +13,7 @@ from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.experiment import Setting, ours, paper
 
 CITATION: Final = "Wang, Ishii, Du, Cheng, Chen, IEEE Transactions on Signal Processing 2020"

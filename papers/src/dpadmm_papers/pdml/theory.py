@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpadmm.problem.topologies import Topology
+from dpadmm.problem.site import Topology
 
 
 def lipschitz(label_epsilon: float, *, slope: float = 1.0, corrected: bool = True) -> float:

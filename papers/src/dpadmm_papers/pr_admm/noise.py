@@ -20,22 +20,32 @@ from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import bound_of
-from dpadmm.experiments.measures import difference
 from dpadmm.privacy.figures import AtMost, Given
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import build_topology
 from dpadmm.report.document import Table
-from dpadmm_papers.experiment import Conclusion, Evaluation, Finding, Setting, ours, paper
+from dpadmm_papers.experiment import (
+    Conclusion,
+    Evaluation,
+    Finding,
+    Setting,
+    ours,
+    paper,
+    part_name,
+    split,
+)
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
+    CHOICES,
     MEASURES,
     PERIODIC,
     PROPOSED,
-    REGIMES,
+    READING,
     Regime,
     Section5,
     percent,
 )
 from dpadmm_papers.pr_admm.theory import periodic_total_printed, zcdp_epsilon
+from dpadmm_papers.statistics import difference
 from dpadmm_papers.verdicts import all_above, points
 
 _TESTING: Final = MEASURES["testing"]
@@ -64,15 +74,18 @@ class Lemma5(Section5):
             "accuracy and loss (Figs. 4 to 6).",
             "Its testing accuracy exceeds the share of the larger class by more than 1 percentage "
             "point (no interval: it has no randomness).",
-            choices=REGIMES,
+            choices=(READING,),
         ),
-        Conclusion(
-            "usable",
-            "PR-ADMM whose noise follows from Lemma 5 and Theorems 3 and 4 gets close to "
-            "non-private training at a total epsilon of 10.",
-            "For both schedules the 97.5% interval of testing accuracy minus the non-private "
-            "accuracy at the same penalty lies above -5 percentage points.",
-            choices=REGIMES,
+        *split(
+            Conclusion(
+                "usable",
+                "PR-ADMM whose noise follows from Lemma 5 and Theorems 3 and 4 gets close to "
+                "non-private training at a total epsilon of 10.",
+                "The 97.5% interval of testing accuracy minus the non-private accuracy in the same "
+                "reading lies above -5 percentage points.",
+                choices=CHOICES,
+            ),
+            *PROPOSED,
         ),
     )
 
@@ -91,7 +104,7 @@ class Lemma5(Section5):
     def cells(self) -> dict[str, Job]:
         """Noise of a chosen size, and the paper's runs as published."""
         largest = max(self["epsilons"])
-        found: dict[str, Job] = {}
+        found: dict[str, Job] = dict([self.non_private(self.stated)])
         for regime in self.regimes:
             found |= [self.non_private(regime)]
             found |= [self._chosen(sigma, regime) for sigma in self["first standard deviations"]]
@@ -111,10 +124,9 @@ class Lemma5(Section5):
         )
 
     def _findings(self, results: Mapping[str, Result]) -> tuple[Finding, ...]:
-        facts = results[self.non_private(self.stated)[0]].facts["data"]
-        larger, epsilon = facts["majority_of_test_rows"], max(self["epsilons"])
+        larger, epsilon = self._larger_class(results), max(self["epsilons"])
         found = []
-        for regime in self.regimes:
+        for regime in (*self.regimes, self.stated):
             best = self.best(results, regime)
             found.append(
                 Finding.judged(
@@ -125,22 +137,27 @@ class Lemma5(Section5):
                     **self.choice_of(regime),
                 )
             )
-            labels = {who: self.label(who, "published", regime, epsilon) for who in PROPOSED}
-            gaps = {
-                f"{who}, points": points(difference(results[label].final(_TESTING), best))
-                for who, label in labels.items()
-            }
-            judged = all_above(gaps, ".1f", -100 * self["near the non-private"])
-            found.append(
-                Finding.judged(
-                    "usable",
-                    "published",
-                    *judged,
-                    **self.choice_of(regime),
-                    rests_on=labels.values(),
+        for way in self.ways:
+            best = self.best(results, way.regime)
+            for who in PROPOSED:
+                label = self.label(who, "published", way.regime, epsilon)
+                sample = self.final(results[label], _TESTING, primal=way.primal)
+                gaps = {f"{who}, points": points(difference(sample, best))}
+                judged = all_above(gaps, ".1f", -100 * self["near the non-private"])
+                found.append(
+                    Finding.judged(
+                        part_name("usable", who),
+                        "published",
+                        *judged,
+                        **way.words,
+                        rests_on=[label],
+                    )
                 )
-            )
         return tuple(found)
+
+    def _larger_class(self, results: Mapping[str, Result]) -> float:
+        facts = results[self.non_private(self.stated)[0]].facts["data"]
+        return float(facts["majority_of_test_rows"])
 
     def _sigma_panel(self, results: Mapping[str, Result]) -> Panel:
         sigmas = self["first standard deviations"]
@@ -148,7 +165,7 @@ class Lemma5(Section5):
             Curve.of_runs(
                 regime.words,
                 sigmas,
-                [results[self._direct(sigma, regime)].final(_TESTING) for sigma in sigmas],
+                [self.final(results[self._direct(sigma, regime)], _TESTING) for sigma in sigmas],
             )
             for regime in self.regimes
         ]
@@ -168,7 +185,8 @@ class Lemma5(Section5):
         for who in PROPOSED:
             for epsilon in (min(self["epsilons"]), max(self["epsilons"])):
                 for calibration in CALIBRATIONS:
-                    planned = self.cell(who, calibration, self.stated, epsilon)[1].plan(problem)[0]
+                    job = self.training(who, calibration, self.stated, epsilon)
+                    planned = job.plan(problem)[0]
                     algorithm = planned.algorithm
                     assert isinstance(algorithm, PRADMM)
                     first, last = float(algorithm.sigma[0, 0]), float(algorithm.sigma[-1, 0])
@@ -194,22 +212,31 @@ class Lemma5(Section5):
             for sigma in self["first standard deviations"]:
                 result = results[self._direct(sigma, regime)]
                 spent = bound_of(result.facts["privacy"])
-                rows.append((regime.words, sigma, percent(result.final(_TESTING)), spent))
+                own, sent = (
+                    percent(self.final(result, _TESTING, primal=primal)) for primal in (True, False)
+                )
+                rows.append((regime.words, sigma, own, sent, spent))
             best = f"{100 * self.best(results, regime):.1f}%"
-            rows.append((regime.words, 0.0, best, "infinite"))
-        columns = ("with", "first sigma", "testing accuracy", "provable epsilon")
+            rows.append((regime.words, 0.0, best, best, "infinite"))
+        columns = (
+            "with",
+            "first sigma",
+            "testing accuracy, x",
+            "testing accuracy, message",
+            "provable epsilon of the messages",
+        )
         return Table.of(columns, rows)
 
     def _largest_usable(self, results: Mapping[str, Result], regime: Regime) -> float:
         """The largest chosen sigma_1 with an accuracy near the non-private one; 0 if none."""
         best, near = self.best(results, regime), [0.0]
         for sigma in self["first standard deviations"]:
-            gap = difference(results[self._direct(sigma, regime)].final(_TESTING), best)
+            gap = difference(self.final(results[self._direct(sigma, regime)], _TESTING), best)
             near += [sigma] if gap.low > -self["near the non-private"] else []
         return max(near)
 
     def _remarks(self, results: Mapping[str, Result]) -> tuple[str, ...]:
-        scaled, epsilon = self.regimes[-1], max(self["epsilons"])
+        scaled, epsilon = self.regimes[0], max(self["epsilons"])
         result = results[self.label(PERIODIC, "published", scaled, epsilon)]
         spent = AtMost(result.facts["privacy"]["epsilon"])
         usable = "; ".join(
@@ -217,19 +244,26 @@ class Lemma5(Section5):
             for regime in self.regimes
         )
         return (
-            self.majority_remark(results),
+            f"**(1) as it is printed cannot be the paper's setting.** With the loss averaged over "
+            f"rows and eta = {self['penalty']:g} the non-private algorithm gets "
+            f"{100 * self.best(results, self.stated):.1f}% of the testing rows right after "
+            f"{self['iterations']} iterations; always predicting the larger class gets "
+            f"{100 * self._larger_class(results):.1f}%. A step of ADMM is about 1/(2 eta V_i) "
+            "long: 0.5 is too slow for a loss that is averaged over rows. No verdict on Figs. 2 "
+            "to 6 rests on this setting.",
+            self.reading_remark(results),
             "**Noise chosen directly.** The largest first standard deviation of those tried whose "
             "testing accuracy is within five points of the non-private one, by its interval: "
-            f"{usable}. Lemma 5 and Theorem 3 ask for far more (table below), and with the stated "
-            "penalty small noise leads only to the larger class.",
+            f"{usable}. Lemma 5 and Theorem 3 ask for more (table below).",
             f"**A scaled loss.** The papers that PR-ADMM is compared with multiply the loss by "
             f"C = {scaled.scale:g}. If the paper's programs do so too and leave V at 1, the "
             f"penalty 0.5 acts as {scaled.penalty / scaled.scale:.3g}, and Lemma 5 is too large by "
             f"the {self['rows of an agent']} rows but too small by the {scaled.scale:g} of C: "
             f"together {self['rows of an agent'] / scaled.scale:.3g} times the proven sensitivity. "
             f"At a claimed epsilon of {Given(epsilon)}, {PERIODIC} then gets "
-            f"{percent(result.final(_TESTING))} of the testing rows right against "
+            f"{percent(self.final(result, _TESTING))} of the testing rows right (by its messages "
+            f"{percent(result.final(_TESTING))}) against "
             f"{100 * self.best(results, scaled):.1f}% without noise, and epsilon = {spent:3} is "
             "provable for it. The paper's text does not say whether its programs scale the loss, "
-            "and the levels of its curves are not in the text. Figs. 2 to 6 are rerun with C, too.",
+            "and the levels of its curves are not in the text. Figs. 2 to 6 are judged with C.",
         )

@@ -19,13 +19,14 @@ import numpy as np
 
 from dpadmm.experiments.jobs import Result, TrainingJob
 from dpadmm.plain import Array
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import build_topology
 from dpadmm_papers.experiment import Conclusion, Setting, ours
 from dpadmm_papers.pr_admm.section import (
     CALIBRATIONS,
+    NON_PRIVATE,
     PERIODIC,
     PROPOSED,
-    REGIMES,
+    READING,
     Section5,
 )
 from dpadmm_papers.pr_admm.theory import (
@@ -63,7 +64,7 @@ class Theorems5And6(RateExperiment, Section5):
             "The averaged function value approaches the minimum with a rate of O(1/K), as without "
             "privacy (Remark 1).",
             "The bounds of Theorems 5 and 6, with the norm of the proof (L_+/2).",
-            choices=REGIMES,
+            choices=(READING,),
         ),
         Conclusion(
             "budget",
@@ -75,15 +76,15 @@ class Theorems5And6(RateExperiment, Section5):
     )
 
     def followed(self) -> dict[str, TrainingJob]:
-        """Without noise at every penalty; with noise of a chosen size where it is learnt."""
+        """Without noise in every reading; with noise of a chosen size."""
         found = {}
         for regime in self.regimes:
-            job = self.non_private(regime)[1]
+            job = self.training(NON_PRIVATE, "proven", regime, self["epsilon of Figs. 2 to 4"])
             rounds = self["iterations followed"]
             name = f"without noise, {regime.words}"
             found[name] = replace(job, parameters=replace(job.parameters, rounds=rounds))
         for who in PROPOSED:
-            found[f"{who}, noise of a chosen size, {self.regimes[1].words}"] = self._noisy(who)
+            found[f"{who}, noise of a chosen size, {self.regimes[0].words}"] = self._noisy(who)
         return found
 
     def noise_of(self, name: str) -> str:
@@ -93,12 +94,12 @@ class Theorems5And6(RateExperiment, Section5):
     def varied_run(self, name: str) -> dict[str, str]:
         """The regime of a run without noise."""
         found = {f"without noise, {each.words}": each for each in self.regimes}
-        regime = found.get(name, self.stated)
+        regime = found.get(name, self.regimes[0])
         return {word: str(value) for word, value in self.choice_of(regime).items()}
 
     def _noisy(self, who: str) -> TrainingJob:
         """A published run whose epsilon, by Lemma 5, gives the chosen first deviation."""
-        rounds, regime = self["iterations followed, noise"], self.regimes[1]
+        rounds, regime = self["iterations followed, noise"], self.regimes[0]
         total = (
             periodic_total_printed(rounds, self["R_P"], self["K_p"])
             if who == PERIODIC
@@ -108,16 +109,16 @@ class Theorems5And6(RateExperiment, Section5):
         sensitivity = 1 / (regime.penalty * float(degrees.min()))
         ratio = sensitivity / self["first standard deviation"]
         epsilon = zcdp_epsilon(total * ratio**2 / 2, self["delta"])
-        job = self.cell(who, "published", regime, epsilon)[1]
+        job = self.training(who, "published", regime, epsilon)
         return replace(job, parameters=replace(job.parameters, rounds=rounds))
 
     def swept(self) -> dict[str, dict[int, TrainingJob]]:
         """Both schedules, runs of every length at the epsilon of Fig. 4."""
-        regime, epsilon = self.regimes[1], self["epsilon of Figs. 2 to 4"]
+        regime, epsilon = self.regimes[0], self["epsilon of Figs. 2 to 4"]
         found: dict[str, dict[int, TrainingJob]] = {}
         for calibration in CALIBRATIONS:
             for who in PROPOSED:
-                job = self.cell(who, calibration, regime, epsilon)[1]
+                job = self.training(who, calibration, regime, epsilon)
                 found[f"{calibration}, {who}, {regime.words}"] = {
                     rounds: replace(job, parameters=replace(job.parameters, rounds=rounds))
                     for rounds in self["lengths"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpadmm.algorithms.schedules import inverse_variance_sum, iteration, periodic
 from dpadmm.plain import Array
-from dpadmm.problem.topologies import Topology
+from dpadmm.problem.site import Topology
 
 # Eigenvalues of a Laplacian below this part of the largest count as zero.
 _ZERO: Final = 1e-9

@@ -23,7 +23,7 @@ from dpadmm.experiments.measures import mean_interval
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,

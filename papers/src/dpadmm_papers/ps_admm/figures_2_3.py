@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from dpadmm.experiments.jobs import Result
-from dpadmm.experiments.measures import Interval, difference, mean_interval
+from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm_papers.experiment import Conclusion, Finding
 from dpadmm_papers.ps_admm.section_5 import ACCURACY, LOSS, Section5
 from dpadmm_papers.ps_admm.setting import CONTROLS, Kind
+from dpadmm_papers.statistics import difference
 from dpadmm_papers.verdicts import all_above, all_within, within
 
 # What the comparison with DVP is varied over.

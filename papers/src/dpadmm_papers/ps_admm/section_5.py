@@ -17,7 +17,7 @@ from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.losses import get_loss
 from dpadmm.report.document import Table
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.experiment import Evaluation, Experiment, Finding, Setting
 from dpadmm_papers.ps_admm.setting import (
     CITATION,

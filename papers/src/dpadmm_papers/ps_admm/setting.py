@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from dpadmm.errors import ParameterError
-from dpadmm.experiments.jobs import OfTraining, Result
+from dpadmm.experiments.jobs import Result
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.losses import get_loss
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Setting, ours, paper
+from dpadmm_papers.jobs import OfTraining
 
 CITATION: Final = (
     "J. Ding, S. M. Errapotu, H. Zhang, Y. Gong, M. Pan, Z. Han, Stochastic ADMM based distributed "

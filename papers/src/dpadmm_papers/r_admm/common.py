@@ -18,15 +18,16 @@ from dpadmm.algorithms.r_admm import RecycledADMM
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
 from dpadmm.experiments.meaning import bound_of
-from dpadmm.experiments.measures import mean_interval, ranges
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import build_topology
 from dpadmm.report.document import Table
-from dpadmm.run.parameters import TrainingParameters
+from dpadmm.run.options import TrainingParameters
 from dpadmm_papers.experiment import Experiment, Finding, Setting, ours, paper
 from dpadmm_papers.r_admm.theory import privacy_loss
+from dpadmm_papers.statistics import ranges
 
 CITATION: Final = (
     'X. Zhang, M. M. Khalili, M. Liu, "Recycled ADMM: improving the privacy and accuracy of '

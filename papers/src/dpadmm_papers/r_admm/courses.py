@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 
 from dpadmm.algorithms.r_admm import MRADMM
 from dpadmm.experiments.figures import Curve, Panel
-from dpadmm.experiments.jobs import DrawnJob, Result, TrainingJob
+from dpadmm.experiments.jobs import Result, TrainingJob
 from dpadmm.experiments.measures import Interval, get_measure, mean_interval
 from dpadmm.experiments.problems import Problem
 from dpadmm.plain import Array
 from dpadmm.privacy.noise import NoiseSource
-from dpadmm.problem.topologies import build_topology
+from dpadmm.problem.site import build_topology
 from dpadmm.report.document import Table
-from dpadmm.run.parameters import TrainingParameters
-from dpadmm.run.train import lay_out, train
+from dpadmm.run.options import TrainingParameters
+from dpadmm.run.session import lay_out, train
+from dpadmm_papers.jobs import DrawnJob
 
 # The residual of a solve, as that of conventional ADMM.
 _TOLERANCE = 1e-8

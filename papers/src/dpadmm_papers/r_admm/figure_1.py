@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from dpadmm.experiments.jobs import Job, OptimumJob, Result
+from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm_papers.experiment import (
@@ -19,6 +19,7 @@ from dpadmm_papers.experiment import (
     ours,
     paper,
 )
+from dpadmm_papers.jobs import OptimumJob
 from dpadmm_papers.r_admm.common import CITATION, COMMON
 from dpadmm_papers.r_admm.courses import REACHED, Courses, NoiselessCell, even_steps, left_over
 from dpadmm_papers.verdicts import (

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from dpadmm.experiments.jobs import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import bound_of
-from dpadmm.experiments.measures import contrast, difference
 from dpadmm.privacy.figures import AtMost
 from dpadmm_papers.experiment import (
     Conclusion,
@@ -33,6 +32,7 @@ from dpadmm_papers.r_admm.common import (
     placed,
     privacy_panels,
 )
+from dpadmm_papers.statistics import contrast, difference
 from dpadmm_papers.verdicts import Judged, all_above, all_below, listed
 
 R, MR, DVP, M = "R-ADMM", "MR-ADMM", "ADMM (DVP)", "M-ADMM"

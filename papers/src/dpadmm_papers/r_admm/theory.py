@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpadmm.plain import Array
-from dpadmm.problem.topologies import Topology
+from dpadmm.problem.site import Topology
 
 # Where the search for a gamma gives up.
 _LARGEST_GAMMA: Final = 1e12

@@ -11,7 +11,7 @@ import numpy as np
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
 from dpadmm.experiments.meaning import epsilon_of
-from dpadmm.experiments.measures import Interval, contrast, difference, mean_interval, ranges
+from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.plain import Array
 from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (
@@ -40,6 +40,7 @@ from dpadmm_papers.r_admm.common import (
     privacy_panels,
     spent,
 )
+from dpadmm_papers.statistics import contrast, difference, ranges
 from dpadmm_papers.verdicts import Judged, above, all_below, all_within, certain, every
 
 
