@@ -441,9 +441,7 @@ class ProductFeatures(FeatureMap):
         for place, entry in zip(places, entries, strict=True):
             present = np.flatnonzero(place >= 0)
             encoded[place[present], present] = entry
-        mapped = np.concatenate(
-            [self._products(encoded[: self.columns]), encoded[self.columns :]]
-        )
+        mapped = np.concatenate([self._products(encoded[: self.columns]), encoded[self.columns :]])
         # Features are added one after the other, so that a row's norm does not depend on others.
         squares = np.zeros(mapped.shape[1])
         for values in mapped:
