@@ -33,22 +33,20 @@ from dpadmm.privacy.calibration import (
     objective_sigma,
     pure_level,
 )
-from dpadmm.privacy.composition import (
+from dpadmm.privacy.curves import (
     Basic,
     ExactGaussian,
     Odds,
     OptimalPure,
     PrivacyLoss,
     attacker_odds,
-    renyi_to_delta,
-    renyi_to_epsilon,
-)
-from dpadmm.privacy.curves import (
     gaussian_mu_squared,
     group_sampling_rate,
     loss_masses,
     objective_jacobian_rdp,
     rdp,
+    renyi_to_delta,
+    renyi_to_epsilon,
 )
 from dpadmm.privacy.events import (
     GaussianObjectivePerturbation,

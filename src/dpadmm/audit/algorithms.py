@@ -62,7 +62,6 @@ from dpadmm.audit.scene import Candidate, Scene, canary_rows, one_party
 from dpadmm.audit.verdict import AuditSetting, Claim, EpsilonClaim, GaussianClaim, Verdict
 from dpadmm.audit.witness import SharedNoise, SilentNoise, audit_noise
 from dpadmm.errors import ParameterError, positive_number, unknown_name
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.curves import gaussian_mu_squared
 from dpadmm.privacy.events import Event, GaussianRelease, PostProcessing, SharedGaussian
@@ -72,7 +71,7 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
-from dpadmm.run.engine import MESSAGE_BOUND, Exchange, run
+from dpadmm.run.engine import MESSAGE_BOUND, Exchange, MemoryLedger, run
 from dpadmm.run.options import CALIBRATIONS
 from dpadmm.solvers.workspace import Workspace
 

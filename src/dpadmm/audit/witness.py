@@ -32,7 +32,6 @@ from dpadmm.algorithms.ps_admm import PSADMM
 from dpadmm.audit.oracle import Deviation, NoiseScores, Oracle, find_faults, normal_scores, parts_of
 from dpadmm.audit.scene import Federation, Scene
 from dpadmm.errors import ParameterError
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import (
     Event,
@@ -44,7 +43,7 @@ from dpadmm.privacy.events import (
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, Parties, SimulatedNoise, secure_noise
 from dpadmm.problem.site import Site
-from dpadmm.run.engine import Exchange, InProcess, run
+from dpadmm.run.engine import Exchange, InProcess, MemoryLedger, run
 from dpadmm.solvers.workspace import Workspace
 
 

@@ -29,7 +29,7 @@ from pydantic import (
 )
 
 from dpadmm.algorithms import algorithm_names, get_algorithm
-from dpadmm.algorithms.schedules import Course, as_course
+from dpadmm.algorithms.base import Course, as_course
 from dpadmm.data.values import Reading
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, fail, finding, refuse_repeats, shown_value, unknown_name

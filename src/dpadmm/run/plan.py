@@ -33,10 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.algorithms import REGISTRY, get_algorithm
-from dpadmm.algorithms.base import Algorithm, Budget, Settings
+from dpadmm.algorithms.base import Algorithm, Budget, Course, Settings, as_course, first_value
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.algorithms.pr_admm import PRADMM
-from dpadmm.algorithms.schedules import Course, as_course, first_value
 from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array

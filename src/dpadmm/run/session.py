@@ -23,7 +23,7 @@ from dpadmm.algorithms import reviewed
 from dpadmm.algorithms.base import LabelNoise
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
-from dpadmm.ledger.base import Ledger, MemoryLedger
+from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
 from dpadmm.privacy.accountant import Guarantee, network_guarantee
 from dpadmm.privacy.events import Event
@@ -52,7 +52,7 @@ from dpadmm.run.charges import (
     ledger_accounts,
 )
 from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality, released_weights
-from dpadmm.run.engine import Checkpoint, Exchange, InProcess, Outcome, run
+from dpadmm.run.engine import Checkpoint, Exchange, InProcess, MemoryLedger, Outcome, run
 from dpadmm.run.options import DEFAULT, PrivacyWarning, Split, Wish
 from dpadmm.run.plan import Plan, announced, check_labels_once
 from dpadmm.solvers.workspace import Workspace
