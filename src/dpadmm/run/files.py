@@ -32,9 +32,15 @@ from typing import Any, Final, TypeAlias
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.data.encode import Survey, survey
-from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party, list_parts
+from dpadmm.data.parts import list_parts
 from dpadmm.data.schema import Schema, load_schema
-from dpadmm.data.tables import check_columns, encoded_batches
+from dpadmm.data.tables import (
+    PartyRows,
+    check_columns,
+    encode_by_party,
+    encode_party,
+    encoded_batches,
+)
 from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import DataError, ParameterError, PreflightStop
 from dpadmm.ledger.base import Ledger
