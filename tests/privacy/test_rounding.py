@@ -17,9 +17,11 @@ from scipy.special import ndtri
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.filters import Policy
 from dpadmm.privacy.accountant import (
+    Odds,
     _ladder,
     _renyi,
     _split,
+    attacker_odds,
     delta_spent,
     epsilon_spent,
     joint_label_delta,
@@ -36,10 +38,8 @@ from dpadmm.privacy.calibration import (
 from dpadmm.privacy.curves import (
     Basic,
     ExactGaussian,
-    Odds,
     OptimalPure,
     PrivacyLoss,
-    attacker_odds,
     gaussian_mu_squared,
     group_sampling_rate,
     loss_masses,
