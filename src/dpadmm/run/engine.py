@@ -117,7 +117,7 @@ _KEPT: Final = ("message", "last", "tail", "total", "heard", "disagreement", "ch
 class RoundHistory:
     """How a run went, from messages alone; arrays are ``(rounds, runs)``.
 
-    Where messages are not models, those that the parties here made of them take their place.
+    Where messages are not models, the models that parties computed from them take their place.
 
     Attributes
     ----------
@@ -283,7 +283,7 @@ def check_inbox(inbox: Array, algorithm: Algorithm, site: Site) -> Array:
 def _check_release(
     algorithm: Algorithm, message: Released, events: tuple[Event, ...], t: int
 ) -> None:
-    """Refuse what no mechanism made, and what was not announced."""
+    """Refuse a message that no mechanism made, or that differs from what was announced."""
     if type(message) is not Released:
         raise TypeError(
             f"{algorithm.name} must send a Released, made by a mechanism; got "
