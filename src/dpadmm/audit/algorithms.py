@@ -286,7 +286,7 @@ class AlgorithmCase(Case):
         )
 
     def _hold(self, rows: int, *, left_out: int) -> None:
-        """Give the party the replaced rows and others, and as many rows of zeros, left out.
+        """Give the party the replaced rows and others, and leave out as many rows of zeros.
 
         A row of zeros adds nothing to a gradient: leaving it out changes n, and c / n is kept.
         """
@@ -364,7 +364,7 @@ class _Builder(Protocol):
 
 @dataclass(frozen=True)
 class Mechanism:
-    """How the worst case of a mechanism is built from a budget.
+    """Build the worst case of a mechanism from a budget.
 
     Attributes
     ----------
