@@ -164,10 +164,9 @@ def test_help_opens_with_an_example():
     def commands(group, path):
         for name in group.list_commands(None):
             command = group.get_command(typer.Context(group), name)
+            yield f"{path} {name}", command.help + "\n\n"
             if isinstance(command, TyperGroup):
                 yield from commands(command, f"{path} {name}")
-            else:
-                yield f"{path} {name}", command.help
 
     for words, text in commands(typer.main.get_command(app), "dpadmm"):
         _, example, *_ = text.split("\n\n", 2)
