@@ -408,7 +408,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         It is worked out when it is asked for, from public facts. None where it is not known: after
         loading, and for algorithms that draw batches of rows or change labels.
         """
-        from dpadmm.run.result import noise_error
+        from dpadmm.run.session import noise_error
 
         check_is_fitted(self)
         planned = getattr(self, "_planned", None)
