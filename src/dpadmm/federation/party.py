@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from dpadmm.durable import write_whole
@@ -39,13 +40,14 @@ from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
+from dpadmm.privacy.mechanisms import release_post_processed
 from dpadmm.problem.rows import Shard
 from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
 from dpadmm.run.charges import OtherEvaluations, evaluation_id, histogram_of
 from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.config import RunConfig
-from dpadmm.run.engine import Outcome
+from dpadmm.run.engine import Outcome, RunEnded
 from dpadmm.run.files import (
     estimator_parameters,
     file_schema,
@@ -60,6 +62,8 @@ from dpadmm.run.result import Run, noise_error, provenance
 from dpadmm.run.session import Judgement, judgement, lay_out_both, state_whole, train_party
 
 _BUDGET_EVERY: Final = 1.0
+#: What to do after a rehearsal that failed.
+REHEARSE_AGAIN: Final = "Nothing was read or spent: put that right, and rehearse again with all."
 _AGAIN: Final = (
     "the model is as it was trained; started again with all others, this node evaluates it"
 )
@@ -70,7 +74,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     begin = time.monotonic()
     setup = node.setup
     told = setup.run_config()
-    view = View.whole(setup.agreed, setup.planned, setup.schema)
+    view = setup.view
     ledger = node.open_run(view)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
@@ -144,6 +148,28 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     if compared is not None and compared.refusal:
         raise ExchangeError(compared.refusal)
     return mailbox, departure, trained
+
+
+def rehearse_party(node: NodeRuntime) -> Mailbox:
+    """Exchange one round of zeros, masked where the run's are; refuse a sum that is not zero.
+
+    The message is a constant: there are no rows here, and nothing is charged.
+    """
+    part = _Part(node, node.connect(), node.setup.view, None)
+    try:
+        zeros = release_post_processed(np.zeros((1, *part.own.site.shape[1:])))
+        part.hearing.before_draw(0)
+        heard = part.hearing(part.hearing.cover(zeros, 0), 0)
+    except RunEnded:
+        raise ExchangeError(f"{part.hearing.refused_sum} {REHEARSE_AGAIN}") from None
+    finally:
+        part.end()
+    if np.any(heard):
+        raise ExchangeError(
+            f"what is heard in a rehearsal must be zeros; it is not: a neighbour sends what "
+            f"it should not. {REHEARSE_AGAIN}"
+        )
+    return part.exchange.mailbox
 
 
 def _stated(trained: Run, compared: SumsComparison | None) -> Run:

@@ -1,0 +1,4 @@
+"""x"""
+from pathlib import Path
+def placed(config, folder: Path):
+    return config
