@@ -109,9 +109,9 @@ def node_command(options: NodeOptions) -> None:
     with refusals("node", options.as_json):
         from dpadmm.federation.config import load_node_config
         from dpadmm.federation.node import look_before_start, run_node
+        from dpadmm.federation.queue import placed
         from dpadmm.federation.recovery import LeftOut
         from dpadmm.federation.runtime import prepare_node
-        from dpadmm.federation.service import placed
 
         _check_options(options)
         told = load_node_config(options.config)
@@ -197,7 +197,7 @@ def _take_part(
 
 def _check(setup: NodeSetup, options: NodeOptions) -> bool:
     """Look at what a start needs, rehearse it if asked, and show it; whether all is well."""
-    from dpadmm.federation.node import Check, check_node, check_own_rows
+    from dpadmm.federation.node import check_node, check_own_rows
 
     checks: list[Check] = []
 

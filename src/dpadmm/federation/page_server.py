@@ -314,38 +314,74 @@ _DAY: Final = 86400.0
 STATES: Final = ("starting", "running", WRITING, "serving", "stopped", "finished")
 
 
-@final
-class Metrics(Closable):
-    """Serves the numbers of one node until it is closed.
+class Numbers(Closable):
+    """Numbers for Prometheus, served until it is closed.
 
     Parameters
     ----------
     address
         Where, such as ``127.0.0.1:9464``; port 0 takes a free one.
-    node, run
-        Labels of ``dpadmm_node_info``.
     anywhere
         Allow an address that other machines reach.
     token
         What whoever asks must show.
     """
 
-    def __init__(
-        self,
-        address: str,
-        node: str,
-        run: str,
-        *,
-        anywhere: bool = False,
-        token: bytes | None = None,
-    ) -> None:
+    def __init__(self, address: str, *, anywhere: bool = False, token: bytes | None = None) -> None:
         # Imported here: pages need no extra, numbers do.
         from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
         # A registry of its own: the usual one has the numbers of the process.
         registry = CollectorRegistry()
-        gauge = partial(Gauge, registry=registry)
-        counter = partial(Counter, registry=registry)
+        self._gauge = partial(Gauge, registry=registry)
+        self._counter = partial(Counter, registry=registry)
+        self._days = self._gauge(
+            "dpadmm_certificate_days_left",
+            "Days until a certificate ends: this node's, its authority's (ca), and others'.",
+            ["certificate"],
+        )
+        numbers = Page(_TEXT, lambda: generate_latest(registry).decode("utf-8"))
+        self._server = PageServer(
+            "metrics",
+            address,
+            {"/metrics": numbers, "/": numbers},
+            anywhere=anywhere,
+            consent="metrics_anywhere is set",
+            # Other machines call this one by names that only they know.
+            any_name=anywhere,
+            token=token,
+        )
+        #: Where the numbers are.
+        self.address = self._server.address
+
+    def certificate(self, name: str, end: datetime) -> None:
+        """Count the days until a certificate ends, anew whenever somebody asks."""
+        self._days.labels(name).set_function(
+            lambda: (end - datetime.now(UTC)).total_seconds() / _DAY
+        )
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.close()
+
+
+@final
+class Metrics(Numbers):
+    """The numbers of one node.
+
+    Parameters
+    ----------
+    address
+        As of :class:`Numbers`.
+    node, run
+        Labels of ``dpadmm_node_info``.
+    **served
+        ``anywhere`` and ``token`` of :class:`Numbers`.
+    """
+
+    def __init__(self, address: str, node: str, run: str, **served: Any) -> None:
+        super().__init__(address, **served)
+        gauge, counter = self._gauge, self._counter
         neighbour = ["neighbour"]
         self._node = node
         self._info = gauge("dpadmm_node_info", "1, with names as labels.", ["node", "run"])
@@ -374,26 +410,8 @@ class Metrics(Closable):
         self._state = gauge("dpadmm_node_state", "1 for the state that the node is in.", ["state"])
         self.state(STATES[0])
         self.errors = counter(
-            "dpadmm_errors", "Events of the level error; a failure among them.", ["event"]
+            "dpadmm_errors", "Events of the level error, a failure among them.", ["event"]
         )
-        self._days = gauge(
-            "dpadmm_certificate_days_left",
-            "Days until a certificate ends: this node's, its authority's, and those that agreed.",
-            ["certificate"],
-        )
-        numbers = Page(_TEXT, lambda: generate_latest(registry).decode("utf-8"))
-        self._server = PageServer(
-            "metrics",
-            address,
-            {"/metrics": numbers, "/": numbers},
-            anywhere=anywhere,
-            consent="metrics_anywhere is set",
-            # Other machines call this one by names that only they know.
-            any_name=anywhere,
-            token=token,
-        )
-        #: Where the numbers are.
-        self.address = self._server.address
 
     def join(self, run: str) -> None:
         """Name the run; before it has a name there is no ``dpadmm_node_info``."""
@@ -406,12 +424,32 @@ class Metrics(Closable):
         for state in STATES:
             self._state.labels(state).set(state == now)
 
-    def certificate(self, name: str, end: datetime) -> None:
-        """Count the days until a certificate ends, anew whenever somebody asks."""
-        self._days.labels(name).set_function(
-            lambda: (end - datetime.now(UTC)).total_seconds() / _DAY
+
+@final
+class ServiceMetrics(Numbers):
+    """The numbers of a service: its queue, and how the last run went.
+
+    Parameters
+    ----------
+    address
+        As of :class:`Numbers`.
+    **served
+        ``anywhere`` and ``token`` of :class:`Numbers`.
+    """
+
+    def __init__(self, address: str, **served: Any) -> None:
+        super().__init__(address, **served)
+        self._runs = self._gauge("dpadmm_service_runs", "Runs of the service.", ["state"])
+        self._last = self._gauge(
+            "dpadmm_service_last_run_info",
+            "1 for the run that was started last, with its state, and the cause of a failure.",
+            ["run", "state", "cause"],
         )
 
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.close()
+    def tell(self, states: Mapping[str, int], run: str, state: str, cause: str) -> None:
+        """Say how many runs are in which state, and how the last one is."""
+        for each, count in states.items():
+            self._runs.labels(each).set(count)
+        self._last.clear()
+        if run:
+            self._last.labels(run, state, cause).set(1)
