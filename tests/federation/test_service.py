@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import sqlite3
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.helpers.federation_net import Federation
 
 from dpadmm.errors import ParameterError
 from dpadmm.federation.queue import find_run, load_service_config, locked, read_runs, submit
-from dpadmm.federation.service import Service
+from dpadmm.federation.service import Service, next_run
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 
@@ -173,24 +172,30 @@ def test_a_missing_token_is_refused_at_the_start(north):
     assert not (north.folder / "north-service").exists()
 
 
-def test_half_finished_runs_come_first_and_others_by_their_names_once_tried():
+def test_which_run_is_next():
     def run(name, **more):
         from dpadmm.federation.queue import QueuedRun, RunState
 
         told = {"run_id": name[5:], "run_sha256": "0" * 64, "submitted": "2026-01-01"}
         return QueuedRun(Path(name), RunState(**told | more))
 
+    def chosen(*waiting, by_name=True):
+        return next_run(waiting, "2026-02-01", by_name)
+
     first, second = run("0001-b"), run("0002-a")
-    assert Service._next([first, second]) is first
-    # Each has been tried with others that had it in another order.
-    tried = [run("0001-b", tries=1), run("0002-a", tries=1)]
-    assert Service._next(tried) is tried[1]
-    assert Service._next([tried[0], second]) is second
+    assert chosen(first, second) is first
+    assert chosen(run("0001-b", tries=1), second) is second
+    # All were tried: a coin decides between the name, which is the same everywhere, and turns.
+    tried = [run("0001-b", tries=1), run("0002-a", tries=2)]
+    assert chosen(*tried) is tried[1]
+    assert chosen(*tried, by_name=False) is tried[0]
+    # Otherwise two services that take turns could miss each other for ever.
+    assert chosen(tried[0], run("0002-a", tries=1, not_before="2026-02-02")) is None
     begun = run("0003-c", state="running", tries=5)
-    assert Service._next([first, begun]) is begun
+    assert chosen(first, begun) is begun
     # Nothing goes before it while it is put back.
-    later = run("0003-c", state="running", not_before="9999-01-01")
-    assert Service._next([first, later]) is None
+    assert chosen(first, run("0003-c", state="running", not_before="2026-02-02")) is None
+    assert chosen() is None
 
 
 # Services as processes --------------------------------------------------------------------------

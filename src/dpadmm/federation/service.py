@@ -4,9 +4,8 @@
 (:class:`~dpadmm.federation.queue.ServicePolicy`), by the files as they are then.
 
 *Order.* A node has one address and one ledger, so runs follow each other, a half-finished one
-before all. Organisations may have submitted in different orders: a run on which nobody agrees is
-put back. Runs that were tried before are tried in the order of their names, which is the same
-everywhere, so that services meet.
+before all. Organisations may have submitted in different orders: a run on which not all agree is
+put back (:func:`next_run`).
 
 *A crash.* Each run is a ``dpadmm node`` in a process of its own, which holds a lock on its folder
 for as long as it lives. A service that was killed and started again waits for such a node, or
@@ -17,12 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, final, get_args
@@ -121,7 +121,7 @@ class Service(Closable):
         while True:
             runs = self._look()
             waiting = [run for run in runs if run.state.state in WAITING]
-            due = self._next(waiting)
+            due = next_run(waiting, now_text(), secrets.randbelow(4) > 0)
             if due is not None:
                 self._take_on(due)
             elif drain and not waiting:
@@ -146,23 +146,6 @@ class Service(Closable):
             counted = Counter(run.state.state for run in runs)
             self._metrics.tell({state: counted[state] for state in get_args(State)}, *_last(runs))
         return runs
-
-    @staticmethod
-    def _next(waiting: list[QueuedRun]) -> QueuedRun | None:
-        """A half-finished run; or the one that was tried least, by submission, then by name."""
-        now = now_text()
-        # The others wait for a half-finished one: nothing goes before it.
-        begun = [run for run in waiting if run.state.state == "running"]
-        due = [run for run in begun or waiting if (run.state.not_before or "") <= now]
-        return min(
-            due,
-            key=lambda run: (
-                run.state.tries,
-                run.state.run_id if run.state.tries else "",
-                run.name,
-            ),
-            default=None,
-        )
 
     def _take_on(self, run: QueuedRun) -> None:
         """Bring one run to its end, or put it back."""
@@ -304,6 +287,33 @@ class Service(Closable):
         run = run.changed(**changes)
         self._tell(run)
         return run
+
+
+def next_run(waiting: Sequence[QueuedRun], now: str, by_name: bool) -> QueuedRun | None:
+    """The run to start: a half-finished one, one not tried before, or one that others may try, too.
+
+    Services of several organisations may have runs in different orders, and two that always take
+    turns could miss each other for ever. So all wait until every run that was put back is due, and
+    then draw: mostly the first by name, which is the same everywhere, else the one that was tried
+    least.
+
+    Parameters
+    ----------
+    waiting
+        The runs that have not ended, in the order of their submission.
+    now, by_name
+        The moment, and what was drawn.
+    """
+    # The others wait for a half-finished run: nothing goes before it.
+    begun = [run for run in waiting if run.state.state == "running"]
+    fresh = [run for run in waiting if not run.state.tries]
+    if not begun and fresh:
+        return fresh[0]
+    back = begun or waiting
+    if any((run.state.not_before or "") > now for run in back):
+        return None
+    least = (lambda run: run.state.run_id) if by_name else (lambda run: run.state.tries)
+    return min(back, key=least, default=None)
 
 
 def _status_file(run: QueuedRun, node: NodeConfig) -> Path:
