@@ -1,5 +1,6 @@
 """A rehearsal: agreement, keys and zeros, by processes, with nothing read and nothing spent."""
 
+import hashlib
 import json
 
 import pytest
@@ -12,6 +13,7 @@ from dpadmm.federation.config import load_node_config
 from dpadmm.federation.recovery import View
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.run.model import load_model
 
 NAMES = ("north", "south", "west")
 SHARED = {
@@ -79,6 +81,22 @@ def test_a_rehearsal_reads_nothing_and_spends_nothing(fork_server, tmp_path, how
     assert left == {f"{name}.{kind}" for name in federation.nodes for kind in ("log", "out")}
 
 
+def test_after_a_rehearsal_the_run_starts_and_all_have_one_model(fork_server, tmp_path):
+    federation = make(tmp_path / "f", fork_server, run=SHARED)
+    try:
+        for more in (["--rehearse"], []):
+            for name in NAMES:
+                federation.start(name, *more)
+            federation.finish()
+    finally:
+        federation.close()
+    for name in NAMES:
+        assert len(federation.log(name, "agreed")) == 2
+        assert federation.log(name, "agreed-by-all")
+    models = [load_model(federation.folder / f"{name}.model") for name in NAMES]
+    assert len({model.fingerprint for model in models}) == 1
+
+
 def test_a_node_that_rehearses_and_one_that_starts_do_not_train(fork_server, tmp_path):
     federation = make(tmp_path / "f", fork_server)
     before = heads(federation)
@@ -124,6 +142,7 @@ def test_the_configuration_of_a_rehearsal_has_no_rows_and_no_ledger(fork_server,
     # No consent, key or mask of it is one of the run.
     view = View.whole(setup.agreed, setup.planned, setup.schema)
     assert (rehearsing.view.run, rehearsing.view.purpose) != (view.run, view.purpose)
-    assert rehearsing.run not in (view.run, view.evaluating(setup.planned).run)
+    evaluating = hashlib.sha256(view.run + b"evaluation").digest()
+    assert rehearsing.run not in (view.run, evaluating)
     assert rehearsing.view.purpose == "rehearsal"
     assert rehearsing.told() == setup.told() | {"rehearsal": True}
