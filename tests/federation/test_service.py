@@ -85,7 +85,8 @@ def state(federation, name, word):
 
 def charged(federation, name):
     with SQLiteLedger(federation.folder / f"{name}.ledger", read_only=True) as ledger:
-        return {run_id: len(run.events) for run_id, run in ledger.account.runs.items()}
+        runs = ledger.account.runs.items()
+        return {run_id: len(run.events) for run_id, run in runs if run.events}
 
 
 # The queue --------------------------------------------------------------------------------------
@@ -332,8 +333,9 @@ def test_a_run_is_cancelled_and_a_service_stopped_in_order(north):
     assert north.wait("north") == 143
     left = state(north, "north", "winter")
     assert left.state == "running"
-    with pytest.raises(ProcessLookupError):
-        os.kill(left.process, 0)
+    # Its node has ended, and with it the lock that it had.
+    with locked(config.runs / "0003-winter" / "lock", wait=False):
+        pass
     assert charged(north, "north") == {}
 
 
