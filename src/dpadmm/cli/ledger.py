@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import Commands, JsonOption, console, emit, refusals, say, show_table, takes
+from dpadmm.cli.output import (
+    JsonOption,
+    command_group,
+    console,
+    emit,
+    refusals,
+    say,
+    show_table,
+    takes,
+)
 from dpadmm.plain import json_data
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
@@ -19,12 +28,10 @@ if TYPE_CHECKING:
     from dpadmm.ledger.balance import Account
     from dpadmm.ledger.sqlite import SQLiteLedger
 
-ledger_app = typer.Typer(
-    name="ledger",
-    cls=Commands,
-    help="The privacy budget of a data set: create its ledger, amend its policy, see it, check it, "
-    "export it, back it up.",
-    no_args_is_help=True,
+ledger_app = command_group(
+    "ledger",
+    "The privacy budget of a data set: create its ledger, amend its policy, see it, check it, "
+    "export it, back it up.\n\nExample: `dpadmm ledger show north.ledger`",
 )
 
 ColludersOption = Annotated[

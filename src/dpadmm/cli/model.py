@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from dpadmm.cli.output import Commands, JsonOption, emit, refusals, say
+from dpadmm.cli.output import JsonOption, command_group, emit, refusals, say
 
-model_app = typer.Typer(
-    name="model",
-    cls=Commands,
-    help="Look at model files.",
-    no_args_is_help=True,
+model_app = command_group(
+    "model",
+    "Look at model files.\n\nExample: `dpadmm model fingerprint north.model`",
 )
 
 

@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import Commands, JsonOption, emit, refusals, say, show_table, takes, warn
+from dpadmm.cli.output import (
+    JsonOption,
+    command_group,
+    emit,
+    refusals,
+    say,
+    show_table,
+    takes,
+    warn,
+)
 
 if TYPE_CHECKING:
     from dpadmm.federation.queue import QueuedRun, ServiceConfig
 
-run_app = typer.Typer(
-    name="run",
-    cls=Commands,
-    help="The queue of this machine's service (dpadmm serve): submit a run, list, show, cancel.",
-    no_args_is_help=True,
+run_app = command_group(
+    "run",
+    "The queue of this machine's service (dpadmm serve): submit a run, list, show, cancel.\n\n"
+    "Example: `dpadmm run submit agreed.toml`",
 )
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The service's configuration.")]

@@ -49,10 +49,14 @@ def serve(options: ServeOptions) -> None:
         from dpadmm.federation.service import Service
         from dpadmm.federation.watcher import Stopped, Stopping
 
-        config = load_service_config(options.config)
-        stopped = None
+        config, stopped, ended = load_service_config(options.config), None, {}
+
+        def on_change(run: QueuedRun) -> None:
+            ended[run.name] = run.state.state
+            _tell(run)
+
         try:
-            with Stopping(lambda: None) as stopping, Service(config, _tell) as service:
+            with Stopping(lambda: None) as stopping, Service(config, on_change) as service:
                 if service.metrics_address is not None:
                     errors.print(f"Metrics: http://{service.metrics_address}/metrics")
                 service.run(drain=options.drain)
@@ -64,7 +68,8 @@ def serve(options: ServeOptions) -> None:
         emit("serve", {"folder": str(config.folder), "runs": [run.to_dict() for run in runs]})
     if stopped is not None:
         raise typer.Exit(stopped.exit_code)
-    if any(run.shown not in ("finished", "cancelled") for run in runs):
+    # Those of this service, and not of one before it.
+    if not {*ended.values()} <= {"finished", "cancelled"}:
         raise typer.Exit(3)
 
 

@@ -234,7 +234,7 @@ def cell_shares(table: CountTable, z: float) -> tuple[tuple[Estimate, ...], ...]
 
 
 def cell_name(true: int, predicted: int) -> str:
-    """What the share of a cell is called."""
+    """The name of a cell's share."""
     return f"class {true} predicted as {predicted}"
 
 

@@ -36,7 +36,6 @@ from dpadmm.federation.transport.wire import (
     encode_message,
 )
 from dpadmm.ledger.balance import Account
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
@@ -47,7 +46,7 @@ from dpadmm.report.run import run_report
 from dpadmm.run.charges import OtherEvaluations, evaluation_id, histogram_of
 from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.config import RunConfig
-from dpadmm.run.engine import Outcome, RunEnded
+from dpadmm.run.engine import MemoryLedger, Outcome, RunEnded
 from dpadmm.run.files import (
     estimator_parameters,
     file_schema,

@@ -90,7 +90,7 @@ def adversary_words(events: Iterable[Event]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a statement says besides its figures.
+    """The content of a statement besides its figures.
 
     Attributes
     ----------
@@ -216,8 +216,8 @@ class PrivacyStatement(Terms):
     def brief(self) -> list[tuple[str, str]]:
         """The guarantee in one line, with whatever weakens it; :meth:`lines` has the rest.
 
-        The line says what, how much, for which neighbours, against whom and by which theorem. That
-        noise is simulated, what a paper claims, caveats and guarantees of labels have their own.
+        The line says what, how much, for which neighbours, against whom and by which theorem.
+        Simulated noise, a paper's claim, caveats and guarantees of labels have lines of their own.
         """
         told = [(heading, words) for heading, words in self.lines() if heading not in _IN_FULL]
         if not self.private:
@@ -398,7 +398,7 @@ def _shared_noise_terms(terms: Terms, apart: dict[str, Guarantee]) -> Terms:
 
 
 def _about_shared_noise(apart: dict[str, Guarantee]) -> tuple[tuple[str, str], ...]:
-    """What a party that relies on the noise of others must know."""
+    """The caveats of a party that relies on the noise of others."""
     worst = network_guarantee(apart.values())
     return (
         (

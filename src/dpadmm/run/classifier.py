@@ -117,7 +117,7 @@ class Quality:
         return replace(self, links=fit_links(self.histogram))
 
     def evaluation(self, confidence: float = 0.95) -> ModelFigures:
-        """Every figure that follows from the histogram, at the threshold, with its interval."""
+        """Every figure of the histogram at the threshold, with its interval."""
         return evaluate_histogram(self.histogram, confidence, self.threshold)
 
     def repeats(self, other: Quality | None) -> bool:
@@ -125,7 +125,7 @@ class Quality:
         return other is not None and np.array_equal(self.histogram.counts, other.histogram.counts)
 
     def adds_to(self, trained: PrivacyStatement) -> bool:
-        """Whether what it cost a person adds to what the training did; else the larger counts."""
+        """Whether its cost adds to the training's for a person; otherwise the larger counts."""
         if self.about != HELD_OUT or self.privacy is None:
             return self.about == TRAINED_ON
         each = (*trained.parties.values(), *self.privacy.parties.values())

@@ -216,7 +216,7 @@ class Model:
         schema: Schema | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> Model:
-        """Take what there is to keep of a fitted estimator."""
+        """Take what the file keeps from a fitted estimator."""
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(estimator)
@@ -432,7 +432,7 @@ def load_model(path: str | Path) -> Model:
 
 
 def _accepted(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as they were saved, which the estimator knows; new ones keep their defaults."""
+    """The saved parameters, if the estimator knows them; new ones keep their defaults."""
     from dpadmm.estimators import ADMMClassifier
 
     ADMMClassifier(**parameters)
@@ -488,7 +488,7 @@ def _texts(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _tagged(value: Any, name: str) -> Any:
-    """A parameter as JSON, with a tag where JSON has no such thing."""
+    """A parameter as JSON, with a tag where JSON has no such type."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

@@ -109,7 +109,7 @@ class _Part(BaseModel):
 
 
 class _Party(_Part):
-    """A party and its public number of rows; what it spent, where the record knows it."""
+    """A party, its public number of rows and, where the record knows it, what it spent."""
 
     name: str
     rows: Annotated[int, Field(ge=0)]
@@ -150,7 +150,7 @@ class _Weight(_Part):
 
 
 class Learnt(_Part):
-    """What the model tells apart, and its largest weights.
+    """The classes of the model, and its largest weights.
 
     With ``frequencies`` the columns became Fourier features, whose weights say nothing about a
     column: none is recorded. ``intercepts`` go with weights of whole units, by the class that they
@@ -224,7 +224,7 @@ def _intercepts(schema: Schema, coef: Array, towards: Sequence[str]) -> dict[str
 
 
 class _Account(_Part):
-    """What a ledger said, as :meth:`dpadmm.ledger.balance.Account.to_dict` has it."""
+    """The account of a ledger, in the form of :meth:`dpadmm.ledger.balance.Account.to_dict`."""
 
     dataset: dict[str, Any]
     policy: dict[str, Any]
@@ -255,9 +255,9 @@ class _Account(_Part):
 
 
 class LedgerCheck(_Part):
-    """A ledger and whether everything in it could be worked out again.
+    """A ledger, and whether recomputing everything in it gave the same.
 
-    What is written was found at the end of the run; a report may look again.
+    The record holds what was found at the end of the run; a report may look again.
     """
 
     account: _Account | None = None
@@ -266,7 +266,7 @@ class LedgerCheck(_Part):
 
 
 class _Federation(_Part):
-    """What a node knows of the others, and how its run went."""
+    """A node's view of the others and of its own run."""
 
     node: str = ""
     nodes: tuple[str, ...] = ()
@@ -283,7 +283,7 @@ class _Federation(_Part):
 
 
 class RecordedRun(_Part):
-    """What a record says of a run; fields that older records lack are None or empty."""
+    """The record of a run; fields that older records lack are None or empty."""
 
     version: Literal[1]
     dpadmm: str
@@ -317,7 +317,7 @@ class RecordedRun(_Part):
     def of_classifier(
         cls, classifier: Classifier, topology: Topology, rows: Mapping[str, int], **facts: Any
     ) -> RecordedRun:
-        """Record what a run left behind, here and now.
+        """Record a finished run.
 
         Parameters
         ----------
@@ -404,9 +404,9 @@ class RecordedRun(_Part):
         return told
 
     def is_of(self, model: Model) -> bool:
-        """Whether it was made with a model: by the same run, whose messages were the same.
+        """Whether the same run, with the same messages, made this record and a model.
 
-        What was chosen or evaluated later does not matter.
+        Thresholds and evaluations that came later do not matter.
         """
         followed = {name: tuple(each) for name, each in model.classifier.history.items()}
         same = self.run_sha256 == model.provenance.get("run_sha256")
@@ -497,7 +497,7 @@ def noise_error(planned: Plan, output: str = "auto", heard: Sequence[int] = ()) 
 
 
 def _with_own_noise(planned: Plan) -> Algorithm:
-    """The algorithm, with each party's share of shared noise drawn as its own: the same sum."""
+    """The algorithm with each share of shared noise drawn as a party's own: the sum is the same."""
     algorithm = planned.algorithm
     if not isinstance(algorithm, DPGD) or algorithm.shared is None:
         return algorithm
@@ -626,7 +626,7 @@ class Run:
 
 
 def ledger_checks(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[str, Any]]:
-    """Work every ledger out again: its account, or what is wrong with it."""
+    """Recompute every ledger: its account, or what is wrong with it."""
     checks: dict[str, dict[str, Any]] = {}
     for name, path in (ledgers or {}).items():
         try:
@@ -638,7 +638,7 @@ def ledger_checks(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[st
 
 
 def _check(ledger: SQLiteLedger) -> dict[str, Any]:
-    """Work an open ledger out again."""
+    """Recompute an open ledger."""
     try:
         account = ledger.verify().to_dict()
     except LedgerError as error:
@@ -651,7 +651,7 @@ def _check(ledger: SQLiteLedger) -> dict[str, Any]:
 
 
 def ledger_facts(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[str, Any]]:
-    """What a record keeps of every ledger: its words (policy, rule, spent, left) and its check.
+    """What a record keeps of each ledger: policy, rule, spending, balance, and the check.
 
     Opening a ledger reads it whole, so each is opened once for both.
     """
