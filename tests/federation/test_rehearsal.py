@@ -7,11 +7,13 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import Federation
+from tests.helpers.federation_net import BadNeighbour, Federation
 
+from dpadmm.federation.agreement import Consents
 from dpadmm.federation.config import load_node_config
 from dpadmm.federation.recovery import View
 from dpadmm.federation.runtime import prepare_node
+from dpadmm.federation.transport.session import Security
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 
@@ -110,12 +112,36 @@ def test_a_node_that_rehearses_and_one_that_starts_do_not_train(fork_server, tmp
     assert codes["north"] == 2
     assert codes["south"] == 2
     shown = federation.output("south")
-    assert "rehearsal is 'nothing' here and True there" in shown, shown
+    assert 'rehearsal is "nothing" here and true there' in shown, shown
     assert heads(federation) == before
     # After it the same run starts as if nothing had been.
     for name in NAMES:
         federation.start(name)
     federation.finish()
+
+
+def test_whoever_does_not_send_zeros_fails_the_rehearsal(fork_server, tmp_path):
+    names = ("north", "west")
+    federation = Federation(tmp_path / "f", fork_server, names, run={"topology": [list(names)]})
+    federation.make_ledger("north")
+    federation.write("north")
+    setup = prepare_node(load_node_config(federation.folder / "north.toml")).rehearsing(tmp_path)
+    west = BadNeighbour(federation)
+    west.run = setup.run
+    folder = federation.folder / "certificates"
+    own = Security(folder / "ca.pem", folder / "west.pem", folder / "west.key")
+    west.consents = {"west": Consents("west", west.run, own).own()}
+    west.facts = setup.told()
+    west.session.serve(west.run.hex(), west._answer)
+    west.message = lambda t: BadNeighbour.message(west, t, 1.0)
+    try:
+        federation.start("north", "--rehearse")
+        assert federation.wait("north") == 2
+    finally:
+        federation.close()
+        west.session.close()
+    assert "zeros must come back as zeros" in federation.output("north")
+    assert federation.log("north", "agreed")
 
 
 def test_what_is_wrong_is_said_before_anybody_is_called(fork_server, tmp_path):

@@ -31,6 +31,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import numpy as np
 from rich.filesize import decimal
 
 from dpadmm.durable import check_writable
@@ -39,7 +40,7 @@ from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.exchange import added_up
 from dpadmm.federation.identity import describe
-from dpadmm.federation.party import REHEARSE_AGAIN, rehearse_party, train_node
+from dpadmm.federation.party import rehearse_party, train_node
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, check_known
@@ -57,6 +58,7 @@ from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.noise import secure_noise
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.run.charges import check_evaluation, check_owner, check_runs, has_begun
+from dpadmm.run.engine import RunEnded
 from dpadmm.run.files import Owner, file_schema, look_at_rows, look_first, tell_owner
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run
@@ -125,10 +127,19 @@ def rehearse_node(setup: NodeSetup, watcher: Watcher) -> Check:
         node = NodeRuntime.open(setup.rehearsing(Path(folder)), watcher, stack)
         if setup.config.node.role == "server":
             mailbox, _, _ = _average_view(node, node.connect(), node.setup.view, None)
-            if not mailbox.rounds:
-                raise ExchangeError(f"a party was lost in the rehearsal. {REHEARSE_AGAIN}")
+            well = mailbox.rounds == 1
         else:
-            mailbox = rehearse_party(node)
+            try:
+                mailbox, heard = rehearse_party(node)
+                well = not np.any(heard)
+            except RunEnded:
+                well = False
+        if not well:
+            raise ExchangeError(
+                "zeros must come back as zeros in a rehearsal; they do not: a party was lost, or "
+                "sends what it should not, or its keys are not those that the others have. Nothing "
+                "was read or spent: rehearse again with all."
+            )
         watcher.round(1, 1)
         watcher.serving(setup.config.policy.serve_for)
         late = _serve(mailbox, None, setup.config.policy.serve_for)
