@@ -113,7 +113,11 @@ def test_a_node_that_rehearses_and_one_that_starts_do_not_train(fork_server, tmp
     assert codes["south"] == 2
     shown = federation.output("south")
     assert 'rehearsal is "nothing" here and true there' in shown, shown
-    assert heads(federation) == before
+    # Who starts for real opens the run in its ledger before it connects; nothing is charged.
+    assert heads(federation)["north"] == before["north"]
+    for name in NAMES:
+        with SQLiteLedger(federation.folder / f"{name}.ledger", read_only=True) as ledger:
+            assert ledger.account.spent_epsilon == 0
     # After it the same run starts as if nothing had been.
     for name in NAMES:
         federation.start(name)
