@@ -52,12 +52,22 @@ def heads(federation):
     return found
 
 
-@pytest.mark.parametrize("how", ["own", "shared", "server"])
+HOW = {
+    "own": {},
+    "shared": {"run": SHARED},
+    "server": {"run": SHARED | {"topology": "server"}, "averager": "hub"},
+    "averaged": {
+        "run": SHARED | {"topology": "server", "algorithm_options": {}},
+        "averager": "hub",
+    },
+    # An evaluation comes after the training, which no rehearsal has.
+    "evaluated": {"run": SHARED | {"evaluate": True, "holdout": 0.25, "epsilon": 5.0}},
+}
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_a_rehearsal_reads_nothing_and_spends_nothing(fork_server, tmp_path, how):
-    more = {"own": {}, "shared": {"run": SHARED}}.get(how)
-    if more is None:
-        more = {"run": SHARED | {"topology": "server"}, "averager": "hub"}
-    federation = make(tmp_path / "f", fork_server, **more)
+    federation = make(tmp_path / "f", fork_server, **HOW[how])
     remove_rows(federation)
     before = {path: path.read_bytes() for path in sorted(federation.folder.rglob("*.ledger"))}
     files = {path.name for path in federation.folder.iterdir()}
@@ -74,7 +84,7 @@ def test_a_rehearsal_reads_nothing_and_spends_nothing(fork_server, tmp_path, how
         assert told["rehearsed"]
         assert told["ready"]
         words = told["checks"][-1]["words"]
-        assert ("masked zeros" in words) == (how != "own")
+        assert ("masked zeros" in words) == (how not in ("own", "averaged"))
         assert federation.log(name, "agreed")[0]["facts"]["nodes"] == list(federation.nodes)
         assert not federation.log(name, "encoding")
     assert {path: path.read_bytes() for path in before} == before

@@ -20,6 +20,7 @@ from dpadmm.cli import app
 from dpadmm.errors import ParameterError
 from dpadmm.federation.queue import find_run, load_service_config, locked, read_runs, submit
 from dpadmm.federation.service import Service, next_run
+from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
 
@@ -352,6 +353,46 @@ def test_a_run_that_waits_for_others_makes_room_for_further_ones(fork_server, tm
         wait_until(lambda: state(federation, "north", "spring").state == "finished")
         assert state(federation, "north", "alone").tries >= 1
         assert charged(federation, "north") == {"spring": 10}
+
+
+def test_a_run_whose_node_crashes_is_tried_again(fork_server, tmp_path):
+    with services(tmp_path / "f", fork_server, rounds=400) as federation:
+        for name in NAMES:
+            submit(config_of(federation, name), agreed_file(federation, "spring"))
+            serve(federation, name, "--drain")
+        config = config_of(federation, "north")
+        run = wait_until(
+            lambda: state(federation, "north", "spring").process and find_run(config, "1")
+        )
+        log = run.folder / "north.log"
+        wait_until(lambda: log.exists() and '"event": "round"' in log.read_text())
+        wait_until(lambda: charged(federation, "north").get("spring"))
+        os.kill(state(federation, "north", "spring").process, signal.SIGKILL)
+        wait_until(lambda: state(federation, "north", "spring").crashes == 1)
+        put_back = state(federation, "north", "spring")
+        assert (put_back.state, put_back.process, put_back.exit_code) == ("running", None, -9)
+        for name in NAMES:
+            assert federation.wait(name) == 0, said(federation, name)
+            assert charged(federation, name) == {"spring": 400}
+        assert state(federation, "north", "spring").tries == 2
+
+
+def test_what_a_node_left_is_counted_once(north):
+    """Whether it ended is asked of a node that a killed service had started, and of no other."""
+    config = config_of(north, "north")
+    run = submit(config, agreed_file(north, "spring"))
+    left = run.folder / "north.status.json"
+    with Watcher("north", status=left) as watcher:
+        watcher.event("failed", level="error", error=ParameterError("of an earlier try"))
+    with Service(config, lambda run: None) as service:
+        assert service._left_an_end(run)
+        assert find_run(config, "1").state.state == "failed"
+        assert find_run(config, "1").state.reason == "of an earlier try"
+    # Put back, and its status is that of the try before.
+    run = run.changed(state="running", process=None)
+    serve(north, "north")
+    wait_until(lambda: state(north, "north", "spring").process)
+    assert state(north, "north", "spring").state == "running"
 
 
 def test_a_rehearsal_goes_through_the_queue(fork_server, tmp_path):

@@ -100,7 +100,7 @@ class Service(Closable):
                     config.watch.metrics, anywhere=config.watch.metrics_anywhere, token=token
                 )
                 self._stack.enter_context(self._metrics)
-                self._tell_certificates(self._metrics)
+                self._tell_certificates()
         except BaseException:
             self._stack.close()
             raise
@@ -110,18 +110,20 @@ class Service(Closable):
         """Where the metrics are, with the port that was taken."""
         return None if self._metrics is None else self._metrics.address
 
-    def _tell_certificates(self, metrics: ServiceMetrics) -> None:
+    def _tell_certificates(self) -> None:
+        """Measure the certificates as they are now: they may have been renewed."""
         files, name = self._node.certificates, self._node.node.name
-        if files is not None:
+        if files is not None and self._metrics is not None:
             for whose, file in ((name, files.certificate), (AUTHORITY, files.authority)):
-                metrics.certificate(whose, describe(file).not_after)
+                self._metrics.certificate(whose, describe(file).not_after)
 
     def run(self, *, drain: bool = False) -> None:
         """Start what is due until the process is told to end, or until nothing waits."""
         while True:
             runs = self._look()
             waiting = [run for run in runs if run.state.state in WAITING]
-            due = next_run(waiting, now_text(), secrets.randbelow(4) > 0)
+            due = next((run for run in waiting if run.cancelled), None)
+            due = due or next_run(waiting, now_text(), secrets.randbelow(4) > 0)
             if due is not None:
                 self._take_on(due)
             elif drain and not waiting:
@@ -152,12 +154,14 @@ class Service(Closable):
         try:
             with locked(run.folder / _LOCK, wait=False) as lock:
                 self._process = None
-                if run.state.state == "running" and self._left_an_end(run):
+                # Of a node whose end was seen there is no process any more.
+                if run.state.process is not None and self._left_an_end(run):
                     return
                 if run.cancelled:
                     self._change(run, state="cancelled", ended=now_text(), reason=_CANCELLED)
                     return
                 try:
+                    self._tell_certificates()
                     admit(self._config, run.folder, rehearsal=run.state.rehearsal)
                 except (ValueError, OSError, LedgerError) as error:
                     self._refuse(run, error)
@@ -205,31 +209,32 @@ class Service(Closable):
         begin, why = time.monotonic(), ""
         while process.poll() is None:
             time.sleep(_LOOK)
+            runs = self._look()
             if not why:
-                why = self._why_to_end(run, time.monotonic() - begin)
+                why = self._why_to_end(run, runs, time.monotonic() - begin)
                 if why:
                     self._end_node()
         self._process = None
         self._conclude(run, process.returncode, why)
 
-    def _why_to_end(self, run: QueuedRun, seconds: float) -> str:
+    def _why_to_end(self, run: QueuedRun, runs: list[QueuedRun], seconds: float) -> str:
         """Why the node of a run is to end now; empty where it is to go on."""
         if run.cancelled:
             return _CANCELLED
-        if seconds < self._config.wait_for or _agreed(run, self._node):
+        if seconds < self._config.wait_for or not _waits(run, self._node):
             return ""
-        others = [each for each in self._look() if each.state.state == "queued"]
-        return "the others were not there; further runs wait" if others else ""
+        others = any(each.state.state == "queued" for each in runs)
+        return "the others were not there, and further runs wait" if others else ""
 
     def _conclude(self, run: QueuedRun, code: int, why: str = "") -> None:
         """What becomes of a run whose node has ended."""
         reason, cause = _reason(run, self._node, code)
         told = {"exit_code": code, "process": None}
-        if run.cancelled:
-            self._change(run, state="cancelled", ended=now_text(), reason=_CANCELLED, **told)
-        elif code in _CODES:
+        if code in _CODES:
             words = {"reason": reason, "cause": cause} if code else {}
             self._change(run, state=_CODES[code], ended=now_text(), **words, **told)
+        elif run.cancelled:
+            self._change(run, state="cancelled", ended=now_text(), reason=_CANCELLED, **told)
         elif why or code == _TRY_LATER or (cause == "Disagreement" and not self._begun(run)):
             self._put_back(run, why or reason, cause, **told)
         elif code in (1, 2) or run.state.crashes >= _MOST_CRASHES:
@@ -320,13 +325,15 @@ def _status_file(run: QueuedRun, node: NodeConfig) -> Path:
     return run.folder / f"{node.node.name}{SUFFIX}"
 
 
-def _agreed(run: QueuedRun, node: NodeConfig) -> bool:
-    """Whether the node of a run waits no longer for the others to agree."""
+def _waits(run: QueuedRun, node: NodeConfig) -> bool:
+    """Whether the node of a run waits for the others to agree, and does nothing else."""
     with contextlib.suppress(ParameterError):
         told = read_status(_status_file(run, node)).content
         events = {event["event"] for event in told.get("events", [])}
-        return "agreeing" not in events or bool(events & {"agreed", "continued"})
-    return True
+        # Rows are read before: that may take longer than anybody waits.
+        busy = (told["last_event"] or {"event": ""})["event"] == "encoding"
+        return told["state"] == "starting" and not busy and not events & {"agreed", "continued"}
+    return False
 
 
 def _reason(run: QueuedRun, node: NodeConfig, code: int) -> tuple[str, str]:
