@@ -178,6 +178,18 @@ def test_a_missing_token_is_refused_at_the_start(north):
     assert not (north.folder / "north-service").exists()
 
 
+def test_a_node_without_its_token_ends_before_it_looks_at_rows(north):
+    path = north.folder / "north.toml"
+    path.write_text(path.read_text().replace("[watch]", '[watch]\ntoken_file = "token"'))
+    for more in ([], ["--check"], ["--rehearse"]):
+        north.start("north", *more)
+        assert north.wait("north") == 2
+    assert north.output("north").count("token_file must be a file with a token") == 3
+    for kind in ("log", "messages", "preflight"):
+        assert not (north.folder / f"north.{kind}").exists()
+    assert charged(north, "north") == {}
+
+
 def test_which_run_is_next():
     def run(name, **more):
         from dpadmm.federation.queue import QueuedRun, RunState

@@ -26,6 +26,7 @@ from dpadmm.federation.agreement import Agreement, Consents, consents_note, note
 from dpadmm.federation.config import AgreedRun, NodeConfig, load_agreed_run
 from dpadmm.federation.identity import AUTHORITY, certificate_facts, describe, from_base64
 from dpadmm.federation.keys import SessionKeys, check_pinned
+from dpadmm.federation.page_server import read_token
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, View
 from dpadmm.federation.same_sums import SameSums, SignedSums
@@ -236,6 +237,7 @@ def prepare_node(
         _check_provable(setup)
     check_writable(config.messages, "messages")
     check_writable(config.preflight_file, "preflight")
+    read_token(config.watch.token_file)
     if config.result is not None:
         for what in ("model", "record", "statement"):
             place = getattr(config.result, what)
