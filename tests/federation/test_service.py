@@ -3,8 +3,11 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import time
+import urllib.error
+import urllib.request
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,7 +21,14 @@ from tests.helpers.federation_net import Federation
 
 from dpadmm.cli import app
 from dpadmm.errors import ParameterError
-from dpadmm.federation.queue import find_run, load_service_config, locked, read_runs, submit
+from dpadmm.federation.queue import (
+    ServicePolicy,
+    find_run,
+    load_service_config,
+    locked,
+    read_runs,
+    submit,
+)
 from dpadmm.federation.service import Service, next_run
 from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -188,6 +198,40 @@ def test_a_node_without_its_token_ends_before_it_looks_at_rows(north):
     for kind in ("log", "messages", "preflight"):
         assert not (north.folder / f"north.{kind}").exists()
     assert charged(north, "north") == {}
+
+
+def test_the_metrics_of_a_service_tell_its_queue_to_who_has_the_token(north):
+    path = write_service(north, "north", "epsilon = 0.5")
+    path.write_text(path.read_text() + '[watch]\nmetrics = "127.0.0.1:0"\ntoken_file = "token"\n')
+    token = north.folder / "token"
+    token.write_text("0123456789abcdef\n")
+    token.chmod(0o600)
+    config = config_of(north, "north")
+    loose = config.model_copy(update={"policy": ServicePolicy()})
+    submit(loose, agreed_file(north, "spring"))
+
+    def asked(service, **headers):
+        place = f"http://{service.metrics_address}/metrics"
+        with urllib.request.urlopen(urllib.request.Request(place, headers=headers)) as answer:
+            return answer.read().decode()
+
+    shown = {"Authorization": "Bearer 0123456789abcdef"}
+    with Service(config, lambda run: None) as service:
+        service._look()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            asked(service)
+        text = asked(service, **shown)
+        assert 'dpadmm_service_runs{state="queued"} 1.0' in text
+        assert 'dpadmm_service_runs{state="refused"} 0.0' in text
+        for name in ("north", "ca"):
+            days = re.search(rf'days_left{{certificate="{name}"}} (\S+)', text)[1]
+            assert 300 < float(days) < 1200
+        service.run(drain=True)
+        service._look()
+        text = asked(service, **shown)
+    assert 'dpadmm_service_runs{state="queued"} 0.0' in text
+    last = 'dpadmm_service_last_run_info{cause="ParameterError",run="spring",state="refused"} 1.0'
+    assert last in text
 
 
 def test_which_run_is_next():
