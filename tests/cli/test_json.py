@@ -83,6 +83,14 @@ def test_schema_draft_and_check(hospitals, dpadmm):
         ("node", "--config", "nowhere"),
         ("predict", "nowhere", "nowhere", "-o", "nowhere.csv"),
         ("report", "nowhere"),
+        ("serve", "nowhere"),
+        ("model", "fingerprint", "nowhere"),
+        ("ledger", "head", "nowhere"),
+        ("ledger", "backup", "nowhere", "there"),
+        ("run", "submit", "agreed.toml", "--config", "nowhere"),
+        ("run", "list", "--config", "nowhere"),
+        ("run", "show", "1", "--config", "nowhere"),
+        ("run", "cancel", "1", "--config", "nowhere"),
         ("schema", "draft", "nowhere.csv", "--label", "y"),
         ("schema", "check", "nowhere", "nowhere"),
     ],
@@ -92,7 +100,8 @@ def test_refusals(dpadmm, command, tmp_path, monkeypatch):
     result = dpadmm(*command, "--json")
     assert result.exit_code == 2
     assert "nowhere" in checked(result)
-    name = " ".join(command[:2]) if command[0] == "schema" else command[0]
+    groups = ("schema", "model", "ledger", "run")
+    name = " ".join(command[:2]) if command[0] in groups else command[0]
     assert json.loads(result.stdout)["command"] == name
 
 
@@ -129,6 +138,19 @@ def test_ledger_show(dpadmm, tmp_path):
     facts = ("--dataset", "d", "--owner", "o", "--rows", "9", "--epsilon", "1", "--delta", "1e-5")
     dpadmm("ledger", "init", place, *facts)
     assert checked(dpadmm("ledger", "show", place, "--json"))["spent_epsilon"] == 0
+
+
+def test_ledger_head_backup_and_a_fingerprint(hospitals, dpadmm, tmp_path):
+    place = tmp_path / "a.ledger"
+    facts = ("--dataset", "d", "--owner", "o", "--rows", "9", "--epsilon", "1", "--delta", "1e-5")
+    dpadmm("ledger", "init", place, *facts)
+    head = checked(dpadmm("ledger", "head", place, "--json"), "ledger_head")
+    copied = checked(dpadmm("ledger", "backup", place, tmp_path / "b", "--json"), "ledger_head")
+    assert head["head"] == copied["head"] == f"{head['number']}:{head['sha256']}"
+    dpadmm("train", hospitals / "run.toml")
+    model = ("model", "fingerprint", hospitals / "m.model")
+    found = checked(dpadmm(*model, "--json"), "fingerprint")["fingerprint"]
+    assert dpadmm(*model).output.strip() == found
 
 
 def test_compare_and_reproduce(dpadmm, tmp_path):

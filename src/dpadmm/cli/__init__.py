@@ -31,9 +31,12 @@ COMMANDS: Final = {
     "reproduce": "dpadmm_papers.command:reproduce_command",
     "report": "dpadmm.cli.report:report",
     "node": "dpadmm.cli.node:node_command",
+    "serve": "dpadmm.cli.serve:serve",
+    "run": "dpadmm.cli.run:run_app",
     "status": "dpadmm.cli.status:status",
     "randomize-labels": "dpadmm.cli.randomize_labels:randomize_labels_command",
     "schema": "dpadmm.cli.schema:schema_app",
+    "model": "dpadmm.cli.model:model_app",
     "ledger": "dpadmm.cli.ledger:ledger_app",
     "cert": "dpadmm.cli.cert:cert_app",
 }
