@@ -85,6 +85,8 @@ def test_schema_draft_and_check(hospitals, dpadmm):
         ("report", "nowhere"),
         ("serve", "nowhere"),
         ("model", "fingerprint", "nowhere"),
+        ("model", "card", "nowhere"),
+        ("model", "export", "nowhere", "there.onnx"),
         ("ledger", "head", "nowhere"),
         ("ledger", "backup", "nowhere", "there"),
         ("run", "submit", "agreed.toml", "--config", "nowhere"),
@@ -151,6 +153,23 @@ def test_ledger_head_backup_and_a_fingerprint(hospitals, dpadmm, tmp_path):
     model = ("model", "fingerprint", hospitals / "m.model")
     found = checked(dpadmm(*model, "--json"), "fingerprint")["fingerprint"]
     assert dpadmm(*model).output.strip() == found
+
+
+def test_a_card_and_a_graph_of_a_model(hospitals, dpadmm, tmp_path):
+    pytest.importorskip("onnx")
+    dpadmm("train", hospitals / "run.toml")
+    card = ("model", "card", hospitals / "m.model")
+    found = checked(dpadmm(*card, "--json"), "card")
+    assert dpadmm(*card).output == found["card"]
+    assert "## Privacy" in found["card"]
+    dpadmm(*card, "-o", tmp_path / "m.md")
+    assert (tmp_path / "m.md").read_text() == found["card"]
+    export = ("model", "export", hospitals / "m.model", tmp_path / "m.onnx")
+    assert checked(dpadmm(*export, "--json"), "graph")["output"] == str(tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx").stat().st_size > 1000
+    wrong = dpadmm("model", "export", hospitals / "m.model", tmp_path / "m.pb")
+    assert wrong.exit_code == 2
+    assert "output must end in .onnx; got 'm.pb'" in " ".join(wrong.output.split())
 
 
 def test_compare_and_reproduce(dpadmm, tmp_path):
