@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
+from dpadmm.algorithms.base import Budget
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.experiments.comparison import pooled_cell
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
@@ -206,7 +207,10 @@ class Rehearsal:
             told = replace(self.question.parameters, **_chosen(self.fixed))
             told = replace(told, rounds=rounds * self.fixed.rounds)
             return self._job(*self._together(difficulty, told, factor), label)
-        told = replace(self._hand, rounds=rounds * self.fixed.rounds)
+        options = {**self._hand.algorithm_options, **self._centred(factor)}
+        told = replace(
+            self._hand, rounds=rounds * self.fixed.rounds, algorithm_options=options
+        )
         epsilon = _epsilon(self._hand_mu / factor)
         rows = self._rows(difficulty, (sum(self.counts),))
         return self._job(OnePartyProblem(rows), replace(told, epsilon=epsilon), label)
@@ -225,6 +229,15 @@ class Rehearsal:
             delta=_DELTA,
             algorithm_options={name: settings.options[name] for name in kept},
         )
+
+    def _centred(self, factor: float) -> dict[str, Any]:
+        """What all parties decide at that noise: the rule looks at a party's budget, not ours."""
+        budget = self.fixed.budget
+        assert budget is not None
+        epsilon = np.array([_epsilon(float(mu)) for mu in budget_mu(budget) / factor])
+        noisier = Budget(epsilon, np.full(len(epsilon), _DELTA))
+        settings = replace(self.fixed.settings, budget=noisier)
+        return DPGD.configure(self.fixed.site, settings).decided_options
 
     @cached_property
     def _hand_mu(self) -> float:
