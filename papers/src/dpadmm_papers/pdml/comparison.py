@@ -13,8 +13,8 @@ from dpadmm.plain import Array
 from dpadmm.privacy.figures import Given
 from dpadmm.report.document import Table
 from dpadmm_papers.experiment import Finding
-from dpadmm_papers.pdml.scheme import Variant, paired
-from dpadmm_papers.statistics import prediction_interval
+from dpadmm_papers.pdml.scheme import Variant
+from dpadmm_papers.statistics import paired, prediction_interval
 from dpadmm_papers.verdicts import all_above, all_below, below
 
 

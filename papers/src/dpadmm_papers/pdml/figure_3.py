@@ -34,9 +34,9 @@ from dpadmm_papers.pdml.scheme import (
     convergence_round,
     final_risk,
     guarantee_row,
-    paired,
     risk_course,
 )
+from dpadmm_papers.statistics import paired
 from dpadmm_papers.verdicts import Judged, above, below, within
 
 # What the verdicts are about, by the names of the curves.

@@ -36,9 +36,9 @@ from dpadmm_papers.pdml.scheme import (
     convergence_round,
     final_risk,
     guarantee_row,
-    paired,
     risk_course,
 )
+from dpadmm_papers.statistics import paired
 from dpadmm_papers.verdicts import Judged, all_above, all_below, all_within
 
 # Of intervals in words.

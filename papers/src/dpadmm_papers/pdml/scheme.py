@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from dpadmm.experiments.jobs import Result, TrainingJob, seed_of
-from dpadmm.experiments.measures import Interval, mean_interval
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm.plain import Array
 from dpadmm.privacy.figures import AtMost, Given
@@ -167,15 +166,6 @@ def convergence_round(course: Array, share: float) -> Array:
     outside = np.abs(course - course[-1]) > share * np.abs(course[-1])
     rounds = np.arange(1, len(course) + 1)[:, None]
     return np.asarray(np.where(outside, rounds, 0).max(axis=0) + 1, dtype=np.float64)
-
-
-def paired(first: Array, second: Array) -> Interval:
-    """The interval of the mean of ``first - second``, draw by draw.
-
-    A second look gives some cells more draws; those that both have are the first ones.
-    """
-    draws = min(np.shape(first)[-1], np.shape(second)[-1])
-    return mean_interval(np.asarray(first)[..., :draws] - np.asarray(second)[..., :draws])
 
 
 #: What the cells of :func:`guarantee_row` are.
