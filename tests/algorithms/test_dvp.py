@@ -222,7 +222,11 @@ def test_epsilon_per_round_is_what_a_round_costs():
             "'exp-norm' for epsilon_per_round",
         ),
         ({"noise": "gaussian"}, "published", "'exp-norm' for a published calibration"),
-        ({"decay": 0.5}, "proven", "must be one of: epsilon_per_round, noise, start; got 'decay'"),
+        (
+            {"decay": 0.5},
+            "proven",
+            "must be one of: epsilon_per_round, noise, start, zeta; got 'decay'",
+        ),
     ],
 )
 def test_bad_options_are_refused_in_words(options, calibration, words):

@@ -69,6 +69,7 @@ from dpadmm.algorithms.objective import (
 from dpadmm.algorithms.schedules import (
     Course,
     CourseOption,
+    GrowthOption,
     check_common,
     grown,
     over_rounds,
@@ -221,10 +222,8 @@ class RADMMOptions(GraphOptions):
         description="weight that keeps an even iteration near the odd one; the bound on the "
         "loss's curvature by default",
     )
-    penalty_growth: float = Field(
+    penalty_growth: GrowthOption = Field(
         1.0,
-        ge=1,
-        allow_inf_nan=False,
         description="factor by which the penalty grows from one odd iteration to the next",
     )
     send_even: bool = Field(
@@ -242,11 +241,10 @@ class RADMMOptions(GraphOptions):
 class MRADMMOptions(RADMMOptions):
     """Options of ``mr-admm``."""
 
-    penalty_growth: float = Field(
+    penalty_growth: GrowthOption = Field(
         1.04,
-        ge=1,
-        allow_inf_nan=False,
-        description="factor by which the penalty grows from one odd iteration to the next",
+        description="factor by which the penalty grows from one odd iteration to the next; as "
+        "published also a table with one for every party, q_1(i) of Fig. 1(b)",
     )
     node_penalties: CourseOption = Field(
         None,

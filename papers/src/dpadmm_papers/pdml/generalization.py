@@ -71,7 +71,7 @@ class OptimumJob(Job):
     draws, first
         How many, and the number of the first.
     radius
-        W is the ball around 0 of this radius; infinite for all classifiers.
+        W is the ball around 0 of this radius; 0 stands for all classifiers.
     newcomers
         Rows of servers that join, each the first so many of another server's draw.
     """
@@ -81,7 +81,7 @@ class OptimumJob(Job):
     regularization: float
     draws: int
     first: int = 0
-    radius: float = np.inf
+    radius: float = 0.0
     newcomers: tuple[int, ...] = ()
 
     @property
@@ -149,14 +149,14 @@ class OptimumJob(Job):
 
 
 def within_ball(objective: Objective, radius: float) -> tuple[Array, Array]:
-    r"""The best point of norm at most ``radius``, and the objective there; one run.
+    r"""The best point of norm at most ``radius``, or of all where that is 0; one run.
 
     .. math:: \min_{\|w\| \le r} J(w) = \min_w J(w) + \tfrac\mu2\|w\|^2
 
     for the mu with which the norm is r: it is searched for.
     """
     point, least = objective.minimum()
-    if np.linalg.norm(point) <= radius:
+    if not radius or np.linalg.norm(point) <= radius:
         return point, least
 
     def beyond(weight: float) -> float:
@@ -176,13 +176,13 @@ class _Case(NamedTuple):
     epsilon: float
     rows: int
     bound: float
-    radius: float = np.inf
+    radius: float = 0.0
     newcomers: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
         words = f"label epsilon {Given(self.epsilon)}, {self.rows} rows, R {self.bound:g}"
-        words += f", W of radius {self.radius:g}" if np.isfinite(self.radius) else ""
+        words += f", W of radius {self.radius:g}" if self.radius else ""
         joined = f"{len(self.newcomers)} servers of {self.newcomers[0]}" if self.newcomers else ""
         return f"{words}, joined by {joined}" if joined else words
 
@@ -276,8 +276,8 @@ class Generalization(Experiment):
 
     def _classes(self) -> dict[float, _Case]:
         """The cases along the radius of W."""
-        most, epsilon = max(self["rows of a server"]), self["a and epsilon of W"][1]
-        return {each: _Case(epsilon, most, 0.0, each) for each in self["radius of W"]}
+        epsilon = self["a and epsilon of W"][1]
+        return {each: _Case(epsilon, 1500, 0.0, each) for each in self["radius of W"]}
 
     def _newcomers(self) -> list[_Case]:
         """Nobody joins; servers with few rows; servers with as many as the others."""
@@ -299,7 +299,7 @@ class Generalization(Experiment):
                     population=True,
                 ),
                 case.bound,
-                self["a"] if np.isinf(case.radius) else self["a and epsilon of W"][0],
+                self["a and epsilon of W"][0] if case.radius else self["a"],
                 self["draws"],
                 radius=case.radius,
                 newcomers=case.newcomers,
@@ -356,7 +356,7 @@ class Generalization(Experiment):
         rows: list[tuple[Any, ...]] = [
             (
                 *case[:3],
-                case.radius if np.isfinite(case.radius) else "all",
+                case.radius or "all",
                 f"{len(case.newcomers)} of {case.newcomers[0]}" if case.newcomers else "",
                 f"{mean_interval(errors[case]):.3g}",
                 f"{bounds[case]:.3g}",
