@@ -265,3 +265,15 @@ def epsilon_of(algorithm, party):
         algorithm.sensitivity[party] / algorithm.scale[0, party]
         + math.log1p(algorithm.kappa[0, party])
     )
+
+
+def test_the_proof_s_zeta_is_half_of_algorithm_2_s_and_costs_half_as_much():
+    rounds, alpha, site = 4, 0.3, site_of()
+    told = {"rounds": rounds, "penalty": 0.5, "epsilon": alpha * rounds}
+    printed, halved = (
+        configure("dvp", site, calibration="published", options={"zeta": zeta}, **told)
+        for zeta in ("algorithm", "proof")
+    )
+    np.testing.assert_allclose(halved.scale, 2 * printed.scale, rtol=1e-12)
+    np.testing.assert_array_equal(halved.convexity, printed.convexity)
+    assert halved.claim(site) == printed.claim(site)

@@ -1,4 +1,4 @@
-"""``dpadmm choose-alpha``: DVP's privacy of an iteration, for a user's own costs (its section 6)."""
+"""``dpadmm choose-alpha``: DVP's privacy of an iteration, for a user's own costs."""
 
 from __future__ import annotations
 

@@ -342,7 +342,7 @@ _STYLES: Final = 6
 # A character of the labels is about this wide.
 _CHARACTER: Final = 6.4
 _MOST_MARKS: Final = 16
-_LONGEST_LABEL: Final = 34
+_LONGEST_LABEL: Final = 46
 _LABEL_HEIGHT: Final = 13.0
 _LONGEST_TICK: Final = 10
 

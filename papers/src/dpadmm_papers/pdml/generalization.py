@@ -205,6 +205,7 @@ class Generalization(Experiment):
         "R": ours((0.0, 1.0, 3.0), "at epsilon = 1"),
         "radius of W": ours((0.1, 0.3, 1.0, 3.0), "at the a and epsilon of W: balls around 0"),
         "a and epsilon of W": ours((0.001, 0.4), "a small a, so that the ball decides"),
+        "rows beside": ours(1500, "of a server where W, or who joins, is varied"),
         "servers that join": ours(
             ((), (30,) * 10, (1500,) * 10), "ten of 1,500 rows are there, at epsilon 0.4"
         ),
@@ -277,12 +278,15 @@ class Generalization(Experiment):
     def _classes(self) -> dict[float, _Case]:
         """The cases along the radius of W."""
         epsilon = self["a and epsilon of W"][1]
-        return {each: _Case(epsilon, 1500, 0.0, each) for each in self["radius of W"]}
+        return {
+            each: _Case(epsilon, self["rows beside"], 0.0, each) for each in self["radius of W"]
+        }
 
     def _newcomers(self) -> list[_Case]:
         """Nobody joins; servers with few rows; servers with as many as the others."""
         epsilon = self["a and epsilon of W"][1]
-        return [_Case(epsilon, 1500, 0.0, newcomers=each) for each in self["servers that join"]]
+        rows, joining = self["rows beside"], self["servers that join"]
+        return [_Case(epsilon, rows, 0.0, newcomers=each) for each in joining]
 
     def _cases(self) -> Iterator[_Case]:
         found = (case for cases in self._along().values() for case in cases.values())
