@@ -64,7 +64,9 @@ def test_verdicts_go_both_ways():
     experiment = Generalization()
 
     def few(case):
-        return 0.05 * (len(case.newcomers) > 0 and min(case.newcomers) < 100)
+        if not case.newcomers:
+            return 0.0
+        return 0.05 if min(case.newcomers) < 100 else -1e-4
 
     good = made_up(
         experiment,

@@ -9,6 +9,7 @@ number of rows can contradict them; that the measured excess falls more slowly t
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -29,8 +30,8 @@ from dpadmm_papers.experiment import Conclusion, Evaluation, Experiment, Finding
 from dpadmm_papers.iterates import Objective, rate
 from dpadmm_papers.verdicts import below
 
-# Between these a bound is solved for the accuracy that it promises.
-_LEAST, _MOST = 1e-9, 1e9
+# Between these a bound is solved for the accuracy that it promises: the loss of w = 0 is ln 2.
+_LEAST, _MOST = 1e-9, math.log(2)
 WITHOUT: Final = "without noise"
 
 
@@ -105,9 +106,10 @@ class FrozenJob(Job):
 
 
 def promised(rows_needed: Callable[[float], float], rows: int) -> float:
-    """The accuracy for which a theorem needs so many rows, beta = 1; infinite where none will do.
+    """The accuracy for which a theorem needs so many rows, its constant being 1.
 
-    ``rows_needed`` falls as the accuracy allowed grows.
+    Infinite where it is no better than that of w = 0. ``rows_needed`` falls as the accuracy
+    allowed grows.
     """
     if rows_needed(_MOST) > rows:
         return np.inf
@@ -209,7 +211,7 @@ class SampleSize(Experiment):
     ) -> Finding:
         counts, cells = list(excess), [self.label(name, each) for each in excess]
         if not np.isfinite(list(bounds.values())).all():
-            words = "The bound asks the impossible: no accuracy is promised for "
+            words = "The bound asks the impossible: nothing better than w = 0 is promised for "
             lacking = [str(each) for each, bound in bounds.items() if not np.isfinite(bound)]
             number = f"{words}{', '.join(lacking)} rows."
             return Finding.judged(name, self.noise_of(name), False, number, rests_on=cells)
