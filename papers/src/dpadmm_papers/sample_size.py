@@ -21,7 +21,7 @@ import numpy as np
 
 from dpadmm.experiments.figures import Curve, Panel
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.measures import Interval, mean_interval
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.experiments.problems import ProblemSource
 from dpadmm.plain import Array
 from dpadmm.problem.losses import get_loss
@@ -32,6 +32,8 @@ from dpadmm_papers.verdicts import below
 
 # Between these a bound is solved for the accuracy that it promises: the loss of w = 0 is ln 2.
 _LEAST, _MOST = 1e-9, math.log(2)
+# Constants of a bound, down to one that is as good as any.
+_CONSTANTS: Final = (1.0, 1e-3, 1e-6, 1e-9, 1e-12)
 WITHOUT: Final = "without noise"
 
 
@@ -128,7 +130,8 @@ def order_conclusion(name: str, claim: str) -> Conclusion:
         "One constant can serve all numbers of rows: the excess falls at least as fast as the "
         "accuracy that the bound promises. The 97.5% interval over draws of the slope of the "
         "excess over the rows, both logarithmic, lies below that of the bound plus 0.1. The "
-        "constant that it takes is in the table; the paper leaves it open.",
+        "constant that it takes is in the table; the paper leaves it open. It does not stand where "
+        "the bound promises nothing better than w = 0, however small the constant.",
     )
 
 
@@ -145,9 +148,6 @@ class SampleSize(Experiment):
     @abstractmethod
     def needed(self, name: str, accuracy: float, result: Result) -> float:
         """The theorem's number of rows with its constant 1."""
-
-    def _needed(self, name: str, result: Result, accuracy: float) -> float:
-        return self.needed(name, accuracy, result)
 
     def more(self, results: Mapping[str, Result]) -> Evaluation:
         """What an experiment shows beside."""
@@ -173,11 +173,8 @@ class SampleSize(Experiment):
             counts = tuple(jobs)
             found = {each: results[self.label(name, each)] for each in counts}
             excess = {each: result.values["excess"] for each, result in found.items()}
-            bounds = {
-                each: promised(partial(self._needed, name, result), each)
-                for each, result in found.items()
-            }
-            findings.append(self._judged(name, excess, bounds))
+            bounds = dict(zip(counts, self._promises(name, found), strict=True))
+            findings.append(self._judged(name, found))
             panels.append(self._panel(name, excess, bounds))
             rows += [
                 (
@@ -206,22 +203,40 @@ class SampleSize(Experiment):
             more.remarks,
         )
 
-    def _judged(
-        self, name: str, excess: Mapping[int, Array], bounds: Mapping[int, float]
-    ) -> Finding:
-        counts, cells = list(excess), [self.label(name, each) for each in excess]
-        if not np.isfinite(list(bounds.values())).all():
-            words = "The bound asks the impossible: nothing better than w = 0 is promised for "
-            lacking = [str(each) for each, bound in bounds.items() if not np.isfinite(bound)]
-            number = f"{words}{', '.join(lacking)} rows."
+    def _judged(self, name: str, found: Mapping[int, Result]) -> Finding:
+        counts, cells = list(found), [self.label(name, each) for each in found]
+        # The largest constant with which something is promised for every number of rows.
+        promises = next(
+            (
+                each
+                for each in (self._promises(name, found, c) for c in _CONSTANTS)
+                if max(each) < 1
+            ),
+            [],
+        )
+        if not promises:
+            number = f"Nothing better than w = 0 is promised for all of {min(counts)} to "
+            number += f"{max(counts)} rows, whatever the {self.constant}."
             return Finding.judged(name, self.noise_of(name), False, number, rests_on=cells)
-        draws = min(len(each) for each in excess.values())
-        slopes = rate(counts, np.stack([each[:draws] for each in excess.values()]), first=0)
-        measured: Interval = mean_interval(slopes)
-        bound = float(rate(counts, np.array([[each] for each in bounds.values()]), first=0)[0])
+        draws = min(len(result.values["excess"]) for result in found.values())
+        courses = np.stack([result.values["excess"][:draws] for result in found.values()])
+        measured = mean_interval(rate(counts, courses, first=0))
+        bound = float(rate(counts, np.array(promises)[:, None], first=0)[0])
         number = f"Slope {measured:.3g}; of the bound {bound:.3g}."
         word = below(measured, bound + 0.1)
         return Finding.judged(name, self.noise_of(name), word, number, rests_on=cells)
+
+    def _promises(
+        self, name: str, found: Mapping[int, Result], constant: float = 1.0
+    ) -> list[float]:
+        """What is promised with a constant, at every number of rows."""
+        return [
+            promised(partial(self._needed, name, result, constant), rows)
+            for rows, result in found.items()
+        ]
+
+    def _needed(self, name: str, result: Result, constant: float, accuracy: float) -> float:
+        return constant * self.needed(name, accuracy, result)
 
     def noise_of(self, name: str) -> str:
         """What a finding says of the noise."""

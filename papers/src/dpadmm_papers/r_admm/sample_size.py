@@ -62,15 +62,15 @@ class TheoremsVI(SampleSize):
         }
 
     def more(self, results: Mapping[str, Result]) -> Evaluation:
-        """Why neither falls."""
+        """Why more rows do not help under noise."""
         least, most = min(self["rows"]), max(self["rows"])
         ends = [results[self.label(_NOISY, rows)] for rows in (least, most)]
         first, last = (float(end.values["excess"].mean()) for end in ends)
         remark = (
             f"From {least} to {most} rows the excess under noise goes from {first:.3g} to "
-            f"{last:.3g}, and the bound of Theorem VI.2 is as flat: Algorithm 3's noise in the "
-            "objective is not divided by the number of rows, so that more rows buy privacy, by "
-            "(32), and no accuracy."
+            f"{last:.3g}: Algorithm 3's noise in the objective is not divided by the number of "
+            "rows, so that more rows buy privacy, by (32), and no accuracy. In the denominator of "
+            "Theorem VI.2 that noise outweighs every tau up to the loss of w = 0."
         )
         return Evaluation((), {}, (), (remark,))
 
