@@ -14,7 +14,7 @@ from dpadmm_papers.sample_size import promised
 FEW = {
     "data": ours("twonorm", "drawn"),
     "parties": ours(2, "few"),
-    "rows": ours((40, 80, 160), "few"),
+    "rows tried": ours((40, 80, 160), "few"),
     "draws": ours(3, "few"),
     "margins": ours((0.1, 0.4), "few"),
     "dimension, rows of margins": ours((3, 50), "few"),

@@ -35,7 +35,7 @@ class Theorems2And3(SampleSize):
     seconds: ClassVar[float] = 60.0
     settings: ClassVar[Mapping[str, Setting]] = {
         **{name: SETTINGS[name] for name in ("data", "loss", "noise", "C^R", "parties", "eta")},
-        "rows": ours((500, 1000, 2000, 4000, 8000), "of a party, drawn from all rows of Adult"),
+        "rows tried": ours((500, 1000, 2000, 4000, 8000), "of a party, drawn from all of Adult"),
         "lambda": ours(
             0.01, "P rho / C^R; the paper's rho would let frozen noise move the optimum without end"
         ),
@@ -84,7 +84,7 @@ class Theorems2And3(SampleSize):
     def runs(self) -> dict[str, dict[int, FrozenJob]]:
         """Both theorems at every number of rows."""
         found: dict[str, dict[int, FrozenJob]] = {_PLAIN: {}, _NOISY: {}}
-        for rows in self["rows"]:
+        for rows in self["rows tried"]:
             whole = NamedProblem(self["data"], self["parties"], rows, 1)
             # Epsilon_p of rate zeta is divided by B once C^R is absorbed.
             rates = {_PLAIN: 0.0, _NOISY: self._perturbation(rows).zeta * rows}

@@ -27,7 +27,7 @@ class TheoremsVI(SampleSize):
     seconds: ClassVar[float] = 40.0
     settings: ClassVar[Mapping[str, Setting]] = {
         **{name: COMMON[name] for name in ("data", "loss", "noise", "C", "parties")},
-        "rows": ours((500, 1000, 2000, 4000, 8000), "of a party, drawn from all rows of Adult"),
+        "rows tried": ours((500, 1000, 2000, 4000, 8000), "of a party, drawn from all of Adult"),
         "lambda": ours(0.01, "rho / C; the paper's rho lets frozen noise move the optimum far"),
         "alpha": paper(1.0, "Fig. 5: one of three"),
         "delta": ours(0.1, "the probability of missing tau; it moves the constant alone"),
@@ -56,14 +56,14 @@ class TheoremsVI(SampleSize):
                     rate,
                     self["draws"],
                 )
-                for rows in self["rows"]
+                for rows in self["rows tried"]
             }
             for name, rate in rates.items()
         }
 
     def more(self, results: Mapping[str, Result]) -> Evaluation:
         """Why more rows do not help under noise."""
-        least, most = min(self["rows"]), max(self["rows"])
+        least, most = min(self["rows tried"]), max(self["rows tried"])
         ends = [results[self.label(_NOISY, rows)] for rows in (least, most)]
         first, last = (float(end.values["excess"].mean()) for end in ends)
         remark = (
