@@ -40,7 +40,7 @@ from dpadmm.data.encode import (
     is_sparse,
 )
 from dpadmm.data.schema import Schema
-from dpadmm.data.values import Spelling, bytes_of, holds_text, is_readable
+from dpadmm.data.values import Spelling, bytes_of, holds_text, is_frame, is_readable
 from dpadmm.durable import written_whole
 from dpadmm.errors import DataError, ParameterError
 from dpadmm.plain import canonical_text
@@ -183,7 +183,7 @@ def encode(
     source
         Path of a CSV file (``.csv``, ``.tsv``, ``.txt``, ``.data``, ``.dat``; also packed with
         gzip, bzip2, zstd, lz4 or brotli) or of a Parquet file, an Arrow table or batch, or a
-        pandas frame.
+        pandas or polars frame.
     schema
         The public description.
     into
@@ -470,8 +470,15 @@ def _opened(source: Source, delimiter: str | None) -> _Table:
         table = pa.Table.from_batches([source])
     elif isinstance(source, pa.Table):
         table = source
-    else:
+    elif is_frame(source):
         table = _from_pandas(source)
+    elif hasattr(source, "__arrow_c_stream__"):
+        table = pa.table(source)
+    else:
+        raise DataError(
+            "source must be a path, an Arrow table, or a pandas or polars frame; got "
+            f"{type(source).__name__}"
+        )
 
     def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         for batch in table.select(names).to_batches(max_chunksize=_batch_rows(names)):
@@ -596,10 +603,6 @@ def check_type(name: str, kind: pa.DataType, where: str, *, as_number: bool) -> 
 
 
 def _from_pandas(frame: Any) -> pa.Table:
-    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
-        raise DataError(
-            f"source must be a path, an Arrow table or a pandas frame; got {type(frame).__name__}"
-        )
     names = [canonical_text(name) for name in frame.columns]
     arrays = [_from_series(frame.iloc[:, number]) for number in range(len(names))]
     return pa.Table.from_arrays(arrays, names=names)

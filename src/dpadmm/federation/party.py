@@ -57,8 +57,15 @@ from dpadmm.run.files import (
 )
 from dpadmm.run.model import Model, save_model
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.result import Run, noise_error, provenance
-from dpadmm.run.session import Judgement, judgement, lay_out_both, state_whole, train_party
+from dpadmm.run.result import Run, provenance
+from dpadmm.run.session import (
+    Judgement,
+    judgement,
+    lay_out_both,
+    noise_error,
+    state_whole,
+    train_party,
+)
 
 _BUDGET_EVERY: Final = 1.0
 _AGAIN: Final = (

@@ -56,8 +56,8 @@ from dpadmm.run.charges import OtherEvaluations
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.engine import Exchange, MemoryLedger, RunEnded
 from dpadmm.run.plan import Plan
-from dpadmm.run.result import Run, noise_error
-from dpadmm.run.session import state_whole, train_party
+from dpadmm.run.result import Run
+from dpadmm.run.session import noise_error, state_whole, train_party
 
 
 @final

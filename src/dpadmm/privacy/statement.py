@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter
 
-from dpadmm.plain import Array, Delta, Epsilon, json_bound
+from dpadmm.plain import Array, Delta, Epsilon, html_table, json_bound
 from dpadmm.privacy.accountant import (
     Guarantee,
     epsilon_spent,
@@ -247,6 +247,9 @@ class PrivacyStatement(Terms):
 
     def __str__(self) -> str:
         return "\n".join(f"{heading}: {words}" for heading, words in self.lines())
+
+    def _repr_html_(self) -> str:
+        return html_table(self.lines())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for machines; infinite numbers become the string "infinite"."""

@@ -132,6 +132,9 @@ class Quality:
         kinds = (kind for guarantee in each for kind in guarantee.events)
         return parts_add_up(kinds, trained.rows_per_person)
 
+    def _repr_html_(self) -> str:
+        return self.evaluation()._repr_html_()
+
     def __str__(self) -> str:
         figures = self.evaluation().estimates
         return "; ".join(f"{figure.name} {shown_estimate(figure)}" for figure in figures)
@@ -145,8 +148,8 @@ class Quality:
 def shown_estimate(figure: Estimate) -> str:
     """A figure with its interval, in words."""
     if figure.value is None:
-        return f"not determined ({figure.reason})"
-    return f"{figure.share:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+        return figure.shown
+    return f"{figure.shown} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
 def _finite(value: Any) -> float:

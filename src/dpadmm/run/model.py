@@ -55,6 +55,7 @@ from dpadmm.data.encode import assemble
 from dpadmm.data.feature_maps import asked_map
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encoded_batches
+from dpadmm.data.values import is_table
 from dpadmm.durable import FileRefusal, parse_json, read_regular, write_whole
 from dpadmm.plain import Array, canonical_json, json_data
 from dpadmm.privacy.statement import PrivacyStatement
@@ -302,19 +303,18 @@ class Model:
         Parameters
         ----------
         X
-            With a schema a table with its columns, as ``dpadmm predict`` reads it: a pandas frame,
-            an Arrow table, or the path of a CSV or Parquet file. It needs no label column and may
-            have others. An array or sparse matrix has encoded columns already.
+            With a schema a table with its columns, as ``dpadmm predict`` reads it: a pandas or
+            polars frame, an Arrow table, or the path of a CSV or Parquet file. It needs no label
+            column and may have others. An array or sparse matrix has encoded columns already.
         """
-        is_table = isinstance(X, str | Path | pa.Table | pa.RecordBatch)
         if self.schema is None:
-            if is_table:
+            if isinstance(X, str | Path | pa.Table | pa.RecordBatch):
                 raise ModelError(
                     "model must have a schema to read tables by; this one was fitted on arrays: "
                     "give it an array or a frame of numbers"
                 )
             return X
-        if not is_table and not (hasattr(X, "columns") and hasattr(X, "iloc")):
+        if not isinstance(X, str | Path) and not is_table(X):
             return X
         schema = self.schema.without_party()
         batches = encoded_batches(X, schema, require_label=False, only_known=False)

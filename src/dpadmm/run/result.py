@@ -24,11 +24,10 @@ better than the others, up to 4 times.
 from __future__ import annotations
 
 import json
-import math
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -45,22 +44,16 @@ from pydantic import (
     model_serializer,
 )
 
-from dpadmm.algorithms.base import Algorithm
-from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.data.schema import Schema, column_weights, units_per_column
 from dpadmm.durable import FileRefusal, read_json, write_whole
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.plain import Array, Delta, Epsilon, Finite
-from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.privacy.statement import PrivacyStatement
-from dpadmm.problem.rows import RowBlock, Shard
 from dpadmm.problem.site import Topology
-from dpadmm.run.classifier import Classifier, Quality, chosen_output
+from dpadmm.run.classifier import Classifier, Quality
 from dpadmm.run.config import RunConfig
 from dpadmm.run.model import Model
-from dpadmm.run.plan import Plan
-from dpadmm.run.session import train
 from dpadmm.version import __version__
 
 # What trains is not loaded for whoever only predicts.
@@ -453,56 +446,6 @@ def read_record(path: Path) -> RecordedRun:
     except FileRefusal as error:
         raise ParameterError(f"run must be a readable JSON file; got {path}: {error}.") from None
     return RecordedRun.from_dict(content, str(path))
-
-
-# Algorithms whose noise is in their messages and whose local work takes any rows; others draw
-# batches of rows, or change labels.
-_SERVED: Final = ("dp-gd", "pr-admm", "dvp", "m-admm", "r-admm", "mr-admm")
-# The figure is known to about a thirtieth from so many numbers.
-_NUMBERS: Final = 400
-# Numbers drawn at most, a few seconds' work; larger runs are left out.
-_MOST_DRAWN: Final = 2e7
-
-
-def noise_error(planned: Plan, output: str = "auto", heard: Sequence[int] = ()) -> float | None:
-    """The standard error that noise gives each weight; None where it is not known.
-
-    Parameters
-    ----------
-    planned
-        The run of all parties.
-    output
-        Which messages the classifier is the mean of, as the estimator has it.
-    heard
-        Numbers of the parties whose messages it is the mean of; all unless given.
-    """
-    site = planned.site
-    if planned.algorithm.name not in _SERVED:
-        return None
-    runs = max(2, math.ceil(_NUMBERS / (site.outputs * site.features)))
-    if runs * planned.rounds * math.prod(site.shape) / site.runs > _MOST_DRAWN:
-        return None
-    alike = replace(planned, algorithm=_with_own_noise(planned), site=replace(site, runs=runs))
-    parties = len(site.index)
-    # One row of zeros acts as any number of them: counts enter by the public facts alone.
-    row = RowBlock(
-        np.arange(parties),
-        np.zeros((parties, 1, site.features)),
-        np.zeros((parties, 1, site.outputs)),
-    )
-    outcome = train(alike, Shard((row,), site.rows), noise=SimulatedNoise(0))
-    models = getattr(outcome, chosen_output(planned.algorithm, output))
-    mean = models[list(heard) or slice(None)].mean(axis=0)
-    return float(np.sqrt(mean.var(axis=0, ddof=1).mean()))
-
-
-def _with_own_noise(planned: Plan) -> Algorithm:
-    """The algorithm with each share of shared noise drawn as a party's own: the sum is the same."""
-    algorithm = planned.algorithm
-    if not isinstance(algorithm, DPGD) or algorithm.shared is None:
-        return algorithm
-    honest = algorithm.shared.parties - algorithm.shared.colluders
-    return replace(algorithm, shared=None, sigma=algorithm.sigma / math.sqrt(honest))
 
 
 def provenance(
